@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import {
-  containerMemoryPath,
-  dropContainerMemory,
-  keepContainerMemory,
-  readContainerMemory,
+  getContainerRecordPath,
+  removeContainerRecord,
+  saveContainerRecord,
+  readContainerRecord,
 } from './container-memory.js';
 import { AgentProcess } from './testing/agent-process.js';
 import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
@@ -51,7 +51,7 @@ describe('runAgent while the container runtime does not answer', () => {
 
   it('rejects --runtime cri and says what to do', async () => {
     const agent = start('--runtime', 'cri', '--cri-socket', socketPath);
-    expect(await agent.exit()).toBe(1);
+    expect(await agent.waitForExit()).toBe(1);
     const told = agent.stderr.join('\n');
     expect(told).toMatch(
       /--runtime cri: (no container runtime answers at|the agent must run as root to use the container runtime at) .*no\.sock/,
@@ -63,7 +63,7 @@ describe('runAgent while the container runtime does not answer', () => {
 
   it('runs processes with --runtime auto and says why there are no containers', async () => {
     const agent = start('--cri-socket', socketPath);
-    const ready = await agent.logged('agent ready');
+    const ready = await agent.waitForLog('agent ready');
     expect(ready).toMatchObject({
       runtimes: ['process'],
       containers: expect.stringContaining(socketPath),
@@ -73,7 +73,7 @@ describe('runAgent while the container runtime does not answer', () => {
 
   it('rejects container flags with --runtime process', async () => {
     const agent = start('--runtime', 'process', '--cri-socket', socketPath);
-    expect(await agent.exit()).toBe(2);
+    expect(await agent.waitForExit()).toBe(2);
     expect(agent.stderr).toEqual([
       'cloudless-agent: criSocket: applies to containers only, and runtime is process: remove it or choose another runtime',
     ]);
@@ -83,41 +83,43 @@ describe('runAgent while the container runtime does not answer', () => {
     'waits with --runtime %s for a runtime that may have its containers, and can be stopped meanwhile',
     async (runtime) => {
       const before = start('--runtime', 'process');
-      await before.logged('session established');
+      await before.waitForLog('session established');
       expect(await before.end('SIGTERM')).toBe(0);
-      keepContainerMemory(dataDir, {
+      saveContainerRecord(dataDir, {
         socketPath,
         owner: { cluster: coordinator.clusterId, node: 'agent-1' },
       });
       const agent = start('--runtime', runtime);
       expect(
-        await agent.logged(
+        await agent.waitForLog(
           'waiting for the container runtime, as it may have containers of this node',
         ),
       ).toMatchObject({
         socketPath,
       });
-      await agent.logged('runtime not reached');
+      await agent.waitForLog('runtime not reached');
       expect(await agent.end('SIGTERM')).toBe(0);
-      await expect(agent.logged('agent ready')).rejects.toThrow('ended without the log message');
-      expect(readContainerMemory(dataDir)).toMatchObject({ socketPath });
+      await expect(agent.waitForLog('agent ready')).rejects.toThrow(
+        'ended without the log message',
+      );
+      expect(readContainerRecord(dataDir)).toMatchObject({ socketPath });
     },
   );
 
   it('refuses a reset while its containers cannot be removed, unless their record is removed', async () => {
     const agent = start('--runtime', 'process');
-    await agent.logged('agent ready');
+    await agent.waitForLog('agent ready');
     expect(await agent.end('SIGTERM')).toBe(0);
-    keepContainerMemory(dataDir, { socketPath, owner: { cluster: 'c', node: 'agent-1' } });
+    saveContainerRecord(dataDir, { socketPath, owner: { cluster: 'c', node: 'agent-1' } });
     const refused = new AgentProcess('reset', '--data-dir', dataDir);
-    expect(await refused.exit()).toBe(1);
+    expect(await refused.waitForExit()).toBe(1);
     expect(refused.stderr.join('\n')).toBe(
       `cloudless-agent: containers of this agent may be running in the container runtime at ${socketPath} and cannot be removed; start the runtime ` +
-        `and reset again, or leave the containers there and remove ${containerMemoryPath(dataDir)}`,
+        `and reset again, or leave the containers there and remove ${getContainerRecordPath(dataDir)}`,
     );
     expect(existsSync(join(dataDir, 'identity.json'))).toBe(true);
-    dropContainerMemory(dataDir);
-    expect(await new AgentProcess('reset', '--data-dir', dataDir).exit()).toBe(0);
+    removeContainerRecord(dataDir);
+    expect(await new AgentProcess('reset', '--data-dir', dataDir).waitForExit()).toBe(0);
     expect(existsSync(join(dataDir, 'identity.json'))).toBe(false);
   });
 });

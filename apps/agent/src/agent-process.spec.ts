@@ -72,7 +72,7 @@ describe('cloudless-agent with the process runtime', () => {
   ];
   const startAgent = async (): Promise<void> => {
     agent = new AgentProcess(...arguments_());
-    const ready = await agent.logged('agent ready');
+    const ready = await agent.waitForLog('agent ready');
     address = String(ready['address']);
     agentPid = String(ready['pid']);
   };
@@ -87,7 +87,7 @@ describe('cloudless-agent with the process runtime', () => {
       case: 'status',
       value: create(GetContainerStatusRequestSchema, { containerId: report().containerId }),
     } as const;
-    const [frame] = await coordinator.tunnel(`status-${report().containerId}`, target);
+    const [frame] = await coordinator.openTunnel(`status-${report().containerId}`, target);
     if (frame?.case !== 'status') throw new Error(`no status: ${JSON.stringify(frame)}`);
     return frame.value.pid;
   };
@@ -96,7 +96,7 @@ describe('cloudless-agent with the process runtime', () => {
     dataDir = await mkdtemp(join(tmpdir(), 'agent-'));
     await coordinator.listen();
     await startAgent();
-    await coordinator.until(() => coordinator.sessions === 1);
+    await coordinator.waitUntil(() => coordinator.sessions === 1);
   });
 
   afterAll(async () => {
@@ -106,8 +106,8 @@ describe('cloudless-agent with the process runtime', () => {
   });
 
   it('starts a replica, sends pings, and reports ready when the port accepts connections', async () => {
-    coordinator.order(startOrder());
-    await coordinator.until(isReady);
+    coordinator.sendOrder(startOrder());
+    await coordinator.waitUntil(isReady);
     expect(report()).toMatchObject({
       phase: ReplicaStatus_Phase.RUNNING,
       restarts: 0,
@@ -115,7 +115,7 @@ describe('cloudless-agent with the process runtime', () => {
       endpoints: [{ portName: 'http' }],
     });
     const { pings } = coordinator;
-    await coordinator.until(() => coordinator.pings > pings);
+    await coordinator.waitUntil(() => coordinator.pings > pings);
   });
 
   it('lowers its own out-of-memory score where permitted, and not the score of its workloads', async () => {
@@ -130,7 +130,7 @@ describe('cloudless-agent with the process runtime', () => {
   it('restarts a killed process', async () => {
     const before = report().containerId;
     process.kill(await pid(), 'SIGKILL');
-    await coordinator.until(() => report().restarts === 1 && isReady());
+    await coordinator.waitUntil(() => report().restarts === 1 && isReady());
     expect(report().containerId).not.toBe(before);
     expect(report()).toMatchObject({ lastExitCode: 137, earlierContainerIds: [before] });
   });
@@ -140,7 +140,7 @@ describe('cloudless-agent with the process runtime', () => {
     const running = await pid();
     await agent.end('SIGKILL');
     await startAgent();
-    await coordinator.until(() => coordinator.sessions === 2);
+    await coordinator.waitUntil(() => coordinator.sessions === 2);
     expect(coordinator.inventory).toMatchObject([
       { replicaId: REPLICA, containerId, restarts: 1, ready: true, orderRevision: 1n },
     ]);
@@ -149,12 +149,12 @@ describe('cloudless-agent with the process runtime', () => {
 
   it('rejects a second agent on the same data directory', async () => {
     const second = new AgentProcess(...arguments_());
-    expect(await second.exit()).toBe(1);
+    expect(await second.waitForExit()).toBe(1);
     expect(second.stderr.join('\n')).toMatch(
       /data directory .*agent is in use by another agent, process \d+/,
     );
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
-    expect(await reset.exit()).toBe(1);
+    expect(await reset.waitForExit()).toBe(1);
   });
 
   it('serves logs of all containers of a replica, and commands', async () => {
@@ -183,19 +183,19 @@ describe('cloudless-agent with the process runtime', () => {
       containerId: report().containerId,
       command: ['/bin/echo', 'through'],
     });
-    expect(await coordinator.tunnel('exec', { case: 'exec', value: exec })).toMatchObject([
+    expect(await coordinator.openTunnel('exec', { case: 'exec', value: exec })).toMatchObject([
       { case: 'exec', value: { stdout: 'through\n', exitCode: 0 } },
       { case: 'end' },
     ]);
     const logs = create(StreamLogsRequestSchema, { containerId: report().containerId });
-    expect(await coordinator.tunnel('logs', { case: 'logs', value: logs })).toMatchObject([
+    expect(await coordinator.openTunnel('logs', { case: 'logs', value: logs })).toMatchObject([
       { case: 'log', value: { sequence: 1n } },
       { case: 'end' },
     ]);
     const missing = create(GetContainerStatusRequestSchema, { containerId: 'e'.repeat(64) });
-    expect(await coordinator.tunnel('missing', { case: 'status', value: missing })).toMatchObject([
-      { case: 'error', value: { code: 5 } },
-    ]);
+    expect(
+      await coordinator.openTunnel('missing', { case: 'status', value: missing }),
+    ).toMatchObject([{ case: 'error', value: { code: 5 } }]);
   });
 
   it('sends Goodbye on SIGTERM and stops workloads with --stop-workloads-on-exit', async () => {
@@ -204,9 +204,9 @@ describe('cloudless-agent with the process runtime', () => {
     expect(coordinator.goodbyes).toBe(1);
     expect(() => process.kill(running, 0)).toThrow('ESRCH');
     const reset = new AgentProcess('reset', '--data-dir', join(dataDir, 'agent'));
-    expect(await reset.exit()).toBe(0);
+    expect(await reset.waitForExit()).toBe(0);
     await startAgent();
-    await coordinator.until(() => coordinator.sessions === 3);
+    await coordinator.waitUntil(() => coordinator.sessions === 3);
     expect(coordinator.inventory).toEqual([]);
   });
 });

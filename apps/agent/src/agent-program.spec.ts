@@ -1,5 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
-import { checkAsked, createAgentProgram, names, type AgentActions } from './agent-program.js';
+import {
+  requireArguments,
+  createAgentProgram,
+  settingNames,
+  type AgentActions,
+} from './agent-program.js';
 
 /** Actions and output of a command line. */
 function parsed(...words: readonly string[]): {
@@ -26,7 +31,7 @@ function parsed(...words: readonly string[]): {
 }
 
 describe('cloudless-agent --help', () => {
-  it.each(Object.values(names.flags).map(([flag]) => flag.split(' ')[0] ?? ''))(
+  it.each(Object.values(settingNames.flags).map(([flag]) => flag.split(' ')[0] ?? ''))(
     'shows %s',
     (flag) => {
       const { asked, output } = parsed('--help');
@@ -44,7 +49,7 @@ describe('cloudless-agent --help', () => {
 
 describe('cloudless-agent', () => {
   it('rejects a call without arguments and settings, with a hint to run and --help', () => {
-    expect(() => checkAsked([], { PATH: '/bin' })).toThrow(
+    expect(() => requireArguments([], { PATH: '/bin' })).toThrow(
       'no command and no setting is given. Run "cloudless-agent run"',
     );
   });
@@ -58,7 +63,7 @@ describe('cloudless-agent', () => {
       env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' },
     },
   ])('runs the agent when called with $name', ({ words, env }) => {
-    checkAsked(words, env);
+    requireArguments(words, env);
     expect(parsed(...words).asked).toMatchObject([['run', words.length > 1 ? { name: 'a' } : {}]]);
   });
 

@@ -79,7 +79,7 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
 };
 
 /** Flag names and environment prefix of the settings. */
-export const names: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
+export const settingNames: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
 /** Actions of the commands. The agent itself runs `supervise`. */
 export interface AgentActions {
@@ -106,7 +106,7 @@ export function createAgentProgram(actions: AgentActions): Command {
       'enrol this machine and run its replicas; the command name may be omitted before flags',
     )
     .exitOverride();
-  addSettingFlags(run, names);
+  addSettingFlags(run, settingNames);
   run.action((options: OptionValues) => actions.run(options));
   program
     .command('reset')
@@ -134,11 +134,12 @@ export function createAgentProgram(actions: AgentActions): Command {
  * @param env - One variable of the agent is sufficient.
  * @throws kind `invalid`.
  */
-export function checkAsked(
+export function requireArguments(
   words: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
 ): void {
-  if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(names.envPrefix))) return;
+  if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(settingNames.envPrefix)))
+    return;
   const message =
     'no command and no setting is given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +
     'http://127.0.0.1:8080, name another coordinator with --coordinator, or see --help';

@@ -5,13 +5,13 @@ import { createFailureLog, createRpcObserver, type Tracing } from '@cloudless/ob
 import {
   connectionKey,
   startRpcServer,
-  type Connection,
+  type ClientConnection,
   type RpcServer,
 } from '@cloudless/rpc-server';
 
 /** Part of the call context that has the connection of the caller. */
 interface CallContext {
-  readonly values: { get(key: typeof connectionKey): Connection | undefined };
+  readonly values: { get(key: typeof connectionKey): ClientConnection | undefined };
 }
 
 /** Longest duration of a call: a command may run for an hour and has its own timeout. */
@@ -21,7 +21,7 @@ const CALL_DEADLINE_MS = 3_610_000;
  * Serves AgentService for this node's containers, with reflection and health.
  * @param agent - Returns undefined while the agent is starting: calls then fail with UNAVAILABLE.
  */
-export function serveAgent(
+export function serveAgentService(
   listen: { readonly host: string; readonly port: number },
   agent: () => ContainerService | undefined,
   deps: {
@@ -32,14 +32,14 @@ export function serveAgent(
   },
 ): Promise<RpcServer> {
   const { clock, log, meter, tracing } = deps;
-  const containers = (): ContainerService => {
+  const requireContainers = (): ContainerService => {
     const service = agent();
     if (service === undefined) throw new CloudlessError('unavailable', 'the agent is starting');
     return service;
   };
   // The agent has no audit events, so privileged calls are logged. Arguments may contain secrets:
   // only their number is logged.
-  const privileged = (rpc: string, context: CallContext, fields: LogFields = {}): void => {
+  const logPrivilegedCall = (rpc: string, context: CallContext, fields: LogFields = {}): void => {
     const address = context.values.get(connectionKey)?.remoteAddress;
     log.info('privileged call', { rpc, principal: 'anonymous', address, ...fields });
   };
@@ -50,7 +50,7 @@ export function serveAgent(
     portOption: '--listen',
     limits: { unaryDeadlineMs: CALL_DEADLINE_MS },
     // All calls have the same priority, and none occupies a slot for long.
-    classOf: () => ({ lane: 'write', long: true }),
+    classifyCall: () => ({ priority: 'write', longRunning: true }),
     reflectedServices: [AgentService],
     interceptors: [
       tracing.serverInterceptor,
@@ -58,31 +58,31 @@ export function serveAgent(
         clock,
         log,
         meter,
-        addressOf: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress,
+        getClientAddress: ({ contextValues }) => contextValues.get(connectionKey)?.remoteAddress,
       }),
       createErrorInterceptor(createFailureLog({ clock, log }, 'call failed')),
       createValidationInterceptor([AgentService]),
     ],
-    routes: (router) => {
+    registerRoutes: (router) => {
       router.service(AgentService, {
-        streamLogs: (request, context) => containers().streamLogs(request, context.signal),
+        streamLogs: (request, context) => requireContainers().streamLogs(request, context.signal),
         execCommand: (request, context) => {
           const [program = '', ...rest] = request.command;
-          privileged('ExecCommand', context, { program, argumentCount: rest.length });
-          return containers().execCommand(request, context.signal);
+          logPrivilegedCall('ExecCommand', context, { program, argumentCount: rest.length });
+          return requireContainers().execCommand(request, context.signal);
         },
         exec: (requests, context) => {
-          privileged('Exec', context);
-          return containers().exec(requests, context.signal);
+          logPrivilegedCall('Exec', context);
+          return requireContainers().exec(requests, context.signal);
         },
         portForward: (requests, context) => {
-          privileged('PortForward', context);
-          return containers().portForward(requests, context.signal);
+          logPrivilegedCall('PortForward', context);
+          return requireContainers().portForward(requests, context.signal);
         },
-        getContainerStatus: (request) => containers().getContainerStatus(request),
-        listContainers: () => containers().listContainers(),
-        getContainerStats: (request) => containers().getContainerStats(request),
-        listContainerStats: (request) => containers().listContainerStats(request),
+        getContainerStatus: (request) => requireContainers().getContainerStatus(request),
+        listContainers: () => requireContainers().listContainers(),
+        getContainerStats: (request) => requireContainers().getContainerStats(request),
+        listContainerStats: (request) => requireContainers().listContainerStats(request),
       });
     },
   });

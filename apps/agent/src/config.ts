@@ -134,8 +134,8 @@ export function parseAgentConfig(
       coordinator: { fallback: ['http://127.0.0.1:8080'], parse: parseCoordinators },
       dataDir: textField(undefined, { pattern: /./, expected: 'a path' }),
       listen: { fallback: undefined, parse: parseListen },
-      region: textField('', PLACE),
-      zone: textField('', PLACE),
+      region: textField('', PLACE_FORMAT),
+      zone: textField('', PLACE_FORMAT),
       label: { fallback: {}, parse: parseLabels },
       taint: { fallback: [], parse: parseTaints },
       maxReplicas: wholeNumberField(110, 0, 100_000),
@@ -169,13 +169,13 @@ export function parseAgentConfig(
       message: `port ${port} is within the port range of workloads, ${portRange.from} to ${portRange.to}; choose another port or --port-range`,
     });
   }
-  problems.push(...withoutContainers(config));
+  problems.push(...findContainerOnlySettings(config));
   if (problems.length > 0) throw new InvalidInputError(problems);
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
 }
 
 /** Rejects settings that only affect containers when containers are disabled. */
-function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
+function findContainerOnlySettings(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
   if (config.runtime !== 'process') return [];
   const set = {
     criSocket: config.criSocket !== undefined,
@@ -199,25 +199,27 @@ function withoutContainers(config: Omit<AgentConfig, 'dataDir'>): readonly Viola
 
 type Parse<Value> = ConfigField<Value>['parse'];
 
-const PLACE = {
+const PLACE_FORMAT = {
   pattern: /^[A-Za-z0-9._-]{0,63}$/,
   expected: 'up to 63 letters, digits, ".", "_" and "-"',
 };
 
 /** Splits a list or a comma-separated text. */
-function listOf(raw: unknown): readonly string[] | undefined {
+function parseList(raw: unknown): readonly string[] | undefined {
   if (typeof raw === 'string')
     return raw
       .split(',')
       .map((part) => part.trim())
       .filter((part) => part !== '');
   if (!Array.isArray(raw)) return undefined;
-  const parts = raw.map((part: unknown) => (typeof part === 'string' ? listOf(part) : undefined));
+  const parts = raw.map((part: unknown) =>
+    typeof part === 'string' ? parseList(part) : undefined,
+  );
   return parts.includes(undefined) ? undefined : parts.flatMap((part) => part ?? []);
 }
 
 const parseCoordinators: Parse<readonly string[]> = (raw) => {
-  const addresses = listOf(raw);
+  const addresses = parseList(raw);
   if (addresses === undefined || addresses.length === 0)
     return { problem: 'must be one or more addresses such as http://127.0.0.1:8080' };
   for (const address of addresses) {
@@ -269,7 +271,7 @@ const parseSocket: Parse<string> = (raw) => {
 /** Parses a list of absolute paths. @param things - Noun for the error message, with an example. */
 function parsePaths(things: string): Parse<readonly string[]> {
   return (raw) => {
-    const paths = listOf(raw);
+    const paths = parseList(raw);
     if (paths === undefined || paths.length === 0)
       return { problem: `must be one or more ${things}` };
     const wrong = paths.find((path) => !isAbsolute(path));
@@ -279,14 +281,14 @@ function parsePaths(things: string): Parse<readonly string[]> {
 }
 
 /** Kernel parameters of the IPC and network namespaces, which every container has for itself. */
-const OWN_SYSCTL =
+const NAMESPACED_SYSCTL =
   /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
 
 const parseSysctls: Parse<readonly string[]> = (raw) => {
-  const names = listOf(raw);
+  const names = parseList(raw);
   if (names === undefined || names.length === 0)
     return { problem: 'must be one or more names such as net.core.somaxconn' };
-  const wrong = names.find((name) => !OWN_SYSCTL.test(name));
+  const wrong = names.find((name) => !NAMESPACED_SYSCTL.test(name));
   if (wrong === undefined) return { value: names };
   return {
     problem: `"${wrong}" must be a kernel parameter that a container has of its own, such as net.core.somaxconn`,
@@ -296,7 +298,7 @@ const parseSysctls: Parse<readonly string[]> = (raw) => {
 const LABEL_KEY = /^[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?$/;
 
 const parseLabels: Parse<AgentConfig['label']> = (raw) => {
-  const pairs = pairsOf(raw);
+  const pairs = parsePairs(raw);
   if (pairs === undefined) return { problem: 'must be labels such as disk=ssd' };
   for (const [key, value] of pairs) {
     if (!LABEL_KEY.test(key) || value.length > 253)
@@ -307,11 +309,11 @@ const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   return { value: Object.fromEntries(pairs) };
 };
 
-function pairsOf(raw: unknown): readonly (readonly [string, string])[] | undefined {
+function parsePairs(raw: unknown): readonly (readonly [string, string])[] | undefined {
   if (typeof raw === 'object' && raw !== null && !Array.isArray(raw)) {
     return Object.entries(raw).map(([key, value]) => [key, String(value)] as const);
   }
-  const parts = listOf(raw);
+  const parts = parseList(raw);
   if (parts === undefined || parts.some((part) => !part.includes('='))) return undefined;
   return parts.map(
     (part) => [part.slice(0, part.indexOf('=')), part.slice(part.indexOf('=') + 1)] as const,
@@ -326,7 +328,7 @@ const EFFECTS: Readonly<Record<string, Taint_Effect>> = {
 
 const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
   const taints: AgentTaint[] = [];
-  for (const text of listOf(raw) ?? [String(raw)]) {
+  for (const text of parseList(raw) ?? [String(raw)]) {
     const { key, value, effect } =
       /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)
         ?.groups ?? {};

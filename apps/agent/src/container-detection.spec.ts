@@ -3,9 +3,9 @@ import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { CriProbe } from '@cloudless/runtime-cri';
 import {
-  containersMissing,
-  detectContainers,
-  type Detected,
+  createContainersMissingError,
+  detectContainerRuntime,
+  type DetectionResult,
   type DetectionOptions,
 } from './container-detection.js';
 
@@ -22,8 +22,8 @@ const HEALTHY: CriProbe = {
 function detect(
   answers: Readonly<Record<string, Partial<CriProbe> | CloudlessError>>,
   options: Partial<DetectionOptions> = {},
-): Promise<Detected> {
-  return detectContainers({
+): Promise<DetectionResult> {
+  return detectContainerRuntime({
     sockets: ['/run/a.sock', '/run/b.sock', '/run/c.sock'],
     shared: false,
     isRoot: true,
@@ -147,7 +147,9 @@ describe('detectContainerRuntime', () => {
 });
 
 it('has an error with a remedy for --runtime cri', () => {
-  expect(containersMissing('no container runtime was found at /run/a.sock')).toMatchObject({
+  expect(
+    createContainersMissingError('no container runtime was found at /run/a.sock'),
+  ).toMatchObject({
     kind: 'precondition',
     message:
       '--runtime cri: no container runtime was found at /run/a.sock. Start a container runtime that supports the CRI (containerd 1.6, ' +

@@ -10,7 +10,7 @@ export const USUAL_SOCKETS: readonly string[] = [
 ];
 
 /** Usable container runtime, or the reason why there is none. */
-export type Detected =
+export type DetectionResult =
   | { readonly kind: 'found'; readonly socketPath: string; readonly probe: CriProbe }
   | { readonly kind: 'none'; readonly why: string };
 
@@ -31,13 +31,13 @@ export interface DetectionOptions extends Permissions {
  * Finds the first usable container runtime, or says for each present one why it cannot be used.
  * Makes only read calls.
  */
-export async function detectContainers(options: DetectionOptions): Promise<Detected> {
+export async function detectContainerRuntime(options: DetectionOptions): Promise<DetectionResult> {
   const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
   const { exists = existsSync, probe: ask = probeCriRuntime } = options;
   const candidates =
     socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
   if (candidates.length === 0)
-    return { kind: 'none', why: `no container runtime was found at ${orList(sockets)}` };
+    return { kind: 'none', why: `no container runtime was found at ${joinWithOr(sockets)}` };
   if (!isRoot)
     return {
       kind: 'none',
@@ -47,7 +47,7 @@ export async function detectContainers(options: DetectionOptions): Promise<Detec
   for (const candidate of candidates) {
     try {
       const probe = await ask({ ...options, socketPath: candidate });
-      const why = whyNot(probe, candidate, options.shared);
+      const why = findObstacle(probe, candidate, options.shared);
       if (why === undefined) return { kind: 'found', socketPath: candidate, probe };
       failures.push(why);
     } catch (reason) {
@@ -57,20 +57,20 @@ export async function detectContainers(options: DetectionOptions): Promise<Detec
   return { kind: 'none', why: failures.join('; ') };
 }
 
-function whyNot(
+function findObstacle(
   { name, version, ready, notReady, foreign }: CriProbe,
   socketPath: string,
   shared: boolean,
 ): string | undefined {
-  const who = `${name} ${version} at ${socketPath}`;
-  if (!ready) return `${who} is not ready: ${notReady.join('; ')}`;
+  const runtimeText = `${name} ${version} at ${socketPath}`;
+  if (!ready) return `${runtimeText} is not ready: ${notReady.join('; ')}`;
   if (shared || foreign.count === 0) return undefined;
   const some = foreign.names.join(', ') + (foreign.count > foreign.names.length ? ', …' : '');
-  return `${who} is used by other programs (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri shares it with them`;
+  return `${runtimeText} is used by other programs (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri shares it with them`;
 }
 
 /** Error for `--runtime cri` without a usable container runtime. */
-export function containersMissing(why: string): CloudlessError {
+export function createContainersMissingError(why: string): CloudlessError {
   return new CloudlessError(
     'precondition',
     `--runtime cri: ${why}. Start a container runtime that supports the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
@@ -78,7 +78,7 @@ export function containersMissing(why: string): CloudlessError {
   );
 }
 
-function orList(items: readonly string[]): string {
+function joinWithOr(items: readonly string[]): string {
   return items.length < 2
     ? items.join('')
     : `${items.slice(0, -1).join(', ')} or ${items.at(-1) ?? ''}`;

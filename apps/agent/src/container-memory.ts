@@ -12,7 +12,7 @@ export const VOLUMES_FOLDER = 'volumes';
 const FILE = 'runtime.json';
 
 /** Record of the container runtime in which the agent of a data directory may have containers. */
-export interface ContainerMemory {
+export interface ContainerRecord {
   /** Socket of the container runtime. */
   readonly socketPath: string;
   /** Owner label of the containers. */
@@ -20,7 +20,7 @@ export interface ContainerMemory {
 }
 
 /** Path of the record. */
-export function containerMemoryPath(dataDir: string): string {
+export function getContainerRecordPath(dataDir: string): string {
   return join(dataDir, CONTAINERS_FOLDER, FILE);
 }
 
@@ -28,10 +28,10 @@ export function containerMemoryPath(dataDir: string): string {
  * Reads the record; undefined when the agent has no containers. @throws kind `internal` when the
  * record is damaged.
  */
-export function readContainerMemory(dataDir: string): ContainerMemory | undefined {
-  const file = containerMemoryPath(dataDir);
+export function readContainerRecord(dataDir: string): ContainerRecord | undefined {
+  const file = getContainerRecordPath(dataDir);
   try {
-    return toContainerMemory(JSON.parse(readFileSync(file, 'utf8')));
+    return toContainerRecord(JSON.parse(readFileSync(file, 'utf8')));
   } catch (cause) {
     if (errorCodeOf(cause) === 'ENOENT') return undefined;
     throw new CloudlessError(
@@ -43,19 +43,19 @@ export function readContainerMemory(dataDir: string): ContainerMemory | undefine
 }
 
 /** Writes the record. Call it before the first container is started. */
-export function keepContainerMemory(dataDir: string, memory: ContainerMemory): void {
-  const file = containerMemoryPath(dataDir);
+export function saveContainerRecord(dataDir: string, memory: ContainerRecord): void {
+  const file = getContainerRecordPath(dataDir);
   makeDirectorySync(dirname(file), 0o700);
   writeFileSync(`${file}.draft`, JSON.stringify(memory), { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
 }
 
 /** Removes the record. Call it when no container is left. */
-export function dropContainerMemory(dataDir: string): void {
-  rmSync(containerMemoryPath(dataDir), { force: true });
+export function removeContainerRecord(dataDir: string): void {
+  rmSync(getContainerRecordPath(dataDir), { force: true });
 }
 
-function toContainerMemory(raw: unknown): ContainerMemory {
+function toContainerRecord(raw: unknown): ContainerRecord {
   const { socketPath, owner } = raw as {
     readonly socketPath?: unknown;
     readonly owner?: Partial<Owner>;

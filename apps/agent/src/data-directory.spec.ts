@@ -2,7 +2,7 @@ import { chmod, mkdtemp, rm, stat, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { takeDataDirectory } from './data-directory.js';
+import { lockDataDirectory } from './data-directory.js';
 
 describe('lockDataDirectory', () => {
   let root: string;
@@ -11,21 +11,21 @@ describe('lockDataDirectory', () => {
 
   it('creates a private directory and holds the lock until released', async () => {
     const path = join(root, 'a', 'b');
-    const data = await takeDataDirectory(path);
+    const data = await lockDataDirectory(path);
     expect((await stat(path)).mode & 0o777).toBe(0o700);
-    await expect(takeDataDirectory(path)).rejects.toMatchObject({
+    await expect(lockDataDirectory(path)).rejects.toMatchObject({
       kind: 'precondition',
       message: `data directory ${path} is in use by another agent, process ${process.pid}`,
     });
     await data.release();
-    await (await takeDataDirectory(path)).release();
+    await (await lockDataDirectory(path)).release();
   });
 
   it('detects the lock under another path of the same directory', async () => {
     const path = join(root, 'a');
-    const data = await takeDataDirectory(path);
+    const data = await lockDataDirectory(path);
     await symlink(path, join(root, 'other'));
-    await expect(takeDataDirectory(join(root, 'other'))).rejects.toMatchObject({
+    await expect(lockDataDirectory(join(root, 'other'))).rejects.toMatchObject({
       kind: 'precondition',
     });
     await data.release();
@@ -33,7 +33,7 @@ describe('lockDataDirectory', () => {
 
   it('rejects a directory that other users can read', async () => {
     await chmod(root, 0o755);
-    await expect(takeDataDirectory(root)).rejects.toMatchObject({
+    await expect(lockDataDirectory(root)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(`chmod 700 ${root}`),
     });

@@ -21,7 +21,7 @@ const LOCK_SOCKET = 'agent.lock';
  * @throws kind `precondition` when another agent holds the lock, with its process id, or when other
  *   users can read the directory.
  */
-export async function takeDataDirectory(path: string): Promise<DataDirectory> {
+export async function lockDataDirectory(path: string): Promise<DataDirectory> {
   makePrivate(path);
   const server = await lock(path);
   writeFileSync(join(path, PID_FILE), `${process.pid}\n`, { mode: 0o600 });
@@ -64,13 +64,13 @@ async function lock(path: string): Promise<net.Server> {
       return await listen(name);
     } catch (reason) {
       if (errorCodeOf(reason) !== 'EADDRINUSE') throw reason;
-      if (process.platform === 'linux' || (await answers(name))) break;
+      if (process.platform === 'linux' || (await isAnswering(name))) break;
       rmSync(name, { force: true }); // left over by a killed process
     }
   }
   throw new CloudlessError(
     'precondition',
-    `data directory ${path} is in use by another agent${holderOf(path)}`,
+    `data directory ${path} is in use by another agent${describeHolder(path)}`,
   );
 }
 
@@ -85,7 +85,7 @@ function listen(name: string): Promise<net.Server> {
   });
 }
 
-function answers(name: string): Promise<boolean> {
+function isAnswering(name: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = net.connect(name);
     socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
@@ -93,7 +93,7 @@ function answers(name: string): Promise<boolean> {
   });
 }
 
-function holderOf(path: string): string {
+function describeHolder(path: string): string {
   try {
     return `, process ${readFileSync(join(path, PID_FILE), 'utf8').trim()}`;
   } catch {

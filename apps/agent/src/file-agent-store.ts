@@ -42,7 +42,7 @@ export class FileAgentStore implements AgentStore {
   }
 
   saveIdentity(identity: AgentIdentity): Promise<void> {
-    return writeWhole(this.directory, IDENTITY, {
+    return writeAtomically(this.directory, IDENTITY, {
       format: FORMAT,
       ...identity,
       highestEpoch: String(identity.highestEpoch),
@@ -51,7 +51,7 @@ export class FileAgentStore implements AgentStore {
 
   saveReplica(replica: StoredReplica): Promise<void> {
     const { start, end, heldRevision, ...rest } = replica;
-    return writeWhole(join(this.directory, REPLICAS), fileNameOf(replica.replicaId), {
+    return writeAtomically(join(this.directory, REPLICAS), toFileName(replica.replicaId), {
       format: FORMAT,
       ...rest,
       heldRevision: String(heldRevision),
@@ -62,17 +62,17 @@ export class FileAgentStore implements AgentStore {
 
   async removeReplica(replicaId: string): Promise<void> {
     const folder = join(this.directory, REPLICAS);
-    await rm(join(folder, fileNameOf(replicaId)), { force: true });
-    await flush(folder);
+    await rm(join(folder, toFileName(replicaId)), { force: true });
+    await syncFolder(folder);
   }
 }
 
 /** Escapes a leading dot, so that no replica id can refer to another directory. */
-function fileNameOf(replicaId: string): string {
+function toFileName(replicaId: string): string {
   return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
 }
 
-async function writeWhole(folder: string, name: string, content: object): Promise<void> {
+async function writeAtomically(folder: string, name: string, content: object): Promise<void> {
   const draft = join(folder, `${name}${DRAFT}`);
   const file = await open(draft, 'w', 0o600);
   try {
@@ -82,11 +82,11 @@ async function writeWhole(folder: string, name: string, content: object): Promis
     await file.close();
   }
   await rename(draft, join(folder, name));
-  await flush(folder);
+  await syncFolder(folder);
 }
 
 /** A rename is durable after its folder is synced. */
-async function flush(folder: string): Promise<void> {
+async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
     await handle.sync();
@@ -128,71 +128,79 @@ type Raw = Readonly<Record<string, unknown>>;
 function toIdentity(raw: Raw): AgentIdentity {
   const clusterId = raw['clusterId'];
   return {
-    nodeId: textOf(raw, 'nodeId'),
-    instanceId: textOf(raw, 'instanceId'),
-    highestEpoch: BigInt(textOf(raw, 'highestEpoch')),
-    ...(clusterId === undefined ? {} : { clusterId: textOf(raw, 'clusterId') }),
+    nodeId: readText(raw, 'nodeId'),
+    instanceId: readText(raw, 'instanceId'),
+    highestEpoch: BigInt(readText(raw, 'highestEpoch')),
+    ...(clusterId === undefined ? {} : { clusterId: readText(raw, 'clusterId') }),
   };
 }
 
 function toReplica(raw: Raw): StoredReplica {
   const progress = raw['progress'];
   if (typeof progress !== 'object' || progress === null) throw new Error('progress is missing');
-  const got = progress as Raw;
-  const phase = got['phase'];
+  const rawProgress = progress as Raw;
+  const phase = rawProgress['phase'];
   if (!isPhase(phase)) throw new Error(`phase ${String(phase)} is not known`);
   const { start, end } = raw;
   return {
-    replicaId: textOf(raw, 'replicaId'),
-    workloadUid: textOf(raw, 'workloadUid'),
-    bootId: textOf(raw, 'bootId'),
-    heldRevision: BigInt(textOf(raw, 'heldRevision')),
-    ...(start === undefined ? {} : { start: bytesOf(raw, 'start') }),
-    ...(end === undefined ? {} : { end: bytesOf(raw, 'end') }),
+    replicaId: readText(raw, 'replicaId'),
+    workloadUid: readText(raw, 'workloadUid'),
+    bootId: readText(raw, 'bootId'),
+    heldRevision: BigInt(readText(raw, 'heldRevision')),
+    ...(start === undefined ? {} : { start: readBytes(raw, 'start') }),
+    ...(end === undefined ? {} : { end: readBytes(raw, 'end') }),
     progress: {
       phase,
-      reason: textOf(got, 'reason'),
-      restarts: countOf(got, 'restarts'),
-      failures: countOf(got, 'failures'),
-      containerEnded: got['containerEnded'] === true,
-      ready: got['ready'] === true,
-      ...(got['lastExitCode'] === undefined ? {} : { lastExitCode: numberOf(got, 'lastExitCode') }),
-      ...(got['lastEndReason'] === undefined
+      reason: readText(rawProgress, 'reason'),
+      restarts: readCount(rawProgress, 'restarts'),
+      failures: readCount(rawProgress, 'failures'),
+      containerEnded: rawProgress['containerEnded'] === true,
+      ready: rawProgress['ready'] === true,
+      ...(rawProgress['lastExitCode'] === undefined
         ? {}
-        : { lastEndReason: textOf(got, 'lastEndReason') }),
-      ...(got['lastLines'] === undefined ? {} : { lastLines: textsOf(got, 'lastLines') }),
-      ...(got['killing'] === undefined ? {} : { killing: textOf(got, 'killing') }),
-      ...(got['containerId'] === undefined ? {} : { containerId: textOf(got, 'containerId') }),
+        : { lastExitCode: readNumber(rawProgress, 'lastExitCode') }),
+      ...(rawProgress['lastEndReason'] === undefined
+        ? {}
+        : { lastEndReason: readText(rawProgress, 'lastEndReason') }),
+      ...(rawProgress['lastLines'] === undefined
+        ? {}
+        : { lastLines: readTexts(rawProgress, 'lastLines') }),
+      ...(rawProgress['killing'] === undefined
+        ? {}
+        : { killing: readText(rawProgress, 'killing') }),
+      ...(rawProgress['containerId'] === undefined
+        ? {}
+        : { containerId: readText(rawProgress, 'containerId') }),
     },
   };
 }
 
-function textOf(raw: Raw, key: string): string {
+function readText(raw: Raw, key: string): string {
   const value = raw[key];
   if (typeof value !== 'string') throw new Error(`${key} is no text`);
   return value;
 }
 
-function textsOf(raw: Raw, key: string): readonly string[] {
+function readTexts(raw: Raw, key: string): readonly string[] {
   const value = raw[key];
   if (!Array.isArray(value) || value.some((item) => typeof item !== 'string'))
     throw new Error(`${key} is no list of texts`);
   return value as readonly string[];
 }
 
-function bytesOf(raw: Raw, key: string): Uint8Array {
-  return new Uint8Array(Buffer.from(textOf(raw, key), 'base64'));
+function readBytes(raw: Raw, key: string): Uint8Array {
+  return new Uint8Array(Buffer.from(readText(raw, key), 'base64'));
 }
 
-function numberOf(raw: Raw, key: string): number {
+function readNumber(raw: Raw, key: string): number {
   const value = raw[key];
   if (typeof value !== 'number' || !Number.isInteger(value))
     throw new Error(`${key} is no whole number`);
   return value;
 }
 
-function countOf(raw: Raw, key: string): number {
-  const value = numberOf(raw, key);
+function readCount(raw: Raw, key: string): number {
+  const value = readNumber(raw, key);
   if (value < 0) throw new Error(`${key} is below 0`);
   return value;
 }

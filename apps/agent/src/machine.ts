@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
-import type { NodeProbe, PressureReading } from '@cloudless/agent-core';
+import type { NodeReader, ConditionReading } from '@cloudless/agent-core';
 import { createHostReader, type HostCapacity, type HostReader } from '@cloudless/cgroup-reader';
 import { systemClock } from '@cloudless/system';
 
@@ -22,7 +22,7 @@ export function readBootId(): string {
 /** Reads the capacity of this machine and creates a reader of its usage. */
 export async function openMachine(
   dataDirectory: string,
-): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeProbe }> {
+): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeReader }> {
   const reader = createHostReader({ clock: systemClock, dataDirectory });
   const capacity = await reader.readCapacity();
   return { capacity, probe: { read: () => readNode(reader, capacity) } };
@@ -31,17 +31,17 @@ export async function openMachine(
 async function readNode(
   reader: HostReader,
   capacity: HostCapacity,
-): Promise<Awaited<ReturnType<NodeProbe['read']>>> {
+): Promise<Awaited<ReturnType<NodeReader['read']>>> {
   const usage = await reader.readUsage();
   const { memoryPressure, diskPressure } = await reader.readConditions();
   return {
     ...usage,
-    memoryPressure: pressure(memoryPressure, usage.memoryBytes, capacity.memoryBytes),
-    diskPressure: pressure(diskPressure, usage.storageBytes, capacity.storageBytes),
+    memoryPressure: toConditionReading(memoryPressure, usage.memoryBytes, capacity.memoryBytes),
+    diskPressure: toConditionReading(diskPressure, usage.storageBytes, capacity.storageBytes),
   };
 }
 
-function pressure(status: boolean, used: number, total: number): PressureReading {
+function toConditionReading(status: boolean, used: number, total: number): ConditionReading {
   const mib = (bytes: number): number => Math.round(bytes / 2 ** 20);
   return { status, reason: status ? `${mib(used)} of ${mib(total)} MiB are in use` : '' };
 }

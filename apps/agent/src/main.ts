@@ -1,5 +1,5 @@
 import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
-import { createLog, noTracing, otlpLayer, startTracing } from '@cloudless/observability';
+import { createLog, noTracing, createOtlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
 import { EXIT_USAGE, describeFailure, readSettingLayers } from '@cloudless/settings';
 import {
@@ -12,7 +12,7 @@ import {
   type StopSignal,
 } from '@cloudless/system';
 import { CommanderError, type OptionValues } from 'commander';
-import { checkAsked, createAgentProgram, names } from './agent-program.js';
+import { requireArguments, createAgentProgram, settingNames } from './agent-program.js';
 import { parseAgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
@@ -35,14 +35,14 @@ const GIVE_UP_WITHIN_MS = 2_000;
 async function run(options: OptionValues): Promise<number> {
   const untilStopped = endOnStopSignals();
   const layers = [
-    otlpLayer(process.env),
-    ...(await readSettingLayers(names, options, process.env)),
+    createOtlpLayer(process.env),
+    ...(await readSettingLayers(settingNames, options, process.env)),
   ];
   const config = parseAgentConfig(layers, process.env);
   let tracing = noTracing;
-  const moment = (): LogFields => tracing.logFields();
+  const moment = (): LogFields => tracing.getLogFields();
   const { logLevel: level, logFormat: format } = config;
-  const log = createLog({ level, format, component: 'agent', moment }).child({
+  const log = createLog({ level, format, component: 'agent', contextFields: moment }).child({
     nodeId: config.name,
   });
   protectFromOutOfMemory();
@@ -76,8 +76,8 @@ async function run(options: OptionValues): Promise<number> {
       opsUrl: running.opsUrl,
       dataDir: config.dataDir,
       runtimes: running.runtimes.names,
-      containerRuntime: running.runtimes.containers,
-      containers: running.runtimes.withoutContainers,
+      containerRuntime: running.runtimes.containerRuntime,
+      containers: running.runtimes.noContainersReason,
       pid: process.pid,
       version: VERSION,
     });
@@ -119,7 +119,7 @@ async function main(argv: readonly string[]): Promise<number> {
   // ended.
   const alive = setInterval(() => undefined, 2 ** 30);
   try {
-    checkAsked(argv.slice(2), process.env);
+    requireArguments(argv.slice(2), process.env);
     program.parse(argv as string[]);
     return await outcome();
   } catch (reason) {
@@ -134,7 +134,7 @@ async function main(argv: readonly string[]): Promise<number> {
 
 async function reset(options: OptionValues): Promise<number> {
   const { dataDir } = parseAgentConfig(
-    await readSettingLayers(names, options, process.env),
+    await readSettingLayers(settingNames, options, process.env),
     process.env,
   );
   const volumes = await resetAgent(dataDir, supervisorCommand);

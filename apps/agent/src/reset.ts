@@ -6,11 +6,11 @@ import { openProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
 import {
   CONTAINERS_FOLDER,
-  containerMemoryPath,
-  readContainerMemory,
+  getContainerRecordPath,
+  readContainerRecord,
   VOLUMES_FOLDER,
 } from './container-memory.js';
-import { takeDataDirectory } from './data-directory.js';
+import { lockDataDirectory } from './data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
 
 /** Folder of named volumes; reset keeps it. */
@@ -29,7 +29,7 @@ export async function resetAgent(
 ): Promise<string | undefined> {
   if (!existsSync(dataDir))
     throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
-  const data = await takeDataDirectory(dataDir);
+  const data = await lockDataDirectory(dataDir);
   try {
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
@@ -53,7 +53,7 @@ export async function resetAgent(
 }
 
 async function removeContainers(dataDir: string): Promise<void> {
-  const memory = readContainerMemory(dataDir);
+  const memory = readContainerRecord(dataDir);
   if (memory === undefined) return;
   try {
     await (await openContainers(memory, dataDir, silentLog)).shutdown();
@@ -61,7 +61,7 @@ async function removeContainers(dataDir: string): Promise<void> {
     throw new CloudlessError(
       'precondition',
       `containers of this agent may be running in the container runtime at ${memory.socketPath} and cannot be removed; start the runtime and ` +
-        `reset again, or leave the containers there and remove ${containerMemoryPath(dataDir)}`,
+        `reset again, or leave the containers there and remove ${getContainerRecordPath(dataDir)}`,
       { cause },
     );
   }

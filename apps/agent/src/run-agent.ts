@@ -2,7 +2,7 @@ import { errorFields, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions } from '@cloudless/agent-core';
 import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-server';
 import { systemClock, systemRandom } from '@cloudless/system';
-import { serveAgent } from './agent-service.js';
+import { serveAgentService } from './agent-service.js';
 import type { AgentConfig } from './config.js';
 import {
   createMetrics,
@@ -12,21 +12,21 @@ import {
   type Tracing,
 } from '@cloudless/observability';
 import { createCoordinatorTransport } from '@cloudless/rpc-client';
-import { takeDataDirectory } from './data-directory.js';
+import { lockDataDirectory } from './data-directory.js';
 import { FileAgentStore } from './file-agent-store.js';
 import { openMachine, readBootId } from './machine.js';
-import { grpcCheck } from './probes/grpc-check.js';
-import { httpCheck } from './probes/http-check.js';
+import { checkGrpc } from './probes/grpc-check.js';
+import { checkHttp } from './probes/http-check.js';
 import { openRuntimes, type AgentRuntimes } from './runtimes.js';
 import { openStatsReader } from './stats-reader.js';
-import { tcpConnect } from './tcp-connect.js';
-import { tcpDial } from './tcp-dial.js';
+import { connectTcp } from './tcp-connect.js';
+import { dialTcp } from './tcp-dial.js';
 import { VERSION } from './version.js';
 
 /** A running agent process. */
 export interface RunningAgent {
   readonly agent: Agent;
-  readonly runtimes: Pick<AgentRuntimes, 'names' | 'containers' | 'withoutContainers'>;
+  readonly runtimes: Pick<AgentRuntimes, 'names' | 'containerRuntime' | 'noContainersReason'>;
   /** Base address of AgentService; undefined: not served. */
   readonly url: string | undefined;
   /** Base address of /health, /ready and /metrics; undefined: not served. */
@@ -57,7 +57,7 @@ export async function runAgent(
   const { log, tracing = noTracing } = deps;
   const undo: (() => Promise<void>)[] = [];
   try {
-    const data = await takeDataDirectory(config.dataDir);
+    const data = await lockDataDirectory(config.dataDir);
     undo.push(() => data.release());
     deps.onDataDirectory?.();
     const runtimes = await openRuntimes(config, deps);
@@ -70,7 +70,7 @@ export async function runAgent(
     // Listens first, so that the first Hello can contain the address.
     let server: RpcServer | undefined;
     if (config.listen !== undefined) {
-      server = await serveAgent(config.listen, () => started?.containers, {
+      server = await serveAgentService(config.listen, () => started?.containers, {
         clock: systemClock,
         log: log.child({ component: 'server' }),
         meter: metrics,
@@ -85,9 +85,9 @@ export async function runAgent(
       transport: createCoordinatorTransport([tracing.clientInterceptor]),
       meter: metrics,
       runtime: runtimes.runtime,
-      onCluster: (clusterId) => runtimes.joined(clusterId),
+      onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),
       store: new FileAgentStore(config.dataDir),
-      probe,
+      nodeReader: probe,
       node: () => ({
         region: config.region,
         zone: config.zone,
@@ -101,9 +101,9 @@ export async function runAgent(
         operatingSystem: process.platform,
         agentAddress: server === undefined ? '' : `${server.address.host}:${server.address.port}`,
       }),
-      connect: tcpConnect,
-      dial: tcpDial,
-      probeClients: { http: httpCheck, grpc: grpcCheck },
+      connect: connectTcp,
+      dial: dialTcp,
+      probeClients: { http: checkHttp, grpc: checkGrpc },
       // Statistics need the files of the Linux kernel.
       ...(process.platform === 'linux' ? { stats: openStatsReader(systemClock) } : {}),
       clock: systemClock,
@@ -138,13 +138,13 @@ function serveOps(
     portOption: '--ops-listen',
     clock: systemClock,
     log: log.child({ component: 'ops' }),
-    health: () =>
+    checkHealth: () =>
       agent.connected
         ? { ok: true }
         : { ok: true, degraded: ['no session with a coordinator; replicas keep running'] },
-    ready: () =>
+    checkReadiness: () =>
       agent.connected ? { ok: true } : { ok: false, reasons: ['no session with a coordinator'] },
-    metrics: () => metrics.expose(),
+    renderMetrics: () => metrics.expose(),
   });
 }
 

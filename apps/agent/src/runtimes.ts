@@ -1,18 +1,22 @@
 import { join } from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
-import { combineRuntimes, LateRuntime, type ContainerRuntime } from '@cloudless/runtime';
+import { combineRuntimes, LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/system';
 import type { AgentConfig } from './config.js';
-import { containersMissing, detectContainers, type Detected } from './container-detection.js';
+import {
+  createContainersMissingError,
+  detectContainerRuntime,
+  type DetectionResult,
+} from './container-detection.js';
 import {
   CONTAINERS_FOLDER,
   VOLUMES_FOLDER,
-  dropContainerMemory,
-  keepContainerMemory,
-  readContainerMemory,
-  type ContainerMemory,
+  removeContainerRecord,
+  saveContainerRecord,
+  readContainerRecord,
+  type ContainerRecord,
 } from './container-memory.js';
 
 /** Folder in the data directory for the process runtime. */
@@ -27,14 +31,14 @@ export interface AgentRuntimes {
    * Container runtime in use, such as `containerd 1.6.20 at /run/containerd/containerd.sock`;
    * undefined: none.
    */
-  readonly containers: string | undefined;
+  readonly containerRuntime: string | undefined;
   /** Reason why there is no container runtime; undefined with one. */
-  readonly withoutContainers: string | undefined;
+  readonly noContainersReason: string | undefined;
   /**
    * Sets the cluster that new containers belong to. Call it before the first container is started.
    * Does not reject.
    */
-  joined(clusterId: string): Promise<void>;
+  setCluster(clusterId: string): Promise<void>;
   /**
    * Closes the runtimes. @param endWork - Also stops and removes all processes and containers;
    * otherwise they keep running.
@@ -71,21 +75,21 @@ export async function openRuntimes(
   deps: RuntimeDeps,
 ): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
-  const used = readContainerMemory(config.dataDir)?.socketPath;
+  const used = readContainerRecord(config.dataDir)?.socketPath;
   const detected = await detect(config, used, log);
   const processes = await openProcesses(config, deps);
   if (detected.kind === 'none') {
     return {
       runtime: processes,
       names: [processes.name],
-      containers: undefined,
-      withoutContainers: detected.why,
-      joined: async () => undefined,
+      containerRuntime: undefined,
+      noContainersReason: detected.why,
+      setCluster: async () => undefined,
       close: (endWork) => closeProcesses(processes, endWork),
     };
   }
   const { socketPath } = detected;
-  const late = lateContainers(config, detected, deps);
+  const late = createLazyContainers(config, detected, deps);
   const combined = combineRuntimes({
     processes,
     containers: late,
@@ -96,23 +100,23 @@ export async function openRuntimes(
   return {
     runtime: combined,
     names: [processes.name, late.name],
-    containers: `${await late.version()} at ${socketPath}`,
-    withoutContainers: undefined,
-    joined: async (clusterId) => {
-      keepContainerMemory(config.dataDir, {
+    containerRuntime: `${await late.version()} at ${socketPath}`,
+    noContainersReason: undefined,
+    setCluster: async (clusterId) => {
+      saveContainerRecord(config.dataDir, {
         socketPath,
         owner: { cluster: clusterId, node: config.name },
       });
       await late
-        .begin(clusterId)
+        .setOwner(clusterId)
         .catch((reason: unknown) =>
           log.warn('container runtime not available', errorFields(reason)),
         );
     },
     close: async (endWork) => {
-      combined.letGo();
+      combined.detach();
       try {
-        if (await closeContainers(late, endWork)) dropContainerMemory(config.dataDir);
+        if (await closeContainers(late, endWork)) removeContainerRecord(config.dataDir);
       } finally {
         await closeProcesses(processes, endWork);
       }
@@ -128,7 +132,7 @@ async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
   used: string | undefined,
   log: Log,
-): Promise<Detected | Awaited> {
+): Promise<DetectionResult | AwaitedRuntime> {
   if (runtime === 'process') {
     if (used !== undefined)
       log.warn('containers of this node are not managed: runtime is process', {
@@ -143,8 +147,8 @@ async function detect(
       now: socketPath,
     });
   }
-  const detected = await detectContainers({
-    ...permissions(config),
+  const detected = await detectContainerRuntime({
+    ...toPermissions(config),
     ...(socketPath === undefined ? {} : { socketPath }),
     shared: runtime === 'cri' || used !== undefined,
     clock: systemClock,
@@ -157,16 +161,16 @@ async function detect(
     });
     return { kind: 'awaited', socketPath };
   }
-  if (runtime === 'cri') throw containersMissing(detected.why);
+  if (runtime === 'cri') throw createContainersMissingError(detected.why);
   return detected;
 }
 
-interface Awaited {
+interface AwaitedRuntime {
   readonly kind: 'awaited';
   readonly socketPath: string;
 }
 
-function permissions({
+function toPermissions({
   allowPrivileged,
   allowHostPath: allowedHostPaths,
   allowSysctl: allowedSysctls,
@@ -186,15 +190,15 @@ type Permissions = Required<
   >
 >;
 
-function lateContainers(
+function createLazyContainers(
   config: RuntimeConfig,
-  found: Exclude<Detected, { kind: 'none' }> | Awaited,
+  found: Exclude<DetectionResult, { kind: 'none' }> | AwaitedRuntime,
   { log }: RuntimeDeps,
-): LateRuntime<CriRuntime> {
+): LazyRuntime<CriRuntime> {
   const { socketPath } = found;
   const { name, dataDir } = config;
   const probe = found.kind === 'found' ? found.probe : undefined;
-  return new LateRuntime({
+  return new LazyRuntime({
     name: 'cri',
     version: probe === undefined ? 'a container runtime' : `${probe.name} ${probe.version}`,
     capabilities: probe?.capabilities ?? [],
@@ -204,7 +208,7 @@ function lateContainers(
       const options = {
         maxPids: config.maxPids,
         processPorts: config.portRange,
-        ...permissions(config),
+        ...toPermissions(config),
       };
       return openContainers(
         { socketPath, owner },
@@ -218,7 +222,7 @@ function lateContainers(
 
 /** Opens the container runtime named in the record of a data directory. */
 export function openContainers(
-  { socketPath, owner }: ContainerMemory,
+  { socketPath, owner }: ContainerRecord,
   dataDir: string,
   log: Log,
   options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | keyof Permissions> = {},
@@ -255,10 +259,10 @@ async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promis
 }
 
 /** @returns True when no container is left. */
-async function closeContainers(late: LateRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
+async function closeContainers(late: LazyRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
   try {
-    if (!endWork || late.inner === undefined) return (await late.list()).length === 0;
-    await late.inner.shutdown();
+    if (!endWork || late.opened === undefined) return (await late.list()).length === 0;
+    await late.opened.shutdown();
     return true;
   } finally {
     await late.close();

@@ -5,7 +5,7 @@ import type { TcpConnect } from '@cloudless/agent-core';
  * Opens a TCP connection and closes it gracefully: reads until the server closes its half. A reset
  * would show up as an error in the server, and could end a server that does not expect resets.
  */
-export const tcpConnect: TcpConnect = (ip, port, timeoutMs) =>
+export const connectTcp: TcpConnect = (ip, port, timeoutMs) =>
   new Promise((resolve) => {
     const socket = net.connect({ host: ip, port });
     socket.setTimeout(timeoutMs, () => {

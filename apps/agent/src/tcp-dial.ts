@@ -6,7 +6,7 @@ import type { TcpDial, TcpStream } from '@cloudless/agent-core';
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** Opens a TCP connection whose two halves close separately. */
-export const tcpDial: TcpDial = (ip, port) =>
+export const dialTcp: TcpDial = (ip, port) =>
   new Promise((resolve, reject) => {
     const socket = net.connect({ host: ip, port, allowHalfOpen: true, noDelay: true });
     const fail = (why: string, cause?: unknown): void => {
@@ -43,7 +43,9 @@ class SocketStream implements TcpStream {
   write(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       this.socket.write(bytes, (reason) =>
-        reason === null || reason === undefined ? resolve() : reject(this.broken(reason)),
+        reason === null || reason === undefined
+          ? resolve()
+          : reject(this.createBrokenError(reason)),
       );
     });
   }
@@ -60,11 +62,11 @@ class SocketStream implements TcpStream {
     try {
       yield* this.socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
     } catch (reason) {
-      throw this.broken(reason);
+      throw this.createBrokenError(reason);
     }
   }
 
-  private broken(cause: unknown): CloudlessError {
+  private createBrokenError(cause: unknown): CloudlessError {
     return new CloudlessError('unavailable', `the connection to ${this.address} broke`, { cause });
   }
 }

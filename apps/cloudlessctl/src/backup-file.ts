@@ -23,21 +23,21 @@ export async function writeBackup(
   chunks: () => AsyncIterable<Uint8Array>,
   force: boolean,
 ): Promise<SnapshotSummary> {
-  if (!force && (await exists(path))) {
+  if (!force && (await fileExists(path))) {
     throw new CloudlessError(
       'exists',
       `${path} already exists; choose another file, or overwrite it with --force`,
     );
   }
-  const draft = `${path}.${randomBytes(4).toString('hex')}.partial`;
+  const temporaryPath = `${path}.${randomBytes(4).toString('hex')}.partial`;
   try {
-    await writeFlushed(draft, chunks);
-    const summary = await verifySnapshot(readChunks(draft));
-    await rename(draft, path);
+    await writeAndFlush(temporaryPath, chunks);
+    const summary = await verifySnapshot(readChunks(temporaryPath));
+    await rename(temporaryPath, path);
     await flushDirectory(dirname(resolve(path)));
     return summary;
   } finally {
-    await rm(draft, { force: true });
+    await rm(temporaryPath, { force: true });
   }
 }
 
@@ -66,24 +66,24 @@ export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
 }
 
 /** Creates the file with mode 0600, because a backup contains the state of the whole cluster. */
-async function writeFlushed(path: string, chunks: () => AsyncIterable<Uint8Array>): Promise<void> {
-  const cannot = (reason: unknown): never => {
+async function writeAndFlush(path: string, chunks: () => AsyncIterable<Uint8Array>): Promise<void> {
+  const rethrow = (reason: unknown): never => {
     const { code } = reason as { readonly code?: unknown };
     const kind = code === 'ENOSPC' || code === 'EDQUOT' ? 'exhausted' : 'denied';
     throw new CloudlessError(kind, `cannot write ${path}: ${errorMessageOf(reason)}`, {
       cause: reason,
     });
   };
-  const file = await open(path, 'wx', 0o600).catch(cannot);
+  const file = await open(path, 'wx', 0o600).catch(rethrow);
   try {
-    for await (const chunk of chunks()) await writeWhole(file, chunk).catch(cannot);
-    await file.sync().catch(cannot);
+    for await (const chunk of chunks()) await writeChunk(file, chunk).catch(rethrow);
+    await file.sync().catch(rethrow);
   } finally {
     await file.close();
   }
 }
 
-async function writeWhole(file: FileHandle, chunk: Uint8Array): Promise<void> {
+async function writeChunk(file: FileHandle, chunk: Uint8Array): Promise<void> {
   for (let from = 0; from < chunk.byteLength;) from += (await file.write(chunk, from)).bytesWritten;
 }
 
@@ -96,7 +96,7 @@ async function flushDirectory(path: string): Promise<void> {
   }
 }
 
-function exists(path: string): Promise<boolean> {
+function fileExists(path: string): Promise<boolean> {
   return access(path, constants.F_OK).then(
     () => true,
     () => false,

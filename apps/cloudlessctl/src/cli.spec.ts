@@ -594,17 +594,17 @@ n2     b      no     -       -          -             -      -             -    
 
   it('prints colours on a terminal only, unless --no-color or NO_COLOR is set', async () => {
     const coordinator = { listWorkloads: () => ({ workloads: [aWorkload()] }) };
-    const paints = async (
+    const hasColours = async (
       argv: string[],
       options: { isTTY?: boolean; env?: Record<string, string> },
     ): Promise<boolean> =>
       (await runCli(['get', 'workloads', ...argv], { coordinator, ...options })).stdout.includes(
         '\u001b[32mRunning\u001b[39m',
       );
-    expect(await paints([], { isTTY: true })).toBe(true);
-    expect(await paints([], {})).toBe(false);
-    expect(await paints(['--no-color'], { isTTY: true })).toBe(false);
-    expect(await paints([], { isTTY: true, env: { NO_COLOR: '1' } })).toBe(false);
+    expect(await hasColours([], { isTTY: true })).toBe(true);
+    expect(await hasColours([], {})).toBe(false);
+    expect(await hasColours(['--no-color'], { isTTY: true })).toBe(false);
+    expect(await hasColours([], { isTTY: true, env: { NO_COLOR: '1' } })).toBe(false);
   });
 });
 

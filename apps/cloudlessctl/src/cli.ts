@@ -11,7 +11,11 @@ import { addLogCommand } from './commands/log-command.js';
 import { addNodeCommands } from './commands/node-commands.js';
 import { addPortForwardCommand } from './commands/port-forward-command.js';
 import { addRolloutCommands } from './commands/rollout-commands.js';
-import { addNodeTop, addTopCommands, addWorkloadTop } from './commands/top-commands.js';
+import {
+  addNodeTopCommand,
+  addTopCommands,
+  addWorkloadTopCommand,
+} from './commands/top-commands.js';
 import { addSharedWorkloadCommands, addWorkloadCommands } from './commands/workload-commands.js';
 import { CliFailure, ExitCode } from './failure.js';
 import { BrokenPipeError } from './io.js';
@@ -28,22 +32,22 @@ exec exits with the exit code of its command.`;
  * @returns The exit code, see {@link ExitCode}.
  */
 export async function run(argv: readonly string[], io: CliIo): Promise<number> {
-  const written: Promise<void>[] = [];
+  const pendingWrites: Promise<void>[] = [];
   try {
     const tree = new CommandTree(io, argv);
-    const program = buildProgram(tree, written);
+    const program = buildProgram(tree, pendingWrites);
     try {
       await program.parseAsync(argv, { from: 'user' });
     } finally {
-      await Promise.all(written);
+      await Promise.all(pendingWrites);
     }
     return tree.exitCode;
   } catch (reason) {
-    return await finish(reason, io);
+    return await reportFailure(reason, io);
   }
 }
 
-function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
+function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Command {
   const { io } = tree;
   const program = new Command('cloudlessctl')
     .description('Controls a Cloudless cluster.')
@@ -52,8 +56,8 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
     .enablePositionalOptions()
     .showHelpAfterError('Run the command with --help for usage.')
     .configureOutput({
-      writeOut: (text) => void written.push(io.stdout.write(text)),
-      writeErr: (text) => void written.push(io.stderr.write(text)),
+      writeOut: (text) => void pendingWrites.push(io.stdout.write(text)),
+      writeErr: (text) => void pendingWrites.push(io.stderr.write(text)),
       outputError: (text, write) => write(text.replace(/^error: /, 'cloudlessctl: ')),
       getOutHelpWidth: () => io.stdout.columns,
       getErrHelpWidth: () => io.stderr.columns,
@@ -62,27 +66,27 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
     })
     .addHelpText('after', EXIT_CODES_HELP);
   addGlobalOptions(program);
-  const workload = tree.group(program, 'workload', 'create, show, change and delete workloads');
+  const workload = tree.addGroup(program, 'workload', 'create, show, change and delete workloads');
   addWorkloadCommands(tree, workload);
   addRolloutCommands(
     tree,
-    tree.group(program, 'rollout', 'show, pause, resume, promote and undo rollouts'),
+    tree.addGroup(program, 'rollout', 'show, pause, resume, promote and undo rollouts'),
   );
-  const node = tree.group(program, 'node', 'show, cordon, drain, label and remove nodes');
+  const node = tree.addGroup(program, 'node', 'show, cordon, drain, label and remove nodes');
   addNodeCommands(tree, node);
-  addNodeTop(tree, node, 'top');
-  addWorkloadTop(tree, workload, 'top');
+  addNodeTopCommand(tree, node, 'top');
+  addWorkloadTopCommand(tree, workload, 'top');
   addTopCommands(
     tree,
-    tree.group(program, 'top', 'show resource usage of nodes, workloads and replicas'),
+    tree.addGroup(program, 'top', 'show resource usage of nodes, workloads and replicas'),
   );
   addContextCommands(
     tree,
-    tree.group(program, 'context', 'show and change the contexts of the configuration file'),
+    tree.addGroup(program, 'context', 'show and change the contexts of the configuration file'),
   );
   addAdminCommands(
     tree,
-    tree.group(program, 'admin', "back up and restore the coordinator's state"),
+    tree.addGroup(program, 'admin', "back up and restore the coordinator's state"),
   );
   addApplyCommand(tree, program);
   addGeneralCommands(tree, program);
@@ -98,7 +102,7 @@ function buildProgram(tree: CommandTree, written: Promise<void>[]): Command {
 }
 
 /** Prints the error message of a failed command. @returns The exit code. */
-async function finish(reason: unknown, io: CliIo): Promise<number> {
+async function reportFailure(reason: unknown, io: CliIo): Promise<number> {
   if (reason instanceof BrokenPipeError) return ExitCode.ok;
   if (reason instanceof CommanderError) return reason.exitCode === 0 ? ExitCode.ok : ExitCode.usage;
   if (io.signal.aborted) return ExitCode.interrupted;

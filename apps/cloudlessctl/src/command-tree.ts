@@ -5,16 +5,16 @@ import { resolveSettings } from './config/settings.js';
 import type { GlobalOptions } from './config/settings.js';
 import { describeCallFailure } from './failure.js';
 import type { CliIo } from './io.js';
-import { styleOf } from './output/style.js';
-import { Session } from './session.js';
+import { createStyle } from './output/style.js';
+import { CliSession } from './session.js';
 
 /** The arguments of one call of a command. */
 export interface Invocation {
-  readonly session: Session;
+  readonly session: CliSession;
   /** The operands before `--`. */
   readonly operands: readonly string[];
   /** Everything after `--`, untouched; `undefined` without one. */
-  readonly rest: readonly string[] | undefined;
+  readonly wordsAfterSeparator: readonly string[] | undefined;
   /** The options of the command itself, by camelCase name. */
   readonly options: Readonly<Record<string, unknown>>;
 }
@@ -33,7 +33,7 @@ export class CommandTree {
    * Commands that do not call a coordinator. They also work when the current context does not
    * exist.
    */
-  private readonly offline = new Set<Command>();
+  private readonly offlineCommands = new Set<Command>();
 
   constructor(
     readonly io: CliIo,
@@ -44,28 +44,33 @@ export class CommandTree {
    * Adds a command with an action.
    * @param usage - Name and operands, for example `scale <name> <replicas>`.
    */
-  leaf(parent: Command, usage: string, description: string, action: CommandAction): Command {
+  addCommand(parent: Command, usage: string, description: string, action: CommandAction): Command {
     const command = parent
       .command(usage)
       .description(description)
       .showHelpAfterError('Run the command with --help for usage.');
     addGlobalOptions(command);
-    this.act(command, action);
+    this.setAction(command, action);
     return command;
   }
 
   /** Sets the action of a command. */
-  act(command: Command, action: CommandAction): void {
+  setAction(command: Command, action: CommandAction): void {
     command.action(async () => {
       const separator = this.argv.indexOf('--');
       const rest = separator < 0 ? undefined : this.argv.slice(separator + 1);
       const options = command.opts<Record<string, unknown>>();
-      const global = globalOptionsOf(command);
-      const settings = await resolveSettings(global, this.io, this.offline.has(command));
-      const session = new Session(this.io, settings, styleOf(this.io, global.color !== false));
+      const global = readGlobalOptions(command);
+      const settings = await resolveSettings(global, this.io, this.offlineCommands.has(command));
+      const session = new CliSession(
+        this.io,
+        settings,
+        createStyle(this.io, global.color !== false),
+      );
       const operands = command.args.slice(0, command.args.length - (rest?.length ?? 0));
       try {
-        this.exitCode = (await action({ session, operands, rest, options })) ?? 0;
+        this.exitCode =
+          (await action({ session, operands, wordsAfterSeparator: rest, options })) ?? 0;
       } catch (reason) {
         throw reason instanceof ConnectError ? describeCallFailure(reason, settings) : reason;
       } finally {
@@ -75,14 +80,19 @@ export class CommandTree {
   }
 
   /** Adds a command that does not call a coordinator. */
-  offlineLeaf(parent: Command, usage: string, description: string, action: CommandAction): Command {
-    const command = this.leaf(parent, usage, description, action);
-    this.offline.add(command);
+  addOfflineCommand(
+    parent: Command,
+    usage: string,
+    description: string,
+    action: CommandAction,
+  ): Command {
+    const command = this.addCommand(parent, usage, description, action);
+    this.offlineCommands.add(command);
     return command;
   }
 
   /** Adds a command that only contains subcommands. */
-  group(parent: Command, name: string, description: string): Command {
+  addGroup(parent: Command, name: string, description: string): Command {
     const command = parent.command(name).description(description);
     addGlobalOptions(command);
     return command;
@@ -108,7 +118,7 @@ export function addGlobalOptions(command: Command): void {
 }
 
 /** Names of the global options. */
-export const GLOBAL_NAMES = [
+export const GLOBAL_OPTION_NAMES = [
   'server',
   'context',
   'namespace',
@@ -119,10 +129,10 @@ export const GLOBAL_NAMES = [
 ] as const;
 
 /** The global options that were given to the command or, with lower precedence, to its parents. */
-function globalOptionsOf(command: Command): GlobalOptions {
+function readGlobalOptions(command: Command): GlobalOptions {
   const found: Record<string, unknown> = {};
   for (let at: Command | null = command; at !== null; at = at.parent) {
-    for (const name of GLOBAL_NAMES) {
+    for (const name of GLOBAL_OPTION_NAMES) {
       if (!(name in found) && at.getOptionValueSource(name) === 'cli')
         found[name] = at.getOptionValue(name);
     }

@@ -38,12 +38,12 @@ export class CliFailure extends Error {
 }
 
 /** Creates a failure with exit code 2. */
-export function usageFailure(message: string): CliFailure {
+export function createUsageFailure(message: string): CliFailure {
   return new CliFailure(ExitCode.usage, message);
 }
 
 /** The type makes a new code a compile error until it has an exit code. */
-const exitCodes: Readonly<Record<Code, number>> = {
+const EXIT_CODES: Readonly<Record<Code, number>> = {
   [Code.Canceled]: ExitCode.error,
   [Code.Unknown]: ExitCode.error,
   [Code.InvalidArgument]: ExitCode.usage,
@@ -63,12 +63,12 @@ const exitCodes: Readonly<Record<Code, number>> = {
 };
 
 /** Returns the exit code for an error code of the coordinator. */
-export function exitCodeOf(code: Code): number {
-  return exitCodes[code];
+export function toExitCode(code: Code): number {
+  return EXIT_CODES[code];
 }
 
 /** The coordinator address of a command, for error messages. */
-export interface Target {
+export interface ConnectionTarget {
   readonly server: string;
   /** The context in use; absent when the configuration has none. */
   readonly context?: string;
@@ -76,9 +76,9 @@ export interface Target {
 }
 
 /** Converts the error of a call to a message and an exit code. */
-export function describeCallFailure(reason: ConnectError, target: Target): CliFailure {
-  const exitCode = exitCodeOf(reason.code);
-  const network = networkReason(reason);
+export function describeCallFailure(reason: ConnectError, target: ConnectionTarget): CliFailure {
+  const exitCode = toExitCode(reason.code);
+  const network = findNetworkReason(reason);
   if (network !== undefined) {
     return new CliFailure(
       ExitCode.unavailable,
@@ -96,28 +96,28 @@ export function describeCallFailure(reason: ConnectError, target: Target): CliFa
       },
     );
   }
-  return new CliFailure(exitCode, `${reason.rawMessage} (${codeName(reason.code)})`, {
+  return new CliFailure(exitCode, `${reason.rawMessage} (${toCodeName(reason.code)})`, {
     cause: reason,
   });
 }
 
 /** Returns the name of a code as gRPC spells it: `NOT_FOUND` for `Code.NotFound`. */
-function codeName(code: Code): string {
+function toCodeName(code: Code): string {
   return Code[code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 }
 
 /** Returns why the connection failed; undefined when a coordinator answered. */
-function networkReason(reason: ConnectError): string | undefined {
+function findNetworkReason(reason: ConnectError): string | undefined {
   let cause: unknown = reason.cause;
   for (let link = 0; link < MAX_CAUSES && typeof cause === 'object' && cause !== null; link += 1) {
-    const known = 'code' in cause ? networkReasons[String(cause.code)] : undefined;
+    const known = 'code' in cause ? NETWORK_REASONS[String(cause.code)] : undefined;
     if (known !== undefined) return known;
     cause = 'cause' in cause ? cause.cause : undefined;
   }
   return undefined;
 }
 
-const networkReasons: Readonly<Record<string, string>> = {
+const NETWORK_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ENOTFOUND: 'no such host',
   EAI_AGAIN: 'the host name cannot be resolved at the moment',
@@ -145,7 +145,9 @@ const MAX_CAUSES = 8;
 export function isTransient(reason: unknown): boolean {
   if (!(reason instanceof ConnectError)) return false;
   return (
-    wasCutOff(reason) || reason.code === Code.Unavailable || networkReason(reason) !== undefined
+    isServerReset(reason) ||
+    reason.code === Code.Unavailable ||
+    findNetworkReason(reason) !== undefined
   );
 }
 
@@ -153,7 +155,7 @@ export function isTransient(reason: unknown): boolean {
  * Returns true when the server died during the call: Node then reports CANCEL for the stream. The
  * error proves that the call had started. A cancellation by the caller has another message.
  */
-export function wasCutOff(reason: unknown): boolean {
+export function isServerReset(reason: unknown): boolean {
   return (
     reason instanceof ConnectError &&
     reason.code === Code.Canceled &&

@@ -25,7 +25,7 @@ type Script<Item> = readonly (readonly (Item | ConnectError)[])[];
  * Creates a watch whose n-th call sends the n-th list and then breaks; the last call stays open.
  * Records the requests.
  */
-function scripted<Item, Request>(calls: Script<Item>) {
+function createScriptedWatch<Item, Request>(calls: Script<Item>) {
   const asked: Request[] = [];
   const watch = async function* (
     request: Request,
@@ -67,12 +67,12 @@ async function runUntil(
 type WorkloadItem = MessageInitShape<typeof WatchWorkloadsResponseSchema>;
 type EventItem = MessageInitShape<typeof WatchEventsResponseSchema>;
 
-const rows = (stdout: string): readonly string[] =>
+const splitRows = (stdout: string): readonly string[] =>
   stdout.split('\n').map((line) => line.replaceAll(/ {2,}/g, ' | '));
 
 describe('cloudlessctl get workloads --watch', () => {
   it('lists the workloads, prints each change, and resumes after a broken connection', async () => {
-    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: aWorkload({ status: { readyReplicas: 1 } }), revision: 7n },
         { kind: Kind.SYNCED, revision: 9n },
@@ -88,7 +88,7 @@ describe('cloudlessctl get workloads --watch', () => {
     });
     expect(exitCode).toBe(130);
     expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 11n]);
-    expect(rows(stdout).map((row) => row.split(' | ').slice(0, 4).join(' '))).toEqual([
+    expect(splitRows(stdout).map((row) => row.split(' | ').slice(0, 4).join(' '))).toEqual([
       'NAMESPACE NAME STATUS READY',
       'default web Running 1/2',
       'default web Running 2/2',
@@ -100,7 +100,7 @@ describe('cloudlessctl get workloads --watch', () => {
   });
 
   it('restarts from the current state when the history is compacted', async () => {
-    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }],
       [new ConnectError('what changed after revision 9 is no longer kept', Code.OutOfRange)],
       [{ kind: Kind.PUT, workload: aWorkload(), revision: 100n }],
@@ -116,13 +116,13 @@ describe('cloudlessctl get workloads --watch', () => {
 
   it('resumes after it was ended for slow reading, but fails when the first call is refused', async () => {
     const slow = new ConnectError('nothing was read', Code.ResourceExhausted);
-    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }, slow],
       [{ kind: Kind.PUT, workload: aWorkload(), revision: 10n }],
     ]);
     await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
     expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n]);
-    const refused = scripted<WorkloadItem, WatchWorkloadsRequest>([[slow], []]);
+    const refused = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([[slow], []]);
     const result = await runCli(['get', 'workloads', '-w'], {
       coordinator: { watchWorkloads: refused.watch },
     });
@@ -133,7 +133,7 @@ describe('cloudlessctl get workloads --watch', () => {
   });
 
   it('prints each item as a line of JSON with -o json', async () => {
-    const { watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+    const { watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: aWorkload(), revision: 7n },
         { kind: Kind.BOOKMARK, revision: 8n },
@@ -165,7 +165,7 @@ describe('cloudlessctl get nodes --watch', () => {
     const { stdout } = await runUntil(['get', 'nodes', '-w'], 'Deleted', {
       coordinator: { watchNodes },
     });
-    expect(rows(stdout).map((row) => row.split(' | ').slice(0, 2).join(' '))).toEqual([
+    expect(splitRows(stdout).map((row) => row.split(' | ').slice(0, 2).join(' '))).toEqual([
       'NAME STATUS',
       'web1 Ready',
       'web1 Lost',
@@ -179,7 +179,7 @@ describe('cloudlessctl events --watch', () => {
   const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
 
   it('watches from the revision of the list, resumes after a break, and repeats no event', async () => {
-    const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
+    const { asked, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
       [
         { event: event('2'), revision: 5n },
         { event: event('3'), revision: 5n },
@@ -212,7 +212,7 @@ describe('cloudlessctl events --watch', () => {
 
   it('reports missed events when they are no longer stored, and continues with new events', async () => {
     const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
-    const { asked, watch } = scripted<EventItem, WatchEventsRequest>([
+    const { asked, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
       [new ConnectError('no longer kept', Code.OutOfRange)],
       [new ConnectError('events after 1 are no longer kept', Code.OutOfRange)],
       [{ event: event('7'), revision: 20n }],
@@ -233,7 +233,7 @@ describe('cloudlessctl events --watch', () => {
 describe('cloudlessctl delete --wait', () => {
   it('resumes the watch, and after a restart of the watch does not use the old state', async () => {
     const deleting = aWorkload({ status: { totalReplicas: 1 } });
-    const { asked, watch } = scripted<WorkloadItem, WatchWorkloadsRequest>([
+    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: deleting, revision: 7n },
         { kind: Kind.SYNCED, revision: 9n },

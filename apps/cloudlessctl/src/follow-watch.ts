@@ -2,11 +2,11 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import type { CallOptions } from '@connectrpc/connect';
 import { CliFailure, ExitCode } from './failure.js';
 import { formatSpan } from './output/human.js';
-import type { Session } from './session.js';
-import { Deadline, reconnecting } from './streams.js';
+import type { CliSession } from './session.js';
+import { Deadline, withReconnect } from './streams.js';
 
 /** A watch that can be resumed after a revision. */
-export interface ResumedWatch<Item> {
+export interface ResumableWatch<Item> {
   /** Opens the watch after a revision; 0 starts with the current state. */
   open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
   /** Revision to start after. Default: 0, the current state. */
@@ -27,16 +27,16 @@ export interface ResumedWatch<Item> {
  * change is missed or repeated. When the history after the last revision is compacted, the watch
  * restarts with the current state.
  */
-export async function* resumedWatch<Item extends { readonly revision: bigint }>(
-  session: Session,
-  watch: ResumedWatch<Item>,
+export async function* resumeWatch<Item extends { readonly revision: bigint }>(
+  session: CliSession,
+  watch: ResumableWatch<Item>,
   signal: AbortSignal,
 ): AsyncGenerator<Item> {
   let after = watch.from ?? 0n;
   const open = async function* (): AsyncGenerator<Item> {
     for (;;) {
       try {
-        for await (const item of watch.open(after, session.streamOptions(signal))) {
+        for await (const item of watch.open(after, session.getStreamOptions(signal))) {
           yield item;
           if (item.revision > 0n) after = item.revision;
         }
@@ -44,7 +44,7 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
       } catch (reason) {
         if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || after === 0n)
           throw reason;
-        await session.note(
+        await session.printNotice(
           `the watch cannot be resumed and restarts from the current state: ${reason.rawMessage}`,
         );
         after = 0n;
@@ -53,15 +53,15 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
     }
   };
   const onLost = (reason: string): Promise<void> =>
-    session.note(`connection lost (${reason}), reconnecting`);
+    session.printNotice(`connection lost (${reason}), reconnecting`);
   const { hasAnswered = false } = watch;
-  yield* reconnecting(open, {
+  yield* withReconnect(open, {
     clock: session.io.clock,
     signal,
     endless: true,
     hasAnswered,
     onLost,
-    isPassing: isCutForSlowness,
+    isRetriable: isSlowReaderError,
   });
 }
 
@@ -69,7 +69,7 @@ export async function* resumedWatch<Item extends { readonly revision: bigint }>(
  * The coordinator ends the watch of a client that reads too slowly, for example through `less`. The
  * watch can be resumed.
  */
-function isCutForSlowness(reason: unknown): boolean {
+function isSlowReaderError(reason: unknown): boolean {
   return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
 }
 
@@ -78,17 +78,17 @@ function isCutForSlowness(reason: unknown): boolean {
  * @throws {@link CliFailure} with exit code 6 when `--timeout` expires.
  */
 export async function followWatch<Item extends { readonly revision: bigint }>(
-  session: Session,
-  watch: ResumedWatch<Item>,
-  take: (item: Item) => Promise<void>,
+  session: CliSession,
+  watch: ResumableWatch<Item>,
+  onItem: (item: Item) => Promise<void>,
 ): Promise<void> {
   const { clock, signal } = session.io;
   const { timeoutMs } = session.settings;
   const deadline = new Deadline(clock, signal, timeoutMs);
   try {
-    for await (const item of resumedWatch(session, watch, deadline.signal)) await take(item);
+    for await (const item of resumeWatch(session, watch, deadline.signal)) await onItem(item);
   } catch (reason) {
-    if (deadline.passed)
+    if (deadline.hasExpired)
       throw new CliFailure(
         ExitCode.timeout,
         `stopped watching: --timeout expired after ${formatSpan(timeoutMs ?? 0)}`,

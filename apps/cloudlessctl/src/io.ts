@@ -2,7 +2,7 @@ import type { Transport } from '@connectrpc/connect';
 import type { Clock } from '@cloudless/base';
 
 /** Standard output or standard error. */
-export interface OutputStream {
+export interface CliOutput {
   readonly isTTY: boolean;
   /** Width in characters; 80 when unknown. */
   readonly columns: number;
@@ -14,7 +14,7 @@ export interface OutputStream {
 }
 
 /** Standard input. */
-export interface InputStream {
+export interface CliInput {
   /**
    * `pipe`: a pipe or a file, which has an end. `terminal`: an interactive terminal. `other`: a
    * socket or a device, which may never end and is read only on request.
@@ -23,7 +23,7 @@ export interface InputStream {
   /** Reads to the end. @returns Undefined when the input is longer than `maxBytes`. */
   readAll(maxBytes: number): Promise<Uint8Array | undefined>;
   /** Chunks as they arrive, until the end of the input; can be read once. */
-  chunks(): AsyncIterable<Uint8Array>;
+  readChunks(): AsyncIterable<Uint8Array>;
 }
 
 /** The local terminal. */
@@ -47,13 +47,13 @@ export interface LocalConnection {
    * Received data, until the client ends its side; throws when the connection breaks. Can be read
    * once.
    */
-  readonly data: AsyncIterable<Uint8Array>;
+  readonly received: AsyncIterable<Uint8Array>;
   /** Sends data. Resolves when more can be sent. @throws when the connection is broken. */
   write(data: Uint8Array): Promise<void>;
   /** Ends the sending side. */
-  end(): void;
+  endSending(): void;
   /** Closes the connection with a TCP reset. */
-  reset(): void;
+  resetConnection(): void;
   /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;
 }
@@ -75,7 +75,7 @@ export interface Files {
 }
 
 /** A connection to a coordinator. */
-export interface Connection {
+export interface CoordinatorConnection {
   readonly transport: Transport;
   /** Cancels all calls and closes the connection. */
   close(): void;
@@ -83,9 +83,9 @@ export interface Connection {
 
 /** The environment of a command: all access to the world outside of the process. */
 export interface CliIo {
-  readonly stdout: OutputStream;
-  readonly stderr: OutputStream;
-  readonly stdin: InputStream;
+  readonly stdout: CliOutput;
+  readonly stderr: CliOutput;
+  readonly stdin: CliInput;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly files: Files;
   readonly clock: Clock;
@@ -95,7 +95,7 @@ export interface CliIo {
    * Creates a connection to `http://host:port` or `https://host:port`. Nothing is sent before the
    * first call.
    */
-  connect(server: string): Connection;
+  connect(server: string): CoordinatorConnection;
   /** Present when standard input and output are a terminal. */
   readonly terminal?: Terminal | undefined;
   /**

@@ -5,7 +5,7 @@ import type { CliIo, LocalConnection, Terminal } from './io.js';
 const DEFAULT_SIZE = { columns: 80, rows: 24 };
 
 /** Returns the terminal when standard input and output are one; otherwise undefined. */
-export function terminalOf(
+export function findTerminal(
   input: NodeJS.ReadStream,
   output: NodeJS.WriteStream,
 ): Terminal | undefined {
@@ -29,13 +29,13 @@ export function terminalOf(
 }
 
 /** Accepts TCP connections from this machine only. */
-export const listen: CliIo['listen'] = (port, onConnection) =>
+export const listenLocally: CliIo['listen'] = (port, onConnection) =>
   new Promise((resolve, reject) => {
     const open = new Set<Socket>();
     const server: Server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       open.add(socket);
       socket.once('close', () => open.delete(socket));
-      onConnection(connectionOf(socket));
+      onConnection(toLocalConnection(socket));
     });
     server.once('error', reject);
     server.listen(port, '127.0.0.1', () => {
@@ -51,20 +51,20 @@ export const listen: CliIo['listen'] = (port, onConnection) =>
     });
   });
 
-function connectionOf(socket: Socket): LocalConnection {
+function toLocalConnection(socket: Socket): LocalConnection {
   const closing = new AbortController();
   socket.on('error', () => undefined); // reported by the pending read or write
   socket.once('close', () => closing.abort());
   return {
-    data: socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>,
+    received: socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>,
     write: (data) =>
       new Promise((resolve, reject) => {
         socket.write(data, (reason) =>
           reason === null || reason === undefined ? resolve() : reject(reason),
         );
       }),
-    end: () => void socket.end(),
-    reset: () => void socket.resetAndDestroy(),
+    endSending: () => void socket.end(),
+    resetConnection: () => void socket.resetAndDestroy(),
     closed: closing.signal,
   };
 }

@@ -7,8 +7,8 @@ import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect
 import { makeDirectory, systemClock } from '@cloudless/system';
 import { run } from './cli.js';
 import { BrokenPipeError } from './io.js';
-import { listen, terminalOf } from './local-io.js';
-import type { CliIo, Connection, Files, InputStream, OutputStream } from './io.js';
+import { listenLocally, findTerminal } from './local-io.js';
+import type { CliIo, CoordinatorConnection, Files, CliInput, CliOutput } from './io.js';
 
 /**
  * A stream may be silent for long. Pings distinguish a silent coordinator from a broken connection.
@@ -17,7 +17,7 @@ const PING_INTERVAL_MS = 15_000;
 const PING_TIMEOUT_MS = 10_000;
 const DEFAULT_COLUMNS = 80;
 
-function outputTo(stream: NodeJS.WriteStream): OutputStream {
+function createOutput(stream: NodeJS.WriteStream): CliOutput {
   // A write reports the error of a closed pipe. Without a listener the error event would end the
   // process with a stack trace.
   stream.on('error', () => undefined);
@@ -42,9 +42,9 @@ function outputTo(stream: NodeJS.WriteStream): OutputStream {
   };
 }
 
-function inputFrom(stream: NodeJS.ReadStream): InputStream {
+function createInput(stream: NodeJS.ReadStream): CliInput {
   return {
-    kind: kindOfInput(stream),
+    kind: findInputKind(stream),
     readAll: async (maxBytes) => {
       const chunks: Buffer[] = [];
       let size = 0;
@@ -56,11 +56,11 @@ function inputFrom(stream: NodeJS.ReadStream): InputStream {
       }
       return new Uint8Array(Buffer.concat(chunks));
     },
-    chunks: () => stream as AsyncIterable<Buffer>,
+    readChunks: () => stream as AsyncIterable<Buffer>,
   };
 }
 
-function kindOfInput(stream: NodeJS.ReadStream): InputStream['kind'] {
+function findInputKind(stream: NodeJS.ReadStream): CliInput['kind'] {
   if (stream.isTTY) return 'terminal';
   try {
     const info = fstatSync(0);
@@ -82,7 +82,7 @@ const files: Files = {
   },
 };
 
-function connect(server: string): Connection {
+function connect(server: string): CoordinatorConnection {
   const sessionManager = new Http2SessionManager(server, {
     pingIntervalMs: PING_INTERVAL_MS,
     pingTimeoutMs: PING_TIMEOUT_MS,
@@ -94,28 +94,28 @@ function connect(server: string): Connection {
 }
 
 const stopping = new AbortController();
-const EXIT_BY_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const;
-let received: keyof typeof EXIT_BY_SIGNAL | undefined;
+const EXIT_CODE_BY_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const;
+let receivedSignal: keyof typeof EXIT_CODE_BY_SIGNAL | undefined;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
     // A second signal exits at once.
-    if (received !== undefined) process.exit(EXIT_BY_SIGNAL[signal]);
-    received = signal;
+    if (receivedSignal !== undefined) process.exit(EXIT_CODE_BY_SIGNAL[signal]);
+    receivedSignal = signal;
     stopping.abort();
   });
 }
 
 const io: CliIo = {
-  stdout: outputTo(process.stdout),
-  stderr: outputTo(process.stderr),
-  stdin: inputFrom(process.stdin),
+  stdout: createOutput(process.stdout),
+  stderr: createOutput(process.stderr),
+  stdin: createInput(process.stdin),
   env: process.env,
   files,
   clock: systemClock,
   signal: stopping.signal,
   connect,
-  terminal: terminalOf(process.stdin, process.stdout),
-  listen,
+  terminal: findTerminal(process.stdin, process.stdout),
+  listen: listenLocally,
 };
 
 // Clock timers do not keep the process alive, and between two connection attempts nothing else
@@ -124,4 +124,4 @@ const keepAlive = setInterval(() => undefined, 2 ** 30);
 const exitCode = await run(process.argv.slice(2), io);
 clearInterval(keepAlive);
 // All output is written. An open standard input must not keep the process alive.
-process.exit(received === undefined ? exitCode : EXIT_BY_SIGNAL[received]);
+process.exit(receivedSignal === undefined ? exitCode : EXIT_CODE_BY_SIGNAL[receivedSignal]);

@@ -1,4 +1,4 @@
-import { usageFailure } from './failure.js';
+import { createUsageFailure } from './failure.js';
 import { DNS_LABEL_RULE, isDnsLabel } from './manifest/parse-manifest.js';
 
 /** Namespace and name of a workload. */
@@ -18,7 +18,7 @@ export function parseWorkloadName(text: string, defaultNamespace: string): Workl
   const parts = text.split('/');
   const [namespace = '', name = ''] = parts.length === 1 ? [defaultNamespace, text] : parts;
   if (parts.length > 2 || !isDnsLabel(namespace) || !isDnsLabel(name)) {
-    throw usageFailure(
+    throw createUsageFailure(
       `${JSON.stringify(text)} is not a valid workload name: expected [namespace/]name, each ${DNS_LABEL_RULE}`,
     );
   }
@@ -55,11 +55,11 @@ export function toTargetFields(target: ReplicaTarget): {
 }
 
 /** Returns the number of a replica in its workload: `7` of `<uid>-7`. */
-export function replicaNumber(replicaId: string): string {
+export function getReplicaNumber(replicaId: string): string {
   return replicaId.slice(replicaId.lastIndexOf('-') + 1);
 }
 
 /** Formats the name of a workload for messages: `workload default/web`. */
-export function labelOf({ namespace, name }: WorkloadName): string {
+export function formatWorkloadName({ namespace, name }: WorkloadName): string {
   return `workload ${namespace}/${name}`;
 }

@@ -80,7 +80,7 @@ describe('probe flags', () => {
 });
 
 describe('cloudlessctl describe with probes', () => {
-  async function described(
+  async function describeWorkload(
     change: (workload: ReturnType<typeof aWorkload>) => void,
   ): Promise<string> {
     const workload = aWorkload();
@@ -97,7 +97,7 @@ describe('cloudlessctl describe with probes', () => {
       failureThreshold: 3,
       successThreshold: 1,
     };
-    const stdout = await described(({ spec }) => {
+    const stdout = await describeWorkload(({ spec }) => {
       if (spec === undefined) return;
       const exec = { case: 'exec' as const, value: { command: ['cat', '/tmp/ok'] } };
       spec.livenessProbe = probe({ check: exec, ...times, initialDelay: durationFromMs(0) });
@@ -149,7 +149,7 @@ describe('cloudlessctl describe with probes', () => {
       shows: '(last exit code 3)\n',
     },
   ])('shows $name', async ({ replica, shows }) => {
-    const stdout = await described(({ status }) => {
+    const stdout = await describeWorkload(({ status }) => {
       Object.assign(status?.replicas[0] ?? {}, { phase: ReplicaStatus_Phase.RUNNING, ...replica });
     });
     expect(stdout).toContain(shows);

@@ -23,7 +23,7 @@ const MAX_DURATION_NANOS = 315_576_000_000n * 1_000_000_000n;
  */
 export function parseDuration(text: string): Parsed<bigint> {
   const problem = {
-    problem: `expected a duration such as "500ms", "2s" or "1h30m", got ${quoted(text)}`,
+    problem: `expected a duration such as "500ms", "2s" or "1h30m", got ${quoteText(text)}`,
   };
   const match =
     text.length > MAX_LENGTH
@@ -41,12 +41,12 @@ export function parseDuration(text: string): Parsed<bigint> {
     const nanos = NANOS_PER[unit] ?? 0n;
     if (smallest !== undefined && nanos >= smallest) return problem;
     smallest = nanos;
-    const part = scaled(whole, fraction, nanos);
-    if (part === undefined) return { problem: `${quoted(text)} is finer than a nanosecond` };
+    const part = multiplyDecimal(whole, fraction, nanos);
+    if (part === undefined) return { problem: `${quoteText(text)} is finer than a nanosecond` };
     total += part;
   }
   if (total > MAX_DURATION_NANOS)
-    return { problem: `${quoted(text)} is longer than 315576000000s` };
+    return { problem: `${quoteText(text)} is longer than 315576000000s` };
   return { value: match[1] === '-' ? -total : total };
 }
 
@@ -76,13 +76,13 @@ export function parseQuantity(
   text: string,
   example = 'a quantity such as 67108864, "64Mi" or "500M"',
 ): Parsed<bigint> {
-  const problem = { problem: `expected ${example}, got ${quoted(text)}` };
+  const problem = { problem: `expected ${example}, got ${quoteText(text)}` };
   const match =
     text.length > MAX_LENGTH ? null : /^(-?)(\d+)(?:\.(\d+))?([kKMGTP]?|[KMGTP]i)$/.exec(text);
   if (match === null) return problem;
   const [, sign, whole = '', fraction = '', suffix = ''] = match;
-  const value = scaled(whole, fraction, MULTIPLES[suffix] ?? 1n);
-  if (value === undefined) return { problem: `${quoted(text)} is not a whole number of units` };
+  const value = multiplyDecimal(whole, fraction, MULTIPLES[suffix] ?? 1n);
+  if (value === undefined) return { problem: `${quoteText(text)} is not a whole number of units` };
   return { value: sign === '-' ? -value : value };
 }
 
@@ -94,17 +94,17 @@ export function parseCpu(text: string): Parsed<bigint> {
   const match = text.length > MAX_LENGTH ? null : /^(\d+)(?:\.(\d+))?(m?)$/.exec(text);
   if (match === null)
     return {
-      problem: `expected a CPU quantity such as "500m" or "0.5", got ${quoted(text)}`,
+      problem: `expected a CPU quantity such as "500m" or "0.5", got ${quoteText(text)}`,
     };
   const [, whole = '', fraction = '', milli] = match;
-  const value = scaled(whole, fraction, milli === 'm' ? 1n : 1000n);
+  const value = multiplyDecimal(whole, fraction, milli === 'm' ? 1n : 1000n);
   return value === undefined
-    ? { problem: `${quoted(text)} is finer than a thousandth of a core` }
+    ? { problem: `${quoteText(text)} is finer than a thousandth of a core` }
     : { value };
 }
 
 /** Quotes a text for messages and truncates long texts. */
-export function quoted(text: string): string {
+export function quoteText(text: string): string {
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 }
 
@@ -114,7 +114,7 @@ const MAX_SHOWN = 60;
 const MAX_LENGTH = 64;
 
 /** Returns `whole.fraction * unit`; undefined when the product is not a whole number. */
-function scaled(whole: string, fraction: string, unit: bigint): bigint | undefined {
+function multiplyDecimal(whole: string, fraction: string, unit: bigint): bigint | undefined {
   const denominator = 10n ** BigInt(fraction.length);
   const product = BigInt(whole + fraction) * unit;
   return product % denominator === 0n ? product / denominator : undefined;

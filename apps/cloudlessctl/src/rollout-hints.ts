@@ -1,16 +1,16 @@
 import type { WorkloadName } from './names.js';
-import type { Session } from './session.js';
+import type { CliSession } from './session.js';
 
 /** Returns the command that resumes a paused rollout. */
-export function resumeHint(session: Session, name: WorkloadName): string {
-  return `resume the rollout with: cloudlessctl rollout resume ${shortName(session, name)}`;
+export function formatResumeHint(session: CliSession, name: WorkloadName): string {
+  return `resume the rollout with: cloudlessctl rollout resume ${formatShortName(session, name)}`;
 }
 
 /** Returns the command that promotes a rollout. */
-export function promoteHint(session: Session, name: WorkloadName): string {
-  return `promote the rollout with: cloudlessctl rollout promote ${shortName(session, name)}`;
+export function formatPromoteHint(session: CliSession, name: WorkloadName): string {
+  return `promote the rollout with: cloudlessctl rollout promote ${formatShortName(session, name)}`;
 }
 
-function shortName(session: Session, { namespace, name }: WorkloadName): string {
+function formatShortName(session: CliSession, { namespace, name }: WorkloadName): string {
   return namespace === session.settings.namespace ? name : `${namespace}/${name}`;
 }

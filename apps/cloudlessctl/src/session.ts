@@ -10,7 +10,7 @@ import {
   type AgentClient,
 } from '@cloudless/api';
 import type { Settings } from './config/settings.js';
-import type { CliIo, Connection } from './io.js';
+import type { CliIo, CoordinatorConnection } from './io.js';
 import { printYaml } from './manifest/print-yaml.js';
 import type { Style } from './output/style.js';
 
@@ -21,11 +21,11 @@ export type CoordinatorClient = Client<typeof CoordinatorService>;
 const CALL_TIMEOUT_MS = 30_000;
 
 /** The clients, settings and output of one run of cloudlessctl. */
-export class Session {
-  private connection: Connection | undefined;
-  private openedAdmin: AdminClient | undefined;
-  private openedAgents: AgentClient | undefined;
-  private opened: CoordinatorClient | undefined;
+export class CliSession {
+  private connection: CoordinatorConnection | undefined;
+  private adminClient: AdminClient | undefined;
+  private agentClient: AgentClient | undefined;
+  private coordinatorClient: CoordinatorClient | undefined;
 
   constructor(
     readonly io: CliIo,
@@ -35,17 +35,17 @@ export class Session {
 
   /** Client of the coordinator; connects on first use. */
   get client(): CoordinatorClient {
-    return (this.opened ??= createClient(CoordinatorService, this.transport));
+    return (this.coordinatorClient ??= createClient(CoordinatorService, this.transport));
   }
 
   /** Client of the admin service of the coordinator. */
   get admin(): AdminClient {
-    return (this.openedAdmin ??= createClient(AdminService, this.transport));
+    return (this.adminClient ??= createClient(AdminService, this.transport));
   }
 
   /** Client of the agent service, which the coordinator forwards to the agents. */
   get agents(): AgentClient {
-    return (this.openedAgents ??= createClient(AgentService, this.transport));
+    return (this.agentClient ??= createClient(AgentService, this.transport));
   }
 
   private get transport(): Transport {
@@ -53,12 +53,12 @@ export class Session {
   }
 
   /** Call options of a unary call. */
-  callOptions(timeoutMs = this.settings.timeoutMs ?? CALL_TIMEOUT_MS): CallOptions {
-    return { ...this.streamOptions(), timeoutMs };
+  getCallOptions(timeoutMs = this.settings.timeoutMs ?? CALL_TIMEOUT_MS): CallOptions {
+    return { ...this.getStreamOptions(), timeoutMs };
   }
 
   /** Call options of a streaming call without a time limit; `signal` cancels the call. */
-  streamOptions(signal: AbortSignal = this.io.signal): CallOptions {
+  getStreamOptions(signal: AbortSignal = this.io.signal): CallOptions {
     const { requestId } = this.settings;
     return { signal, ...(requestId === '' ? {} : { headers: { 'x-request-id': requestId } }) };
   }
@@ -69,13 +69,13 @@ export class Session {
    * @param part - Distinguishes the requests of the command; omitted when the command sends one
    *   request.
    */
-  requestId(part?: string): string {
+  getRequestId(part?: string): string {
     const { requestId } = this.settings;
     return requestId === '' || part === undefined ? requestId : `${requestId}/${part}`;
   }
 
   /** True when results are printed as JSON or YAML. */
-  get structured(): boolean {
+  get isStructured(): boolean {
     return this.settings.output === 'json' || this.settings.output === 'yaml';
   }
 
@@ -90,7 +90,7 @@ export class Session {
   }
 
   /** Writes a line to standard error. */
-  note(line: string): Promise<void> {
+  printNotice(line: string): Promise<void> {
     return this.io.stderr.write(`${line}\n`);
   }
 
@@ -98,8 +98,8 @@ export class Session {
    * Prints a status line: to standard output for tables, to standard error with JSON or YAML
    * output.
    */
-  tell(line: string): Promise<void> {
-    return this.structured ? this.note(line) : this.print(`${line}\n`);
+  printStatus(line: string): Promise<void> {
+    return this.isStructured ? this.printNotice(line) : this.print(`${line}\n`);
   }
 
   /** Prints a value as JSON or YAML. */
@@ -113,15 +113,15 @@ export class Session {
 
   /** Prints one value of a stream: a line of JSON, or a YAML document. */
   printItem(value: JsonValue): Promise<void> {
-    return this.print(this.itemText(value));
+    return this.print(this.formatItem(value));
   }
 
   /** Prints several values of a stream with one write. */
   printItems(values: readonly JsonValue[]): Promise<void> {
-    return this.print(values.map((value) => this.itemText(value)).join(''));
+    return this.print(values.map((value) => this.formatItem(value)).join(''));
   }
 
-  private itemText(value: JsonValue): string {
+  private formatItem(value: JsonValue): string {
     return this.settings.output === 'yaml'
       ? `---\n${printYaml(value)}`
       : `${JSON.stringify(value)}\n`;
@@ -133,7 +133,7 @@ export class Session {
 }
 
 /** Converts a message to protobuf JSON with zero values, as the coordinator does. */
-export function messageJson<Desc extends DescMessage>(
+export function toMessageJson<Desc extends DescMessage>(
   schema: Desc,
   message: MessageShape<Desc>,
 ): JsonValue {

@@ -20,50 +20,50 @@ export function addSpecFlags(command: Command): void {
       `${flag} <${value}>`,
       repeatable ? `${description} (repeatable)` : description,
     );
-    option.argParser(appended);
+    option.argParser(appendValue);
     command.addOption(option);
   }
   const envFile = new Option(
     '--env-file <file>',
     'file of NAME=VALUE lines; --env takes precedence (repeatable)',
   );
-  command.addOption(envFile.argParser(appended));
+  command.addOption(envFile.argParser(appendValue));
   for (const { flag, description } of CONTAINER_SWITCHES) {
     command.option(flag, description);
     command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
   }
 }
 
-function appended(given: string, before: readonly string[] | undefined): readonly string[] {
+function appendValue(given: string, before: readonly string[] | undefined): readonly string[] {
   return [...(before ?? []), given];
 }
 
 /** The fields of a spec that were set by flags, with their update mask. */
-export interface SpecChange {
+export interface SpecPatch {
   readonly spec: WorkloadSpec;
   /** Paths for the update mask: exactly the fields named on the command line. */
   readonly paths: readonly string[];
 }
 
 /** Returns true when a given flag adds to a map, so that the current spec is needed. */
-export function needsPresentSpec(options: Readonly<Record<string, unknown>>): boolean {
+export function needsCurrentSpec(options: Readonly<Record<string, unknown>>): boolean {
   return SPEC_FLAGS.some(
-    (flag) => flag.adds === true && options[optionName(flag.flag)] !== undefined,
+    (flag) => flag.adds === true && options[toOptionName(flag.flag)] !== undefined,
   );
 }
 
 /**
  * Builds the part of a spec that the flags and the command after `--` set. Call {@link
  * withEnvFiles} first.
- * @param present - The current spec, for flags that add to a map.
+ * @param current - The current spec, for flags that add to a map.
  * @throws {@link CliFailure} with exit code 2 for an invalid value.
  */
-export function specFromFlags(
+export function createSpecPatch(
   options: Readonly<Record<string, unknown>>,
   command: readonly string[],
-  present?: WorkloadSpec,
-): SpecChange {
-  const before = present === undefined ? {} : (toJson(WorkloadSpecSchema, present) as JsonObject);
+  current?: WorkloadSpec,
+): SpecPatch {
+  const before = current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
   const json: JsonObject = {};
   const paths: string[] = [];
   if (command.length > 0) {
@@ -71,48 +71,52 @@ export function specFromFlags(
     paths.push('command');
   }
   for (const flag of SPEC_FLAGS) {
-    const given = options[optionName(flag.flag)];
+    const given = options[toOptionName(flag.flag)];
     if (!Array.isArray(given)) continue;
-    const keys = flag.path.split('.').map(camelCase);
-    place(
+    const keys = flag.path.split('.').map(toCamelCase);
+    setField(
       json,
       keys,
       flag.parse(
         given.map(String),
-        keys.reduce<JsonValue | undefined>((value, key) => childOf(value, key), before),
+        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), before),
       ),
     );
     paths.push(flag.path);
   }
   for (const { flag, path } of CONTAINER_SWITCHES) {
-    const given = options[optionName(flag)];
+    const given = options[toOptionName(flag)];
     if (typeof given !== 'boolean') continue;
-    place(json, path.split('.').map(camelCase), given);
+    setField(json, path.split('.').map(toCamelCase), given);
     paths.push(path);
   }
   return { spec: fromJson(WorkloadSpecSchema, json), paths };
 }
 
-function place(json: JsonObject, [key = '', ...rest]: readonly string[], value: JsonValue): void {
+function setField(
+  json: JsonObject,
+  [key = '', ...rest]: readonly string[],
+  value: JsonValue,
+): void {
   if (rest.length === 0) {
     json[key] = value;
     return;
   }
   const child = (json[key] ?? {}) as JsonObject;
   json[key] = child;
-  place(child, rest, value);
+  setField(child, rest, value);
 }
 
-function childOf(value: JsonValue | undefined, key: string): JsonValue | undefined {
+function getChild(value: JsonValue | undefined, key: string): JsonValue | undefined {
   return value !== null && typeof value === 'object' && !Array.isArray(value)
     ? value[key]
     : undefined;
 }
 
-function optionName(flag: string): string {
-  return camelCase(flag.slice(2).replaceAll('-', '_'));
+function toOptionName(flag: string): string {
+  return toCamelCase(flag.slice(2).replaceAll('-', '_'));
 }
 
-function camelCase(name: string): string {
+function toCamelCase(name: string): string {
   return name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -1,8 +1,8 @@
 import { sleep } from '@cloudless/base';
 import type { Clock } from '@cloudless/base';
-import { isTransient, wasCutOff } from './failure.js';
+import { isTransient, isServerReset } from './failure.js';
 
-/** Options of {@link reconnecting}. */
+/** Options of {@link withReconnect}. */
 export interface ReconnectOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -18,7 +18,7 @@ export interface ReconnectOptions {
   /**
    * Returns true for an error that is retried like a broken connection once the stream has worked.
    */
-  isPassing?(reason: unknown): boolean;
+  isRetriable?(reason: unknown): boolean;
   /** Called once for each loss of the connection. */
   onLost(reason: string): Promise<void>;
 }
@@ -38,28 +38,28 @@ const GIVE_UP_MS = 60_000;
  * @throws the error of `open` when it is not a connection error, at the first attempt, or after a
  *   minute without a connection.
  */
-export async function* reconnecting<Item>(
+export async function* withReconnect<Item>(
   open: () => AsyncIterable<Item>,
   options: ReconnectOptions,
 ): AsyncGenerator<Item> {
   const { clock, signal, endless } = options;
-  let worked = options.hasAnswered ?? false;
+  let hasWorked = options.hasAnswered ?? false;
   let lostAt: number | undefined;
   let delayMs = FIRST_DELAY_MS;
   for (;;) {
     let failure: unknown = new Error('the coordinator ended the stream');
     try {
       for await (const item of open()) {
-        worked = true;
+        hasWorked = true;
         lostAt = undefined;
         delayMs = FIRST_DELAY_MS;
         yield item;
       }
       if (!endless) return;
     } catch (reason) {
-      worked ||= wasCutOff(reason);
-      const passes = isTransient(reason) || options.isPassing?.(reason) === true;
-      if (signal.aborted || !worked || !passes) throw reason;
+      hasWorked ||= isServerReset(reason);
+      const isRetried = isTransient(reason) || options.isRetriable?.(reason) === true;
+      if (signal.aborted || !hasWorked || !isRetried) throw reason;
       failure = reason;
     }
     if (lostAt === undefined) {
@@ -87,7 +87,7 @@ export class Deadline {
   }
 
   /** True when the time limit has expired. */
-  get passed(): boolean {
+  get hasExpired(): boolean {
     return this.controller.signal.aborted;
   }
 

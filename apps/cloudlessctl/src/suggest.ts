@@ -2,9 +2,9 @@
  * Returns the candidate most similar to `word`; undefined when none is similar enough. Case,
  * hyphens and underscores do not count as differences.
  */
-export function suggestionFor(word: string, candidates: Iterable<string>): string | undefined {
+export function findSimilar(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(word.length * MAX_SHARE)) + 1;
+  let bestDistance = Math.max(1, Math.floor(word.length * MAX_DIFFERENCE)) + 1;
   const plain = simplify(word);
   for (const candidate of candidates) {
     const distance = editDistance(plain, simplify(candidate), bestDistance);
@@ -17,13 +17,13 @@ export function suggestionFor(word: string, candidates: Iterable<string>): strin
 }
 
 /** Returns `; did you mean x?`, or an empty text without a similar candidate. */
-export function didYouMean(word: string, candidates: Iterable<string>): string {
-  const found = suggestionFor(word, candidates);
+export function suggestSimilar(word: string, candidates: Iterable<string>): string {
+  const found = findSimilar(word, candidates);
   return found === undefined ? '' : `; did you mean ${found}?`;
 }
 
 /** Maximum share of the letters that may differ. */
-const MAX_SHARE = 0.4;
+const MAX_DIFFERENCE = 0.4;
 
 function simplify(word: string): string {
   return word.toLowerCase().replaceAll(/[_-]/g, '');
@@ -42,21 +42,21 @@ function editDistance(a: string, b: string, limit: number): number {
     for (let column = 1; column <= b.length; column += 1) {
       const same = a[row - 1] === b[column - 1];
       let cost = Math.min(
-        at(previous, column) + 1,
-        at(current, column - 1) + 1,
-        at(previous, column - 1) + (same ? 0 : 1),
+        valueAt(previous, column) + 1,
+        valueAt(current, column - 1) + 1,
+        valueAt(previous, column - 1) + (same ? 0 : 1),
       );
       if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
-        cost = Math.min(cost, at(before, column - 2) + 1);
+        cost = Math.min(cost, valueAt(before, column - 2) + 1);
       }
       current.push(cost);
     }
     before = previous;
     previous = current;
   }
-  return Math.min(limit, at(previous, b.length));
+  return Math.min(limit, valueAt(previous, b.length));
 }
 
-function at(row: readonly number[], column: number): number {
+function valueAt(row: readonly number[], column: number): number {
   return row[column] ?? Number.MAX_SAFE_INTEGER;
 }

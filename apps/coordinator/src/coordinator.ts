@@ -14,7 +14,11 @@ import {
   type Random,
 } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers, type RetentionLimits } from '@cloudless/controllers';
+import {
+  explainImpossibleLimits,
+  startControllers,
+  type RetentionLimits,
+} from '@cloudless/controllers';
 import {
   createFailureLog,
   createMetrics,
@@ -28,7 +32,7 @@ import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@clo
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
-import { classOfRpc } from './lanes.js';
+import { classifyRpc } from './lanes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
@@ -65,7 +69,7 @@ export interface RunningCoordinator {
 /** Time for running calls at shutdown. */
 const CLOSE_GRACE_MS = 2_000;
 /** Interval of checks of the data file and its lock without writes. */
-const LOOK_MS = 1_000;
+const CHECK_INTERVAL_MS = 1_000;
 
 /**
  * Opens the store, acquires the leadership, starts the controllers, then serves.
@@ -77,9 +81,9 @@ export async function startCoordinator(
 ): Promise<RunningCoordinator> {
   const { clock, random, log, tracing = noTracing } = machine;
   const { tracer } = tracing;
-  const opened: (() => Promise<void>)[] = [];
+  const closeSteps: (() => Promise<void>)[] = [];
   const close = async (): Promise<void> => {
-    for (const step of opened.reverse().splice(0))
+    for (const step of closeSteps.reverse().splice(0))
       await step().catch((reason: unknown) =>
         log.error('shutdown step failed', errorFields(reason)),
       );
@@ -88,7 +92,7 @@ export async function startCoordinator(
     const metrics = createMetrics({ process: true });
     const storeHealth = new StoreHealth();
     const store = await openStore(config, machine, storeHealth);
-    opened.push(() => store.close());
+    closeSteps.push(() => store.close());
     const state = await openClusterState({
       store,
       clock,
@@ -98,57 +102,57 @@ export async function startCoordinator(
       meter: metrics,
       tracer,
     });
-    opened.push(() => state.close());
-    const unlisten = endWith(state, storeHealth);
-    opened.push(async () => unlisten());
+    closeSteps.push(() => state.close());
+    const unlisten = reportEnds(state, storeHealth);
+    closeSteps.push(async () => unlisten());
     const controllers = startControllers({
       state,
       clock,
       random,
       log,
       leaseMs: config.leaseMs,
-      retention: retentionOf(config),
+      retention: getRetention(config),
       meter: metrics,
       tracer,
       ...(config.weights === undefined ? {} : { weights: config.weights }),
     });
-    opened.push(() => controllers.close());
+    closeSteps.push(() => controllers.close());
     const api = createApiServer({
       state,
       clock,
       random,
       log: log.child({ component: 'api' }),
       nodes: controllers.nodes,
-      pictures: controllers.reader,
-      planning: controllers.planner,
+      presenter: controllers.presenter,
+      dryRun: controllers.dryRun,
       placements: controllers.placements,
-      impossibleLimitsOf,
-      connectionOf: (context) => context.values.get(connectionKey),
+      explainImpossibleLimits,
+      getConnection: (context) => context.values.get(connectionKey),
       version: machine.version,
       timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },
       meter: metrics,
       tracer,
     });
-    opened.push(() => api.close());
+    closeSteps.push(() => api.close());
     registerClusterMetrics(metrics, state, controllers);
     if (config.state === 'lmdb') registerStoreMetrics(metrics, config.dataDir);
-    storeHealth.register(metrics);
+    storeHealth.registerMetrics(metrics);
     const health = new HealthState();
     void storeHealth.ended.then(() => health.setAll('notServing'));
     const lag = startLoopLagMeter(clock, metrics);
-    opened.push(async () => lag.close());
+    closeSteps.push(async () => lag.close());
     const rpc = await startRpcServer({
       host: config.host,
       port: config.port,
       portOption: '--port',
-      routes: api.routes,
+      registerRoutes: api.registerRoutes,
       interceptors: [
         tracing.serverInterceptor,
         createRpcObserver({
           clock,
           meter: metrics,
           log: log.child({ component: 'rpc' }),
-          addressOf,
+          getClientAddress,
         }),
         createErrorInterceptor(
           createFailureLog({ clock, log }, 'call failed with an internal error'),
@@ -157,32 +161,32 @@ export async function startCoordinator(
       ],
       reflectedServices: [CoordinatorService, AgentService, AdminService],
       health,
-      classOf: classOfRpc,
-      loopLagMs: () => lag.takeMaxMs(),
+      classifyCall: classifyRpc,
+      getLoopLagMs: () => lag.takeMaxMs(),
       clock,
       log: log.child({ component: 'rpc' }),
     });
-    registerRpcMetrics(metrics, () => rpc.load());
-    opened.push(() => rpc.close(CLOSE_GRACE_MS));
+    registerRpcMetrics(metrics, () => rpc.getLoad());
+    closeSteps.push(() => rpc.close(CLOSE_GRACE_MS));
     const ops = await startOpsServer({
       host: config.host,
       port: config.opsPort,
       portOption: '--ops-port',
       clock,
       log: log.child({ component: 'ops' }),
-      health: () => storeHealth.health(),
-      ready: () => {
+      checkHealth: () => storeHealth.getHealth(),
+      checkReadiness: () => {
         const reasons = [
-          ...storeHealth.reasonsNotReady(),
-          ...(state.restoredReason === undefined ? [] : [state.restoredReason]),
+          ...storeHealth.getReadinessProblems(),
+          ...(state.storeRolledBackReason === undefined ? [] : [state.storeRolledBackReason]),
         ];
-        const degraded = api.warnings();
+        const degraded = api.listWarnings();
         if (reasons.length > 0) return { ok: false, reasons: [...reasons, ...degraded] };
         return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
       },
-      metrics: () => metrics.expose(),
+      renderMetrics: () => metrics.expose(),
     });
-    opened.push(() => ops.close());
+    closeSteps.push(() => ops.close());
     log.warn('serving in plaintext on loopback: no TLS, no identities', { host: config.host });
     return {
       url: rpc.url,
@@ -198,10 +202,10 @@ export async function startCoordinator(
 }
 
 /** Address of the client of a call. */
-const addressOf: NonNullable<RpcObserverOptions['addressOf']> = ({ contextValues }) =>
+const getClientAddress: NonNullable<RpcObserverOptions['getClientAddress']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
-function retentionOf(config: CoordinatorConfig): RetentionLimits {
+function getRetention(config: CoordinatorConfig): RetentionLimits {
   const {
     auditRetentionMs: auditMs,
     eventRetentionMs: eventMs,
@@ -216,8 +220,8 @@ function retentionOf(config: CoordinatorConfig): RetentionLimits {
  * Reports lost leadership and the end of the state to `health`.
  * @returns The function that ends the reports. Call it before the state is closed on purpose.
  */
-function endWith(state: ClusterState, health: StoreHealth): () => void {
-  const unlisten = [state.onLeadershipLost(health.noteEnd), state.onEnd(health.noteEnd)];
+function reportEnds(state: ClusterState, health: StoreHealth): () => void {
+  const unlisten = [state.onLeadershipLost(health.reportEnd), state.onEnd(health.reportEnd)];
   return () => unlisten.forEach((end) => end());
 }
 
@@ -236,8 +240,8 @@ function openStore(
     historyBytes,
     clock,
     log: log.child({ component: 'store' }),
-    onRoom: health.noteRoom,
-    onFault: health.noteFault,
-    lookEveryMs: LOOK_MS,
+    onDiskSpaceChange: health.reportDiskSpace,
+    onFault: health.reportFault,
+    checkIntervalMs: CHECK_INTERVAL_MS,
   });
 }

@@ -1,22 +1,22 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
-import { LANES } from '@cloudless/rpc-server';
-import { classOfRpc } from './lanes.js';
+import { CALL_PRIORITIES } from '@cloudless/rpc-server';
+import { classifyRpc } from './lanes.js';
 
 const services = [CoordinatorService, AgentService, AdminService];
-const lanesOf = (lane: string): readonly string[] =>
+const rpcsWithPriority = (priority: string): readonly string[] =>
   CoordinatorService.methods
-    .filter((method) => classOfRpc(method)?.lane === lane)
+    .filter((method) => classifyRpc(method)?.priority === priority)
     .map(({ name }) => name);
 
 it.each(
   services.flatMap(({ methods }) => methods.map((method) => ({ rpc: String(method), method }))),
 )('classifyRpc gives $rpc a priority', ({ method }) => {
-  expect(LANES).toContain(classOfRpc(method)?.lane);
+  expect(CALL_PRIORITIES).toContain(classifyRpc(method)?.priority);
 });
 
 it('classifyRpc gives sessions of agents control priority, and calls that reduce load stop priority', () => {
-  expect(lanesOf('control')).toEqual(['EnrollNode', 'Heartbeat', 'Session', 'Tunnel']);
-  expect(lanesOf('stop')).toEqual([
+  expect(rpcsWithPriority('control')).toEqual(['EnrollNode', 'Heartbeat', 'Session', 'Tunnel']);
+  expect(rpcsWithPriority('stop')).toEqual([
     'CordonNode',
     'DrainNode',
     'ConfirmNodeLost',
@@ -28,7 +28,7 @@ it('classifyRpc gives sessions of agents control priority, and calls that reduce
 });
 
 it('classifyRpc gives read priority to exactly the read-only calls', () => {
-  const reads = lanesOf('read');
+  const reads = rpcsWithPriority('read');
   expect(reads.filter((name) => !/^(Get|List|Watch|Explain|Plan|Stream)/.test(name))).toEqual([]);
   const others = CoordinatorService.methods
     .map(({ name }) => name)

@@ -1,15 +1,15 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
-import type { CallClass, ClassOf } from '@cloudless/rpc-server';
+import type { CallClass, ClassifyCall } from '@cloudless/rpc-server';
 
-type Lanes<Service extends { readonly method: object }> = {
+type ClassByRpc<Service extends { readonly method: object }> = {
   readonly [Rpc in keyof Service['method']]: CallClass;
 };
 
-const control: CallClass = { lane: 'control' };
-const stop: CallClass = { lane: 'stop' };
-const write: CallClass = { lane: 'write' };
-const read: CallClass = { lane: 'read' };
-const watch: CallClass = { lane: 'read', inTurns: true };
+const control: CallClass = { priority: 'control' };
+const stop: CallClass = { priority: 'stop' };
+const write: CallClass = { priority: 'write' };
+const read: CallClass = { priority: 'read' };
+const watch: CallClass = { priority: 'read', interleaved: true };
 
 /**
  * Priority of each RPC. A new RPC without an entry does not compile.
@@ -17,7 +17,7 @@ const watch: CallClass = { lane: 'read', inTurns: true };
  * travel in sessions, which have priority `control`. ScaleWorkload is included as a whole, because
  * the direction is known only after decoding.
  */
-const coordinatorLanes: Lanes<typeof CoordinatorService> = {
+const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   enrollNode: control,
   heartbeat: control,
   session: control,
@@ -55,14 +55,14 @@ const coordinatorLanes: Lanes<typeof CoordinatorService> = {
   listEvents: read,
   watchEvents: watch,
   streamLogs: read,
-  execCommand: { lane: 'write', long: true },
+  execCommand: { priority: 'write', longRunning: true },
   exec: write,
   portForward: write,
 };
 
-const agentLanes: Lanes<typeof AgentService> = {
+const agentClasses: ClassByRpc<typeof AgentService> = {
   streamLogs: read,
-  execCommand: { lane: 'write', long: true },
+  execCommand: { priority: 'write', longRunning: true },
   exec: write,
   portForward: write,
   getContainerStatus: read,
@@ -71,14 +71,14 @@ const agentLanes: Lanes<typeof AgentService> = {
   listContainerStats: read,
 };
 
-const adminLanes: Lanes<typeof AdminService> = { backup: read, acceptRestoredState: write };
+const adminClasses: ClassByRpc<typeof AdminService> = { backup: read, acceptRestoredState: write };
 
-const byService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> = {
-  [CoordinatorService.typeName]: coordinatorLanes,
-  [AgentService.typeName]: agentLanes,
-  [AdminService.typeName]: adminLanes,
+const classesByService: Readonly<Record<string, Readonly<Record<string, CallClass>>>> = {
+  [CoordinatorService.typeName]: coordinatorClasses,
+  [AgentService.typeName]: agentClasses,
+  [AdminService.typeName]: adminClasses,
 };
 
 /** Returns the class of an RPC that the coordinator serves; undefined for others. */
-export const classOfRpc: ClassOf = ({ parent, localName }) =>
-  byService[parent.typeName]?.[localName];
+export const classifyRpc: ClassifyCall = ({ parent, localName }) =>
+  classesByService[parent.typeName]?.[localName];

@@ -4,7 +4,7 @@ import {
   OTLP_ENDPOINT_VARIABLE,
   createLog,
   noTracing,
-  otlpLayer,
+  createOtlpLayer,
   startTracing,
 } from '@cloudless/observability';
 import {
@@ -78,22 +78,22 @@ const EXIT_FAILED = 1;
  * Limit of an orderly close. A disk that does not answer may block the close, while a supervisor
  * waits for the end of this process.
  */
-const GIVE_UP_MS = 10_000;
+const CLOSE_TIMEOUT_MS = 10_000;
 
 async function run(options: Readonly<Record<string, unknown>>): Promise<number> {
   const untilStopped = endOnStopSignals();
   const layers = [
-    otlpLayer(process.env),
+    createOtlpLayer(process.env),
     ...(await readSettingLayers(names, options, process.env)),
   ];
   const config = parseCoordinatorConfig(layers, defaultDataDir(process.env));
   let tracing = noTracing;
-  const moment = (): LogFields => tracing.logFields();
+  const contextFields = (): LogFields => tracing.getLogFields();
   const log = createLog({
     level: config.logLevel,
     format: config.logFormat,
     component: 'coordinator',
-    moment,
+    contextFields,
   });
   protectFromOutOfMemory();
   // Timers of the control loops do not keep a process alive, and open sockets alone must not
@@ -127,7 +127,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
         'coordinator stopping: its state store is lost or out of service',
         errorFields(reason),
       );
-      systemClock.setTimer(GIVE_UP_MS, () => process.kill(process.pid, 'SIGKILL'));
+      systemClock.setTimer(CLOSE_TIMEOUT_MS, () => process.kill(process.pid, 'SIGKILL'));
     }
     await coordinator.close();
     return typeof reason === 'string' ? 0 : EXIT_FAILED;

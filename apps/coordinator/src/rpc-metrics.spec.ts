@@ -1,8 +1,8 @@
 import { createMetrics } from '@cloudless/observability';
-import type { LaneLoad, RpcLoad } from '@cloudless/rpc-server';
+import type { PriorityLoad, RpcLoad } from '@cloudless/rpc-server';
 import { registerRpcMetrics } from './rpc-metrics.js';
 
-const lane = (value: Partial<LaneLoad> = {}): LaneLoad => ({
+const aPriorityLoad = (value: Partial<PriorityLoad> = {}): PriorityLoad => ({
   running: 0,
   waiting: 0,
   admitted: 0,
@@ -13,21 +13,26 @@ const lane = (value: Partial<LaneLoad> = {}): LaneLoad => ({
 function aLoad(value: Partial<RpcLoad> = {}): RpcLoad {
   return {
     overload: 0,
-    lanes: { control: lane(), stop: lane(), write: lane(), read: lane() },
+    priorities: {
+      control: aPriorityLoad(),
+      stop: aPriorityLoad(),
+      write: aPriorityLoad(),
+      read: aPriorityLoad(),
+    },
     connections: 0,
     connectionsDropped: 0,
     streams: 0,
     streamsRefused: 0,
     waitingRequestBytes: 0,
-    unreadAnswerBytes: 0,
-    readersCut: 0,
+    unreadResponseBytes: 0,
+    slowReadersAborted: 0,
     ...value,
   };
 }
 
 it('registerRpcMetrics exposes the load of the server and counts refusals once', async () => {
   const metrics = createMetrics();
-  const busy = lane({
+  const busy = aPriorityLoad({
     running: 3,
     waiting: 4,
     admitted: 50,
@@ -38,14 +43,14 @@ it('registerRpcMetrics exposes the load of the server and counts refusals once',
   await metrics.expose();
   load = aLoad({
     overload: 2,
-    lanes: { ...load.lanes, read: busy },
+    priorities: { ...load.priorities, read: busy },
     connections: 9,
     connectionsDropped: 8,
     streams: 6,
     streamsRefused: 5,
     waitingRequestBytes: 11,
-    unreadAnswerBytes: 12,
-    readersCut: 13,
+    unreadResponseBytes: 12,
+    slowReadersAborted: 13,
   });
   await metrics.expose();
   const text = await metrics.expose();

@@ -1,18 +1,18 @@
 import type { Metrics } from '@cloudless/observability';
-import { LANES, type RpcLoad } from '@cloudless/rpc-server';
+import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-server';
 
 /** Registers the load and the refusals of the API server, which are read at each scrape. */
-export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void {
-  const lanes = ['lane'];
+export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): void {
+  const priorityLabels = ['lane'];
   const running = metrics.gauge({
     name: 'cloudless_rpc_running',
     help: 'Calls whose handlers run, by priority.',
-    labels: lanes,
+    labels: priorityLabels,
   });
   const waiting = metrics.gauge({
     name: 'cloudless_rpc_waiting',
     help: 'Calls that wait in the queue, by priority.',
-    labels: lanes,
+    labels: priorityLabels,
   });
   const streams = metrics.gauge({
     name: 'cloudless_rpc_streams',
@@ -31,55 +31,56 @@ export function registerRpcMetrics(metrics: Metrics, load: () => RpcLoad): void 
     help: 'Memory of waiting requests and of unread responses.',
     labels: ['what'],
   });
-  const admitted = total(
+  const admitted = createTotal(
     metrics,
     'cloudless_rpc_admitted_total',
     'Calls that were admitted, by priority.',
-    lanes,
+    priorityLabels,
   );
-  const shed = total(
+  const shed = createTotal(
     metrics,
     'cloudless_rpc_shed_total',
     'Calls refused because of load, by priority and reason.',
-    [...lanes, 'reason'],
+    [...priorityLabels, 'reason'],
   );
-  const streamsRefused = total(
+  const streamsRefused = createTotal(
     metrics,
     'cloudless_rpc_streams_refused_total',
     'Streams refused because too many were open.',
   );
-  const readersCut = total(
+  const readersCut = createTotal(
     metrics,
     'cloudless_rpc_readers_cut_total',
     'Calls ended because the client did not read the response.',
   );
-  const dropped = total(
+  const dropped = createTotal(
     metrics,
     'cloudless_rpc_connections_dropped_total',
     'Connections closed because too many were open.',
   );
   metrics.onExpose(() => {
-    const now = load();
-    for (const lane of LANES) {
-      const state = now.lanes[lane];
-      running.set(state.running, { lane });
-      waiting.set(state.waiting, { lane });
-      admitted(state.admitted, { lane });
-      for (const [reason, count] of Object.entries(state.shed)) shed(count, { lane, reason });
+    const now = getLoad();
+    for (const priority of CALL_PRIORITIES) {
+      const state = now.priorities[priority];
+      running.set(state.running, { lane: priority });
+      waiting.set(state.waiting, { lane: priority });
+      admitted(state.admitted, { lane: priority });
+      for (const [reason, count] of Object.entries(state.shed))
+        shed(count, { lane: priority, reason });
     }
     streams.set(now.streams);
     connections.set(now.connections);
     overload.set(now.overload);
     bytes.set(now.waitingRequestBytes, { what: 'requests' });
-    bytes.set(now.unreadAnswerBytes, { what: 'answers' });
+    bytes.set(now.unreadResponseBytes, { what: 'answers' });
     streamsRefused(now.streamsRefused);
-    readersCut(now.readersCut);
+    readersCut(now.slowReadersAborted);
     dropped(now.connectionsDropped);
   });
 }
 
 /** A counter that follows a count kept elsewhere. */
-function total(metrics: Metrics, name: string, help: string, labels: readonly string[] = []) {
+function createTotal(metrics: Metrics, name: string, help: string, labels: readonly string[] = []) {
   const counter = metrics.counter({ name, help, labels });
   const seen = new Map<string, number>();
   return (count: number, values: Readonly<Record<string, string>> = {}): void => {

@@ -28,42 +28,42 @@ describe('StoreHealth', () => {
     },
     {
       name: 'the disk is full',
-      act: (health: StoreHealth) => health.noteRoom(false),
+      act: (health: StoreHealth) => health.reportDiskSpace(false),
       health: { ok: true, degraded: [expect.stringContaining('disk full')] },
       notReady: [],
       ended: false,
     },
     {
       name: 'the disk has free space again',
-      act: (health: StoreHealth) => [false, true].forEach(health.noteRoom),
+      act: (health: StoreHealth) => [false, true].forEach(health.reportDiskSpace),
       health: { ok: true },
       notReady: [],
       ended: false,
     },
     {
       name: 'the data file is lost',
-      act: (health: StoreHealth) => health.noteFault(FAULT.dataFile),
+      act: (health: StoreHealth) => health.reportFault(FAULT.dataFile),
       health: { ok: true, degraded: [expect.stringMatching(/^file gone; .*admin backup/)] },
       notReady: ['file gone'],
       ended: false,
     },
     {
       name: 'the lock is lost',
-      act: (health: StoreHealth) => health.noteFault(FAULT.lock),
+      act: (health: StoreHealth) => health.reportFault(FAULT.lock),
       health: { ok: false, reasons: ['lock gone'] },
       notReady: ['lock gone'],
       ended: true,
     },
     {
       name: 'the data file is overwritten',
-      act: (health: StoreHealth) => health.noteFault(FAULT.content),
+      act: (health: StoreHealth) => health.reportFault(FAULT.content),
       health: { ok: false, reasons: ['file overwritten'] },
       notReady: ['file overwritten'],
       ended: true,
     },
     {
       name: 'the store is out of service',
-      act: (health: StoreHealth) => health.noteEnd(OUT_OF_SERVICE),
+      act: (health: StoreHealth) => health.reportEnd(OUT_OF_SERVICE),
       health: { ok: false, reasons: ['out of service'] },
       notReady: ['out of service'],
       ended: true,
@@ -74,8 +74,8 @@ describe('StoreHealth', () => {
       const store = new StoreHealth();
       act(store);
       expect({
-        health: store.health(),
-        notReady: store.reasonsNotReady(),
+        health: store.getHealth(),
+        notReady: store.getReadinessProblems(),
         ended: await hasEnded(store),
       }).toEqual({
         health,
@@ -87,9 +87,9 @@ describe('StoreHealth', () => {
 
   it('keeps the first reason', async () => {
     const store = new StoreHealth();
-    store.noteFault(FAULT.lock);
-    store.noteEnd(OUT_OF_SERVICE);
+    store.reportFault(FAULT.lock);
+    store.reportEnd(OUT_OF_SERVICE);
     expect(await store.ended).toBe(FAULT.lock);
-    expect(store.health()).toEqual({ ok: false, reasons: ['lock gone'] });
+    expect(store.getHealth()).toEqual({ ok: false, reasons: ['lock gone'] });
   });
 });

@@ -14,7 +14,7 @@ export class StoreHealth {
    * state, or the store is out of service. A new process can open the store again.
    */
   readonly ended: Promise<CloudlessError>;
-  private hasRoom = true;
+  private hasDiskSpace = true;
   private fault: StorageFault | undefined;
   private end: CloudlessError | undefined;
   private resolveEnded: (reason: CloudlessError) => void = () => undefined;
@@ -24,23 +24,23 @@ export class StoreHealth {
   }
 
   /** Callback of the store: the disk is full, or has free space again. */
-  readonly noteRoom = (hasRoom: boolean): void => {
-    this.hasRoom = hasRoom;
+  readonly reportDiskSpace = (hasRoom: boolean): void => {
+    this.hasDiskSpace = hasRoom;
   };
 
   /**
    * Callback of the store: its files were lost. A lost data file does not end the process, because
    * the data that the process still reads may exist nowhere else.
    */
-  readonly noteFault = (fault: StorageFault): void => {
+  readonly reportFault = (fault: StorageFault): void => {
     this.fault = fault;
-    if (fault.lost !== 'dataFile') this.noteEnd(fault);
+    if (fault.lost !== 'dataFile') this.reportEnd(fault);
   };
 
   /**
    * Callback: the leadership was lost or the store is out of service. Only the first call counts.
    */
-  readonly noteEnd = (reason: CloudlessError): void => {
+  readonly reportEnd = (reason: CloudlessError): void => {
     this.end ??= reason;
     this.resolveEnded(reason);
   };
@@ -48,27 +48,27 @@ export class StoreHealth {
   /**
    * A full disk or a lost data file is no reason to restart: reads, sessions and replicas continue.
    */
-  health(): HealthReport {
+  getHealth(): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
     const degraded = [
-      ...(this.hasRoom ? [] : [DISK_FULL]),
+      ...(this.hasDiskSpace ? [] : [DISK_FULL]),
       ...(this.fault === undefined ? [] : [`${this.fault.message}; ${BACK_UP_FIRST}`]),
     ];
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
   }
 
   /** Returns the reasons why changes cannot be served; empty when they can. */
-  reasonsNotReady(): readonly string[] {
+  getReadinessProblems(): readonly string[] {
     return [...new Set([this.end, this.fault].flatMap((reason) => reason?.message ?? []))];
   }
 
-  register(metrics: Metrics): void {
+  registerMetrics(metrics: Metrics): void {
     const writable = metrics.gauge({
       name: 'cloudless_store_writable',
       help: '1 while the state store accepts writes, 0 while its disk is full or its data file is lost.',
     });
     metrics.onExpose(() =>
-      writable.set(this.hasRoom && this.fault === undefined && this.end === undefined ? 1 : 0),
+      writable.set(this.hasDiskSpace && this.fault === undefined && this.end === undefined ? 1 : 0),
     );
   }
 }

@@ -13,7 +13,7 @@ export type Program = 'coordinator' | 'agent' | 'cloudlessctl';
  * Returns the command of a program: the bundle beside this one, or the source when this program
  * runs from source.
  */
-export function commandOf(program: Program): readonly string[] {
+export function getCommand(program: Program): readonly string[] {
   const fromSource = import.meta.url.endsWith('.ts');
   const entry = fromSource ? `../../${program}/src/main.ts` : `../${program}/main.mjs`;
   return [process.execPath, ...process.execArgv, fileURLToPath(new URL(entry, import.meta.url))];
@@ -22,7 +22,7 @@ export function commandOf(program: Program): readonly string[] {
 /** Fields of the log line that a program writes when it is ready. */
 export type ReadyFields = Readonly<Record<string, unknown>>;
 
-export interface ChildOptions {
+export interface ProgramOptions {
   readonly name: string;
   readonly program: Program;
   readonly args: readonly string[];
@@ -35,19 +35,23 @@ export interface ChildOptions {
 }
 
 /** A running program of the cluster. Its log goes to a file and to `onLine`. */
-export class Child {
+export class ProgramProcess {
   /** Resolves when the process has ended. */
   readonly exited: Promise<void>;
   private lastLines: string[] = [];
 
   private constructor(
-    private readonly options: ChildOptions,
+    private readonly options: ProgramOptions,
     private readonly process: ChildProcess,
   ) {
     this.exited = new Promise((resolve) => process.once('close', () => resolve()));
     const { guard, name, program, graceMs } = options;
-    guard.started(name, { pid: process.pid, stage: program === 'coordinator' ? 2 : 1, graceMs });
-    void this.exited.then(() => guard.ended(name));
+    guard.registerProcess(name, {
+      pid: process.pid,
+      stage: program === 'coordinator' ? 2 : 1,
+      graceMs,
+    });
+    void this.exited.then(() => guard.removeProcess(name));
     const file = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 });
     void this.exited.then(() => file.end());
     this.ready = new Promise<ReadyFields>((resolve, reject) => {
@@ -56,7 +60,7 @@ export class Child {
         options.onLine(line);
         const fields = parseLine(line);
         // Lines that are not JSON are for people; JSON lines are in the log file.
-        if (fields === undefined) this.remember(line);
+        if (fields === undefined) this.rememberLine(line);
         if (fields?.['message'] === options.readyMessage) resolve(fields);
       };
       for (const stream of [process.stdout, process.stderr]) {
@@ -82,14 +86,14 @@ export class Child {
   readonly ready: Promise<ReadyFields>;
 
   /** Starts a program. */
-  static start(options: ChildOptions): Child {
-    const [executable = process.execPath, ...before] = commandOf(options.program);
+  static start(options: ProgramOptions): ProgramProcess {
+    const [executable = process.execPath, ...before] = getCommand(options.program);
     // A separate process group: Ctrl-C reaches only this process, which ends its children in order.
     const spawned = spawn(executable, [...before, ...options.args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     });
-    return new Child(options, spawned);
+    return new ProgramProcess(options, spawned);
   }
 
   get pid(): number | undefined {
@@ -99,14 +103,14 @@ export class Child {
   /** Sends SIGTERM, and SIGKILL after the grace period. */
   async stop(): Promise<void> {
     const { guard, name, graceMs } = this.options;
-    guard.stopping(name);
+    guard.markStopping(name);
     this.process.kill('SIGTERM');
     const timer = systemClock.setTimer(graceMs, () => this.process.kill('SIGKILL'));
     await this.exited;
     timer.cancel();
   }
 
-  private remember(line: string): void {
+  private rememberLine(line: string): void {
     this.lastLines = [...this.lastLines, line].slice(-LAST_LINES);
   }
 }

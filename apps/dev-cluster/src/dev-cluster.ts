@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
 import { makeDirectory } from '@cloudless/system';
-import { Child, type ReadyFields } from './child.js';
+import { ProgramProcess, type ReadyFields } from './child.js';
 import type { Guard } from './guard.js';
 
 /** Layout of a development cluster. Port 0 selects a free port. */
@@ -38,7 +38,7 @@ export interface DevCluster {
     readonly address: string;
   }[];
   /** The container runtime of the agents, or the reason why they have none. */
-  readonly containers: Containers;
+  readonly containers: ContainerSupport;
   /** Rejects when the coordinator ends unexpectedly, or an agent cannot be restarted. */
   readonly failed: Promise<never>;
   /** Stops workloads, agents and the coordinator, in this order. */
@@ -49,7 +49,7 @@ export interface DevCluster {
  * `runtime`: such as `containerd 1.6.20 at /run/containerd/containerd.sock`. `why`: why there is
  * none.
  */
-export type Containers = { readonly runtime: string } | { readonly why: string };
+export type ContainerSupport = { readonly runtime: string } | { readonly why: string };
 
 const PORTS_PER_AGENT = 1_000;
 /**
@@ -70,7 +70,7 @@ export async function startDevCluster(
   options: DevClusterOptions,
   signal: AbortSignal,
 ): Promise<DevCluster> {
-  const children = new Map<string, Child>();
+  const children = new Map<string, ProgramProcess>();
   let stopping = false;
   let fail: (reason: Error) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
@@ -81,7 +81,7 @@ export async function startDevCluster(
     args: readonly string[],
   ): Promise<ReadyFields> => {
     if (stopping) throw new StoppedError();
-    const child = Child.start({
+    const child = ProgramProcess.start({
       name,
       program,
       args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
@@ -145,7 +145,7 @@ export async function startDevCluster(
           name,
           zone,
           address: String(ready['address'] ?? ''),
-          containers: containersOf(ready),
+          containers: getContainerSupport(ready),
         };
       }),
     );
@@ -153,21 +153,21 @@ export async function startDevCluster(
     return { url: String(url), opsUrl: String(opsUrl), agents, containers, failed, stop };
   };
   try {
-    return await Promise.race([startAll(), untilAborted(signal)]);
+    return await Promise.race([startAll(), rejectOnAbort(signal)]);
   } catch (reason) {
     await stop();
     throw reason;
   }
 }
 
-function untilAborted(signal: AbortSignal): Promise<never> {
+function rejectOnAbort(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     if (signal.aborted) reject(new StoppedError());
     signal.addEventListener('abort', () => reject(new StoppedError()), { once: true });
   });
 }
 
-function containersOf({ containerRuntime, containers }: ReadyFields): Containers {
+function getContainerSupport({ containerRuntime, containers }: ReadyFields): ContainerSupport {
   return typeof containerRuntime === 'string'
     ? { runtime: containerRuntime }
     : { why: String(containers ?? 'not known') };

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { systemClock } from '@cloudless/system';
 
 /** First argument of a dev-cluster process that is the guard of another dev-cluster process. */
-export const GUARD_COMMAND = 'guard';
+export const GUARD_ARGUMENT = 'guard';
 
 /** A process that the guard ends. */
 export interface GuardedProcess {
@@ -17,13 +17,13 @@ export interface GuardedProcess {
 }
 
 /** Messages from the dev cluster to its guard, one JSON object per line. */
-type Notice =
+type GuardMessage =
   | { readonly kind: 'started'; readonly name: string; readonly process: GuardedProcess }
   | { readonly kind: 'stopping'; readonly name: string }
   | { readonly kind: 'ended'; readonly name: string }
   | { readonly kind: 'directory'; readonly path: string };
 
-const LOOK_MS = 50;
+const POLL_INTERVAL_MS = 50;
 /** The kernel ends a killed process within this time, unless a device does not answer. */
 const KILL_MS = 5_000;
 
@@ -42,7 +42,7 @@ export class Guard {
   static start(): Guard {
     const main = import.meta.url.endsWith('.ts') ? './main.ts' : './main.mjs';
     const entry = fileURLToPath(new URL(main, import.meta.url));
-    const child = spawn(process.execPath, [...process.execArgv, entry, GUARD_COMMAND], {
+    const child = spawn(process.execPath, [...process.execArgv, entry, GUARD_ARGUMENT], {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
     });
@@ -51,25 +51,25 @@ export class Guard {
     return new Guard(child);
   }
 
-  started(name: string, process: GuardedProcess): void {
-    this.tell({ kind: 'started', name, process });
+  registerProcess(name: string, process: GuardedProcess): void {
+    this.sendMessage({ kind: 'started', name, process });
   }
 
   /**
    * Records that SIGTERM was sent. The guard must not send a second one, which would end the
    * process without an orderly stop.
    */
-  stopping(name: string): void {
-    this.tell({ kind: 'stopping', name });
+  markStopping(name: string): void {
+    this.sendMessage({ kind: 'stopping', name });
   }
 
-  ended(name: string): void {
-    this.tell({ kind: 'ended', name });
+  removeProcess(name: string): void {
+    this.sendMessage({ kind: 'ended', name });
   }
 
   /** Registers a directory that is removed at the end of the cluster. */
-  removesAtEnd(path: string): void {
-    this.tell({ kind: 'directory', path });
+  registerTemporaryDirectory(path: string): void {
+    this.sendMessage({ kind: 'directory', path });
   }
 
   /** Resolves when the guard has found nothing left to end, and has ended itself. */
@@ -85,7 +85,7 @@ export class Guard {
     await exited;
   }
 
-  private tell(notice: Notice): void {
+  private sendMessage(notice: GuardMessage): void {
     this.child.stdin?.write(`${JSON.stringify(notice)}\n`);
   }
 }
@@ -107,32 +107,32 @@ export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
   }
   for (const stage of [1, 2]) {
     const ofStage = [...left].filter(([, process]) => process.stage === stage);
-    await Promise.all(ofStage.map(([name, process]) => end(process, stopping.has(name))));
+    await Promise.all(ofStage.map(([name, process]) => endProcess(process, stopping.has(name))));
   }
   for (const path of directories) await rm(path, { recursive: true, force: true });
 }
 
 /** The last line may be incomplete. */
-function parse(line: string): Notice | undefined {
+function parse(line: string): GuardMessage | undefined {
   try {
-    return JSON.parse(line) as Notice;
+    return JSON.parse(line) as GuardMessage;
   } catch {
     return undefined;
   }
 }
 
-async function end({ pid, graceMs }: GuardedProcess, isStopping: boolean): Promise<void> {
+async function endProcess({ pid, graceMs }: GuardedProcess, isStopping: boolean): Promise<void> {
   if (pid === undefined) return;
-  if (!isStopping) send(pid, 'SIGTERM');
+  if (!isStopping) sendSignal(pid, 'SIGTERM');
   if (await isGoneWithin(pid, graceMs)) return;
-  send(pid, 'SIGKILL');
+  sendSignal(pid, 'SIGKILL');
   await isGoneWithin(pid, KILL_MS);
 }
 
 async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
   for (const until = systemClock.now() + limitMs; await isAlive(pid);) {
     if (systemClock.now() >= until) return false;
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
   }
   return true;
 }
@@ -141,12 +141,12 @@ async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
  * A process that ended but was not collected by its parent (process 1 of a container) is not alive.
  */
 async function isAlive(pid: number): Promise<boolean> {
-  if (!send(pid, 0)) return false;
+  if (!sendSignal(pid, 0)) return false;
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   return !/\) [ZX] /.test(stat);
 }
 
-function send(pid: number, signal: NodeJS.Signals | 0): boolean {
+function sendSignal(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, signal);
   } catch {

@@ -9,8 +9,8 @@ import pc from 'picocolors';
 import { onBrokenOutput } from './broken-output.js';
 import { runDemo } from './demo.js';
 import { startDevCluster, type DevCluster } from './dev-cluster.js';
-import { Guard, GUARD_COMMAND, runGuard } from './guard.js';
-import { runtimeText } from './runtime-text.js';
+import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
+import { describeRuntime } from './runtime-text.js';
 import { CommandLine } from './run-command.js';
 
 const EXIT_USAGE = 2;
@@ -36,22 +36,22 @@ interface Flags {
 const write = (text: string): void => void process.stdout.write(text);
 
 async function main(argv: readonly string[]): Promise<number> {
-  if (argv[2] === GUARD_COMMAND) {
+  if (argv[2] === GUARD_ARGUMENT) {
     await runGuard(process.stdin);
     return 0;
   }
   const command = new Command('dev-cluster')
     .description('One coordinator and several agents on this machine, in plaintext on loopback.')
-    .option('--port <number>', 'port of the API', wholeNumber, 8080)
-    .option('--ops-port <number>', 'port of /health, /ready and /metrics', wholeNumber, 8081)
+    .option('--port <number>', 'port of the API', parsePort, 8080)
+    .option('--ops-port <number>', 'port of /health, /ready and /metrics', parsePort, 8081)
     .option(
       '--agent-port <number>',
       "port of the first agent's API; the others follow",
-      wholeNumber,
+      parsePort,
       9092,
     )
-    .option('--workload-port <number>', 'first port for workloads', wholeNumber, 20_000)
-    .option('--agents <number>', 'number of agents', wholeNumber, 3)
+    .option('--workload-port <number>', 'first port for workloads', parsePort, 20_000)
+    .option('--agents <number>', 'number of agents', parsePort, 3)
     .addOption(
       new Option(
         '--runtime <name>',
@@ -95,7 +95,7 @@ async function main(argv: readonly string[]): Promise<number> {
   void interrupted.then(() => starting.abort());
   const dataDir = flags.dataDir ?? (await mkdtemp(join(tmpdir(), 'cloudless-')));
   const guard = Guard.start();
-  if (flags.dataDir === undefined) guard.removesAtEnd(dataDir);
+  if (flags.dataDir === undefined) guard.registerTemporaryDirectory(dataDir);
   const stopping = new AbortController();
   let cluster: DevCluster | undefined;
   let endSignal: EndSignal | undefined;
@@ -115,7 +115,7 @@ async function main(argv: readonly string[]): Promise<number> {
     );
     describeCluster(cluster, flags);
     return await Promise.race([
-      show(cluster, flags, interrupted, { signal: stopping.signal, guard }),
+      showUntilInterrupted(cluster, flags, interrupted, { signal: stopping.signal, guard }),
       cluster.failed,
     ]);
   } catch (reason) {
@@ -143,7 +143,7 @@ async function main(argv: readonly string[]): Promise<number> {
  * @returns 0 when everything was shown, or the cluster ran until a signal; 130 when interrupted
  *   before.
  */
-async function show(
+async function showUntilInterrupted(
   cluster: DevCluster,
   flags: Flags,
   interrupted: Promise<EndSignal>,
@@ -155,7 +155,7 @@ async function show(
   const ended = await Promise.race([work, interrupted]);
   if (ended !== undefined) return EXIT_INTERRUPTED;
   if (flags.demo === true) return 0;
-  write(HINTS(cluster));
+  write(formatHints(cluster));
   await interrupted;
   return 0;
 }
@@ -182,7 +182,7 @@ function describeCluster(
 ): void {
   write(`\n${pc.bold('Cluster is up')}, in plaintext and for this machine only.\n`);
   write(`  API      ${url}   (Connect, gRPC, gRPC-Web)\n  Health   ${opsUrl}/health\n`);
-  write(`  Runtime  ${runtimeText(containers, runtime)}\n`);
+  write(`  Runtime  ${describeRuntime(containers, runtime)}\n`);
   for (const { name, zone, address } of agents) write(`  ${name}  ${zone}  ${address}\n`);
 }
 
@@ -190,7 +190,7 @@ const CONTAINER_HINTS = `  npx cloudlessctl workload create web --image nginx:al
   npx cloudlessctl exec -it web -- sh
 `;
 
-const HINTS = ({ url, containers }: DevCluster): string => `
+const formatHints = ({ url, containers }: DevCluster): string => `
 ${pc.bold('Try, in another terminal:')}
   npx cloudlessctl workload list
   npx cloudlessctl workload describe hello
@@ -206,7 +206,7 @@ ${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster wit
 ${pc.bold('Ctrl-C')} stops everything.
 `;
 
-function wholeNumber(text: string): number {
+function parsePort(text: string): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || value > 65_535)
     throw new InvalidArgumentError('It must be a whole number from 0 to 65535.');

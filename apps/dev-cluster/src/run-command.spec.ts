@@ -1,4 +1,4 @@
-import { quoted } from './run-command.js';
+import { quote } from './run-command.js';
 
 describe('quoted', () => {
   it.each([
@@ -9,6 +9,6 @@ describe('quoted', () => {
     ['$HOME', "'$HOME'"],
     ['', "''"],
   ])('quotes %j as %s for a shell', (word, shown) => {
-    expect(quoted(word)).toBe(shown);
+    expect(quote(word)).toBe(shown);
   });
 });

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import pc from 'picocolors';
 import { CloudlessError } from '@cloudless/base';
-import { commandOf } from './child.js';
+import { getCommand } from './child.js';
 import type { Guard } from './guard.js';
 
 /** Name for the guard. Only one command runs at a time. */
@@ -20,14 +20,14 @@ export class CommandLine {
 
   /** @throws kind `internal` naming the command, when its exit code is not 0. */
   async run(...args: readonly string[]): Promise<string> {
-    const shown = `cloudlessctl ${args.map(quoted).join(' ')}`;
+    const shown = `cloudlessctl ${args.map(quote).join(' ')}`;
     this.write(`\n${pc.bold(`$ ${shown}`)}\n`);
-    const [executable = process.execPath, ...before] = commandOf('cloudlessctl');
+    const [executable = process.execPath, ...before] = getCommand('cloudlessctl');
     const child = spawn(executable, [...before, '--server', this.server, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       signal: this.signal,
     });
-    this.guard.started(COMMAND, { pid: child.pid, stage: 1, graceMs: COMMAND_GRACE_MS });
+    this.guard.registerProcess(COMMAND, { pid: child.pid, stage: 1, graceMs: COMMAND_GRACE_MS });
     let output = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       output += text;
@@ -37,7 +37,7 @@ export class CommandLine {
     const code = await new Promise<number | null>((resolve, reject) => {
       child.once('error', reject);
       child.once('close', resolve);
-    }).finally(() => this.guard.ended(COMMAND));
+    }).finally(() => this.guard.removeProcess(COMMAND));
     if (code !== 0)
       throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
     return output;
@@ -45,6 +45,6 @@ export class CommandLine {
 }
 
 /** Quotes a word for a shell. */
-export function quoted(word: string): string {
+export function quote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

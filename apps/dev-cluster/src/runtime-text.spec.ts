@@ -1,4 +1,4 @@
-import { runtimeText } from './runtime-text.js';
+import { describeRuntime } from './runtime-text.js';
 
 describe('describeRuntime', () => {
   it.each([
@@ -20,6 +20,6 @@ describe('describeRuntime', () => {
       text: 'processes; containers are off because of --runtime process',
     },
   ])('returns "$text"', ({ containers, chosen, text }) => {
-    expect(runtimeText(containers, chosen)).toBe(text);
+    expect(describeRuntime(containers, chosen)).toBe(text);
   });
 });

@@ -1,4 +1,4 @@
-import type { Containers } from './dev-cluster.js';
+import type { ContainerSupport } from './dev-cluster.js';
 
 /** Command that installs a container runtime. */
 const SETUP = '`sudo node tools/containers/setup.mjs install` installs one';
@@ -6,7 +6,7 @@ const SETUP = '`sudo node tools/containers/setup.mjs install` installs one';
 /**
  * One line for people: how the agents run workloads, and why. @param chosen - Value of `--runtime`.
  */
-export function runtimeText(containers: Containers, chosen: string): string {
+export function describeRuntime(containers: ContainerSupport, chosen: string): string {
   if ('runtime' in containers) return `processes, and containers by ${containers.runtime}`;
   if (chosen === 'process') return 'processes; containers are off because of --runtime process';
   return `processes; containers are not used: ${containers.why}; ${SETUP}`;

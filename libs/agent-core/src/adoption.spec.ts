@@ -3,17 +3,17 @@ import { settle } from '@cloudless/base/testing';
 import { PushQueue, type ContainerEvent, type ContainerRequest } from '@cloudless/runtime';
 import type { FakeRuntime } from '@cloudless/runtime/testing';
 import { CONTAINER_LABELS } from './index.js';
-import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentTestBed } from './testing/index.js';
 
-async function aRunningWorld(): Promise<AgentWorld> {
-  const world = new AgentWorld();
+async function aRunningWorld(): Promise<AgentTestBed> {
+  const world = new AgentTestBed();
   await world.start();
-  world.coordinator.order(aStartOrder());
+  world.coordinator.sendOrder(aStartOrder());
   await settle();
   return world;
 }
 
-const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
+const idOf = (world: AgentTestBed) => toContainerId(world.requireReport().containerId);
 
 describe('Agent after a restart of the agent', () => {
   it('adopts a running container without a restart, still ready', async () => {
@@ -21,27 +21,27 @@ describe('Agent after a restart of the agent', () => {
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(200);
     const before = idOf(world);
-    world.coordinator.history.length = 0;
+    world.coordinator.reportHistory.length = 0;
     await world.restart();
-    expect(world.coordinator.history).toMatchObject([
+    expect(world.coordinator.reportHistory).toMatchObject([
       { containerId: before, restarts: 1, ready: true, orderRevision: 10n },
     ]);
     expect(world.machine.startCount).toBe(2);
   });
 
   it('checks readiness again when the container was not ready before', async () => {
-    const world = new AgentWorld();
-    world.deafPorts.add('*');
+    const world = new AgentTestBed();
+    world.closedPorts.add('*');
     await world.start();
-    world.coordinator.order(
+    world.coordinator.sendOrder(
       aStartOrder({ spec: { ports: [{ name: 'http', containerPort: 80 }] } }),
     );
     await world.clock.advance(100);
     await world.restart();
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: false });
-    world.deafPorts.clear();
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: false });
+    world.closedPorts.clear();
     await world.clock.advance(300);
-    expect(world.seen()).toMatchObject({ ready: true });
+    expect(world.summarizeReport()).toMatchObject({ ready: true });
   });
 
   it('applies the restart policy to an exit that happened meanwhile', async () => {
@@ -50,15 +50,15 @@ describe('Agent after a restart of the agent', () => {
     const [container] = await world.runtime.list();
     world.machine.exit(toContainerId(container?.containerId ?? ''), 4);
     await world.start();
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'RUNNING',
       ready: false,
       restarts: 1,
       reason: 'exit code 4, restarting in 100 ms',
     });
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
-    expect(world.report().lastExitCode).toBe(4);
+    expect(world.summarizeReport()).toMatchObject({ ready: true, restarts: 1 });
+    expect(world.requireReport().lastExitCode).toBe(4);
   });
 
   it('does not handle an exit twice', async () => {
@@ -66,21 +66,21 @@ describe('Agent after a restart of the agent', () => {
     world.machine.exit(idOf(world), 4);
     await settle();
     await world.restart();
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       restarts: 1,
       reason: 'exit code 4, restarting in 100 ms',
     });
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ ready: true, restarts: 1 });
+    expect(world.summarizeReport()).toMatchObject({ ready: true, restarts: 1 });
   });
 
   it('starts a replica whose order was stored but whose container was not started', async () => {
     const world = await aRunningWorld();
     await world.kill();
-    world.machine.lose();
+    world.machine.removeSilently();
     await world.start();
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true });
   });
 
   it('runs and restarts replicas without any coordinator', async () => {
@@ -95,25 +95,25 @@ describe('Agent after a restart of the agent', () => {
     expect(agent.connected).toBe(false);
     world.coordinator.reachable = true;
     await world.clock.advance(1_000);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
   it('continues a stop that had begun', async () => {
     const world = await aRunningWorld();
-    world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
+    world.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
     await settle();
     await world.restart();
     await world.clock.advance(10_000);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
     await world.restart();
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
     expect(world.machine.startCount).toBe(1);
   });
 
   it('continues a forget order that had begun', async () => {
     const world = await aRunningWorld();
-    world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
-    world.coordinator.order(aForgetOrder());
+    world.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
+    world.coordinator.sendOrder(aForgetOrder());
     await settle();
     await world.restart();
     await world.clock.advance(10_000);
@@ -123,7 +123,7 @@ describe('Agent after a restart of the agent', () => {
 
   it('does not start an ended replica again', async () => {
     const world = await aRunningWorld();
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await settle();
     await world.restart();
     await world.clock.advance(600_000);
@@ -137,18 +137,18 @@ describe('Agent after a restart of the agent', () => {
     world.coordinator.reports.clear();
     await world.start();
     await world.clock.advance(60_000);
-    expect(world.report()).toMatchObject({
+    expect(world.requireReport()).toMatchObject({
       orderRevision: 10n,
       workloadUid: 'web',
       restarts: 0,
       ready: true,
     });
-    expect(world.seen()?.phase).toBe('RUNNING');
-    world.coordinator.order(aStartOrder()); // an order with the same revision
+    expect(world.summarizeReport()?.phase).toBe('RUNNING');
+    world.coordinator.sendOrder(aStartOrder()); // an order with the same revision
     await settle();
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
   it('stops an orphan when ordered to', async () => {
@@ -156,14 +156,14 @@ describe('Agent after a restart of the agent', () => {
     await world.kill();
     world.store.replicas.clear();
     await world.start();
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await settle();
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
     expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['exited']);
   });
 
   it('ignores containers of another node or cluster', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     const labels = {
       [CONTAINER_LABELS.cluster]: 'cluster-1',
       [CONTAINER_LABELS.node]: 'node-2',
@@ -203,7 +203,7 @@ describe('Agent after a restart of the agent', () => {
     await world.start();
     const running = (await world.runtime.list()).filter(({ phase }) => phase === 'running');
     expect(running.map(({ containerId }) => containerId)).toEqual(['b'.repeat(64)]);
-    expect(world.report().containerId).toBe('b'.repeat(64));
+    expect(world.requireReport().containerId).toBe('b'.repeat(64));
   });
 
   it('rejects the data directory of another node', async () => {
@@ -218,7 +218,7 @@ describe('Agent after a restart of the agent', () => {
 });
 
 describe('Agent after a reboot of the machine', () => {
-  async function aRebootedWorld(): Promise<AgentWorld> {
+  async function aRebootedWorld(): Promise<AgentTestBed> {
     const world = await aRunningWorld();
     await world.kill();
     world.machine.reboot();
@@ -231,17 +231,17 @@ describe('Agent after a reboot of the machine', () => {
     await world.start();
     await world.clock.advance(60_000);
     expect(world.machine.startCount).toBe(1);
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'RUNNING',
       ready: false,
       restarts: 0,
       reason: 'the machine was rebooted; waiting for the coordinator to repeat the order',
     });
-    expect(world.report().orderRevision).toBe(0n);
-    world.coordinator.order(aStartOrder());
+    expect(world.requireReport().orderRevision).toBe(0n);
+    world.coordinator.sendOrder(aStartOrder());
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
-    expect(world.report()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+    expect(world.requireReport()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
   });
 
   it('keeps waiting after a second restart of the agent', async () => {
@@ -255,9 +255,9 @@ describe('Agent after a reboot of the machine', () => {
   it('never starts a replica that was replaced elsewhere', async () => {
     const world = await aRebootedWorld();
     await world.start();
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await world.clock.advance(60_000);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
     expect(world.machine.startCount).toBe(1);
   });
 });
@@ -272,7 +272,7 @@ describe('Agent while its runtime is unavailable', () => {
       runtime: Object.assign(Object.create(runtime) as FakeRuntime, {
         events: (signal: StopSignal) => {
           const queue = new PushQueue<ContainerEvent>({ limit: 100, signal });
-          const unlisten = runtime.machine.listen((event) => queue.push(event));
+          const unlisten = runtime.machine.subscribe((event) => queue.push(event));
           cut = () => {
             unlisten();
             queue.fail(new CloudlessError('unavailable', 'the supervisor went away'));
@@ -291,11 +291,11 @@ describe('Agent while its runtime is unavailable', () => {
   }
 
   async function aBreakableWorld() {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     const connection = breakable(world.runtime);
     world.runtime = connection.runtime;
     await world.start();
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
     return { world, connection };
   }
@@ -303,12 +303,12 @@ describe('Agent while its runtime is unavailable', () => {
   it.each([
     {
       name: 'an exit',
-      happen: (world: AgentWorld) => world.machine.exit(idOf(world), 9),
+      happen: (world: AgentTestBed) => world.machine.exit(idOf(world), 9),
       lastExitCode: 9,
     },
     {
       name: 'the loss of a container',
-      happen: (world: AgentWorld) => world.machine.lose(idOf(world)),
+      happen: (world: AgentTestBed) => world.machine.removeSilently(idOf(world)),
       lastExitCode: undefined,
     },
   ])(
@@ -318,8 +318,8 @@ describe('Agent while its runtime is unavailable', () => {
       connection.cut();
       happen(world);
       await world.clock.advance(1_000);
-      expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
-      expect(world.report().lastExitCode).toBe(lastExitCode);
+      expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
+      expect(world.requireReport().lastExitCode).toBe(lastExitCode);
     },
   );
 
@@ -327,11 +327,15 @@ describe('Agent while its runtime is unavailable', () => {
     const { world, connection } = await aBreakableWorld();
     connection.losesAnswers = true;
     connection.cut(); // no event reports it either
-    world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
+    world.coordinator.sendOrder(aStartOrder({ replicaId: 'web-2' }));
     await settle();
     connection.losesAnswers = false;
     await world.clock.advance(1_000);
-    expect(world.seen('web-2')).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(world.summarizeReport('web-2')).toMatchObject({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+    });
     expect(world.machine.startCount).toBe(2);
   });
 
@@ -339,10 +343,10 @@ describe('Agent while its runtime is unavailable', () => {
     const { world, connection } = await aBreakableWorld();
     connection.losesAnswers = true;
     connection.cut();
-    world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
-    world.coordinator.order(aStopOrder({ replicaId: 'web-2', graceMs: 0 }));
+    world.coordinator.sendOrder(aStartOrder({ replicaId: 'web-2' }));
+    world.coordinator.sendOrder(aStopOrder({ replicaId: 'web-2', graceMs: 0 }));
     await world.clock.advance(1_000);
-    expect(world.seen('web-2')).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport('web-2')).toMatchObject({ phase: 'STOPPED' });
     expect((await world.runtime.list()).filter(({ phase }) => phase === 'running')).toHaveLength(1);
   });
 });

@@ -1,20 +1,20 @@
 import { CloudlessError, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { Port_Protocol, RestartPolicy_Policy } from '@cloudless/api';
-import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentTestBed } from './testing/index.js';
 
 const withPort = { ports: [{ name: 'http', containerPort: 80, protocol: Port_Protocol.TCP }] };
 
-async function aWorld(...orders: ReturnType<typeof aStartOrder>[]): Promise<AgentWorld> {
-  const world = new AgentWorld();
+async function aWorld(...orders: ReturnType<typeof aStartOrder>[]): Promise<AgentTestBed> {
+  const world = new AgentTestBed();
   await world.start();
-  for (const order of orders) world.coordinator.order(order);
+  for (const order of orders) world.coordinator.sendOrder(order);
   await settle();
   return world;
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') =>
-  toContainerId(world.report(replicaId).containerId);
+const idOf = (world: AgentTestBed, replicaId = 'web-1') =>
+  toContainerId(world.requireReport(replicaId).containerId);
 
 describe('Agent', () => {
   it('enrols at the first start, sends Hello with an empty inventory and stores its cluster id', async () => {
@@ -44,21 +44,21 @@ describe('Agent', () => {
   });
 
   it('starts a replica and reports it ready once every TCP port accepts connections', async () => {
-    const world = new AgentWorld();
-    world.deafPorts.add('*');
+    const world = new AgentTestBed();
+    world.closedPorts.add('*');
     await world.start();
-    world.coordinator.order(aStartOrder({ spec: withPort }));
+    world.coordinator.sendOrder(aStartOrder({ spec: withPort }));
     await world.clock.advance(500);
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'RUNNING',
       ready: false,
       restarts: 0,
       reason: 'waiting for port http to accept connections',
     });
-    world.deafPorts.clear();
+    world.closedPorts.clear();
     await world.clock.advance(250);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
-    expect(world.report()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
+    expect(world.requireReport()).toMatchObject({
       orderRevision: 10n,
       endpoints: [{ portName: 'http', ip: '127.0.0.1' }],
     });
@@ -68,14 +68,14 @@ describe('Agent', () => {
   it('stores an order before it carries it out, and ignores the order when the store fails', async () => {
     const world = await aWorld();
     world.store.failure = new Error('disk full');
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
     expect(world.machine.startCount).toBe(0);
-    expect(world.seen()).toBeUndefined();
+    expect(world.summarizeReport()).toBeUndefined();
     world.store.failure = undefined;
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING' });
     expect(world.store.replicas.has('web-1')).toBe(true);
   });
 
@@ -84,19 +84,24 @@ describe('Agent', () => {
     const first = idOf(world);
     world.machine.exit(first, 3);
     await settle();
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'RUNNING',
       ready: false,
       restarts: 1,
       reason: 'exit code 3, restarting in 100 ms',
     });
     await world.clock.advance(100);
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 1, reason: '' });
+    expect(world.summarizeReport()).toEqual({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 1,
+      reason: '',
+    });
     expect(idOf(world)).not.toBe(first);
-    expect(world.report()).toMatchObject({ earlierContainerIds: [first], lastExitCode: 3 });
+    expect(world.requireReport()).toMatchObject({ earlierContainerIds: [first], lastExitCode: 3 });
     world.machine.exit(idOf(world), 3);
     await settle();
-    expect(world.seen()?.reason).toBe('exit code 3, restarting in 200 ms');
+    expect(world.summarizeReport()?.reason).toBe('exit code 3, restarting in 200 ms');
   });
 
   it('resets the restart delay after ten minutes without a crash', async () => {
@@ -108,7 +113,7 @@ describe('Agent', () => {
     await world.clock.advance(600_000);
     world.machine.exit(idOf(world), 1);
     await settle();
-    expect(world.seen()?.reason).toBe('exit code 1, restarting in 100 ms');
+    expect(world.summarizeReport()?.reason).toBe('exit code 1, restarting in 100 ms');
   });
 
   it('keeps the two newest exited containers and removes older ones', async () => {
@@ -119,7 +124,7 @@ describe('Agent', () => {
       world.machine.exit(idOf(world), 1);
       await world.clock.advance(10_000);
     }
-    expect(world.report().earlierContainerIds).toEqual(ids.slice(-2));
+    expect(world.requireReport().earlierContainerIds).toEqual(ids.slice(-2));
     expect((await world.runtime.list()).map(({ containerId }) => containerId)).toEqual([
       ...ids.slice(-2),
       idOf(world),
@@ -158,8 +163,8 @@ describe('Agent', () => {
       const world = await aWorld(aStartOrder({ spec: { restart: { policy } } }));
       world.machine.exit(idOf(world), exitCode);
       await settle();
-      expect(world.seen()).toMatchObject({ phase, ready: false, reason });
-      expect(world.report().lastExitCode).toBe(exitCode);
+      expect(world.summarizeReport()).toMatchObject({ phase, ready: false, reason });
+      expect(world.requireReport().lastExitCode).toBe(exitCode);
     },
   );
 
@@ -171,7 +176,7 @@ describe('Agent', () => {
       world.machine.exit(idOf(world), 7);
       await world.clock.advance(1_000);
     }
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'FAILED',
       ready: false,
       restarts: 2,
@@ -181,19 +186,19 @@ describe('Agent', () => {
   });
 
   it('retries a failing start and reports the reason', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     world.machine.removeExecutable('server');
     await world.start();
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'STARTING',
       ready: false,
       restarts: 1,
       reason: 'command: no executable server, restarting in 100 ms',
     });
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       phase: 'STARTING',
       restarts: 2,
       reason: 'command: no executable server, restarting in 200 ms',
@@ -203,20 +208,22 @@ describe('Agent', () => {
   it('retries a start without an answer with the same container id, never with a second one', async () => {
     const world = await aWorld();
     world.machine.failNextStart(new CloudlessError('unavailable', 'the supervisor is away'));
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       phase: 'STARTING',
       restarts: 0,
       reason: 'the supervisor is away, trying again in 500 ms',
     });
     await world.clock.advance(500);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
   it('reports a failed start for a runtime that the node does not have', async () => {
     const world = await aWorld(aStartOrder({ spec: { runtime: 'cri' } }));
-    expect(world.seen()?.reason).toContain('spec.runtime: this node runs process, not cri');
+    expect(world.summarizeReport()?.reason).toContain(
+      'spec.runtime: this node runs process, not cri',
+    );
     expect(world.machine.startCount).toBe(0);
   });
 
@@ -229,52 +236,59 @@ describe('Agent', () => {
         },
       }),
     );
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await world.clock.advance(999);
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'STOPPING',
       ready: false,
       restarts: 0,
       reason: 'scaled down',
     });
     await world.clock.advance(10_000);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPING' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPING' });
     await world.clock.advance(1);
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'STOPPED',
       ready: false,
       restarts: 0,
       reason: 'killed by SIGKILL',
     });
-    expect(world.report()).toMatchObject({ orderRevision: 20n, lastExitCode: 137, endpoints: [] });
+    expect(world.requireReport()).toMatchObject({
+      orderRevision: 20n,
+      lastExitCode: 137,
+      endpoints: [],
+    });
     await world.clock.advance(60_000);
     expect(world.machine.startCount).toBe(1);
   });
 
   it('shortens a stop by a newer stop order', async () => {
     const world = await aWorld(aStartOrder({ spec: withPort }));
-    world.coordinator.order(aStopOrder({ preStopMs: 60_000 }));
+    world.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
     await world.clock.advance(10);
-    world.coordinator.order(aStopOrder({ revision: 21n, preStopMs: 0, graceMs: 0 }));
+    world.coordinator.sendOrder(aStopOrder({ revision: 21n, preStopMs: 0, graceMs: 0 }));
     await settle();
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED', reason: 'killed by SIGKILL' });
+    expect(world.summarizeReport()).toMatchObject({
+      phase: 'STOPPED',
+      reason: 'killed by SIGKILL',
+    });
   });
 
   it('ends a replica that is stopped between two starts', async () => {
     const world = await aWorld(aStartOrder());
     world.machine.exit(idOf(world), 1);
     await settle();
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await world.clock.advance(10_000);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
     expect(world.machine.startCount).toBe(1);
   });
 
   it('acknowledges a stop of an unknown replica and refuses an older start after it', async () => {
     const world = await aWorld(aStopOrder({ revision: 20n }));
-    expect(world.report()).toMatchObject({ orderRevision: 20n });
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
-    world.coordinator.order(aStartOrder({ revision: 19n }));
+    expect(world.requireReport()).toMatchObject({ orderRevision: 20n });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
+    world.coordinator.sendOrder(aStartOrder({ revision: 19n }));
     await settle();
     expect(world.machine.startCount).toBe(0);
     expect(world.coordinator.received.at(-1)).toMatchObject({
@@ -285,24 +299,24 @@ describe('Agent', () => {
 
   it('refuses orders of an older epoch, also after a restart', async () => {
     const world = await aWorld(aStartOrder({ epoch: 5n }));
-    world.coordinator.order(aStopOrder({ epoch: 4n, revision: 99n }));
+    world.coordinator.sendOrder(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
     expect(world.coordinator.received.at(-1)).toMatchObject({
       case: 'refused',
       value: { heldEpoch: 5n },
     });
     await world.restart();
-    world.coordinator.order(aStopOrder({ epoch: 4n, revision: 99n }));
+    world.coordinator.sendOrder(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING' });
   });
 
   it('only repeats the report when an order is repeated', async () => {
     const world = await aWorld(aStartOrder());
-    const before = world.coordinator.history.length;
-    world.coordinator.order(aStartOrder());
+    const before = world.coordinator.reportHistory.length;
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
-    expect(world.coordinator.history.length).toBe(before + 1);
+    expect(world.coordinator.reportHistory.length).toBe(before + 1);
     expect(world.machine.startCount).toBe(1);
   });
 
@@ -310,11 +324,11 @@ describe('Agent', () => {
     const world = await aWorld(aStartOrder());
     world.machine.exit(idOf(world), 1);
     await world.clock.advance(1_000);
-    world.coordinator.order(aForgetOrder());
+    world.coordinator.sendOrder(aForgetOrder());
     await world.clock.advance(0);
     expect(await world.runtime.list()).toEqual([]);
     expect(world.store.replicas.size).toBe(0);
-    expect(world.report()).toMatchObject({
+    expect(world.requireReport()).toMatchObject({
       orderRevision: 30n,
       containerId: '',
       earlierContainerIds: [],
@@ -323,36 +337,36 @@ describe('Agent', () => {
 
   it('acknowledges each forget order of an unknown replica once, as the coordinator repeats it until then', async () => {
     const world = await aWorld(aStartOrder());
-    world.coordinator.order(aForgetOrder());
+    world.coordinator.sendOrder(aForgetOrder());
     await world.clock.advance(0);
-    expect(world.report()).toMatchObject({ forgotten: true, orderRevision: 30n });
-    const before = world.coordinator.history.length;
-    world.coordinator.order(aForgetOrder({ revision: 31n }));
+    expect(world.requireReport()).toMatchObject({ forgotten: true, orderRevision: 30n });
+    const before = world.coordinator.reportHistory.length;
+    world.coordinator.sendOrder(aForgetOrder({ revision: 31n }));
     await settle();
-    expect(world.report()).toMatchObject({ forgotten: true, orderRevision: 31n });
-    expect(world.coordinator.history.length).toBe(before + 1);
+    expect(world.requireReport()).toMatchObject({ forgotten: true, orderRevision: 31n });
+    expect(world.coordinator.reportHistory.length).toBe(before + 1);
   });
 
   it('accepts a forget order with the revision of the preceding stop order', async () => {
     const world = await aWorld(aStartOrder());
-    world.coordinator.order(aStopOrder({ revision: 30n }));
+    world.coordinator.sendOrder(aStopOrder({ revision: 30n }));
     await world.clock.advance(60_000);
-    expect(world.report()).toMatchObject({ forgotten: false, orderRevision: 30n });
-    world.coordinator.order(aForgetOrder({ revision: 30n }));
+    expect(world.requireReport()).toMatchObject({ forgotten: false, orderRevision: 30n });
+    world.coordinator.sendOrder(aForgetOrder({ revision: 30n }));
     await world.clock.advance(0);
-    expect(world.report()).toMatchObject({ forgotten: true });
+    expect(world.requireReport()).toMatchObject({ forgotten: true });
     expect(world.store.replicas.size).toBe(0);
   });
 
   it('accepts a second forget order during the first and leaves nothing behind', async () => {
     const world = await aWorld(aStartOrder());
     for (let repeat = 0n; repeat < 20n; repeat += 1n) {
-      world.coordinator.order(aForgetOrder({ revision: 30n + repeat }));
+      world.coordinator.sendOrder(aForgetOrder({ revision: 30n + repeat }));
       for (let tick = 0n; tick < repeat; tick += 1n) await Promise.resolve();
     }
     await world.clock.advance(0);
     expect(world.store.replicas.size).toBe(0);
-    expect(world.agent.replicas.all()).toEqual([]);
+    expect(world.agent.replicas.listRunners()).toEqual([]);
   });
 
   it.each([

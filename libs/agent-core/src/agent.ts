@@ -13,23 +13,23 @@ import {
 } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import type { AgentIdentity, AgentStore, StoredReplica } from './agent-store.js';
-import { Contact } from './contact.js';
+import { CoordinatorContact } from './contact.js';
 import { IdentityKeeper } from './identity-keeper.js';
-import { meterTransport, showAgent } from './metrics/agent-metrics.js';
-import { meterProbes } from './metrics/metered-probes.js';
-import { meterRuntime } from './metrics/metered-runtime.js';
-import { NodeWatch, type NodeProbe } from './node-watch.js';
+import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
+import { instrumentProbes } from './metrics/metered-probes.js';
+import { instrumentRuntime } from './metrics/metered-runtime.js';
+import { NodeMonitor, type NodeReader } from './node-watch.js';
 import type { ProbeClients } from './probes/check-container.js';
 import type { TcpConnect } from './replica/await-ready.js';
 import { NodeReplicas } from './replica/node-replicas.js';
-import { RuntimeWatch } from './runtime-watch.js';
+import { RuntimeHealthMonitor } from './runtime-watch.js';
 import { ContainerService } from './serving/container-service.js';
 import type { TcpDial } from './serving/tcp-dial.js';
-import { Tunnels } from './serving/tunnels.js';
+import { TunnelServer } from './serving/tunnels.js';
 import type { CoordinatorTransport } from './session/coordinator-transport.js';
 import type { NodeDescription } from './session/node-description.js';
 import { SessionClient } from './session/session-client.js';
-import { meterContainers } from './stats/stats-metrics.js';
+import { createContainerMetrics } from './stats/stats-metrics.js';
 import type { StatsReader } from './stats/stats-reader.js';
 import { StatsSampler } from './stats/stats-sampler.js';
 
@@ -46,9 +46,9 @@ export interface AgentOptions {
    * otherwise after the enrolment and before the first Hello. Containers belong to a cluster, so
    * the agent lists the runtime's containers only after the promise resolves.
    */
-  readonly onCluster?: (clusterId: string) => Promise<void>;
+  readonly onClusterKnown?: (clusterId: string) => Promise<void>;
   readonly store: AgentStore;
-  readonly probe: NodeProbe;
+  readonly nodeReader: NodeReader;
   /** Called once per session: the agent's own address is known only after its server listens. */
   readonly node: () => NodeDescription;
   readonly connect: TcpConnect;
@@ -87,25 +87,25 @@ const RUNTIME_BACKOFF: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 
 export class Agent {
   /** Serves logs, commands and states of this node's containers. */
   readonly containers: ContainerService;
-  private readonly tunnels: Tunnels;
+  private readonly tunnels: TunnelServer;
   private readonly sampler: StatsSampler | undefined;
   private readonly session: SessionClient;
-  private readonly watch: NodeWatch;
-  private readonly runtimeWatch: RuntimeWatch;
+  private readonly nodeMonitor: NodeMonitor;
+  private readonly runtimeHealthMonitor: RuntimeHealthMonitor;
   private readonly stopping = new AbortController();
-  private readonly hide: () => void = () => undefined;
-  private readonly running: Promise<unknown>[] = [];
+  private readonly removeMetrics: () => void = () => undefined;
+  private readonly loops: Promise<unknown>[] = [];
 
   private constructor(
     private readonly options: AgentOptions,
     private readonly identity: IdentityKeeper,
     /** Replicas of this node; read by tests and by AgentService. */
     readonly replicas: NodeReplicas,
-    contact: Contact,
+    contact: CoordinatorContact,
   ) {
     const { transport, runtime, nodeId, bootId, clock, random, log, node, resetCommand } = options;
     const { dial } = options;
-    this.sampler = samplerOf(options, replicas);
+    this.sampler = createSampler(options, replicas);
     this.containers = new ContainerService({
       nodeId,
       runtime,
@@ -114,18 +114,23 @@ export class Agent {
       ...(dial === undefined ? {} : { dial }),
       ...(this.sampler === undefined ? {} : { stats: this.sampler }),
     });
-    this.tunnels = new Tunnels({
+    this.tunnels = new TunnelServer({
       transport,
       service: this.containers,
       clock,
       log: log.child({ component: 'tunnel' }),
     });
-    const runtimeWatch = (this.runtimeWatch = new RuntimeWatch({ runtime, replicas, clock, log }));
-    this.watch = new NodeWatch({
-      probe: options.probe,
+    const runtimeWatch = (this.runtimeHealthMonitor = new RuntimeHealthMonitor({
+      runtime,
+      replicas,
       clock,
       log,
-      containers: () => runtimeWatch.condition,
+    }));
+    this.nodeMonitor = new NodeMonitor({
+      reader: options.nodeReader,
+      clock,
+      log,
+      containerRuntimeCondition: () => runtimeWatch.condition,
     });
     this.session = new SessionClient({
       transport,
@@ -133,7 +138,7 @@ export class Agent {
       identity,
       replicas,
       contact,
-      watch: this.watch,
+      nodeMonitor: this.nodeMonitor,
       node,
       bootId,
       capabilities: () => runtime.capabilities(),
@@ -141,13 +146,13 @@ export class Agent {
       random,
       log: log.child({ component: 'session' }),
       resetCommand,
-      onEnrolled: (clusterId) => this.enrolled(clusterId),
+      onEnrolled: (clusterId) => this.handleEnrollment(clusterId),
       openTunnel: (request, address) => this.tunnels.accept(request, address),
     });
-    contact.listen(() => void replicas.renewLeases());
+    contact.subscribe(() => void replicas.renewLeases());
     const { meter } = options;
     if (meter !== undefined)
-      this.hide = showAgent(meter, {
+      this.removeMetrics = registerAgentMetrics(meter, {
         connected: () => this.connected,
         tunnels: () => this.tunnels.size,
         replicas,
@@ -162,13 +167,16 @@ export class Agent {
    * @throws kind `precondition` when the store belongs to another node, `internal` when the stored
    *   data is damaged.
    */
-  static async start(given: AgentOptions, signal?: AbortSignal): Promise<Agent> {
-    const options = measured(given);
+  static async start(unmeteredOptions: AgentOptions, signal?: AbortSignal): Promise<Agent> {
+    const options = withMetrics(unmeteredOptions);
     if (options.coordinators.length === 0)
       throw new CloudlessError('invalid', 'coordinators: must name at least one address');
     const stored = await options.store.load();
-    const identity = new IdentityKeeper(options.store, await identify(options, stored.identity));
-    const contact = new Contact(options.clock);
+    const identity = new IdentityKeeper(
+      options.store,
+      await loadIdentity(options, stored.identity),
+    );
+    const contact = new CoordinatorContact(options.clock);
     const replicas = new NodeReplicas({
       ...options,
       identity,
@@ -176,7 +184,7 @@ export class Agent {
       log: options.log.child({ component: 'replicas' }),
     });
     const agent = new Agent(options, identity, replicas, contact);
-    await agent.begin(stored.replicas, signal);
+    await agent.restoreAndRun(stored.replicas, signal);
     return agent;
   }
 
@@ -197,40 +205,42 @@ export class Agent {
    */
   async stop({ stopWorkloads = false } = {}): Promise<void> {
     this.stopping.abort();
-    this.hide();
-    await Promise.all([...this.running, this.tunnels.close()]);
+    this.removeMetrics();
+    await Promise.all([...this.loops, this.tunnels.close()]);
     if (stopWorkloads) await this.replicas.stopAll();
     else await this.replicas.close();
   }
 
-  private async begin(
+  private async restoreAndRun(
     stored: readonly StoredReplica[],
     signal: AbortSignal | undefined,
   ): Promise<void> {
     const stop = (): void => this.stopping.abort();
     signal?.addEventListener('abort', stop, { once: true });
-    await this.watch.look();
-    if (this.clusterId !== '') await this.options.onCluster?.(this.clusterId);
+    await this.nodeMonitor.refresh();
+    if (this.clusterId !== '') await this.options.onClusterKnown?.(this.clusterId);
     await new Promise<void>((resolve, reject) => {
-      this.running.push(
-        this.watchRuntime(stored, resolve).then(() => reject(new StoppedError()), reject),
+      this.loops.push(
+        this.followRuntime(stored, resolve).then(() => reject(new StoppedError()), reject),
       );
     });
     signal?.removeEventListener('abort', stop);
-    this.running.push(this.watch.run(() => this.session.sendUsage(), this.stopping.signal));
-    this.running.push(this.runtimeWatch.run(() => this.session.sendUsage(), this.stopping.signal));
-    this.running.push(this.session.run(this.stopping.signal));
-    if (this.sampler !== undefined) this.running.push(this.sampler.run(this.stopping.signal));
+    this.loops.push(this.nodeMonitor.run(() => this.session.sendUsage(), this.stopping.signal));
+    this.loops.push(
+      this.runtimeHealthMonitor.run(() => this.session.sendUsage(), this.stopping.signal),
+    );
+    this.loops.push(this.session.run(this.stopping.signal));
+    if (this.sampler !== undefined) this.loops.push(this.sampler.run(this.stopping.signal));
   }
 
   /**
    * Adopts containers that a previous agent of this node left without orders. The coordinator
    * decides whether they keep running.
    */
-  private async enrolled(clusterId: string): Promise<void> {
-    const { onCluster, runtime, log } = this.options;
-    if (onCluster === undefined) return;
-    await onCluster(clusterId);
+  private async handleEnrollment(clusterId: string): Promise<void> {
+    const { onClusterKnown, runtime, log } = this.options;
+    if (onClusterKnown === undefined) return;
+    await onClusterKnown(clusterId);
     try {
       this.replicas.adoptOrphans(await runtime.list());
     } catch (reason) {
@@ -242,7 +252,7 @@ export class Agent {
    * Restores the replicas when the runtime answers for the first time. After each later
    * interruption of its events, compares the expected containers with the listed ones.
    */
-  private async watchRuntime(
+  private async followRuntime(
     stored: readonly StoredReplica[],
     onRestored: () => void,
   ): Promise<void> {
@@ -257,9 +267,9 @@ export class Agent {
       try {
         // subscribes before the list, so that no change is missed
         const events = runtime.events(round.signal);
-        const expected = this.replicas.expected();
+        const expected = this.replicas.listExpectedContainers();
         containers = await runtime.list();
-        if (restored) this.replicas.compare(expected, containers);
+        if (restored) this.replicas.applyContainerList(expected, containers);
         else await this.replicas.restore(stored, containers, round.signal);
         restored = true;
         failures = 0;
@@ -285,12 +295,12 @@ export class Agent {
   }
 }
 
-function samplerOf(
+function createSampler(
   { stats: reader, meter, runtime, clock, log }: AgentOptions,
   replicas: NodeReplicas,
 ): StatsSampler | undefined {
   if (reader === undefined) return undefined;
-  const observer = meter === undefined ? {} : { observer: meterContainers(meter) };
+  const observer = meter === undefined ? {} : { observer: createContainerMetrics(meter) };
   return new StatsSampler({
     reader,
     runtime,
@@ -302,18 +312,18 @@ function samplerOf(
 }
 
 /** Wraps runtime, transport and probe clients with metrics when the options have a meter. */
-function measured(options: AgentOptions): AgentOptions {
+function withMetrics(options: AgentOptions): AgentOptions {
   const { meter, clock, runtime, transport, probeClients } = options;
   if (meter === undefined) return options;
   return {
     ...options,
-    runtime: meterRuntime(runtime, meter, clock),
-    transport: meterTransport(transport, meter),
-    probeClients: meterProbes(probeClients, meter, clock),
+    runtime: instrumentRuntime(runtime, meter, clock),
+    transport: instrumentTransport(transport, meter),
+    probeClients: instrumentProbes(probeClients, meter, clock),
   };
 }
 
-async function identify(
+async function loadIdentity(
   options: AgentOptions,
   stored: AgentIdentity | undefined,
 ): Promise<AgentIdentity> {
@@ -325,7 +335,7 @@ async function identify(
       `the data directory belongs to node ${stored.nodeId}, not to ${nodeId}; start the agent with --name ${stored.nodeId}, choose another data directory, or run: ${resetCommand}`,
     );
   }
-  const made: AgentIdentity = { nodeId, instanceId: randomHex(random, 16), highestEpoch: 0n };
-  await store.saveIdentity(made);
-  return made;
+  const identity: AgentIdentity = { nodeId, instanceId: randomHex(random, 16), highestEpoch: 0n };
+  await store.saveIdentity(identity);
+  return identity;
 }

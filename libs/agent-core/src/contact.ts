@@ -5,7 +5,7 @@ import type { Clock } from '@cloudless/base';
  * answered in an admitted session. It is never later than the time at which the coordinator renewed
  * the lease of this node. Leases of exclusive replicas are derived from it.
  */
-export class Contact {
+export class CoordinatorContact {
   private lastMs: number | undefined;
   private readonly listeners = new Set<() => void>();
 
@@ -14,7 +14,7 @@ export class Contact {
   /**
    * Records that a ping sent at `sentAtMs` (monotonic clock) was answered in an admitted session.
    */
-  confirmed(sentAtMs: number): void {
+  confirm(sentAtMs: number): void {
     if (this.lastMs !== undefined && sentAtMs <= this.lastMs) return;
     this.lastMs = sentAtMs;
     for (const listener of this.listeners) listener();
@@ -29,7 +29,7 @@ export class Contact {
   }
 
   /** Calls `listener` at each new contact. @returns A function that ends the subscription. */
-  listen(listener: () => void): () => void {
+  subscribe(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }

@@ -23,8 +23,8 @@ export class IdentityKeeper {
   }
 
   /** Stores the cluster id. On disk when the promise resolves. */
-  join(clusterId: string): Promise<void> {
-    return this.change((identity) => ({ ...identity, clusterId }));
+  joinCluster(clusterId: string): Promise<void> {
+    return this.update((identity) => ({ ...identity, clusterId }));
   }
 
   /**
@@ -33,14 +33,14 @@ export class IdentityKeeper {
    */
   raiseEpoch(epoch: bigint): Promise<void> {
     if (epoch <= this.identity.highestEpoch) return Promise.resolve();
-    return this.change((identity) =>
+    return this.update((identity) =>
       epoch > identity.highestEpoch ? { ...identity, highestEpoch: epoch } : identity,
     );
   }
 
-  private change(to: (identity: AgentIdentity) => AgentIdentity): Promise<void> {
+  private update(apply: (identity: AgentIdentity) => AgentIdentity): Promise<void> {
     return this.writes.run(async () => {
-      const next = to(this.identity);
+      const next = apply(this.identity);
       if (next === this.identity) return;
       await this.store.saveIdentity(next);
       this.identity = next;

@@ -4,26 +4,32 @@ import { durationMs } from '@bufbuild/protobuf/wkt';
 import { ImagePull_Policy, ImagePullStatus_Phase, RestartPolicy_Policy } from '@cloudless/api';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
-import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentTestBed } from './testing/index.js';
 
 const IMAGE = 'nginx:alpine';
 const PULL_MS = 5_000;
 const runtimeFor = (clock: Clock) =>
   createFakeRuntime({ clock, capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'] });
 
-const begin = async (): Promise<AgentWorld> => {
-  const world = new AgentWorld();
+const begin = async (): Promise<AgentTestBed> => {
+  const world = new AgentTestBed();
   world.runtime = runtimeFor(world.clock);
   world.machine.images.set(IMAGE, { pullMs: PULL_MS, sizeBytes: 7_000 });
   await world.start();
   return world;
 };
-const order = async (world: AgentWorld, replicaId = 'web-1', spec: object = {}): Promise<void> => {
-  world.coordinator.order(aStartOrder({ replicaId, spec: { image: IMAGE, command: [], ...spec } }));
+const order = async (
+  world: AgentTestBed,
+  replicaId = 'web-1',
+  spec: object = {},
+): Promise<void> => {
+  world.coordinator.sendOrder(
+    aStartOrder({ replicaId, spec: { image: IMAGE, command: [], ...spec } }),
+  );
   await settle();
 };
-const pullOf = (world: AgentWorld, replicaId = 'web-1') => {
-  const { imagePull } = world.report(replicaId);
+const pullOf = (world: AgentTestBed, replicaId = 'web-1') => {
+  const { imagePull } = world.requireReport(replicaId);
   if (imagePull === undefined) return undefined;
   const { image, phase, took, sizeBytes, reason } = imagePull;
   return {
@@ -35,8 +41,8 @@ const pullOf = (world: AgentWorld, replicaId = 'web-1') => {
   };
 };
 /** Stops the replica with a grace of 0. */
-const stopNow = async (world: AgentWorld): Promise<void> => {
-  world.coordinator.order(aStopOrder({ preStopMs: 0, graceMs: 0 }));
+const stopNow = async (world: AgentTestBed): Promise<void> => {
+  world.coordinator.sendOrder(aStopOrder({ preStopMs: 0, graceMs: 0 }));
   await settle();
 };
 
@@ -44,7 +50,7 @@ describe('start with a missing image', () => {
   it('pulls the image first and reports the pull with start time and duration', async () => {
     const world = await begin();
     await order(world);
-    expect(world.seen()).toEqual({
+    expect(world.summarizeReport()).toEqual({
       phase: 'STARTING',
       ready: false,
       restarts: 0,
@@ -52,7 +58,12 @@ describe('start with a missing image', () => {
     });
     expect(pullOf(world)).toEqual({ image: IMAGE, phase: 'PULLING' });
     await world.clock.advance(PULL_MS);
-    expect(world.seen()).toEqual({ phase: 'RUNNING', ready: true, restarts: 0, reason: '' });
+    expect(world.summarizeReport()).toEqual({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+      reason: '',
+    });
     expect(pullOf(world)).toEqual({
       image: IMAGE,
       phase: 'PULLED',
@@ -62,7 +73,7 @@ describe('start with a missing image', () => {
   });
 
   it('holds no slot of the start queue during the pull', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     world.runtime = runtimeFor(world.clock);
     world.startConcurrency = 1;
     for (const name of ['slow:1', 'slow:2', 'slow:3'])
@@ -70,9 +81,12 @@ describe('start with a missing image', () => {
     await world.start();
     for (const [index, image] of ['slow:1', 'slow:2', 'slow:3'].entries())
       await order(world, `slow-${index}`, { image });
-    world.coordinator.order(aStartOrder({ replicaId: 'process-1' }));
+    world.coordinator.sendOrder(aStartOrder({ replicaId: 'process-1' }));
     await order(world, 'cached-1', { image: 'there:1' });
-    expect([world.seen('process-1')?.ready, world.seen('cached-1')?.ready]).toEqual([true, true]);
+    expect([
+      world.summarizeReport('process-1')?.ready,
+      world.summarizeReport('cached-1')?.ready,
+    ]).toEqual([true, true]);
     expect(world.agent.replicas.startsWaiting).toBe(0);
   });
 
@@ -81,7 +95,10 @@ describe('start with a missing image', () => {
     await order(world);
     await world.clock.advance(PULL_MS);
     await order(world, 'web-2');
-    expect([world.seen('web-2')?.ready, pullOf(world, 'web-2')]).toEqual([true, undefined]);
+    expect([world.summarizeReport('web-2')?.ready, pullOf(world, 'web-2')]).toEqual([
+      true,
+      undefined,
+    ]);
     await order(world, 'web-3', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
     expect(pullOf(world, 'web-3')).toMatchObject({ phase: 'PULLING' });
     expect(world.machine.images.pulled).toEqual([IMAGE, IMAGE]);
@@ -91,12 +108,12 @@ describe('start with a missing image', () => {
     const world = await begin();
     await order(world);
     await stopNow(world);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED', reason: 'scaled down' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED', reason: 'scaled down' });
     await world.clock.advance(10 * PULL_MS);
     expect(world.machine.startCount).toBe(0);
-    world.coordinator.order(aForgetOrder());
+    world.coordinator.sendOrder(aForgetOrder());
     await settle();
-    expect(world.report()).toMatchObject({ forgotten: true });
+    expect(world.requireReport()).toMatchObject({ forgotten: true });
   });
 
   it('stops the replica although the runtime ignores the abort', async () => {
@@ -107,7 +124,7 @@ describe('start with a missing image', () => {
     await stopNow(world);
     done();
     await world.clock.advance(PULL_MS);
-    expect([world.seen()?.phase, world.machine.startCount]).toEqual(['STOPPED', 0]);
+    expect([world.summarizeReport()?.phase, world.machine.startCount]).toEqual(['STOPPED', 0]);
   });
 
   it('pulls again after a restart of the agent in the middle of a pull', async () => {
@@ -115,15 +132,18 @@ describe('start with a missing image', () => {
     await order(world);
     await world.restart();
     await world.clock.advance(100); // as for any start that did not complete
-    expect(world.seen()).toMatchObject({ phase: 'STARTING', reason: `pulling ${IMAGE}` });
+    expect(world.summarizeReport()).toMatchObject({
+      phase: 'STARTING',
+      reason: `pulling ${IMAGE}`,
+    });
     await world.clock.advance(PULL_MS);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true });
     expect([world.machine.images.pulled, world.machine.startCount]).toEqual([[IMAGE, IMAGE], 1]);
   });
 });
 
 describe('failed image pull', () => {
-  const failing = async (failure: CloudlessError): Promise<AgentWorld> => {
+  const failing = async (failure: CloudlessError): Promise<AgentTestBed> => {
     const world = await begin();
     world.machine.images.set(IMAGE, { pullMs: 10, failure });
     await order(world);
@@ -134,18 +154,18 @@ describe('failed image pull', () => {
   it('counts as a failed start with the message of the registry and growing back-off', async () => {
     const world = await failing(new CloudlessError('precondition', 'nginx:alpine: not found'));
     const failed = { image: IMAGE, phase: 'FAILED', tookMs: 10, reason: 'nginx:alpine: not found' };
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       restarts: 1,
       reason: 'nginx:alpine: not found, restarting in 100 ms',
     });
     expect(pullOf(world)).toEqual(failed);
     await world.clock.advance(100);
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       restarts: 1,
       reason: `pulling ${IMAGE} again: nginx:alpine: not found`,
     });
     await world.clock.advance(10);
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       restarts: 2,
       reason: 'nginx:alpine: not found, restarting in 200 ms',
     });
@@ -155,18 +175,18 @@ describe('failed image pull', () => {
     expect(world.machine.startCount).toBe(0);
     world.machine.images.set(IMAGE);
     await world.clock.advance(5 * 60_000);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, reason: '' });
   });
 
   it('is retried soon without counting as a failure when the runtime was unavailable', async () => {
     const world = await failing(new CloudlessError('unavailable', 'nobody answers'));
-    expect(world.seen()).toMatchObject({
+    expect(world.summarizeReport()).toMatchObject({
       restarts: 0,
       reason: 'nobody answers, trying again in 500 ms',
     });
     world.machine.images.set(IMAGE);
     await world.clock.advance(500);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
   it('is logged once per cause, not at each attempt', async () => {
@@ -188,13 +208,13 @@ describe('failed image pull', () => {
       throw new CloudlessError('unavailable', 'nobody answers');
     };
     await stopNow(world);
-    expect(world.seen()).toMatchObject({ phase: 'STOPPED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
   });
 
   it('with policy NEVER reports that the image is missing', async () => {
     const world = await begin();
     await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.NEVER } });
-    expect(world.seen()?.reason).toBe(
+    expect(world.summarizeReport()?.reason).toBe(
       `image ${IMAGE} is not on this node, and is never pulled, restarting in 100 ms`,
     );
     expect(world.machine.images.pulled).toEqual([]);
@@ -210,7 +230,7 @@ describe('start without an answer of the runtime, after its image was pulled', (
     await world.clock.advance(0);
     world.machine.images.set(IMAGE, { pullMs: PULL_MS });
     await world.clock.advance(500);
-    expect(world.seen()?.reason).toBe(`pulling ${IMAGE}`);
+    expect(world.summarizeReport()?.reason).toBe(`pulling ${IMAGE}`);
     const stopped: string[] = [];
     const stop = world.runtime.stop.bind(world.runtime);
     world.runtime.stop = (containerId, graceMs) => {
@@ -218,7 +238,7 @@ describe('start without an answer of the runtime, after its image was pulled', (
       return stop(containerId, graceMs);
     };
     await stopNow(world);
-    expect([stopped.length, world.seen()?.phase]).toEqual([1, 'STOPPED']);
+    expect([stopped.length, world.summarizeReport()?.phase]).toEqual([1, 'STOPPED']);
   });
 
   it('does not run beside another container when its image becomes unavailable', async () => {
@@ -231,11 +251,11 @@ describe('start without an answer of the runtime, after its image was pulled', (
       failure: new CloudlessError('precondition', 'no such registry'),
     });
     await world.clock.advance(500);
-    expect(world.seen()?.reason).toContain('no such registry');
+    expect(world.summarizeReport()?.reason).toContain('no such registry');
     world.machine.images.set(IMAGE);
     await late();
     await world.clock.advance(1_000);
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true });
     expect([running(world).length, world.machine.startCount]).toEqual([1, 1]);
   });
 
@@ -246,10 +266,10 @@ describe('start without an answer of the runtime, after its image was pulled', (
     await order(world, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
     world.machine.images.set(IMAGE, { pullMs: PULL_MS });
     await world.clock.advance(500);
-    expect(world.seen()?.reason).toContain('pulling');
+    expect(world.summarizeReport()?.reason).toContain('pulling');
     world.machine.images.set(IMAGE);
     await late();
-    expect(world.seen()).toMatchObject({ phase: 'RUNNING' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'RUNNING' });
     let asked = 0;
     world.runtime.start = () =>
       Promise.reject(new CloudlessError('internal', `asked ${(asked += 1)} times`));
@@ -267,7 +287,7 @@ describe('start without an answer of the runtime, after its image was pulled', (
       failure: new CloudlessError('precondition', 'no such registry'),
     });
     await world.clock.advance(500);
-    expect(world.seen()).toMatchObject({ phase: 'FAILED' });
+    expect(world.summarizeReport()).toMatchObject({ phase: 'FAILED' });
     world.machine.images.set(IMAGE);
     await late();
     await world.clock.advance(1_000);
@@ -279,12 +299,15 @@ describe('start without an answer of the runtime, after its image was pulled', (
     const late = loseAnswer(world);
     await order(world, 'web-1', { image: 'there:1' });
     await stopNow(world);
-    world.coordinator.order(aForgetOrder());
+    world.coordinator.sendOrder(aForgetOrder());
     await settle();
-    expect(world.report()).toMatchObject({ forgotten: true });
+    expect(world.requireReport()).toMatchObject({ forgotten: true });
     await late();
-    expect(world.report()).toMatchObject({ forgotten: false, containerId: running(world)[0] });
-    world.coordinator.order(aForgetOrder());
+    expect(world.requireReport()).toMatchObject({
+      forgotten: false,
+      containerId: running(world)[0],
+    });
+    world.coordinator.sendOrder(aForgetOrder());
     await world.clock.advance(60_000);
     expect(world.machine.statuses()).toEqual([]);
   });
@@ -312,7 +335,7 @@ describe('start without an answer of the runtime, after its image was pulled', (
 /**
  * The next start gets no answer; the container begins only when the returned function is called.
  */
-function loseAnswer(world: AgentWorld): () => Promise<void> {
+function loseAnswer(world: AgentTestBed): () => Promise<void> {
   const start = world.runtime.start.bind(world.runtime);
   let late: () => Promise<unknown> = () => Promise.resolve();
   world.runtime.start = (request) => {
@@ -326,7 +349,7 @@ function loseAnswer(world: AgentWorld): () => Promise<void> {
   };
 }
 
-const running = (world: AgentWorld): readonly string[] =>
+const running = (world: AgentTestBed): readonly string[] =>
   world.machine
     .statuses()
     .flatMap(({ phase, containerId }) => (phase === 'running' ? [containerId] : []));

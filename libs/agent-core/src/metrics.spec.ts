@@ -3,25 +3,26 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, toContainerId } from '@cloudless/base';
 import { RecordingMeter, settle } from '@cloudless/base/testing';
 import { ExecCommandRequestSchema, StreamLogsRequestSchema } from '@cloudless/api';
-import { aStartOrder, aStopOrder, AgentWorld, FakeStats } from './testing/index.js';
+import { aStartOrder, aStopOrder, AgentTestBed, FakeStats } from './testing/index.js';
 
 interface Row {
   readonly metric: string;
   readonly labels?: Readonly<Record<string, string>>;
   /** Makes the metric change while replica `web-1` runs. */
-  readonly act: (world: AgentWorld) => Promise<unknown> | void;
+  readonly act: (world: AgentTestBed) => Promise<unknown> | void;
 }
 
-const idOf = (world: AgentWorld) => toContainerId(world.report().containerId);
-const started = (world: AgentWorld) => world.coordinator.order(aStartOrder({ replicaId: 'web-2' }));
-const stopped = (world: AgentWorld) => world.coordinator.order(aStopOrder());
-const crashed = async (world: AgentWorld): Promise<void> => {
+const idOf = (world: AgentTestBed) => toContainerId(world.requireReport().containerId);
+const started = (world: AgentTestBed) =>
+  world.coordinator.sendOrder(aStartOrder({ replicaId: 'web-2' }));
+const stopped = (world: AgentTestBed) => world.coordinator.sendOrder(aStopOrder());
+const crashed = async (world: AgentTestBed): Promise<void> => {
   world.machine.exit(idOf(world), 1);
   await world.clock.advance(5_000);
 };
-const followed = async (world: AgentWorld): Promise<void> => {
+const followed = async (world: AgentTestBed): Promise<void> => {
   const value = create(StreamLogsRequestSchema, {
-    containerId: world.report().containerId,
+    containerId: world.requireReport().containerId,
     follow: true,
   });
   world.coordinator.openTunnel('t1', { case: 'logs', value });
@@ -29,25 +30,25 @@ const followed = async (world: AgentWorld): Promise<void> => {
   world.machine.write(idOf(world), 'stdout', 'hello\n');
 };
 const ports = [{ name: 'http', containerPort: 80 }];
-const probed = async (world: AgentWorld): Promise<void> => {
+const probed = async (world: AgentTestBed): Promise<void> => {
   const readinessProbe = {
     check: { case: 'http', value: { path: '/', port: 'http' } },
     period: durationFromMs(1_000),
   } as const;
-  world.coordinator.order(aStartOrder({ replicaId: 'web-3', spec: { ports, readinessProbe } }));
+  world.coordinator.sendOrder(aStartOrder({ replicaId: 'web-3', spec: { ports, readinessProbe } }));
   await world.clock.advance(2_000);
 };
-const manyStarts = (world: AgentWorld): void => {
+const manyStarts = (world: AgentTestBed): void => {
   world.runtime.start = () => new Promise(() => undefined);
   for (let number = 2; number <= 10; number += 1)
-    world.coordinator.order(aStartOrder({ replicaId: `web-${number}` }));
+    world.coordinator.sendOrder(aStartOrder({ replicaId: `web-${number}` }));
 };
-const dropped = async (world: AgentWorld): Promise<void> => {
-  world.coordinator.drop();
+const dropped = async (world: AgentTestBed): Promise<void> => {
+  world.coordinator.dropConnections();
   await world.clock.advance(2_000);
 };
 
-const sampled = (world: AgentWorld): Promise<void> => world.clock.advance(20_000);
+const sampled = (world: AgentTestBed): Promise<void> => world.clock.advance(20_000);
 const container = (name: string, labels: Row['labels'] = {}): Row => ({
   metric: `cloudless_container_${name}`,
   labels: { namespace: 'default', workload: 'web', replica: 'web-1', ...labels },
@@ -130,18 +131,18 @@ const rows: readonly Row[] = [
   { metric: 'cloudless_agent_sessions_total', act: dropped },
 ];
 
-async function pulled(world: AgentWorld, failure?: CloudlessError): Promise<void> {
+async function pulled(world: AgentTestBed, failure?: CloudlessError): Promise<void> {
   world.machine.images.set('nginx', { pullMs: 10, ...(failure === undefined ? {} : { failure }) });
-  world.coordinator.order(aStartOrder({ replicaId: 'image-1', spec: { image: 'nginx' } }));
+  world.coordinator.sendOrder(aStartOrder({ replicaId: 'image-1', spec: { image: 'nginx' } }));
   await world.clock.advance(10);
 }
 
-async function aWorld(meter: RecordingMeter): Promise<AgentWorld> {
-  const world = new AgentWorld();
+async function aWorld(meter: RecordingMeter): Promise<AgentTestBed> {
+  const world = new AgentTestBed();
   world.meter = meter;
   world.stats = new FakeStats(world.clock);
   await world.start();
-  world.coordinator.order(aStartOrder());
+  world.coordinator.sendOrder(aStartOrder());
   await settle();
   return world;
 }
@@ -160,7 +161,7 @@ describe('metrics of an agent', () => {
     const meter = new RecordingMeter();
     const world = await aWorld(meter);
     expect(await meter.read('cloudless_agent_session_connected')).toBe(1);
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await settle();
     expect(await meter.read('cloudless_agent_session_connected')).toBe(0);
   });

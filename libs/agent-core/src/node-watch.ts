@@ -16,39 +16,39 @@ export interface NodeReading {
   readonly memoryBytes: number;
   /** On the file system of the data directory. */
   readonly storageBytes: number;
-  readonly memoryPressure: PressureReading;
-  readonly diskPressure: PressureReading;
+  readonly memoryPressure: ConditionReading;
+  readonly diskPressure: ConditionReading;
 }
 
 /** Status of a node condition, and a reason for people. */
-export interface PressureReading {
+export interface ConditionReading {
   readonly status: boolean;
   readonly reason: string;
 }
 
 /** Reads usage and pressure of the machine. */
-export interface NodeProbe {
+export interface NodeReader {
   read(): Promise<NodeReading>;
 }
 
 /** Time between two readings of the machine. */
-export const LOOK_INTERVAL_MS = 2_000;
+export const READ_INTERVAL_MS = 2_000;
 
 /**
  * Reads usage and pressure of the machine every {@link READ_INTERVAL_MS} and keeps the newest
  * reading.
  */
-export class NodeWatch {
+export class NodeMonitor {
   private reading: NodeReading | undefined;
   private failing = false;
 
   constructor(
     private readonly deps: {
-      readonly probe: NodeProbe;
+      readonly reader: NodeReader;
       readonly clock: Clock;
       readonly log: Log;
       /** Current CONTAINER_RUNTIME_UNAVAILABLE condition. */
-      readonly containers?: () => PressureReading;
+      readonly containerRuntimeCondition?: () => ConditionReading;
     },
   ) {}
 
@@ -58,7 +58,10 @@ export class NodeWatch {
     return [
       toCondition(Condition_Type.MEMORY_PRESSURE, memoryPressure),
       toCondition(Condition_Type.DISK_PRESSURE, diskPressure),
-      toCondition(Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE, this.deps.containers?.()),
+      toCondition(
+        Condition_Type.CONTAINER_RUNTIME_UNAVAILABLE,
+        this.deps.containerRuntimeCondition?.(),
+      ),
     ];
   }
 
@@ -78,10 +81,10 @@ export class NodeWatch {
    * Reads the machine. When the reading fails, the previous one is kept. @returns True when a
    * condition has changed.
    */
-  async look(): Promise<boolean> {
+  async refresh(): Promise<boolean> {
     const before = this.reading;
     try {
-      this.reading = await this.deps.probe.read();
+      this.reading = await this.deps.reader.read();
       this.failing = false;
     } catch (reason) {
       if (!this.failing) this.deps.log.warn('machine not read', errorFields(reason));
@@ -98,17 +101,17 @@ export class NodeWatch {
    * Reads the machine until aborted. @param onConditionChange - Called as soon as a condition has
    * changed.
    */
-  async run(onFlip: () => void, signal: AbortSignal): Promise<void> {
+  async run(onConditionChange: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      await sleep(this.deps.clock, LOOK_INTERVAL_MS, signal).catch(() => undefined);
-      if (!signal.aborted && (await this.look())) onFlip();
+      await sleep(this.deps.clock, READ_INTERVAL_MS, signal).catch(() => undefined);
+      if (!signal.aborted && (await this.refresh())) onConditionChange();
     }
   }
 }
 
 function toCondition(
   type: Condition_Type,
-  pressure: PressureReading = { status: false, reason: '' },
+  pressure: ConditionReading = { status: false, reason: '' },
 ): Condition {
   return create(ConditionSchema, { type, ...pressure });
 }

@@ -5,7 +5,13 @@ import { settle } from '@cloudless/base/testing';
 import { ImagePull_Policy, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
 import { fromContainerLabels, isForward, type ReplicaPhase } from './index.js';
-import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld, phaseOf } from './testing/index.js';
+import {
+  aForgetOrder,
+  aStartOrder,
+  aStopOrder,
+  AgentTestBed,
+  toPhaseName,
+} from './testing/index.js';
 
 type Step =
   | {
@@ -85,7 +91,7 @@ const IMAGE = 'nginx';
 const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 
 class Run {
-  readonly world = new AgentWorld();
+  readonly world = new AgentTestBed();
   private readonly last = new Map<string, ReplicaReport>();
   private seen = 0;
 
@@ -105,7 +111,7 @@ class Run {
       case 'stop': {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
-        world.coordinator.order(
+        world.coordinator.sendOrder(
           step.kind === 'start'
             ? aStartOrder({ ...options, spec: step.replica === 2 ? { ...spec, ...image } : spec })
             : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
@@ -127,7 +133,7 @@ class Run {
       case 'wait':
         return world.clock.advance(step.ms);
       case 'drop':
-        world.coordinator.drop();
+        world.coordinator.dropConnections();
         return world.clock.advance(100);
       case 'restartAgent':
         await world.restart();
@@ -184,7 +190,7 @@ class Run {
       if (status.phase === 'running') running.set(id, (running.get(id) ?? 0) + 1);
     }
     for (const count of running.values()) expect(count).toBe(1);
-    for (const report of world.coordinator.history.slice(this.seen)) {
+    for (const report of world.coordinator.reportHistory.slice(this.seen)) {
       const before = this.last.get(report.replicaId);
       if (before !== undefined) {
         expect(isForward(lower(before), lower(report))).toBe(true);
@@ -193,12 +199,12 @@ class Run {
       }
       this.last.set(report.replicaId, report);
     }
-    this.seen = world.coordinator.history.length;
+    this.seen = world.coordinator.reportHistory.length;
   }
 }
 
 const lower = (report: ReplicaReport): ReplicaPhase =>
-  phaseOf(report).toLowerCase() as ReplicaPhase;
+  toPhaseName(report).toLowerCase() as ReplicaPhase;
 
 describe('Agent under random orders, exits, failures and restarts', () => {
   it('keeps phases and revisions monotonic, runs at most one container per replica, and applies the newest order in the end', async () => {
@@ -216,7 +222,7 @@ describe('Agent under random orders, exits, failures and restarts', () => {
         world.machine.images.set(IMAGE);
         await world.clock.advance(400_000); // longer than any back-off
         await run.check();
-        for (const runner of world.agent.replicas.all()) {
+        for (const runner of world.agent.replicas.listRunners()) {
           const { replicaId, heldRevision, phase } = runner.current;
           const stored = world.store.replicas.get(replicaId);
           expect(stored?.heldRevision).toBe(heldRevision);
@@ -247,13 +253,13 @@ describe('Agent under random orders, exits, failures and restarts', () => {
         for (const step of steps) await run.step(step);
         world.store.failure = undefined;
         for (let index = 0; index < 3; index += 1)
-          world.coordinator.order(
+          world.coordinator.sendOrder(
             aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }),
           );
         await world.clock.advance(400_000);
         expect(await world.runtime.list()).toEqual([]);
         expect(world.store.replicas.size).toBe(0);
-        expect(world.agent.replicas.all()).toEqual([]);
+        expect(world.agent.replicas.listRunners()).toEqual([]);
         for (const [, report] of world.coordinator.reports) expect(report.containerId).toBe('');
       }),
       { numRuns: 20 },

@@ -6,14 +6,14 @@ import {
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
-import { AgentWorld } from './testing/agent-world.js';
+import { AgentTestBed } from './testing/agent-world.js';
 import { aStartOrder } from './testing/builders.js';
 
 const IMAGE = 'nginx:alpine';
 
 /** A node whose container runtime can become unavailable: then every call fails. */
 class Node {
-  readonly world = new AgentWorld();
+  readonly world = new AgentTestBed();
   private silentFrom: number | undefined;
   private withoutProcess: readonly ContainerId[] = [];
 
@@ -39,14 +39,14 @@ class Node {
 
   /** Ends the main process of the replica's container without a report of the runtime. */
   killProcess(replicaId: string): void {
-    this.withoutProcess = [this.world.report(replicaId).containerId as ContainerId];
+    this.withoutProcess = [this.world.requireReport(replicaId).containerId as ContainerId];
   }
 
   async order(
     replicaId: string,
     spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {},
   ): Promise<void> {
-    this.world.coordinator.order(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
+    this.world.coordinator.sendOrder(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
     await settle();
   }
 
@@ -122,9 +122,9 @@ describe('Agent whose container runtime does not answer', () => {
     node.away();
     await node.order('web-1');
     await node.world.clock.advance(9_000);
-    expect(node.world.seen()).toMatchObject({ phase: 'STARTING' });
+    expect(node.world.summarizeReport()).toMatchObject({ phase: 'STARTING' });
     await node.world.clock.advance(2_000);
-    expect(node.world.seen()).toMatchObject({
+    expect(node.world.summarizeReport()).toMatchObject({
       phase: 'STOPPED',
       reason: expect.stringContaining('does not answer'),
     });
@@ -139,7 +139,11 @@ describe('Agent whose container runtime does not answer', () => {
     await node.world.clock.advance(60_000);
     node.back();
     await node.world.clock.advance(10_000);
-    expect(node.world.seen()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
+    expect(node.world.summarizeReport()).toMatchObject({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+    });
     expect(node.world.machine.startCount).toBe(1);
   });
 
@@ -147,10 +151,10 @@ describe('Agent whose container runtime does not answer', () => {
     node.away();
     await node.order('job-1', { restart: { policy: RestartMode.NEVER } });
     await node.world.clock.advance(60_000);
-    expect(node.world.seen('job-1')).toMatchObject({ phase: 'STARTING' });
+    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'STARTING' });
     node.back();
     await node.world.clock.advance(1_000);
-    expect(node.world.seen('job-1')).toMatchObject({ phase: 'RUNNING' });
+    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'RUNNING' });
   });
 
   it('marks a container without its main process as not ready', async () => {
@@ -158,7 +162,7 @@ describe('Agent whose container runtime does not answer', () => {
     node.away();
     node.killProcess('web-1');
     await node.world.clock.advance(2_000);
-    expect(node.world.seen()).toMatchObject({
+    expect(node.world.summarizeReport()).toMatchObject({
       phase: 'RUNNING',
       ready: false,
       restarts: 0,

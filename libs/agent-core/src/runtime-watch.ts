@@ -1,6 +1,6 @@
 import { sleep, type Clock, type Log } from '@cloudless/base';
 import { HEALTHY, type ContainerRuntime } from '@cloudless/runtime';
-import type { PressureReading } from './node-watch.js';
+import type { ConditionReading } from './node-watch.js';
 import type { NodeReplicas } from './replica/node-replicas.js';
 
 /**
@@ -19,9 +19,9 @@ export const UNAVAILABLE_AFTER_MS = 5_000;
  */
 export const GIVE_UP_AFTER_MS = 10_000;
 
-export interface RuntimeWatchOptions {
+export interface RuntimeHealthMonitorOptions {
   readonly runtime: Pick<ContainerRuntime, 'health'>;
-  readonly replicas: Pick<NodeReplicas, 'all'>;
+  readonly replicas: Pick<NodeReplicas, 'listRunners'>;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -31,52 +31,52 @@ export interface RuntimeWatchOptions {
  * condition and gives up starts that have not succeeded. Marks containers without their main
  * process as not ready. Never stops a running container.
  */
-export class RuntimeWatch {
-  private isAway = false;
+export class RuntimeHealthMonitor {
+  private isUnavailable = false;
   /**
    * Containers without a main process at the previous read. The runtime gets one more interval to
    * report their exit.
    */
   private suspected: ReadonlySet<string> = new Set();
 
-  constructor(private readonly options: RuntimeWatchOptions) {}
+  constructor(private readonly options: RuntimeHealthMonitorOptions) {}
 
   /** CONTAINER_RUNTIME_UNAVAILABLE as of the newest read. */
-  get condition(): PressureReading {
-    const reason = this.isAway
+  get condition(): ConditionReading {
+    const reason = this.isUnavailable
       ? `the container runtime has not answered for ${UNAVAILABLE_AFTER_MS / 1_000} s`
       : '';
-    return { status: this.isAway, reason };
+    return { status: this.isUnavailable, reason };
   }
 
   /** Reads the health and acts on it. @returns True when the condition has changed. */
-  look(): boolean {
+  refresh(): boolean {
     const { runtime, replicas, log } = this.options;
     const { containersSilentMs, withoutProcess } = runtime.health?.() ?? HEALTHY;
-    const wasAway = this.isAway;
-    this.isAway = containersSilentMs >= UNAVAILABLE_AFTER_MS;
-    if (this.isAway && !wasAway)
+    const wasUnavailable = this.isUnavailable;
+    this.isUnavailable = containersSilentMs >= UNAVAILABLE_AFTER_MS;
+    if (this.isUnavailable && !wasUnavailable)
       log.warn('container runtime does not answer: this node takes no new containers', {
         containersSilentMs,
       });
-    if (wasAway && !this.isAway) log.info('container runtime answers again');
+    if (wasUnavailable && !this.isUnavailable) log.info('container runtime answers again');
     const gone = new Set(withoutProcess.filter((containerId) => this.suspected.has(containerId)));
     this.suspected = new Set(withoutProcess);
-    for (const runner of replicas.all()) {
-      if (gone.size > 0) runner.withoutProcess(gone);
+    for (const runner of replicas.listRunners()) {
+      if (gone.size > 0) runner.markProcessGone(gone);
       if (containersSilentMs >= GIVE_UP_AFTER_MS) runner.giveUpStart();
     }
-    return this.isAway !== wasAway;
+    return this.isUnavailable !== wasUnavailable;
   }
 
   /**
    * Reads the health every second until aborted.
    * @param onConditionChange - Called as soon as the condition has changed.
    */
-  async run(onFlip: () => void, signal: AbortSignal): Promise<void> {
+  async run(onConditionChange: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await sleep(this.options.clock, HEALTH_INTERVAL_MS, signal).catch(() => undefined);
-      if (!signal.aborted && this.look()) onFlip();
+      if (!signal.aborted && this.refresh()) onConditionChange();
     }
   }
 }

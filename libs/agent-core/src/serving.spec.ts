@@ -15,26 +15,26 @@ import {
   type ExecCommandResponse,
   type LogEntry,
 } from '@cloudless/api';
-import { behaviourCommand } from '@cloudless/runtime/testing';
+import { toBehaviourCommand } from '@cloudless/runtime/testing';
 import { CONTAINER_LABELS } from './replica/container-labels.js';
-import { aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aStartOrder, aStopOrder, AgentTestBed } from './testing/index.js';
 
-async function aWorld(...replicaIds: readonly string[]): Promise<AgentWorld> {
-  const world = new AgentWorld();
+async function aWorld(...replicaIds: readonly string[]): Promise<AgentTestBed> {
+  const world = new AgentTestBed();
   await world.start();
   for (const [slot, replicaId] of replicaIds.entries())
-    world.coordinator.order(aStartOrder({ replicaId, slot }));
+    world.coordinator.sendOrder(aStartOrder({ replicaId, slot }));
   await settle();
   return world;
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') =>
-  toContainerId(world.report(replicaId).containerId);
+const idOf = (world: AgentTestBed, replicaId = 'web-1') =>
+  toContainerId(world.requireReport(replicaId).containerId);
 const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) =>
   create(StreamLogsRequestSchema, init);
 const never = new AbortController().signal;
 
-function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
+function follow(world: AgentTestBed, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
   const seen: LogEntry[] = [];
   const stop = new AbortController();
   const state = { done: false, failure: undefined as unknown };
@@ -49,7 +49,7 @@ function follow(world: AgentWorld, request: MessageInitShape<typeof StreamLogsRe
 }
 
 async function all(
-  world: AgentWorld,
+  world: AgentTestBed,
   request: MessageInitShape<typeof StreamLogsRequestSchema>,
 ): Promise<readonly string[]> {
   const { state, lines } = follow(world, request);
@@ -59,7 +59,7 @@ async function all(
   return lines();
 }
 
-async function crashWriting(world: AgentWorld, text: string): Promise<void> {
+async function crashWriting(world: AgentTestBed, text: string): Promise<void> {
   world.machine.write(idOf(world), 'stdout', text);
   world.machine.exit(idOf(world), 1);
   await world.clock.advance(10_000);
@@ -87,7 +87,7 @@ describe('streamLogs', () => {
     await settle();
     expect(reader.lines()).toEqual(['a', 'b', 'c']);
     expect(reader.state.done).toBe(false);
-    world.coordinator.order(aStopOrder());
+    world.coordinator.sendOrder(aStopOrder());
     await settle();
     expect(reader.state).toEqual({ done: true, failure: undefined });
   });
@@ -131,11 +131,11 @@ describe('streamLogs', () => {
 
   it('replaces bytes that are not UTF-8 and adds the raw bytes only then', async () => {
     const world = await aWorld();
-    const command = behaviourCommand([
+    const command = toBehaviourCommand([
       { step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] },
       { step: 'hold' },
     ]);
-    world.coordinator.order(aStartOrder({ spec: { command: [...command] } }));
+    world.coordinator.sendOrder(aStartOrder({ spec: { command: [...command] } }));
     await settle();
     const reader = follow(world, { replicaId: 'web-1' });
     await settle();
@@ -245,7 +245,7 @@ describe('execCommand', () => {
 
   it('runs in the container with the lowest slot of a workload', async () => {
     const world = await aWorld('web-2', 'web-1');
-    world.machine.onExec(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
+    world.machine.setExecHandler(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
     expect(
       await world.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never),
     ).toMatchObject({
@@ -260,7 +260,7 @@ describe('execCommand', () => {
 
   it('keeps 1 MiB of each stream and reports truncation', async () => {
     const world = await aWorld('web-1');
-    const command = behaviourCommand([
+    const command = toBehaviourCommand([
       { step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 },
       { step: 'exit', code: 0 },
     ]);
@@ -339,7 +339,7 @@ describe('getContainerStatus', () => {
 });
 
 describe('TunnelServer', () => {
-  const followed = (world: AgentWorld) =>
+  const followed = (world: AgentTestBed) =>
     ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
 
   it('streams logs until the coordinator ends the call', async () => {
@@ -364,7 +364,7 @@ describe('TunnelServer', () => {
     world.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
     await settle();
     const say = (logId: bigint, frame: LogChannelFrame['frame']): void =>
-      world.coordinator.sayInTunnels({
+      world.coordinator.sendInTunnels({
         case: 'logChannel',
         value: create(LogChannelFramesSchema, { frames: [{ logId, frame }] }),
       });
@@ -398,7 +398,7 @@ describe('TunnelServer', () => {
 
   it('ends a command and its children when the coordinator ends the call', async () => {
     const world = await aWorld('web-1');
-    const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
+    const command = toBehaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
     world.coordinator.openTunnel('t1', {
       case: 'exec',
       value: create(ExecCommandRequestSchema, { replicaId: 'web-1', command: [...command] }),
@@ -419,7 +419,11 @@ describe('TunnelServer', () => {
     { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
   ])('sends the result of a command $name', async ({ more, pieces }) => {
     const world = await aWorld('web-1');
-    world.machine.onExec(() => ({ exitCode: 3, stdout: 'a'.repeat(100_000), stderr: 'err' }));
+    world.machine.setExecHandler(() => ({
+      exitCode: 3,
+      stdout: 'a'.repeat(100_000),
+      stderr: 'err',
+    }));
     const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
     world.coordinator.openTunnel('t1', { case: 'exec', value }, more);
     await settle();
@@ -478,7 +482,7 @@ describe('TunnelServer', () => {
 
   it('ends a tunnel when the coordinator stops answering pings', async () => {
     const world = await aWorld('web-1');
-    const command = behaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
+    const command = toBehaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
     world.coordinator.openTunnel('t1', {
       case: 'execStream',
       value: create(ExecStartSchema, { replicaId: 'web-1', command: [...command] }),
@@ -499,7 +503,7 @@ describe('TunnelServer', () => {
       world.machine.write(idOf(world), 'stdout', `${line}\n`);
     await settle();
     expect(world.coordinator.tunnels.get('t1')).toHaveLength(1);
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await settle();
     expect(world.agent.connected).toBe(false);
   });

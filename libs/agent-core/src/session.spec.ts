@@ -2,7 +2,7 @@ import { silentLog, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { toBinary } from '@bufbuild/protobuf';
 import { InventorySchema } from '@cloudless/api';
-import { aStartOrder, AgentWorld } from './testing/index.js';
+import { aStartOrder, AgentTestBed } from './testing/index.js';
 
 function recordingLog(lines: string[]): Log {
   const log: Log = {
@@ -16,17 +16,17 @@ function recordingLog(lines: string[]): Log {
 
 describe('SessionClient', () => {
   it('sends pings independent of other messages', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     await world.clock.advance(0);
     const before = world.coordinator.pings;
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await world.clock.advance(9_000);
     expect(world.coordinator.pings - before).toBe(10);
   });
 
   it('closes a connection without an answered ping for the lease and dials again', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     await world.clock.advance(900);
     world.coordinator.answersPings = false;
@@ -37,11 +37,11 @@ describe('SessionClient', () => {
   });
 
   it('reconnects after a restart of the coordinator well within the lease', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     await world.clock.advance(100_000);
     world.coordinator.reachable = false;
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await world.clock.advance(1_000);
     world.coordinator.reachable = true;
     await world.clock.advance(1_000);
@@ -49,7 +49,7 @@ describe('SessionClient', () => {
   });
 
   it('renews the session when the capabilities change and reports the new ones', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     let capabilities = ['runtime.process'];
     world.runtime.capabilities = () => capabilities;
     await world.start();
@@ -63,7 +63,7 @@ describe('SessionClient', () => {
   });
 
   it('includes a replica in the inventory whose first order is still being stored', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     const save = world.store.saveReplica.bind(world.store);
     let writeDown: () => void = () => undefined;
     world.store.saveReplica = async (replica) => {
@@ -71,9 +71,9 @@ describe('SessionClient', () => {
       return save(replica);
     };
     await world.start();
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await world.clock.advance(10);
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await world.clock.advance(1_000);
     const inventories = world.coordinator.received.flatMap((message) =>
       message.case === 'inventory' ? [message.value] : [],
@@ -86,7 +86,7 @@ describe('SessionClient', () => {
 
   it('retries forever, at least once a second, and logs the failure once', async () => {
     const lines: string[] = [];
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     world.log = recordingLog(lines);
     world.coordinator.reachable = false;
     await world.start();
@@ -97,7 +97,7 @@ describe('SessionClient', () => {
     await world.clock.advance(1_000);
     expect(world.agent.connected).toBe(true);
     world.coordinator.reachable = false;
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await world.clock.advance(600_000);
     expect(lines.filter((line) => line.startsWith('warn no session')).length).toBeLessThanOrEqual(
       3,
@@ -105,7 +105,7 @@ describe('SessionClient', () => {
   });
 
   it('tries several coordinators one after the other and stays with one that sends Welcome', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     world.coordinators = ['http://a', 'http://b'];
     world.coordinator.reachable = false;
     await world.start();
@@ -119,14 +119,14 @@ describe('SessionClient', () => {
     world.coordinator.reachable = true;
     await world.clock.advance(1_000);
     const last = world.coordinator.dials.at(-1);
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await world.clock.advance(100);
     expect(world.coordinator.dials.at(-1)).toBe(last);
   });
 
   it('leaves a coordinator that accepts the connection and never answers', async () => {
-    const world = new AgentWorld();
-    world.coordinator.welcomes = false;
+    const world = new AgentTestBed();
+    world.coordinator.sendsWelcome = false;
     await world.start();
     await world.clock.advance(31_000);
     expect(world.coordinator.hellos).toHaveLength(2);
@@ -134,7 +134,7 @@ describe('SessionClient', () => {
 
   it('rejects an unsupported protocol version', async () => {
     const lines: string[] = [];
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     world.log = recordingLog(lines);
     world.coordinator.protocol = 7;
     await world.start();
@@ -144,7 +144,7 @@ describe('SessionClient', () => {
   });
 
   it('sends usage at its interval, and at once when a condition changes', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     const usages = () =>
       world.coordinator.received.flatMap((message) =>
@@ -166,10 +166,10 @@ describe('SessionClient', () => {
   });
 
   it('splits a large inventory into messages and marks the last one', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     for (let replica = 0; replica < 1_500; replica += 1) {
-      world.coordinator.order(
+      world.coordinator.sendOrder(
         aStartOrder({
           replicaId: `web-${replica}`,
           spec: {
@@ -183,7 +183,7 @@ describe('SessionClient', () => {
     }
     while (world.store.replicas.size < 1_500) await settle();
     world.coordinator.received.length = 0;
-    world.coordinator.drop();
+    world.coordinator.dropConnections();
     await world.clock.advance(100);
     for (let turn = 0; turn < 20; turn += 1) await settle();
     const chunks = world.coordinator.received.flatMap((message) =>
@@ -200,9 +200,9 @@ describe('SessionClient', () => {
   });
 
   it('sends Goodbye on stop, keeps containers running and leaves no timer', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
     await world.stop();
     expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'goodbye' });
@@ -212,9 +212,9 @@ describe('SessionClient', () => {
   });
 
   it('stops all containers with stopWorkloads', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
     await world.stop({ stopWorkloads: true });
     expect(

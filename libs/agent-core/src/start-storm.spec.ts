@@ -1,13 +1,13 @@
 import { CloudlessError, sleep, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { fromContainerLabels } from './index.js';
-import { aForgetOrder, aStartOrder, aStopOrder, AgentWorld } from './testing/index.js';
+import { aForgetOrder, aStartOrder, aStopOrder, AgentTestBed } from './testing/index.js';
 
 const START_MS = 1_000;
 
 /** Test bed in which each start takes a second and two starts run at the same time. */
 class Storm {
-  readonly world = new AgentWorld();
+  readonly world = new AgentTestBed();
   /** Replicas in the order of their start calls. */
   readonly begun: string[] = [];
   startMs = START_MS;
@@ -39,12 +39,13 @@ class Storm {
   }
 
   async order(...replicaIds: string[]): Promise<void> {
-    for (const replicaId of replicaIds) this.world.coordinator.order(aStartOrder({ replicaId }));
+    for (const replicaId of replicaIds)
+      this.world.coordinator.sendOrder(aStartOrder({ replicaId }));
     await settle();
   }
 
   phaseOf(replicaId: string): string | undefined {
-    return this.world.seen(replicaId)?.phase;
+    return this.world.summarizeReport(replicaId)?.phase;
   }
 }
 
@@ -55,19 +56,21 @@ describe('start queue of an agent', () => {
     const storm = await Storm.begin();
     await storm.order(...many);
     for (const replicaId of many)
-      expect(storm.world.report(replicaId)).toMatchObject({ orderRevision: 10n });
-    expect(storm.world.seen('web-1')).toEqual({
+      expect(storm.world.requireReport(replicaId)).toMatchObject({ orderRevision: 10n });
+    expect(storm.world.summarizeReport('web-1')).toEqual({
       phase: 'STARTING',
       ready: false,
       restarts: 0,
       reason: '',
     });
-    expect(storm.world.seen('web-2')?.reason).toBe('waits in the start queue of this node');
+    expect(storm.world.summarizeReport('web-2')?.reason).toBe(
+      'waits in the start queue of this node',
+    );
     expect(storm.world.agent.replicas.startsWaiting).toBe(18);
     await storm.world.clock.advance((many.length / 2) * START_MS);
     expect([storm.most, storm.begun]).toEqual([2, many]);
     for (const replicaId of many)
-      expect(storm.world.seen(replicaId)).toMatchObject({
+      expect(storm.world.summarizeReport(replicaId)).toMatchObject({
         phase: 'RUNNING',
         ready: true,
         reason: '',
@@ -83,10 +86,10 @@ describe('start queue of an agent', () => {
     storm.startMs = START_MS;
     await storm.order('new-1', 'new-2'); // occupy both slots
     for (const replicaId of crashing)
-      storm.world.machine.exit(toContainerId(storm.world.report(replicaId).containerId), 1);
+      storm.world.machine.exit(toContainerId(storm.world.requireReport(replicaId).containerId), 1);
     await storm.world.clock.advance(500); // their back-off has passed
     await storm.order('new-3', 'new-4', 'new-5');
-    expect(storm.world.seen('web-0')?.reason).toBe('exit code 1, restarting in 100 ms');
+    expect(storm.world.summarizeReport('web-0')?.reason).toBe('exit code 1, restarting in 100 ms');
     storm.begun.length = 0;
     await storm.world.clock.advance(10_000);
     expect(storm.begun).toEqual([
@@ -109,17 +112,17 @@ describe('start queue of an agent', () => {
     await storm.world.clock.advance(START_MS);
     await storm.order(...many);
     for (const replicaId of ['old-1', 'web-2', 'web-19'])
-      storm.world.coordinator.order(aStopOrder({ replicaId, preStopMs: 0 }));
+      storm.world.coordinator.sendOrder(aStopOrder({ replicaId, preStopMs: 0 }));
     await settle();
     expect(['old-1', 'web-2', 'web-19'].map((replicaId) => storm.phaseOf(replicaId))).toEqual([
       'STOPPED',
       'STOPPED',
       'STOPPED',
     ]);
-    expect(storm.world.seen('web-2')?.reason).toBe('scaled down');
-    storm.world.coordinator.order(aForgetOrder({ replicaId: 'web-3' }));
+    expect(storm.world.summarizeReport('web-2')?.reason).toBe('scaled down');
+    storm.world.coordinator.sendOrder(aForgetOrder({ replicaId: 'web-3' }));
     await storm.world.clock.advance(0);
-    expect(storm.world.report('web-3')).toMatchObject({ forgotten: true });
+    expect(storm.world.requireReport('web-3')).toMatchObject({ forgotten: true });
     await storm.world.clock.advance(20 * START_MS);
     const rest = many.filter((replicaId) => !['web-2', 'web-3', 'web-19'].includes(replicaId));
     expect(storm.begun).toEqual(['old-1', ...rest]);
@@ -140,7 +143,7 @@ describe('start queue of an agent', () => {
       stopped.push(containerId);
       return stop(containerId, graceMs);
     };
-    world.coordinator.order(aStopOrder({ replicaId: 'web-1', preStopMs: 0 }));
+    world.coordinator.sendOrder(aStopOrder({ replicaId: 'web-1', preStopMs: 0 }));
     await settle();
     expect([stopped.length, storm.phaseOf('web-1'), world.agent.replicas.startsWaiting]).toEqual([
       1,
@@ -170,7 +173,10 @@ describe('start queue of an agent', () => {
     await storm.world.start();
     await storm.world.clock.advance(60_000);
     for (const replicaId of many)
-      expect(storm.world.seen(replicaId)).toMatchObject({ phase: 'RUNNING', ready: true });
+      expect(storm.world.summarizeReport(replicaId)).toMatchObject({
+        phase: 'RUNNING',
+        ready: true,
+      });
     expect(storm.most).toBe(2);
   });
 });

@@ -46,9 +46,9 @@ export class AdminHandlers {
    * place of the audit record.
    */
   private async recordBackup(context: HandlerContext): Promise<void> {
-    const act = this.deps.audit.actOf(context);
+    const act = this.deps.audit.getEntry(context);
     try {
-      await act.begins({});
+      await act.recordStart({});
     } catch (reason) {
       if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
       const { rpc, address } = act.facts;
@@ -65,8 +65,8 @@ export class AdminHandlers {
     request: AcceptRestoredStateRequest,
   ): Promise<AcceptRestoredStateResponse> => {
     const { state, log, audit } = this.deps;
-    if (state.restored !== undefined) await audit.actOf(request).begins({});
-    const accepted = await state.acceptRestored();
+    if (state.storeRolledBack !== undefined) await audit.getEntry(request).recordStart({});
+    const accepted = await state.acceptRestoredState();
     const { epoch, orderRevision } = accepted ?? state;
     if (accepted !== undefined)
       log.warn('restored state accepted', {

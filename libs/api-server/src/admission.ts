@@ -9,7 +9,7 @@ import {
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
-import { withoutConflict } from './conflicts.js';
+import { retryOnConflict } from './conflicts.js';
 import type { ForeignAgents } from './foreign-agents.js';
 import { stampTaints } from './node-changes.js';
 import type { ApiServerDeps } from './ports.js';
@@ -22,7 +22,7 @@ export const PROTOCOL_MAX = 2;
 export const LOG_CHANNEL_PROTOCOL = 2;
 
 /** Returns the newest protocol version that both sides support. */
-export function protocolWith(hello: Pick<Hello, 'protocolMax'>): number {
+export function negotiateProtocol(hello: Pick<Hello, 'protocolMax'>): number {
   return Math.min(hello.protocolMax, PROTOCOL_MAX);
 }
 
@@ -35,10 +35,10 @@ export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock'
  * @throws kind `precondition` when protocol, cluster or machine differ; `notFound` when the node is
  *   not enrolled; `invalid` when the Hello contains impossible amounts.
  */
-export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
+export async function admitNode(deps: AdmissionDeps, hello: Hello): Promise<void> {
   checkBelongs(deps, hello);
   checkFigures(hello);
-  await withoutConflict({ ...deps, what: `node "${hello.nodeId}"` }, async () => {
+  await retryOnConflict({ ...deps, subject: `node "${hello.nodeId}"` }, async () => {
     const node = deps.state.view().node(hello.nodeId);
     if (node === undefined)
       throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
@@ -50,7 +50,7 @@ export async function admit(deps: AdmissionDeps, hello: Hello): Promise<void> {
     }
     const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
     if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept))
-      await keep(deps, node, kept);
+      await saveHello(deps, node, kept);
   });
 }
 
@@ -63,7 +63,7 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
     );
   }
   if (hello.clusterId !== state.clusterId) {
-    if (hello.clusterId !== '') foreign.note(hello.nodeId, hello.clusterId);
+    if (hello.clusterId !== '') foreign.recordRefusal(hello.nodeId, hello.clusterId);
     throw new CloudlessError(
       'precondition',
       `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
@@ -109,7 +109,7 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-async function keep(
+async function saveHello(
   { state, placements, clock }: AdmissionDeps,
   node: Stored<NodeRecord>,
   hello: Hello,
@@ -127,5 +127,5 @@ async function keep(
     message: `node ${record.id} has ${hello.capacity?.cpuMillis ?? 0} m CPU, zone ${hello.zone || '(none)'}, capabilities ${hello.capabilities.join(', ')}`,
     nodeId: record.id,
   });
-  await state.write(transaction);
+  await state.commitObserved(transaction);
 }

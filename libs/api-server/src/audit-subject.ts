@@ -1,9 +1,12 @@
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
-import type { AuditObject } from './audit.js';
+import type { AuditSubject } from './audit.js';
 
 /** The audit subject of a call that was resolved to one replica. */
-export function subjectOf(view: ClusterView, { id, uid, nodeId }: ReplicaRecord): AuditObject {
+export function toAuditSubject(
+  view: ClusterView,
+  { id, uid, nodeId }: ReplicaRecord,
+): AuditSubject {
   const workload = view.workload(uid)?.value;
   return {
     ...(workload === undefined ? {} : { namespace: workload.namespace, workload: workload.name }),

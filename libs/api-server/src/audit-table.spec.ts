@@ -1,5 +1,5 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
-import { auditPolicyOf } from './audit-table.js';
+import { getAuditPolicy } from './audit-table.js';
 
 const methods = [CoordinatorService, AgentService, AdminService].flatMap(
   (service) => service.methods,
@@ -12,7 +12,7 @@ describe('getAuditPolicy', () => {
   it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(
     '$name is decided',
     ({ method }) => {
-      const policy = auditPolicyOf(method);
+      const policy = getAuditPolicy(method);
       if (READING.test(method.name)) expect(policy).toBe('reads');
       else if (AGENTS.includes(method.name)) expect(policy).toBe('agents');
       else expect(['acts', 'begins']).toContain(policy);
@@ -21,7 +21,7 @@ describe('getAuditPolicy', () => {
 
   it('has no entry for a method that does not exist', () => {
     expect(
-      auditPolicyOf({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' }),
+      getAuditPolicy({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' }),
     ).toBeUndefined();
   });
 });

@@ -87,6 +87,6 @@ const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> 
 };
 
 /** Returns the policy of a method; undefined when the table has no entry for it. */
-export function auditPolicyOf(method: DescMethod): AuditPolicy | undefined {
+export function getAuditPolicy(method: DescMethod): AuditPolicy | undefined {
   return policies[method.parent.typeName]?.[method.localName];
 }

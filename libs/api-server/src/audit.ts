@@ -3,18 +3,18 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Event_Category as Category,
   Event_Severity as Severity,
-  codeName,
-  namespaceOf,
+  formatCode,
+  resolveNamespace,
   toConnectError,
-  traceIdOf,
+  parseTraceId,
 } from '@cloudless/api';
-import { Throttle, assert, errorFields, type LeftOut } from '@cloudless/base';
+import { Throttle, assert, errorFields, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import { Code, type HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
 
 /** The subject of a call. An absent field does not apply. */
-export interface AuditObject {
+export interface AuditSubject {
   readonly namespace?: string;
   readonly workload?: string;
   readonly nodeId?: string;
@@ -45,29 +45,29 @@ const EVERY_MS = 10_000;
  * committed after the call. Every record is committed before the reply.
  */
 export class AuditLog {
-  private readonly acts = new WeakMap<object, Act>();
+  private readonly entries = new WeakMap<object, AuditEntry>();
   private readonly throttle: Throttle;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'>,
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'>,
   ) {
     this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: EVERY_MS });
   }
 
   /** Wraps the handler of a unary call so that the call is recorded. */
-  unary<Request extends DescMessage, Response extends DescMessage>(
+  wrapUnary<Request extends DescMessage, Response extends DescMessage>(
     method: DescMethodUnary<Request, Response>,
     handler: UnaryHandler<MessageShape<Request>, MessageShape<Response>>,
   ): (request: MessageShape<Request>, context: HandlerContext) => Promise<MessageShape<Response>> {
     return async (request, context) => {
-      const act = this.open(method, context, objectOf(request), requestIdOf(request));
-      this.acts.set(request, act);
+      const act = this.createEntry(method, context, toSubject(request), getRequestId(request));
+      this.entries.set(request, act);
       try {
         const response = await handler(request, context);
-        if (!act.recorded) await this.record(act, 'unchanged');
+        if (!act.recorded) await this.recordResult(act, 'unchanged');
         return response;
       } catch (reason) {
-        await this.failed(act, reason);
+        await this.recordFailure(act, reason);
         throw reason;
       }
     };
@@ -77,43 +77,43 @@ export class AuditLog {
    * Wraps a streaming call so that a failure is recorded. The handler itself records the start,
    * because only the handler knows the subject.
    */
-  async *stream<Item>(
+  async *wrapStream<Item>(
     method: DescMethod,
     context: HandlerContext,
     items: AsyncIterable<Item>,
   ): AsyncGenerator<Item> {
-    const act = this.open(method, context, {}, '');
+    const act = this.createEntry(method, context, {}, '');
     try {
       yield* items;
     } catch (reason) {
-      await this.failed(act, reason);
+      await this.recordFailure(act, reason);
       throw reason;
     }
   }
 
   /** Returns the audit entry of the call that a request or a handler context belongs to. */
-  actOf(key: object): Act {
-    const act = this.acts.get(key);
+  getEntry(key: object): AuditEntry {
+    const act = this.entries.get(key);
     assert(act !== undefined, 'a call that changes something or is privileged is recorded');
     return act;
   }
 
-  private open(
+  private createEntry(
     method: DescMethod,
     context: HandlerContext,
-    object: AuditObject,
+    object: AuditSubject,
     requestId: string,
-  ): Act {
-    const address = this.deps.connectionOf(context)?.remoteAddress ?? '';
-    const traceId = traceIdOf(context.requestHeader);
-    const act = new Act(this.deps.state, {
+  ): AuditEntry {
+    const address = this.deps.getConnection(context)?.remoteAddress ?? '';
+    const traceId = parseTraceId(context.requestHeader);
+    const act = new AuditEntry(this.deps.state, {
       rpc: `${method.parent.typeName}/${method.name}`,
       address,
       traceId,
-      object,
+      subject: object,
       requestId,
     });
-    this.acts.set(context, act);
+    this.entries.set(context, act);
     return act;
   }
 
@@ -121,11 +121,11 @@ export class AuditLog {
    * Records a failed call. A client that disconnects after the start of a recorded call is no
    * failure.
    */
-  private async failed(act: Act, reason: unknown): Promise<void> {
+  private async recordFailure(act: AuditEntry, reason: unknown): Promise<void> {
     const { code } = toConnectError(reason);
     if (act.recorded && code === Code.Canceled) return;
     try {
-      await this.record(act, codeName(code));
+      await this.recordResult(act, formatCode(code));
     } catch (failure) {
       this.deps.log.warn('refused call not recorded', {
         rpc: act.facts.rpc,
@@ -135,32 +135,32 @@ export class AuditLog {
   }
 
   /** Commits a record on its own, subject to the rate limit. */
-  private async record(act: Act, result: string): Promise<void> {
+  private async recordResult(act: AuditEntry, result: string): Promise<void> {
     const { rpc, address } = act.facts;
     const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
     if (throttled.passes) await act.write(result, throttled.left);
   }
 }
 
-interface ActFacts {
+interface AuditFacts {
   readonly rpc: string;
   readonly address: string;
   readonly traceId: string;
-  readonly object: AuditObject;
+  readonly subject: AuditSubject;
   readonly requestId: string;
 }
 
 /** The audit record of one call. */
-export class Act {
+export class AuditEntry {
   /** The record is in the store. */
   recorded = false;
-  private object: AuditObject;
+  private subject: AuditSubject;
 
   constructor(
     private readonly state: ApiServerDeps['state'],
-    readonly facts: ActFacts,
+    readonly facts: AuditFacts,
   ) {
-    this.object = facts.object;
+    this.subject = facts.subject;
   }
 
   /**
@@ -169,7 +169,7 @@ export class Act {
    * @param how - `write`: also commits while the store is known to have gone back in time.
    */
   async commit(transaction: Transaction, how: 'commit' | 'write' = 'commit'): Promise<void> {
-    if (!this.recorded) transaction.leadBy(this.event('ok'));
+    if (!this.recorded) transaction.prependCause(this.createEvent('ok'));
     await this.state[how](transaction);
     this.recorded = true;
   }
@@ -178,22 +178,24 @@ export class Act {
    * Commits the record of a privileged call before the call begins.
    * @throws when the record cannot be committed; the call must not begin then.
    */
-  async begins(object: AuditObject): Promise<void> {
-    this.object = { ...this.object, ...object };
+  async recordStart(object: AuditSubject): Promise<void> {
+    this.subject = { ...this.subject, ...object };
     await this.write('started');
   }
 
   /** @param left - Suppressed records of equal calls before this one. */
-  async write(result: string, left?: LeftOut): Promise<void> {
+  async write(result: string, left?: SuppressedEvents): Promise<void> {
     const counted =
       left === undefined ? {} : { count: left.count + 1, firstTime: timestampFromMs(left.sinceMs) };
-    await this.state.write(this.state.transaction().event({ ...this.event(result), ...counted }));
+    await this.state.commitObserved(
+      this.state.transaction().event({ ...this.createEvent(result), ...counted }),
+    );
     this.recorded = true;
   }
 
-  private event(result: string): EventInit {
+  private createEvent(result: string): EventInit {
     const { rpc, address, traceId, requestId } = this.facts;
-    const { command, ...about } = this.object;
+    const { command, ...about } = this.subject;
     const [program = '', ...rest] = command ?? [];
     const good = result === 'ok' || result === 'started' || result === 'unchanged';
     const method = rpc.slice(rpc.indexOf('/') + 1);
@@ -206,7 +208,7 @@ export class Act {
       severity: good ? Severity.INFO : Severity.WARNING,
       category: Category.AUDIT,
       reason: method,
-      message: `${PRINCIPAL}${from} called ${method}${describe(about)}${running}: ${result}`,
+      message: `${PRINCIPAL}${from} called ${method}${describeSubject(about)}${running}: ${result}`,
       ...about,
       requestId,
       audit: {
@@ -225,33 +227,37 @@ export class Act {
 /** The cluster has no identities yet. */
 const PRINCIPAL = 'anonymous';
 
-function describe({
+function describeSubject({
   namespace,
   workload,
   nodeId,
   replicaId,
-}: Omit<AuditObject, 'command'>): string {
+}: Omit<AuditSubject, 'command'>): string {
   if (replicaId !== undefined && replicaId !== '') return ` on replica ${replicaId}`;
   if (workload !== undefined && workload !== '') return ` on ${namespace}/${workload}`;
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;
 }
 
 /** Reads the subject from the fields that requests use throughout the API. */
-function objectOf(request: object): AuditObject {
-  const field = (name: string): string => {
+function toSubject(request: object): AuditSubject {
+  const readField = (name: string): string => {
     const value: unknown = name in request ? request[name as keyof typeof request] : '';
     return typeof value === 'string' ? value : '';
   };
-  const [workload, nodeId, replicaId] = [field('name'), field('nodeId'), field('replicaId')];
+  const [workload, nodeId, replicaId] = [
+    readField('name'),
+    readField('nodeId'),
+    readField('replicaId'),
+  ];
   return {
     ...(workload === ''
       ? {}
-      : { namespace: namespaceOf({ namespace: field('namespace') }), workload }),
+      : { namespace: resolveNamespace({ namespace: readField('namespace') }), workload }),
     ...(nodeId === '' ? {} : { nodeId }),
     ...(replicaId === '' ? {} : { replicaId }),
   };
 }
 
-function requestIdOf(request: object): string {
+function getRequestId(request: object): string {
   return 'requestId' in request && typeof request.requestId === 'string' ? request.requestId : '';
 }

@@ -40,7 +40,7 @@ export class ChangeQueue {
   }
 
   /** Makes {@link next} fail once the queue is empty. */
-  end(reason: CloudlessError): void {
+  fail(reason: CloudlessError): void {
     this.ended = reason;
     this.wakeup.notify();
   }
@@ -67,7 +67,7 @@ export class ChangeQueue {
    * Returns the revision up to which all changes have been delivered.
    * @param newest - Revision of the state that the marks come from.
    */
-  takenUpTo(newest: bigint): bigint {
+  getDeliveredRevision(newest: bigint): bigint {
     const [first] = this.firstChanges.values();
     return first === undefined ? newest : first - 1n;
   }

@@ -54,7 +54,7 @@ export class Wakeup {
  * A set of changed keys for one reader. Each key is held once however slow the reader is: a slow
  * reader skips states, and the set does not grow.
  */
-export class DirtyKeys {
+export class ChangedKeys {
   private keys = new Set<string>();
   private readonly wakeup = new Wakeup();
 

@@ -1,20 +1,20 @@
 import { createSeededRandom, errorKindOf, errorMessageOf } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { RevisionConflictError } from '@cloudless/state-store';
-import { withoutConflict } from './conflicts.js';
+import { retryOnConflict } from './conflicts.js';
 
 describe('retryOnConflict', () => {
   it('waits longer after each conflict, then fails with UNAVAILABLE and a message without store keys', async () => {
     const clock = new ManualClock();
     const attemptsAt: number[] = [];
-    const attempt = async (): Promise<never> => {
+    const runAttempt = async (): Promise<never> => {
       attemptsAt.push(clock.now());
       throw new RevisionConflictError('/workload/f36a59', 5n, 6n);
     };
     const random = createSeededRandom(1);
     let failure: unknown;
     const what = 'workload "default/web"';
-    void withoutConflict({ clock, random, what }, attempt).catch(
+    void retryOnConflict({ clock, random, subject: what }, runAttempt).catch(
       (reason: unknown) => (failure = reason),
     );
     for (let step = 0; failure === undefined && step < 100; step += 1) await clock.advance(100);

@@ -22,7 +22,7 @@ export interface ConflictRetry {
   readonly clock: Clock;
   readonly random: Random;
   /** The changed object in the error message: `workload "default/web"`. */
-  readonly what: string;
+  readonly subject: string;
 }
 
 /**
@@ -31,18 +31,18 @@ export interface ConflictRetry {
  * at once; later attempts wait with growing delays.
  * @throws kind `unavailable` after {@link MAX_ATTEMPTS} conflicts; nothing was written then.
  */
-export async function withoutConflict<Result>(
+export async function retryOnConflict<Result>(
   retry: ConflictRetry,
   attempt: () => Promise<Result>,
 ): Promise<Result> {
-  const { clock, random, what } = retry;
+  const { clock, random, subject } = retry;
   for (let count = 1; ; count += 1) {
     try {
       return await attempt();
     } catch (reason) {
       if (!isStoreConflict(reason)) throw reason;
       if (count >= MAX_ATTEMPTS) {
-        const message = `${what} is being changed by other writers: nothing was written after ${count} attempts; try again later`;
+        const message = `${subject} is being changed by other writers: nothing was written after ${count} attempts; try again later`;
         throw new CloudlessError('unavailable', message, { cause: reason });
       }
       const delayMs = backoffDelayMs(RETRY, count - 1, random);

@@ -9,7 +9,7 @@ import {
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
-import { containerOf } from './container-picture.js';
+import { presentContainer } from './container-picture.js';
 import { mergeReport } from './replica-reports.js';
 
 const workload = create(WorkloadRecordSchema, {
@@ -52,7 +52,7 @@ const report = create(ReplicaReportSchema, {
 describe('presentContainer', () => {
   it('returns the reported facts together with image and command of the version', () => {
     const record = mergeReport(assigned, report, 1_000, true);
-    expect(containerOf(view, record)).toMatchObject({
+    expect(presentContainer(view, record)).toMatchObject({
       ...{
         containerId: 'ab',
         replicaId: 'w-1',
@@ -73,7 +73,7 @@ describe('presentContainer', () => {
       2_000,
       true,
     );
-    expect(containerOf(view, ended)).toMatchObject({
+    expect(presentContainer(view, ended)).toMatchObject({
       ...{
         state: State.EXITED,
         exitCode: 3,

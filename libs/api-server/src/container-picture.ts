@@ -11,7 +11,7 @@ import { isLive, type ClusterView } from '@cloudless/cluster-state';
  * Returns the current container of a replica as its agent last reported it. A container that has
  * ended has no process id and no addresses.
  */
-export function containerOf(
+export function presentContainer(
   view: Pick<ClusterView, 'workload' | 'version'>,
   replica: ReplicaRecord,
 ): ContainerStatus {

@@ -4,7 +4,7 @@ import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
  * Time without a read after which a watch is closed. Shorter than the time limit of the transport,
  * whose error cannot contain a revision.
  */
-export const MAX_UNREAD_MS = 20_000;
+export const SLOW_READER_TIMEOUT_MS = 20_000;
 
 /**
  * Closes a watch whose client does not read. The framework requests the next item only after the
@@ -12,7 +12,7 @@ export const MAX_UNREAD_MS = 20_000;
  * {@link SLOW_READER_TIMEOUT_MS} the watch is closed and its resources are freed. A client that
  * reads again receives RESOURCE_EXHAUSTED with the revision to resume at.
  */
-export function cutUnread<Item extends { readonly revision: bigint }>(
+export function withSlowReaderTimeout<Item extends { readonly revision: bigint }>(
   items: AsyncIterable<Item>,
   clock: Clock,
 ): AsyncIterable<Item> {
@@ -20,19 +20,19 @@ export function cutUnread<Item extends { readonly revision: bigint }>(
     [Symbol.asyncIterator]: () => {
       const source = items[Symbol.asyncIterator]();
       let timer: Timer | undefined;
-      let cut: CloudlessError | undefined;
-      const onUnread = (revision: bigint): void => {
-        cut = new CloudlessError('exhausted', unreadMessage(revision));
+      let timeoutError: CloudlessError | undefined;
+      const onTimeout = (revision: bigint): void => {
+        timeoutError = new CloudlessError('exhausted', formatTimeoutMessage(revision));
         source.return?.().catch(() => undefined);
       };
       return {
         next: async () => {
           timer?.cancel();
-          if (cut !== undefined) throw cut;
+          if (timeoutError !== undefined) throw timeoutError;
           const result = await source.next();
           if (result.done === true) return result;
           const { revision } = result.value;
-          timer = clock.setTimer(MAX_UNREAD_MS, () => onUnread(revision));
+          timer = clock.setTimer(SLOW_READER_TIMEOUT_MS, () => onTimeout(revision));
           return result;
         },
         return: async () => {
@@ -45,9 +45,9 @@ export function cutUnread<Item extends { readonly revision: bigint }>(
   };
 }
 
-function unreadMessage(revision: bigint): string {
+function formatTimeoutMessage(revision: bigint): string {
   return (
-    `the watch was closed because the client read nothing for ${MAX_UNREAD_MS / 1_000} s; ` +
+    `the watch was closed because the client read nothing for ${SLOW_READER_TIMEOUT_MS / 1_000} s; ` +
     `resume with after_revision ${revision}`
   );
 }

@@ -2,7 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { DrainNodeRequestSchema, DrainStatus_Phase as DrainPhase } from '@cloudless/api';
 import { NodeRecordSchema } from '@cloudless/api/store';
-import { drainedNode } from './drains.js';
+import { startDrain } from './drains.js';
 
 const NOW_MS = 1_000_000;
 const at = timestampFromMs;
@@ -29,7 +29,7 @@ describe('startDrain for a node that is already being drained', () => {
       deadline: durationFromMs(5_000),
       force: true,
     });
-    const { drain } = drainedNode(before, request, { nowMs: NOW_MS, held: 2 })?.after ?? {};
+    const { drain } = startDrain(before, request, { nowMs: NOW_MS, replicaCount: 2 })?.after ?? {};
     expect(drain).toMatchObject({
       startedAt: at(becomesMs),
       deadline: at(NOW_MS + 5_000),

@@ -15,7 +15,7 @@ export type NodeChange = { readonly after: NodeRecord } & Pick<EventInit, 'reaso
 export interface DrainFacts {
   readonly nowMs: number;
   /** Number of replicas on the node. */
-  readonly held: number;
+  readonly replicaCount: number;
 }
 
 /**
@@ -24,24 +24,24 @@ export interface DrainFacts {
  * drain does not change either.
  * @returns Undefined when nothing changes.
  */
-export function drainedNode(
+export function startDrain(
   before: NodeRecord,
   request: DrainNodeRequest,
   facts: DrainFacts,
 ): NodeChange | undefined {
-  if (before.draining) return changedDrain(before, request, facts);
+  if (before.draining) return updateDrain(before, request, facts);
   const drain = create(DrainRecordSchema, {
-    ...termsOf(request, facts),
+    ...resolveTerms(request, facts),
     startedAt: timestampFromMs(facts.nowMs),
-    total: facts.held,
+    total: facts.replicaCount,
     phase: DrainPhase.DRAINING,
   });
-  const message = `node ${before.id} is being drained: ${facts.held} ${facts.held === 1 ? 'replica' : 'replicas'} to move${describeTerms(drain)}`;
+  const message = `node ${before.id} is being drained: ${facts.replicaCount} ${facts.replicaCount === 1 ? 'replica' : 'replicas'} to move${describeTerms(drain)}`;
   return { after: withDrain(before, drain), reason: 'NodeDraining', message };
 }
 
 /** Ends the cordon and the drain of a node. @returns Undefined when there is neither. */
-export function uncordonedNode(before: NodeRecord): NodeChange | undefined {
+export function uncordonNode(before: NodeRecord): NodeChange | undefined {
   if (!before.cordoned && !before.draining) return undefined;
   const after = Object.assign(clone(NodeRecordSchema, before), {
     cordoned: false,
@@ -55,7 +55,7 @@ export function uncordonedNode(before: NodeRecord): NodeChange | undefined {
   };
 }
 
-function changedDrain(
+function updateDrain(
   before: NodeRecord,
   request: DrainNodeRequest,
   facts: DrainFacts,
@@ -63,12 +63,12 @@ function changedDrain(
   const { drain } = before;
   if (drain?.phase === DrainPhase.DRAINED || (request.deadline === undefined && !request.force))
     return undefined;
-  const terms = termsOf(request, facts);
+  const terms = resolveTerms(request, facts);
   if (terms.deadline === undefined && drain?.deadline === undefined && drain?.force === terms.force)
     return undefined;
   const fallback = {
     startedAt: timestampFromMs(facts.nowMs),
-    total: facts.held,
+    total: facts.replicaCount,
     phase: DrainPhase.DRAINING,
   };
   const next =
@@ -83,7 +83,7 @@ function changedDrain(
   return { after: withDrain(before, next), reason: 'NodeDrainChanged', message };
 }
 
-function termsOf(
+function resolveTerms(
   { deadline, force }: DrainNodeRequest,
   { nowMs }: DrainFacts,
 ): { deadline?: Timestamp; force: boolean } {

@@ -9,12 +9,12 @@ import { createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
-import { ReplicaReports } from './replica-reports.js';
+import { ReplicaReportQueue } from './replica-reports.js';
 
 const REASON = 'exec: "run": permission denied';
 
 let state: ClusterState;
-let reports: ReplicaReports;
+let reports: ReplicaReportQueue;
 
 async function open(policy: RestartMode): Promise<void> {
   const clock = new ManualClock();
@@ -44,7 +44,9 @@ async function open(policy: RestartMode): Promise<void> {
       .createReplica(create(ReplicaRecordSchema, { ...place, phase: Phase.ASSIGNED })),
   );
   const deps = { state, clock, random, log: silentLog };
-  reports = new ReplicaReports(deps as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+  reports = new ReplicaReportQueue(
+    deps as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0],
+  );
 }
 
 afterEach(async () => {
@@ -56,8 +58,8 @@ describe('event of a replica that could not be started', () => {
   it('contains the reason when the replica is never restarted', async () => {
     await open(RestartMode.NEVER);
     const report = { replicaId: 'w-1', phase: Phase.FAILED, reason: `${REASON}; never restarted` };
-    reports.take('node-1', create(ReplicaReportSchema, report));
-    await reports.written('node-1');
+    reports.enqueue('node-1', create(ReplicaReportSchema, report));
+    await reports.flushed('node-1');
     expect([...state.view().events()]).toMatchObject([
       {
         reason: 'ReplicaFailed',
@@ -71,8 +73,8 @@ describe('event of a replica that could not be started', () => {
     await open(RestartMode.ON_FAILURE);
     const reason = `${REASON}, restarting in 100 ms`;
     const report = { replicaId: 'w-1', phase: Phase.STARTING, restarts: 1, reason };
-    reports.take('node-1', create(ReplicaReportSchema, report));
-    await reports.written('node-1');
+    reports.enqueue('node-1', create(ReplicaReportSchema, report));
+    await reports.flushed('node-1');
     expect([...state.view().events()]).toMatchObject([
       { reason: 'ReplicaRestarted', message: `replica w-1 could not be started: ${reason}` },
     ]);
@@ -85,8 +87,8 @@ describe('event of a replica that could not be started', () => {
       phase: Phase.FAILED,
       reason: `${REASON}; gave up after 1 retry`,
     };
-    reports.take('node-1', create(ReplicaReportSchema, report));
-    await reports.written('node-1');
+    reports.enqueue('node-1', create(ReplicaReportSchema, report));
+    await reports.flushed('node-1');
     expect([...state.view().events()]).toEqual([]);
   });
 });

@@ -1,5 +1,5 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Throttle, type Clock, type LeftOut } from '@cloudless/base';
+import { Throttle, type Clock, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
 
 /** Reasons of events that one replica can repeat without end. */
@@ -15,7 +15,7 @@ const BURST = 6;
 const EVERY_MS = 60_000;
 const MAX_REPLICAS = 10_000;
 
-interface LeftOutEvent {
+interface SuppressedEvent {
   readonly event: EventInit;
   readonly dueAtMs: number;
   /** The rate limit has admitted the event already. */
@@ -27,10 +27,10 @@ interface LeftOutEvent {
  * suppressed event is emitted later, so that the last event in the list describes the current
  * state.
  */
-export class FlappingEvents {
+export class EventThrottle {
   private readonly throttle: Throttle;
   /** The newest suppressed event, by node and replica. */
-  private readonly newest = new Map<string, Map<string, LeftOutEvent>>();
+  private readonly suppressed = new Map<string, Map<string, SuppressedEvent>>();
 
   constructor(private readonly clock: Clock) {
     this.throttle = new Throttle({ clock, burst: BURST, everyMs: EVERY_MS, maxKeys: MAX_REPLICAS });
@@ -44,31 +44,31 @@ export class FlappingEvents {
     const { reason = '', replicaId = '' } = event;
     if (!FLAPPING.has(reason)) {
       // the replica has ended, so earlier readiness events are obsolete
-      this.drop(nodeId, replicaId);
+      this.discard(nodeId, replicaId);
       return event;
     }
     const throttled = this.throttle.take(replicaId);
     if (throttled.passes) {
-      this.drop(nodeId, replicaId);
-      return counted(event, throttled.left, 1);
+      this.discard(nodeId, replicaId);
+      return withCount(event, throttled.left, 1);
     }
     this.keep(nodeId, { event, dueAtMs: this.clock.now() + throttled.waitMs, passed: false });
     return undefined;
   }
 
   /** Removes and returns the suppressed events of a node that are due, at most `limit`. */
-  due(nodeId: string, limit: number): readonly EventInit[] {
+  takeDue(nodeId: string, limit: number): readonly EventInit[] {
     const now = this.clock.now();
     const due: EventInit[] = [];
-    for (const [replicaId, left] of [...(this.newest.get(nodeId) ?? [])]) {
+    for (const [replicaId, left] of [...(this.suppressed.get(nodeId) ?? [])]) {
       if (due.length >= limit) break;
       if (left.dueAtMs > now) continue;
       const turn = left.passed
         ? ({ passes: true, left: undefined } as const)
         : this.throttle.take(replicaId);
       if (turn.passes) {
-        this.drop(nodeId, replicaId);
-        due.push(counted(left.event, turn.left, 0));
+        this.discard(nodeId, replicaId);
+        due.push(withCount(left.event, turn.left, 0));
       } else this.keep(nodeId, { ...left, dueAtMs: now + turn.waitMs });
     }
     return due;
@@ -78,9 +78,9 @@ export class FlappingEvents {
    * Puts back events that could not be committed. An event is dropped when a newer one of the same
    * replica has been suppressed meanwhile.
    */
-  putBack(nodeId: string, events: readonly EventInit[]): void {
+  requeue(nodeId: string, events: readonly EventInit[]): void {
     for (const event of events) {
-      if (this.newest.get(nodeId)?.has(event.replicaId ?? '') === true) continue;
+      if (this.suppressed.get(nodeId)?.has(event.replicaId ?? '') === true) continue;
       this.keep(nodeId, { event, dueAtMs: this.clock.now(), passed: true });
     }
   }
@@ -89,8 +89,8 @@ export class FlappingEvents {
    * Returns the milliseconds until {@link takeDue} returns an event of the node; undefined when no
    * event is suppressed.
    */
-  nextDueMs(nodeId: string): number | undefined {
-    const left = this.newest.get(nodeId);
+  getNextDueMs(nodeId: string): number | undefined {
+    const left = this.suppressed.get(nodeId);
     if (left === undefined) return undefined;
     return Math.max(
       0,
@@ -98,21 +98,21 @@ export class FlappingEvents {
     );
   }
 
-  private keep(nodeId: string, left: LeftOutEvent): void {
-    const ofNode = this.newest.get(nodeId) ?? new Map<string, LeftOutEvent>();
+  private keep(nodeId: string, left: SuppressedEvent): void {
+    const ofNode = this.suppressed.get(nodeId) ?? new Map<string, SuppressedEvent>();
     ofNode.set(left.event.replicaId ?? '', left);
-    this.newest.set(nodeId, ofNode);
+    this.suppressed.set(nodeId, ofNode);
   }
 
-  private drop(nodeId: string, replicaId: string): void {
-    const ofNode = this.newest.get(nodeId);
+  private discard(nodeId: string, replicaId: string): void {
+    const ofNode = this.suppressed.get(nodeId);
     ofNode?.delete(replicaId);
-    if (ofNode?.size === 0) this.newest.delete(nodeId);
+    if (ofNode?.size === 0) this.suppressed.delete(nodeId);
   }
 }
 
 /** @param more - Number of suppressed events that `left` does not contain. */
-function counted(event: EventInit, left: LeftOut | undefined, more: number): EventInit {
+function withCount(event: EventInit, left: SuppressedEvents | undefined, more: number): EventInit {
   const count = (left?.count ?? 0) + more;
   return left === undefined || count <= 1
     ? event

@@ -21,22 +21,23 @@ async function aCoordinator() {
     holder: 'test',
   });
   const foreign = new ForeignAgents({ state, clock, log });
-  const reasons = (): readonly string[] => [...state.view().events()].map(({ reason }) => reason);
-  return { clock, state, foreign, logged, reasons };
+  const listReasons = (): readonly string[] =>
+    [...state.view().events()].map(({ reason }) => reason);
+  return { clock, state, foreign, logged, reasons: listReasons };
 }
 
 describe('ForeignAgents', () => {
   it('logs one error and writes one event for each cluster, and counts the nodes', async () => {
     const { state, foreign, logged, reasons } = await aCoordinator();
-    for (const node of ['node-1', 'node-2', 'node-1']) foreign.note(node, 'other');
-    foreign.note('node-3', 'third');
+    for (const node of ['node-1', 'node-2', 'node-1']) foreign.recordRefusal(node, 'other');
+    foreign.recordRefusal('node-3', 'third');
     await settle();
     expect(logged).toEqual([
       'agent of another cluster refused',
       'agent of another cluster refused',
     ]);
     expect(reasons()).toEqual(['AgentOfAnotherCluster', 'AgentOfAnotherCluster']);
-    expect(foreign.warnings()).toEqual([
+    expect(foreign.listWarnings()).toEqual([
       expect.stringContaining(
         '2 agents of another cluster (other) called this coordinator',
       ) as string,
@@ -49,25 +50,25 @@ describe('ForeignAgents', () => {
 
   it('forgets a cluster whose agents have not called for a minute', async () => {
     const { clock, state, foreign } = await aCoordinator();
-    foreign.note('node-1', 'other');
+    foreign.recordRefusal('node-1', 'other');
     await clock.advance(50_000);
-    foreign.note('node-1', 'other');
+    foreign.recordRefusal('node-1', 'other');
     await clock.advance(60_000);
-    expect(foreign.warnings()).toHaveLength(1);
+    expect(foreign.listWarnings()).toHaveLength(1);
     await clock.advance(1);
-    expect(foreign.warnings()).toEqual([]);
+    expect(foreign.listWarnings()).toEqual([]);
     await state.close();
   });
 
   it('remembers at most 16 clusters and shortens the ids that agents claim', async () => {
     const { state, foreign, logged } = await aCoordinator();
     for (let index = 0; index < 100; index += 1)
-      foreign.note('node-1', `${index}-${'x'.repeat(1_000)}`);
-    expect({ clusters: foreign.warnings().length, logged: logged.length }).toEqual({
+      foreign.recordRefusal('node-1', `${index}-${'x'.repeat(1_000)}`);
+    expect({ clusters: foreign.listWarnings().length, logged: logged.length }).toEqual({
       clusters: 16,
       logged: 16,
     });
-    expect(Math.max(...foreign.warnings().map(({ length }) => length))).toBeLessThan(400);
+    expect(Math.max(...foreign.listWarnings().map(({ length }) => length))).toBeLessThan(400);
     await state.close();
   });
 });

@@ -34,10 +34,10 @@ export class ForeignAgents {
   /**
    * Records a refusal. The first one of each cluster is logged as an error and written as an event.
    */
-  note(nodeId: string, claimedCluster: string): void {
+  recordRefusal(nodeId: string, claimedCluster: string): void {
     const { clock, log, state } = this.deps;
     const clusterId = claimedCluster.slice(0, MAX_ID_LENGTH);
-    this.forget();
+    this.removeExpired();
     const known = this.clusters.get(clusterId);
     if (known !== undefined) {
       known.lastCallMs = clock.now();
@@ -59,15 +59,15 @@ export class ForeignAgents {
       message,
     };
     state
-      .write(state.transaction().event(event))
+      .commitObserved(state.transaction().event(event))
       .catch((reason: unknown) =>
         log.warn('event not written', { reason: event.reason, ...errorFields(reason) }),
       );
   }
 
   /** One sentence for each cluster whose agents have called within the last minute; for /ready. */
-  warnings(): readonly string[] {
-    this.forget();
+  listWarnings(): readonly string[] {
+    this.removeExpired();
     return [...this.clusters].map(
       ([clusterId, { nodes }]) =>
         `${nodes.size === 1 ? '1 agent' : `${nodes.size} agents`} of another cluster (${clusterId}) called this coordinator, ` +
@@ -75,7 +75,7 @@ export class ForeignAgents {
     );
   }
 
-  private forget(): void {
+  private removeExpired(): void {
     const since = this.deps.clock.now() - FORGOTTEN_AFTER_MS;
     for (const [id, { lastCallMs }] of this.clusters)
       if (lastCallMs < since) this.clusters.delete(id);

@@ -2,19 +2,19 @@ import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { ConnectRouter } from '@connectrpc/connect';
 import { AdminHandlers } from './admin.js';
 import { AuditLog } from './audit.js';
-import { cutUnread } from './cut-unread.js';
+import { withSlowReaderTimeout } from './cut-unread.js';
 import { ForeignAgents } from './foreign-agents.js';
 import { InteractiveHandlers } from './interactive.js';
 import { NodeHandlers } from './nodes.js';
-import { ObservingHandlers } from './observing.js';
+import { EndpointAndEventHandlers } from './observing.js';
 import { RolloutHandlers } from './rollouts.js';
 import { PlanHandlers } from './plans.js';
 import type { ApiServerDeps } from './ports.js';
-import { serverInfo } from './server-info.js';
+import { createServerInfo } from './server-info.js';
 import { SessionHub } from './sessions.js';
-import { SoftChanges } from './soft-changes.js';
+import { LivenessChanges } from './soft-changes.js';
 import { StatisticsHandlers } from './statistics.js';
-import { LogStreams } from './log-streams.js';
+import { NodeLogReader } from './log-streams.js';
 import { LOG_CHANNEL_PROTOCOL } from './admission.js';
 import { StreamHandlers } from './streams.js';
 import { TunnelHub } from './tunnels.js';
@@ -26,18 +26,18 @@ export interface ApiServer {
   /**
    * Registers CoordinatorService, AgentService for the containers of all nodes, and AdminService.
    */
-  readonly routes: (router: ConnectRouter) => void;
+  readonly registerRoutes: (router: ConnectRouter) => void;
   /**
    * Problems that an operator should know although every call is served. Empty when there are none.
    * Shown by /ready.
    */
-  warnings(): readonly string[];
+  listWarnings(): readonly string[];
   close(): Promise<void>;
 }
 
 /** Creates the handlers of all calls. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
-  const soft = new SoftChanges(deps.state, deps.nodes);
+  const soft = new LivenessChanges(deps.state, deps.nodes);
   const audit = new AuditLog(deps);
   const mutex = new KeyedMutex();
   const calls = CoordinatorService.method;
@@ -45,77 +45,77 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const nodes = new NodeHandlers({ ...deps, soft, audit, mutex });
   const rollouts = new RolloutHandlers({ ...deps, audit, mutex });
   const plans = new PlanHandlers({ ...deps, audit, mutex });
-  const observing = new ObservingHandlers({ ...deps, soft });
+  const observing = new EndpointAndEventHandlers({ ...deps, soft });
   const admin = new AdminHandlers({ ...deps, audit });
   const foreign = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreign });
   const tunnels = new TunnelHub(deps, sessions);
-  const logs = new LogStreams(
+  const logs = new NodeLogReader(
     tunnels,
-    (nodeId) => (sessions.protocolOf(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL,
+    (nodeId) => (sessions.getProtocol(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL,
   );
   const streams = new StreamHandlers({ ...deps, audit }, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
   const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
-    cutUnread(items, deps.clock);
+    withSlowReaderTimeout(items, deps.clock);
   return {
-    routes: (router) => {
+    registerRoutes: (router) => {
       router.service(CoordinatorService, {
-        getServerInfo: () => serverInfo(deps),
-        enrollNode: audit.unary(calls.enrollNode, nodes.enrollNode),
-        heartbeat: (request) => sessions.heartbeat(request),
-        session: (messages, context) => sessions.session(messages, context),
-        tunnel: (messages, context) => tunnels.tunnel(messages, context),
+        getServerInfo: () => createServerInfo(deps),
+        enrollNode: audit.wrapUnary(calls.enrollNode, nodes.enrollNode),
+        heartbeat: (request) => sessions.handleHeartbeat(request),
+        session: (messages, context) => sessions.runSession(messages, context),
+        tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
         getNode: nodes.getNode,
         listNodes: nodes.listNodes,
         watchNodes: (request, context) => watch(nodes.watchNodes(request, context)),
-        updateNode: audit.unary(calls.updateNode, nodes.updateNode),
-        cordonNode: audit.unary(calls.cordonNode, nodes.cordonNode),
-        uncordonNode: audit.unary(calls.uncordonNode, nodes.uncordonNode),
-        drainNode: audit.unary(calls.drainNode, nodes.drainNode),
-        confirmNodeLost: audit.unary(calls.confirmNodeLost, nodes.confirmNodeLost),
-        removeNode: audit.unary(calls.removeNode, nodes.removeNode),
-        createWorkload: audit.unary(calls.createWorkload, workloads.createWorkload),
-        updateWorkload: audit.unary(calls.updateWorkload, workloads.updateWorkload),
-        scaleWorkload: audit.unary(calls.scaleWorkload, workloads.scaleWorkload),
-        deleteWorkload: audit.unary(calls.deleteWorkload, workloads.deleteWorkload),
+        updateNode: audit.wrapUnary(calls.updateNode, nodes.updateNode),
+        cordonNode: audit.wrapUnary(calls.cordonNode, nodes.cordonNode),
+        uncordonNode: audit.wrapUnary(calls.uncordonNode, nodes.uncordonNode),
+        drainNode: audit.wrapUnary(calls.drainNode, nodes.drainNode),
+        confirmNodeLost: audit.wrapUnary(calls.confirmNodeLost, nodes.confirmNodeLost),
+        removeNode: audit.wrapUnary(calls.removeNode, nodes.removeNode),
+        createWorkload: audit.wrapUnary(calls.createWorkload, workloads.createWorkload),
+        updateWorkload: audit.wrapUnary(calls.updateWorkload, workloads.updateWorkload),
+        scaleWorkload: audit.wrapUnary(calls.scaleWorkload, workloads.scaleWorkload),
+        deleteWorkload: audit.wrapUnary(calls.deleteWorkload, workloads.deleteWorkload),
         getWorkload: workloads.getWorkload,
         listWorkloads: workloads.listWorkloads,
         watchWorkloads: (request, context) => watch(workloads.watchWorkloads(request, context)),
         planWorkload: workloads.planWorkload,
         explainWorkload: workloads.explainWorkload,
-        pauseRollout: audit.unary(calls.pauseRollout, rollouts.pauseRollout),
-        resumeRollout: audit.unary(calls.resumeRollout, rollouts.resumeRollout),
-        promoteRollout: audit.unary(calls.promoteRollout, rollouts.promoteRollout),
-        undoRollout: audit.unary(calls.undoRollout, rollouts.undoRollout),
-        restartRollout: audit.unary(calls.restartRollout, rollouts.restartRollout),
+        pauseRollout: audit.wrapUnary(calls.pauseRollout, rollouts.pauseRollout),
+        resumeRollout: audit.wrapUnary(calls.resumeRollout, rollouts.resumeRollout),
+        promoteRollout: audit.wrapUnary(calls.promoteRollout, rollouts.promoteRollout),
+        undoRollout: audit.wrapUnary(calls.undoRollout, rollouts.undoRollout),
+        restartRollout: audit.wrapUnary(calls.restartRollout, rollouts.restartRollout),
         getWorkloadVersion: rollouts.getWorkloadVersion,
-        createPlan: audit.unary(calls.createPlan, plans.createPlan),
+        createPlan: audit.wrapUnary(calls.createPlan, plans.createPlan),
         getPlan: plans.getPlan,
-        executePlan: audit.unary(calls.executePlan, plans.executePlan),
+        executePlan: audit.wrapUnary(calls.executePlan, plans.executePlan),
         listEndpoints: observing.listEndpoints,
         watchEndpoints: (request, context) => watch(observing.watchEndpoints(request, context)),
         listEvents: observing.listEvents,
         watchEvents: (request, context) => watch(observing.watchEvents(request, context)),
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.unary(calls.execCommand, (request, context) =>
+        execCommand: audit.wrapUnary(calls.execCommand, (request, context) =>
           streams.execCommand(request, context),
         ),
         exec: (requests, context) =>
-          audit.stream(calls.exec, context, interactive.exec(requests, context)),
+          audit.wrapStream(calls.exec, context, interactive.exec(requests, context)),
         portForward: (requests, context) =>
-          audit.stream(calls.portForward, context, interactive.portForward(requests, context)),
+          audit.wrapStream(calls.portForward, context, interactive.portForward(requests, context)),
       });
       router.service(AgentService, {
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.unary(AgentService.method.execCommand, (request, context) =>
+        execCommand: audit.wrapUnary(AgentService.method.execCommand, (request, context) =>
           streams.execCommand(request, context),
         ),
         exec: (requests, context) =>
-          audit.stream(AgentService.method.exec, context, interactive.exec(requests, context)),
+          audit.wrapStream(AgentService.method.exec, context, interactive.exec(requests, context)),
         portForward: (requests, context) =>
-          audit.stream(
+          audit.wrapStream(
             AgentService.method.portForward,
             context,
             interactive.portForward(requests, context),
@@ -127,14 +127,14 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
       });
       router.service(AdminService, {
         backup: (request, context) =>
-          audit.stream(AdminService.method.backup, context, admin.backup(request, context)),
-        acceptRestoredState: audit.unary(
+          audit.wrapStream(AdminService.method.backup, context, admin.backup(request, context)),
+        acceptRestoredState: audit.wrapUnary(
           AdminService.method.acceptRestoredState,
           admin.acceptRestoredState,
         ),
       });
     },
-    warnings: () => foreign.warnings(),
+    listWarnings: () => foreign.listWarnings(),
     close: async () => {
       soft.close();
       tunnels.close();

@@ -4,10 +4,10 @@ export type {
   ApiServerDeps,
   CallConnection,
   NodeLiveness,
-  NodeNow,
-  Pictures,
+  NodeLiveStatus,
+  WorkloadPresenterPort,
   Placements,
-  Planning,
+  DryRunPort,
   SessionTimings,
 } from './ports.js';
 export { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';

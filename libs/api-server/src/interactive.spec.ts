@@ -9,13 +9,13 @@ import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import type { AuditLog, AuditObject } from './audit.js';
+import type { AuditLog, AuditSubject } from './audit.js';
 import { InteractiveHandlers } from './interactive.js';
-import type { Tunnels } from './tunnels.js';
+import type { TunnelOpener } from './tunnels.js';
 
 const uid = '0123456789abcdef';
 
-function stateOf(count: number): ClusterState {
+function createState(count: number): ClusterState {
   const replicas = Array.from({ length: count }, (_, slot) => {
     const where = {
       id: `r-${slot + 1}`,
@@ -47,10 +47,10 @@ function stateOf(count: number): ClusterState {
 describe('InteractiveHandlers.portForward', () => {
   it('writes an audit record for each replica before it opens the tunnel', async () => {
     const steps: string[] = [];
-    const begins = async ({ replicaId }: AuditObject): Promise<void> =>
+    const recordStart = async ({ replicaId }: AuditSubject): Promise<void> =>
       void steps.push(`recorded ${replicaId}`);
-    const audit = { actOf: () => ({ begins }) } as unknown as AuditLog;
-    const tunnels: Tunnels = {
+    const audit = { actOf: () => ({ begins: recordStart }) } as unknown as AuditLog;
+    const tunnels: TunnelOpener = {
       async *open(nodeId) {
         steps.push(`dialled ${nodeId}`);
         if (nodeId === 'node-1')
@@ -59,16 +59,16 @@ describe('InteractiveHandlers.portForward', () => {
       },
     };
     const handlers = new InteractiveHandlers(
-      { state: stateOf(3), clock: new ManualClock(), audit, connectionOf: () => undefined },
+      { state: createState(3), clock: new ManualClock(), audit, getConnection: () => undefined },
       tunnels,
     );
-    async function* requests() {
+    async function* sendRequests() {
       yield create(PortForwardRequestSchema, {
         request: { case: 'start', value: { name: 'web' } },
       });
     }
     const context = { signal: new AbortController().signal } as HandlerContext;
-    for await (const response of handlers.portForward(requests(), context)) void response;
+    for await (const response of handlers.portForward(sendRequests(), context)) void response;
     expect(steps).toEqual(['recorded r-1', 'dialled node-1', 'recorded r-2', 'dialled node-2']);
   });
 });

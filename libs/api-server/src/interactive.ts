@@ -5,7 +5,7 @@ import {
   PortForwardEndSchema,
   PortForwardStartSchema,
   TunnelFrameSchema,
-  firstMessage,
+  readFirstMessage,
   type ExecRequest,
   type ExecResponse,
   type PortForwardRequest,
@@ -17,21 +17,26 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditLog } from './audit.js';
-import { subjectOf } from './audit-subject.js';
+import { toAuditSubject } from './audit-subject.js';
 import type { ApiServerDeps } from './ports.js';
-import { containerFor, readyReplicas, resolveTarget, runningReplica } from './targets.js';
-import type { Tunnels } from './tunnels.js';
+import {
+  requireContainer,
+  listReadyReplicas,
+  resolveTarget,
+  requireRunningReplica,
+} from './targets.js';
+import type { TunnelOpener } from './tunnels.js';
 
 /** Handlers of bidirectional calls: Exec, and PortForward. */
 export class InteractiveHandlers {
   /** Index by which connections are distributed over the replicas of a workload. */
-  private turn = 0;
+  private nextReplica = 0;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'connectionOf'> & {
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'getConnection'> & {
       readonly audit: AuditLog;
     },
-    private readonly tunnels: Tunnels,
+    private readonly tunnels: TunnelOpener,
   ) {}
 
   async *exec(
@@ -40,18 +45,19 @@ export class InteractiveHandlers {
   ): AsyncGenerator<ExecResponse> {
     const { signal } = context;
     const items = requests[Symbol.asyncIterator]();
-    const first = (await firstMessage(items, this.deps.clock))?.request;
-    if (first?.case !== 'start') throw startMissing();
+    const first = (await readFirstMessage(items, this.deps.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
     const view = this.deps.state.view();
     const target = resolveTarget(view, first.value);
-    const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
-    const containerId = containerFor(target, replica);
-    const value = Object.assign(clone(ExecStartSchema, first.value), atContainer(containerId));
+    const replica =
+      target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
+    const containerId = requireContainer(target, replica);
+    const value = Object.assign(clone(ExecStartSchema, first.value), selectContainer(containerId));
     await this.deps.audit
-      .actOf(context)
-      .begins({ ...subjectOf(view, replica), command: first.value.command });
-    const input = execInput(items);
-    const client = this.deps.connectionOf(context);
+      .getEntry(context)
+      .recordStart({ ...toAuditSubject(view, replica), command: first.value.command });
+    const input = streamExecInput(items);
+    const client = this.deps.getConnection(context);
     for await (const { frame } of this.tunnels.open(
       replica.nodeId,
       { case: 'execStream', value },
@@ -79,19 +85,19 @@ export class InteractiveHandlers {
   ): AsyncGenerator<PortForwardResponse> {
     const { signal } = context;
     const items = requests[Symbol.asyncIterator]();
-    const first = (await firstMessage(items, this.deps.clock))?.request;
-    if (first?.case !== 'start') throw startMissing();
-    const candidates = this.candidates(first.value);
-    const act = this.deps.audit.actOf(context);
+    const first = (await readFirstMessage(items, this.deps.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
+    const candidates = this.listCandidates(first.value);
+    const act = this.deps.audit.getEntry(context);
     for (const [index, { replica, containerId }] of candidates.entries()) {
       // for each attempt, because the reached replica may be another one
-      await act.begins(subjectOf(this.deps.state.view(), replica));
+      await act.recordStart(toAuditSubject(this.deps.state.view(), replica));
       const value = Object.assign(
         clone(PortForwardStartSchema, first.value),
-        atContainer(containerId),
+        selectContainer(containerId),
       );
-      const input = forwardInput(items);
-      const client = this.deps.connectionOf(context);
+      const input = streamForwardInput(items);
+      const client = this.deps.getConnection(context);
       const frames = this.tunnels.open(
         replica.nodeId,
         { case: 'portForward', value },
@@ -119,15 +125,15 @@ export class InteractiveHandlers {
   }
 
   /** Returns the replicas that the connection may lead to, in the order of the attempts. */
-  private candidates(
+  private listCandidates(
     start: PortForwardStart,
   ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
     const view = this.deps.state.view();
     const target = resolveTarget(view, start);
     if (target.kind !== 'workload')
-      return [{ replica: target.replica, containerId: containerFor(target, target.replica) }];
-    const ready = readyReplicas(view, target);
-    const first = this.turn++ % ready.length;
+      return [{ replica: target.replica, containerId: requireContainer(target, target.replica) }];
+    const ready = listReadyReplicas(view, target);
+    const first = this.nextReplica++ % ready.length;
     return [...ready.slice(first), ...ready.slice(0, first)].map((replica) => ({
       replica,
       containerId: replica.containerId,
@@ -135,11 +141,11 @@ export class InteractiveHandlers {
   }
 }
 
-function startMissing(): InvalidInputError {
+function createStartMissingError(): InvalidInputError {
   return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);
 }
 
-function atContainer(containerId: string) {
+function selectContainer(containerId: string) {
   return { containerId, replicaId: '', namespace: '', name: '' };
 }
 
@@ -147,7 +153,7 @@ function atContainer(containerId: string) {
  * The input frames of a command. Does not close `items`, because the caller may continue to read
  * from it.
  */
-async function* execInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
+async function* streamExecInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {
     yield create(TunnelFrameSchema, { frame: { case: 'execInput', value: item.value } });
   }
@@ -155,7 +161,7 @@ async function* execInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<Tun
   yield create(TunnelFrameSchema, { frame: { case: 'execInput', value } });
 }
 
-async function* forwardInput(
+async function* streamForwardInput(
   items: AsyncIterator<PortForwardRequest>,
 ): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {

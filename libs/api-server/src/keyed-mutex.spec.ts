@@ -6,13 +6,13 @@ import { KeyedMutex } from './keyed-mutex.js';
 function openWork(log: string[], name: string) {
   let end = (): void => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
-  const work = async (): Promise<string> => {
+  const createWork = async (): Promise<string> => {
     log.push(`${name} begins`);
     await ended;
     log.push(`${name} ends`);
     return name;
   };
-  return { work, end };
+  return { work: createWork, end };
 }
 
 describe('KeyedMutex', () => {

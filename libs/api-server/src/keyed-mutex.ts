@@ -11,14 +11,14 @@ const MAX_WAITING = 1_000;
  * objects concurrently. No two callers plan on the same state, so no change conflicts with another.
  */
 export class KeyedMutex {
-  private readonly lines = new Map<string, { last: Promise<unknown>; waiting: number }>();
+  private readonly queues = new Map<string, { last: Promise<unknown>; waiting: number }>();
 
   /** @param maxWaiting - Changes of one object that run or wait; one more is refused. */
   constructor(private readonly maxWaiting: number = MAX_WAITING) {}
 
   /** Number of objects with a change that runs or waits. */
   get size(): number {
-    return this.lines.size;
+    return this.queues.size;
   }
 
   /**
@@ -28,14 +28,14 @@ export class KeyedMutex {
    * @throws kind `exhausted` when too many changes of the object wait.
    */
   async run<Result>(object: string, work: () => Promise<Result>): Promise<Result> {
-    const line = this.lines.get(object) ?? { last: Promise.resolve(), waiting: 0 };
+    const line = this.queues.get(object) ?? { last: Promise.resolve(), waiting: 0 };
     if (line.waiting >= this.maxWaiting) {
       throw new CloudlessError(
         'exhausted',
         `${line.waiting} changes of ${object} wait already; try again later`,
       );
     }
-    this.lines.set(object, line);
+    this.queues.set(object, line);
     line.waiting += 1;
     const turn = line.last.then(work);
     line.last = turn.catch(() => undefined);
@@ -43,7 +43,7 @@ export class KeyedMutex {
       return await turn;
     } finally {
       line.waiting -= 1;
-      if (line.waiting === 0) this.lines.delete(object);
+      if (line.waiting === 0) this.queues.delete(object);
     }
   }
 }

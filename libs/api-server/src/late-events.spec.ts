@@ -5,7 +5,7 @@ import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudl
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
-import { ReplicaReports } from './replica-reports.js';
+import { ReplicaReportQueue } from './replica-reports.js';
 
 /** All on one node: more than the events of one transaction. */
 const REPLICAS = 150;
@@ -13,11 +13,11 @@ const REPLICAS = 150;
 interface World {
   readonly clock: ManualClock;
   readonly state: ClusterState;
-  readonly reports: ReplicaReports;
+  readonly reports: ReplicaReportQueue;
   readonly errors: string[];
 }
 
-async function worldWith(replicas: number): Promise<World> {
+async function createWorld(replicas: number): Promise<World> {
   const clock = new ManualClock();
   const random = createSeededRandom(1);
   const store = createMemoryStateStore({ clock });
@@ -44,18 +44,18 @@ async function worldWith(replicas: number): Promise<World> {
     error: (message) => errors.push(message),
     warn: (message) => errors.push(message),
   };
-  const reports = new ReplicaReports({
+  const reports = new ReplicaReportQueue({
     state,
     clock,
     random,
     log,
-  } as unknown as ConstructorParameters<typeof ReplicaReports>[0]);
+  } as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0]);
   return { clock, state, reports, errors };
 }
 
 function take({ reports }: World, ready: boolean, from: number, end: number): void {
   for (let number = from; number < end; number += 1) {
-    reports.take(
+    reports.enqueue(
       'node-1',
       create(ReplicaReportSchema, { replicaId: `w-${number}`, phase: Phase.RUNNING, ready }),
     );
@@ -64,15 +64,15 @@ function take({ reports }: World, ready: boolean, from: number, end: number): vo
 
 async function report(world: World, replicas: number, ready: boolean): Promise<void> {
   take(world, ready, 0, replicas);
-  await world.reports.written('node-1');
+  await world.reports.flushed('node-1');
 }
 
 /** Ends with a readiness that is left out. */
-async function flap(world: World, replicas: number): Promise<void> {
+async function changeReadiness(world: World, replicas: number): Promise<void> {
   for (let turn = 0; turn < 9; turn += 1) await report(world, replicas, turn % 2 === 0);
 }
 
-const toldLate = ({ state }: World): number =>
+const listLateEvents = ({ state }: World): number =>
   state
     .view()
     .events()
@@ -80,26 +80,26 @@ const toldLate = ({ state }: World): number =>
 
 describe('suppressed events of replicas', () => {
   it('stay within the transaction limit when many replicas of a node change readiness repeatedly', async () => {
-    const world = await worldWith(REPLICAS);
-    await flap(world, REPLICAS);
-    expect(toldLate(world)).toBe(0);
+    const world = await createWorld(REPLICAS);
+    await changeReadiness(world, REPLICAS);
+    expect(listLateEvents(world)).toBe(0);
     await world.clock.advance(60_000);
     await settle();
     expect(world.errors).toEqual([]);
-    expect(toldLate(world)).toBe(REPLICAS);
+    expect(listLateEvents(world)).toBe(REPLICAS);
     await world.reports.close();
     await world.state.close();
   });
 
   it('stay within the transaction limit together with readiness losses in many workloads', async () => {
-    const world = await worldWith(2 * REPLICAS);
+    const world = await createWorld(2 * REPLICAS);
     const { state, clock } = world;
-    await flap(world, REPLICAS);
+    await changeReadiness(world, REPLICAS);
     take(world, true, REPLICAS, 2 * REPLICAS);
-    await world.reports.written('node-1');
+    await world.reports.flushed('node-1');
     const sizes: number[] = [];
-    const write = state.write.bind(state);
-    state.write = (transaction) => {
+    const write = state.commitObserved.bind(state);
+    state.commitObserved = (transaction) => {
       sizes.push(transaction.size);
       return write(transaction);
     };
@@ -108,7 +108,7 @@ describe('suppressed events of replicas', () => {
     await clock.advance(60_000);
     await settle();
     expect(Math.max(...sizes)).toBe(99); // a store takes 100
-    expect([world.errors, toldLate(world)]).toEqual([[], REPLICAS]);
+    expect([world.errors, listLateEvents(world)]).toEqual([[], REPLICAS]);
     expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(
       REPLICAS,
     );
@@ -117,19 +117,19 @@ describe('suppressed events of replicas', () => {
   });
 
   it('are emitted after the commit that contained them met a conflict', async () => {
-    const world = await worldWith(2);
-    await flap(world, 2);
+    const world = await createWorld(2);
+    await changeReadiness(world, 2);
     const { state } = world;
-    const write = state.write.bind(state);
+    const write = state.commitObserved.bind(state);
     let conflicts = 0;
-    state.write = async (transaction) => {
+    state.commitObserved = async (transaction) => {
       if (conflicts++ === 0) throw new CloudlessError('conflict', 'somebody else was faster');
       return write(transaction);
     };
     await world.clock.advance(60_000);
     await settle();
     expect(conflicts).toBeGreaterThan(1);
-    expect(toldLate(world)).toBe(2);
+    expect(listLateEvents(world)).toBe(2);
     await world.reports.close();
     await state.close();
   });

@@ -5,15 +5,15 @@ import {
   LogChannelSchema,
   TunnelEndSchema,
   TunnelFrameSchema,
-  kindOfCode,
-  logCostOf,
+  toErrorKind,
+  computeLogCost,
   type LogChannelFrame,
   type LogEntry,
   type StreamLogsRequest,
   type TunnelFrame,
 } from '@cloudless/api';
 import { CloudlessError, type StopSignal } from '@cloudless/base';
-import type { Tunnels } from './tunnels.js';
+import type { TunnelOpener } from './tunnels.js';
 
 /** Bytes of one log that are in flight or wait for the reader. The last entry may exceed it. */
 const WINDOW_BYTES = 128 * 1024;
@@ -42,7 +42,7 @@ export class LogChannel {
   /** @param onEnd - Called once, when the channel accepts no more logs. */
   constructor(
     private readonly nodeId: string,
-    tunnels: Tunnels,
+    tunnels: TunnelOpener,
     private readonly onEnd: () => void,
   ) {
     void this.run(tunnels);
@@ -56,7 +56,11 @@ export class LogChannel {
     const id = this.nextId++;
     const reader: Reader = { entries: [], ended: undefined, wake: () => undefined };
     const onAbort = (): void =>
-      this.leave(id, reader, new CloudlessError('unavailable', 'the client has disconnected'));
+      this.removeReader(
+        id,
+        reader,
+        new CloudlessError('unavailable', 'the client has disconnected'),
+      );
     this.readers.set(id, reader);
     signal.addEventListener('abort', onAbort, { once: true });
     try {
@@ -67,7 +71,7 @@ export class LogChannel {
       for (;;) {
         const entry = reader.entries.shift();
         if (entry !== undefined) {
-          toGrant += logCostOf(entry);
+          toGrant += computeLogCost(entry);
           yield entry;
           if (toGrant < GRANT_BYTES || reader.ended !== undefined) continue;
           this.send(id, { case: 'window', value: BigInt(toGrant) });
@@ -78,11 +82,11 @@ export class LogChannel {
       }
     } finally {
       signal.removeEventListener('abort', onAbort);
-      this.leave(id, reader, undefined);
+      this.removeReader(id, reader, undefined);
     }
   }
 
-  private async run(tunnels: Tunnels): Promise<void> {
+  private async run(tunnels: TunnelOpener): Promise<void> {
     const target = { case: 'logChannel', value: create(LogChannelSchema) } as const;
     let reason: unknown = new CloudlessError(
       'unavailable',
@@ -93,20 +97,21 @@ export class LogChannel {
         this.nodeId,
         target,
         this.stopping.signal,
-        this.input(),
+        this.streamInput(),
       ))
-        if (frame.case === 'logChannel') for (const each of frame.value.frames) this.take(each);
+        if (frame.case === 'logChannel')
+          for (const each of frame.value.frames) this.handleFrame(each);
     } catch (failure) {
       reason = failure;
     }
     this.onEnd();
     this.stopping.abort();
     this.wakeSender();
-    for (const reader of this.readers.values()) end(reader, { reason });
+    for (const reader of this.readers.values()) endReader(reader, { reason });
     this.readers.clear();
   }
 
-  private take({ logId, frame }: LogChannelFrame): void {
+  private handleFrame({ logId, frame }: LogChannelFrame): void {
     const reader = this.readers.get(logId);
     if (reader === undefined) return; // the reader was removed
     if (frame.case === 'entry') {
@@ -115,19 +120,19 @@ export class LogChannel {
       return;
     }
     this.readers.delete(logId);
-    if (frame.case !== 'error') end(reader, 'complete');
+    if (frame.case !== 'error') endReader(reader, 'complete');
     else
-      end(reader, {
-        reason: new CloudlessError(kindOfCode(frame.value.code), frame.value.message),
+      endReader(reader, {
+        reason: new CloudlessError(toErrorKind(frame.value.code), frame.value.message),
       });
   }
 
   /** Removes a reader and closes its log. The tunnel ends with the last reader. */
-  private leave(id: bigint, reader: Reader, reason: unknown): void {
+  private removeReader(id: bigint, reader: Reader, reason: unknown): void {
     if (this.readers.delete(id)) this.send(id, { case: 'close', value: create(TunnelEndSchema) });
     if (reason !== undefined) {
       reader.entries.length = 0;
-      end(reader, { reason });
+      endReader(reader, { reason });
     }
     if (this.readers.size > 0 || this.stopping.signal.aborted) return;
     this.onEnd();
@@ -139,7 +144,7 @@ export class LogChannel {
     this.wakeSender();
   }
 
-  private async *input(): AsyncGenerator<TunnelFrame> {
+  private async *streamInput(): AsyncGenerator<TunnelFrame> {
     while (!this.stopping.signal.aborted) {
       const frame = this.outgoing.shift();
       const value =
@@ -151,7 +156,7 @@ export class LogChannel {
   }
 }
 
-function end(reader: Reader, how: NonNullable<Reader['ended']>): void {
+function endReader(reader: Reader, how: NonNullable<Reader['ended']>): void {
   reader.ended ??= how;
   reader.wake();
 }

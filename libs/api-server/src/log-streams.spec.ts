@@ -5,15 +5,15 @@ import {
   StreamLogsRequestSchema,
   TunnelErrorSchema,
   TunnelFrameSchema,
-  logCostOf,
+  computeLogCost,
   type LogChannelFrame,
   type LogEntry,
   type TunnelFrame,
 } from '@cloudless/api';
 import { CloudlessError, createSeededRandom } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { LogStreams } from './log-streams.js';
-import { TunnelHub, type TunnelTarget, type Tunnels } from './tunnels.js';
+import { NodeLogReader } from './log-streams.js';
+import { TunnelHub, type TunnelPurpose, type TunnelOpener } from './tunnels.js';
 
 const anEntry = (sequence: number): LogEntry =>
   create(LogEntrySchema, {
@@ -52,8 +52,8 @@ class Frames {
 }
 
 /** Tunnels to an agent that a test speaks for. */
-class ScriptedTunnels implements Tunnels {
-  readonly targets: TunnelTarget[] = [];
+class ScriptedTunnels implements TunnelOpener {
+  readonly targets: TunnelPurpose[] = [];
   /** Frames that the coordinator sent in channels. */
   readonly heard: LogChannelFrame[] = [];
   /** Tunnels that are open. */
@@ -62,7 +62,7 @@ class ScriptedTunnels implements Tunnels {
 
   async *open(
     _nodeId: string,
-    target: TunnelTarget,
+    target: TunnelPurpose,
     signal: AbortSignal,
     input?: AsyncIterable<TunnelFrame>,
   ): AsyncGenerator<TunnelFrame> {
@@ -70,7 +70,7 @@ class ScriptedTunnels implements Tunnels {
     const frames = new Frames();
     this.current = frames;
     this.openNow += 1;
-    if (input !== undefined) void this.hear(input);
+    if (input !== undefined) void this.handleFrame(input);
     try {
       yield* frames.read(signal);
     } finally {
@@ -78,19 +78,19 @@ class ScriptedTunnels implements Tunnels {
     }
   }
 
-  say(logId: bigint, frame: LogChannelFrame['frame']): void {
+  sendFrame(logId: bigint, frame: LogChannelFrame['frame']): void {
     const value = create(LogChannelFramesSchema, { frames: [{ logId, frame }] });
     this.current?.push(create(TunnelFrameSchema, { frame: { case: 'logChannel', value } }));
   }
 
-  breakDown(): void {
+  breakTunnel(): void {
     this.current?.fail(
       new CloudlessError('unavailable', 'the stream from node "node-1" was interrupted'),
     );
   }
 
   /** Bytes granted to a log. */
-  grantedTo(logId: bigint): number {
+  getGrantedBytes(logId: bigint): number {
     return this.heard.reduce(
       (sum, { logId: id, frame }) =>
         sum + (id === logId && frame.case === 'window' ? Number(frame.value) : 0),
@@ -98,15 +98,15 @@ class ScriptedTunnels implements Tunnels {
     );
   }
 
-  private async hear(input: AsyncIterable<TunnelFrame>): Promise<void> {
+  private async handleFrame(input: AsyncIterable<TunnelFrame>): Promise<void> {
     for await (const { frame } of input)
       if (frame.case === 'logChannel') this.heard.push(...frame.value.frames);
   }
 }
 
-function aWorld(takesChannel = true) {
+function createWorld(takesChannel = true) {
   const tunnels = new ScriptedTunnels();
-  const streams = new LogStreams(tunnels, () => takesChannel);
+  const streams = new NodeLogReader(tunnels, () => takesChannel);
   const stop = new AbortController();
   const read = (client: object = stop) => streams.read('node-1', request(), stop.signal, client);
   return { tunnels, streams, stop, read };
@@ -114,13 +114,13 @@ function aWorld(takesChannel = true) {
 
 describe('NodeLogReader', () => {
   it('reads all logs of a node through one tunnel, which ends with the last log', async () => {
-    const { tunnels, read } = aWorld();
+    const { tunnels, read } = createWorld();
     const readers = [read(), read()];
     const first = readers.map((reader) => reader.next());
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logChannel']);
-    tunnels.say(2n, { case: 'entry', value: anEntry(7) });
-    tunnels.say(1n, { case: 'entry', value: anEntry(3) });
+    tunnels.sendFrame(2n, { case: 'entry', value: anEntry(7) });
+    tunnels.sendFrame(1n, { case: 'entry', value: anEntry(3) });
     expect((await Promise.all(first)).map(({ value }) => (value as LogEntry).sequence)).toEqual([
       3n,
       7n,
@@ -139,7 +139,7 @@ describe('NodeLogReader', () => {
   });
 
   it('ends and fails logs independently of each other', async () => {
-    const { tunnels, read } = aWorld();
+    const { tunnels, read } = createWorld();
     const [ending, failing, other] = [read(), read(), read()];
     const outcomes = [
       ending.next(),
@@ -147,12 +147,12 @@ describe('NodeLogReader', () => {
       other.next(),
     ];
     await settle();
-    tunnels.say(1n, { case: 'end', value: { $typeName: 'cloudless.api.TunnelEnd' } });
-    tunnels.say(2n, {
+    tunnels.sendFrame(1n, { case: 'end', value: { $typeName: 'cloudless.api.TunnelEnd' } });
+    tunnels.sendFrame(2n, {
       case: 'error',
       value: create(TunnelErrorSchema, { code: 5, message: 'replica "web-1" is not here' }),
     });
-    tunnels.say(3n, { case: 'entry', value: anEntry(1) });
+    tunnels.sendFrame(3n, { case: 'entry', value: anEntry(1) });
     expect(await Promise.all(outcomes)).toMatchObject([
       { done: true },
       { kind: 'notFound', message: 'replica "web-1" is not here' },
@@ -161,44 +161,46 @@ describe('NodeLogReader', () => {
   });
 
   it('grants window as entries are read, so that a slow reader does not delay other logs', async () => {
-    const { tunnels, read } = aWorld();
+    const { tunnels, read } = createWorld();
     const [slow, quick] = [read(), read()];
     const first = [slow.next(), quick.next()];
     await settle();
-    const windows = [tunnels.grantedTo(1n), tunnels.grantedTo(2n)];
+    const windows = [tunnels.getGrantedBytes(1n), tunnels.getGrantedBytes(2n)];
     for (const logId of [1n, 2n])
       for (let line = 1; line <= 100; line += 1)
-        tunnels.say(logId, { case: 'entry', value: anEntry(line) });
+        tunnels.sendFrame(logId, { case: 'entry', value: anEntry(line) });
     await Promise.all(first);
     for (let line = 2; line <= 100; line += 1) await quick.next();
     await settle();
-    expect(tunnels.grantedTo(1n)).toBe(windows[0]);
-    expect(tunnels.grantedTo(2n)).toBeGreaterThan(windows[1]! + 60 * logCostOf(anEntry(1)));
+    expect(tunnels.getGrantedBytes(1n)).toBe(windows[0]);
+    expect(tunnels.getGrantedBytes(2n)).toBeGreaterThan(
+      windows[1]! + 60 * computeLogCost(anEntry(1)),
+    );
   });
 
   it('fails all logs when the tunnel breaks, and opens another tunnel for later logs', async () => {
-    const { tunnels, read } = aWorld();
+    const { tunnels, read } = createWorld();
     const broken = [read(), read()].map((reader) =>
       reader.next().catch((reason: unknown) => reason),
     );
     await settle();
-    tunnels.breakDown();
+    tunnels.breakTunnel();
     expect(await Promise.all(broken)).toMatchObject([
       { kind: 'unavailable' },
       { kind: 'unavailable' },
     ]);
     const again = read().next();
     await settle();
-    tunnels.say(1n, { case: 'entry', value: anEntry(1) });
+    tunnels.sendFrame(1n, { case: 'entry', value: anEntry(1) });
     expect(await again).toMatchObject({ done: false });
   });
 
   it('closes a log at once when its client disconnects while an entry waits', async () => {
-    const { tunnels, read, stop } = aWorld();
+    const { tunnels, read, stop } = createWorld();
     const reader = read();
     const first = reader.next();
     await settle();
-    tunnels.say(1n, { case: 'entry', value: anEntry(1) });
+    tunnels.sendFrame(1n, { case: 'entry', value: anEntry(1) });
     await first;
     stop.abort();
     await settle();
@@ -207,14 +209,14 @@ describe('NodeLogReader', () => {
   });
 
   it('opens one tunnel for each log of an agent with protocol 1', async () => {
-    const { tunnels, read } = aWorld(false);
+    const { tunnels, read } = createWorld(false);
     for (const reader of [read(), read()]) void reader.next();
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);
   });
 
   it('leaves capacity for the logs of another client when one client has reached its limit', async () => {
-    const { streams, read, stop } = aWorld();
+    const { streams, read, stop } = createWorld();
     for (let log = 0; log < 256; log += 1)
       void read()
         .next()
@@ -237,24 +239,24 @@ describe('TunnelHub with an agent of protocol 1', () => {
       withdrawTunnel: () => undefined,
     };
     const hub = new TunnelHub({ clock, random: createSeededRandom(1) }, sessions);
-    const streams = new LogStreams(hub, () => false);
+    const streams = new NodeLogReader(hub, () => false);
     const stop = new AbortController();
     const [one, another] = [{}, {}];
-    const outcomeOf = (opening: Promise<unknown>): Promise<unknown> =>
+    const raceOutcome = (opening: Promise<unknown>): Promise<unknown> =>
       Promise.race([opening.catch((reason: Error) => reason.message), settle().then(() => 'open')]);
-    const logsOf = (client: object): Promise<unknown> =>
-      outcomeOf(streams.read('node-1', request(), stop.signal, client).next());
-    const outcomes = await Promise.all(Array.from({ length: 32 }, () => logsOf(one)));
+    const listLogs = (client: object): Promise<unknown> =>
+      raceOutcome(streams.read('node-1', request(), stop.signal, client).next());
+    const outcomes = await Promise.all(Array.from({ length: 32 }, () => listLogs(one)));
     expect(outcomes.filter((outcome) => outcome === 'open')).toHaveLength(12);
     expect(outcomes.at(-1)).toBe('this client has 12 logs of node "node-1" open; close some first');
-    expect(await logsOf(another)).toBe('open');
+    expect(await listLogs(another)).toBe('open');
     const target = {
       case: 'exec',
       value: { $typeName: 'cloudless.api.ExecCommandRequest' },
-    } as TunnelTarget;
+    } as TunnelPurpose;
     for (const client of [one, another])
       expect(
-        await outcomeOf(hub.open('node-1', target, stop.signal, undefined, client).next()),
+        await raceOutcome(hub.open('node-1', target, stop.signal, undefined, client).next()),
       ).toBe('open');
     stop.abort();
   });

@@ -1,27 +1,27 @@
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
 import type { StopSignal } from '@cloudless/base';
 import { LogChannel } from './log-channel.js';
-import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
-import type { Tunnels } from './tunnels.js';
+import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './node-stream-shares.js';
+import type { TunnelOpener } from './tunnels.js';
 
 /** A log with a slow reader takes about 200 KiB of memory here and the same on its node. */
-const LOGS: ShareLimits = { perNode: 512, perClient: 256, noun: 'logs' };
+const LOGS: StreamQuotaLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
 /**
  * Reads logs of nodes: all logs of a node through one tunnel, or, from agents of protocol 1, one
  * tunnel for each log.
  */
-export class LogStreams {
+export class NodeLogReader {
   private readonly channels = new Map<string, LogChannel>();
-  private readonly shares = new NodeStreamShares(LOGS);
+  private readonly shares = new StreamQuota(LOGS);
 
   /**
    * @param supportsLogChannel - Returns true when the agent of the node supports several logs in
    *   one tunnel.
    */
   constructor(
-    private readonly tunnels: Tunnels,
-    private readonly takesChannel: (nodeId: string) => boolean,
+    private readonly tunnels: TunnelOpener,
+    private readonly supportsLogChannel: (nodeId: string) => boolean,
   ) {}
 
   /**
@@ -33,9 +33,9 @@ export class LogStreams {
     nodeId: string,
     request: StreamLogsRequest,
     signal: StopSignal,
-    client: Client,
+    client: StreamClient,
   ): AsyncGenerator<LogEntry> {
-    if (!this.takesChannel(nodeId)) {
+    if (!this.supportsLogChannel(nodeId)) {
       const frames = this.tunnels.open(
         nodeId,
         { case: 'logs', value: request },
@@ -46,19 +46,19 @@ export class LogStreams {
       for await (const { frame } of frames) if (frame.case === 'log') yield frame.value;
       return;
     }
-    const giveBack = this.shares.take(nodeId, client);
+    const giveBack = this.shares.acquire(nodeId, client);
     // Released at once, because a client that has disconnected may never read the entry that waits
     // for it.
     signal.addEventListener('abort', giveBack);
     try {
-      yield* this.channelTo(nodeId).read(request, signal);
+      yield* this.getChannel(nodeId).read(request, signal);
     } finally {
       signal.removeEventListener('abort', giveBack);
       giveBack();
     }
   }
 
-  private channelTo(nodeId: string): LogChannel {
+  private getChannel(nodeId: string): LogChannel {
     const open = this.channels.get(nodeId);
     if (open !== undefined) return open;
     const channel: LogChannel = new LogChannel(nodeId, this.tunnels, () => {

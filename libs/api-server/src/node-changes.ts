@@ -25,7 +25,7 @@ export function updateNodeRecord(
   record.removedLabels = record.removedLabels.filter(
     (key) => !Object.hasOwn(request.setLabels, key),
   );
-  changeTaints(placements, record, request, removals);
+  updateTaints(placements, record, request, removals);
   stampTaints(placements, before, record, nowMs);
   if (request.zone !== undefined) record.zone = request.zone;
   if (request.region !== undefined) record.region = request.region;
@@ -38,15 +38,17 @@ export function updateNodeRecord(
  * @param after - Changed in place.
  */
 export function stampTaints(
-  { taintKey, effective }: Placements,
+  { toTaintKey, toEffectiveNode }: Placements,
   before: NodeRecord,
   after: NodeRecord,
   nowMs: number,
 ): void {
-  const known = new Map(effective(before).taints.map((taint) => [taintKey(taint), taint.value]));
+  const known = new Map(
+    toEffectiveNode(before).taints.map((taint) => [toTaintKey(taint), taint.value]),
+  );
   const since: NodeRecord['taintsSince'] = {};
-  for (const taint of effective(after).taints) {
-    const key = taintKey(taint);
+  for (const taint of toEffectiveNode(after).taints) {
+    const key = toTaintKey(taint);
     const time = known.get(key) === taint.value ? before.taintsSince[key] : timestampFromMs(nowMs);
     if (time !== undefined) since[key] = time;
   }
@@ -62,9 +64,9 @@ export function describeNodeUpdate(
   before: NodeRecord,
   after: NodeRecord,
 ): string {
-  const [old, now] = [placements.effective(before), placements.effective(after)];
+  const [old, now] = [placements.toEffectiveNode(before), placements.toEffectiveNode(after)];
   const [oldTaints, nowTaints] = [old, now].map(
-    ({ taints }) => new Map(taints.map((taint) => [placements.taintKey(taint), taint])),
+    ({ taints }) => new Map(taints.map((taint) => [placements.toTaintKey(taint), taint])),
   );
   const changes = [
     ...Object.entries(now.labels).flatMap(([key, value]) =>
@@ -74,10 +76,10 @@ export function describeNodeUpdate(
       Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`],
     ),
     ...[...(nowTaints ?? [])].flatMap(([key, taint]) =>
-      oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${taintText(taint)} set`],
+      oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${formatTaint(taint)} set`],
     ),
     ...[...(oldTaints ?? [])].flatMap(([key, taint]) =>
-      nowTaints?.has(key) === true ? [] : [`taint ${taintText(taint)} removed`],
+      nowTaints?.has(key) === true ? [] : [`taint ${formatTaint(taint)} removed`],
     ),
     ...(old.zone === now.zone ? [] : [`zone is "${now.zone}" now`]),
     ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
@@ -90,29 +92,29 @@ export function describeNodeUpdate(
 /** Changes that the text of an event lists. */
 const MAX_TOLD_CHANGES = 10;
 
-function taintText({ key, value, effect }: Taint): string {
+function formatTaint({ key, value, effect }: Taint): string {
   return `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`;
 }
 
-function changeTaints(
-  { taintKey, effective }: Placements,
+function updateTaints(
+  { toTaintKey, toEffectiveNode }: Placements,
   record: NodeRecord,
   request: UpdateNodeRequest,
   removals: readonly TaintRemoval[],
 ): void {
-  const doomed = effective(record).taints.filter((taint) =>
+  const doomed = toEffectiveNode(record).taints.filter((taint) =>
     removals.some((removal) => matchesRemoval(taint, removal)),
   );
   record.taints = record.taints.filter(
-    (taint) => !doomed.some((gone) => taintKey(gone) === taintKey(taint)),
+    (taint) => !doomed.some((gone) => toTaintKey(gone) === toTaintKey(taint)),
   );
-  record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(taintKey)])];
+  record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(toTaintKey)])];
   for (const taint of request.setTaints) {
     record.taints = [
-      ...record.taints.filter((other) => taintKey(other) !== taintKey(taint)),
+      ...record.taints.filter((other) => toTaintKey(other) !== toTaintKey(taint)),
       taint,
     ];
-    record.removedTaints = record.removedTaints.filter((key) => key !== taintKey(taint));
+    record.removedTaints = record.removedTaints.filter((key) => key !== toTaintKey(taint));
   }
 }
 

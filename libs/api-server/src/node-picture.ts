@@ -12,16 +12,16 @@ import type { NodeRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from './ports.js';
 
 /** Builds the API message of a node from its record, its live status and its placements. */
-export function nodePicture(
+export function presentNode(
   { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
   record: NodeRecord,
 ): Node {
   const now = nodes.status(record.id);
   const { hello } = record;
-  const { region, zone, labels, taints } = placements.effective(record);
-  const allocated = placements.allocatedOn(record.id);
-  const drain = placements.drainOf(record);
-  const condition = (type: ConditionType, status: boolean, reason = '') =>
+  const { region, zone, labels, taints } = placements.toEffectiveNode(record);
+  const allocated = placements.getAllocated(record.id);
+  const drain = placements.getDrainStatus(record);
+  const createCondition = (type: ConditionType, status: boolean, reason = '') =>
     create(ConditionSchema, { type, status, reason });
   return create(NodeSchema, {
     id: record.id,
@@ -36,12 +36,12 @@ export function nodePicture(
       phase: now.phase,
       reason: now.reason,
       conditions: [
-        condition(ConditionType.READY, now.alive, now.reason),
-        condition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
-        condition(ConditionType.DISK_PRESSURE, now.diskPressure),
-        condition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
-        condition(ConditionType.QUARANTINED, now.quarantined),
-        condition(
+        createCondition(ConditionType.READY, now.alive, now.reason),
+        createCondition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
+        createCondition(ConditionType.DISK_PRESSURE, now.diskPressure),
+        createCondition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
+        createCondition(ConditionType.QUARANTINED, now.quarantined),
+        createCondition(
           ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
           now.containersUnavailable,
           now.containersUnavailable

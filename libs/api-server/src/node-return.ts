@@ -2,7 +2,7 @@ import { clone } from '@bufbuild/protobuf';
 import { NodeStatus_Phase as NodePhase } from '@cloudless/api';
 import { NodeRecordSchema } from '@cloudless/api/store';
 import { putNodeReturn } from '@cloudless/cluster-state';
-import { withoutConflict } from './conflicts.js';
+import { retryOnConflict } from './conflicts.js';
 import type { ApiServerDeps } from './ports.js';
 
 /**
@@ -27,7 +27,7 @@ export async function returnNode(
   const { state, nodes } = deps;
   let mustWrite = nodes.status(nodeId).phase === NodePhase.LOST;
   join();
-  await withoutConflict({ ...deps, what: `node "${nodeId}"` }, async () => {
+  await retryOnConflict({ ...deps, subject: `node "${nodeId}"` }, async () => {
     const node = state.view().node(nodeId);
     if (node === undefined || (!mustWrite && !node.value.lost)) return;
     // After a conflict no write is needed: the record has changed, so an older loss is void.
@@ -38,6 +38,6 @@ export async function returnNode(
       transaction
         .require('node', nodeId, node)
         .put('node', nodeId, clone(NodeRecordSchema, node.value));
-    await state.write(transaction);
+    await state.commitObserved(transaction);
   });
 }

@@ -1,36 +1,36 @@
-import { NodeStreamShares } from './node-stream-shares.js';
+import { StreamQuota } from './node-stream-shares.js';
 
 const someone = {};
 const another = {};
 
 describe('StreamQuota', () => {
   it('leaves capacity for other clients when one client has reached its limit', () => {
-    const shares = new NodeStreamShares({ perNode: 3, perClient: 2, noun: 'logs' });
-    shares.take('node-1', someone);
-    shares.take('node-1', someone);
-    expect(() => shares.take('node-1', someone)).toThrow(
+    const shares = new StreamQuota({ perNode: 3, perClient: 2, noun: 'logs' });
+    shares.acquire('node-1', someone);
+    shares.acquire('node-1', someone);
+    expect(() => shares.acquire('node-1', someone)).toThrow(
       'this client has 2 logs of node "node-1" open; close some first',
     );
-    shares.take('node-1', another);
-    expect(() => shares.take('node-1', another)).toThrow(
+    shares.acquire('node-1', another);
+    expect(() => shares.acquire('node-1', another)).toThrow(
       '3 logs of node "node-1" are open; close some first',
     );
   });
 
   it('counts the streams of each node separately', () => {
-    const shares = new NodeStreamShares({ perNode: 1, perClient: 1, noun: 'logs' });
-    shares.take('node-1', someone);
-    shares.take('node-2', someone);
-    expect(() => shares.take('node-2', another)).toThrow('are open');
+    const shares = new StreamQuota({ perNode: 1, perClient: 1, noun: 'logs' });
+    shares.acquire('node-1', someone);
+    shares.acquire('node-2', someone);
+    expect(() => shares.acquire('node-2', another)).toThrow('are open');
   });
 
   it('releases a reservation once when it is released repeatedly', () => {
-    const shares = new NodeStreamShares({ perNode: 2, perClient: 2, noun: 'logs' });
-    const giveBack = shares.take('node-1', undefined);
-    shares.take('node-1', undefined);
+    const shares = new StreamQuota({ perNode: 2, perClient: 2, noun: 'logs' });
+    const giveBack = shares.acquire('node-1', undefined);
+    shares.acquire('node-1', undefined);
     giveBack();
     giveBack();
-    shares.take('node-1', undefined);
-    expect(() => shares.take('node-1', undefined)).toThrow('this client has 2 logs');
+    shares.acquire('node-1', undefined);
+    expect(() => shares.acquire('node-1', undefined)).toThrow('this client has 2 logs');
   });
 });

@@ -4,10 +4,10 @@ import { CloudlessError } from '@cloudless/base';
  * The connection of a call. Calls without a connection, made within one process, count as one
  * client. Without identities, clients can only be distinguished by their connections.
  */
-export type Client = object | undefined;
+export type StreamClient = object | undefined;
 
 /** Limits of the number of open streams of one kind. */
-export interface ShareLimits {
+export interface StreamQuotaLimits {
   /** Streams to one node, of all clients together. */
   readonly perNode: number;
   /**
@@ -21,23 +21,23 @@ export interface ShareLimits {
 
 interface NodeStreams {
   total: number;
-  readonly byClient: Map<Client, number>;
+  readonly byClient: Map<StreamClient, number>;
 }
 
 /** Counts the open streams of one kind, by node and client. */
-export class NodeStreamShares {
+export class StreamQuota {
   private readonly byNode = new Map<string, NodeStreams>();
 
-  constructor(private readonly limits: ShareLimits) {}
+  constructor(private readonly limits: StreamQuotaLimits) {}
 
   /**
    * Reserves one stream.
    * @returns A function that releases the reservation; later calls do nothing.
    * @throws kind `exhausted` when the node or the client has reached its limit.
    */
-  take(nodeId: string, client: Client): () => void {
+  acquire(nodeId: string, client: StreamClient): () => void {
     const { perNode, perClient, noun } = this.limits;
-    const node = this.byNode.get(nodeId) ?? { total: 0, byClient: new Map<Client, number>() };
+    const node = this.byNode.get(nodeId) ?? { total: 0, byClient: new Map<StreamClient, number>() };
     const own = node.byClient.get(client) ?? 0;
     if (own >= perClient)
       throw new CloudlessError(
@@ -54,12 +54,12 @@ export class NodeStreamShares {
     this.byNode.set(nodeId, node);
     let taken = true;
     return () => {
-      if (taken) this.giveBack(nodeId, node, client);
+      if (taken) this.release(nodeId, node, client);
       taken = false;
     };
   }
 
-  private giveBack(nodeId: string, node: NodeStreams, client: Client): void {
+  private release(nodeId: string, node: NodeStreams, client: StreamClient): void {
     node.total -= 1;
     const left = (node.byClient.get(client) ?? 1) - 1;
     if (left > 0) node.byClient.set(client, left);

@@ -10,7 +10,7 @@ import {
   NodeStatus_Phase as NodePhase,
   RemoveNodeResponseSchema,
   matchesLabels,
-  pageOf,
+  paginate,
   parseLabelSelector,
   type ConfirmNodeLostRequest,
   type CordonNodeRequest,
@@ -33,21 +33,21 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
   holdsResources,
-  replicaKeyId,
+  toReplicaKeyId,
   type ClusterView,
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import { withoutConflict } from './conflicts.js';
-import { drainedNode, uncordonedNode, type NodeChange } from './drains.js';
+import { retryOnConflict } from './conflicts.js';
+import { startDrain, uncordonNode, type NodeChange } from './drains.js';
 import { describeNodeUpdate, updateNodeRecord } from './node-changes.js';
-import { nodePicture } from './node-picture.js';
-import type { Act } from './audit.js';
+import { presentNode } from './node-picture.js';
+import type { AuditEntry } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type MutationDeps } from './requests.js';
-import type { SoftChanges } from './soft-changes.js';
-import { nodeSource } from './watch-nodes.js';
+import { runIdempotent, type MutationDeps } from './requests.js';
+import type { LivenessChanges } from './soft-changes.js';
+import { createNodeSource } from './watch-nodes.js';
 import { watchRecords } from './watch-records.js';
 
 /** Together with the node record this stays below the limit of 100 writes in a transaction. */
@@ -56,7 +56,7 @@ const MAX_REMOVED_PER_COMMIT = 80;
 /** Handlers of the node calls of CoordinatorService. */
 export class NodeHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
   ) {}
 
   /** Registers a machine. A repeated call of the same machine changes nothing. */
@@ -73,24 +73,27 @@ export class NodeHandlers {
     }
     const what = `node "${request.nodeId}"`;
     return this.deps.mutex.run(what, () =>
-      withoutConflict({ ...this.deps, what }, () => this.enroll(request)),
+      retryOnConflict({ ...this.deps, subject: what }, () => this.enroll(request)),
     );
   };
 
-  getNode = (request: GetNodeRequest): Node => this.picture(this.found(request.nodeId).value);
+  getNode = (request: GetNodeRequest): Node =>
+    this.presentNode(this.requireNode(request.nodeId).value);
 
   listNodes = (request: ListNodesRequest): ListNodesResponse => {
     const selector = parseLabelSelector(request.labelSelector);
     const nodes = [...this.deps.state.view().nodes()]
       .map(({ value }) => value)
-      .filter((record) => matchesLabels(selector, this.deps.placements.effective(record).labels))
+      .filter((record) =>
+        matchesLabels(selector, this.deps.placements.toEffectiveNode(record).labels),
+      )
       .sort((a, b) => (a.id < b.id ? -1 : 1));
-    const { items, nextPageToken } = pageOf(nodes, ({ id }) => id, request, {
+    const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, {
       filter: ['nodes', request.labelSelector],
     });
     const { revision } = this.deps.state.view();
     return create(ListNodesResponseSchema, {
-      nodes: items.map((record) => this.picture(record)),
+      nodes: items.map((record) => this.presentNode(record)),
       nextPageToken,
       revision,
     });
@@ -101,13 +104,16 @@ export class NodeHandlers {
     { signal }: HandlerContext,
   ): AsyncGenerator<WatchNodesResponse> {
     const { placements } = this.deps;
-    const source = nodeSource({ placements, picture: (record) => this.picture(record) }, request);
+    const source = createNodeSource(
+      { placements, picture: (record) => this.presentNode(record) },
+      request,
+    );
     return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 
   updateNode = (request: UpdateNodeRequest): Promise<Node> => {
     const { placements, clock } = this.deps;
-    return this.change(CoordinatorService.method.updateNode, request, (before) => {
+    return this.updateRecord(CoordinatorService.method.updateNode, request, (before) => {
       const after = updateNodeRecord(placements, before, request, clock.wallTime());
       if (equals(NodeRecordSchema, before, after)) return undefined;
       const what = describeNodeUpdate(placements, before, after);
@@ -116,39 +122,43 @@ export class NodeHandlers {
   };
 
   cordonNode = (request: CordonNodeRequest): Promise<Node> =>
-    this.change(CoordinatorService.method.cordonNode, request, (before) => {
+    this.updateRecord(CoordinatorService.method.cordonNode, request, (before) => {
       if (before.cordoned) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
       return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
     });
 
   uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
-    this.change(CoordinatorService.method.uncordonNode, request, uncordonedNode);
+    this.updateRecord(CoordinatorService.method.uncordonNode, request, uncordonNode);
 
   drainNode = (request: DrainNodeRequest): Promise<Node> =>
-    this.change(CoordinatorService.method.drainNode, request, (before) => {
+    this.updateRecord(CoordinatorService.method.drainNode, request, (before) => {
       const { placements, clock } = this.deps;
-      return drainedNode(before, request, {
+      return startDrain(before, request, {
         nowMs: clock.wallTime(),
-        held: placements.allocatedOn(before.id).replicas,
+        replicaCount: placements.getAllocated(before.id).replicas,
       });
     });
 
   confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
     const { nodes, state } = this.deps;
-    const node = await this.change(CoordinatorService.method.confirmNodeLost, request, (before) => {
-      const { phase } = nodes.status(before.id);
-      if (phase !== NodePhase.LOST) {
-        throw new CloudlessError(
-          'precondition',
-          `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
-        );
-      }
-      if (before.lossConfirmed) return undefined;
-      const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
-      const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
-      return { after, reason: 'NodeLossConfirmed', message };
-    });
+    const node = await this.updateRecord(
+      CoordinatorService.method.confirmNodeLost,
+      request,
+      (before) => {
+        const { phase } = nodes.status(before.id);
+        if (phase !== NodePhase.LOST) {
+          throw new CloudlessError(
+            'precondition',
+            `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
+          );
+        }
+        if (before.lossConfirmed) return undefined;
+        const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
+        const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
+        return { after, reason: 'NodeLossConfirmed', message };
+      },
+    );
     // A retry may arrive after the node has returned, or was lost again.
     if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
       nodes.confirmLost(request.nodeId);
@@ -158,25 +168,25 @@ export class NodeHandlers {
   removeNode = async (request: RemoveNodeRequest): Promise<RemoveNodeResponse> => {
     const { state, nodes } = this.deps;
     const { nodeId } = request;
-    const act = this.deps.audit.actOf(request);
-    const response = await mutate(
+    const act = this.deps.audit.getEntry(request);
+    const response = await runIdempotent(
       this.deps,
       CoordinatorService.method.removeNode,
       request,
       async () => {
         this.checkRemovable(request);
         await this.removeReplicas(nodeId, act);
-        const node = this.found(nodeId);
+        const node = this.requireNode(nodeId);
         const transaction = state
           .transaction()
           .require('node', nodeId, node)
           .delete('node', nodeId)
           .event({
-            ...about(node.value, request),
+            ...createEventFields(node.value, request),
             reason: 'NodeRemoved',
             message: `node ${nodeId} was removed`,
           });
-        return { result: create(RemoveNodeResponseSchema), transaction };
+        return { response: create(RemoveNodeResponseSchema), transaction };
       },
     );
     // A retry may arrive after another node of that name has joined.
@@ -184,12 +194,12 @@ export class NodeHandlers {
     // A replica may have been placed on the node while the others were removed. Now that the node
     // has no record, no more can be placed.
     await this.removeReplicas(nodeId, act);
-    nodes.forget(nodeId);
+    nodes.removeNode(nodeId);
     return response;
   };
 
-  picture(record: NodeRecord): Node {
-    return nodePicture(this.deps, record);
+  presentNode(record: NodeRecord): Node {
+    return presentNode(this.deps, record);
   }
 
   private async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
@@ -211,13 +221,13 @@ export class NodeHandlers {
       instanceId: request.instanceId,
       createdAt: timestampFromMs(clock.wallTime()),
     });
-    await this.deps.audit.actOf(request).commit(
+    await this.deps.audit.getEntry(request).commit(
       state
         .transaction()
         .require('node', record.id, 'absent')
         .put('node', record.id, record)
         .event({
-          ...about(record, { requestId: '' }),
+          ...createEventFields(record, { requestId: '' }),
           reason: 'NodeEnrolled',
           message: `node ${record.id} was enrolled`,
         }),
@@ -230,7 +240,7 @@ export class NodeHandlers {
 
   private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {
     const { state, nodes } = this.deps;
-    this.found(nodeId);
+    this.requireNode(nodeId);
     const live = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
     if (!force && live.length > 0) {
       throw new CloudlessError(
@@ -246,14 +256,14 @@ export class NodeHandlers {
     }
   }
 
-  private async removeReplicas(nodeId: string, act: Act): Promise<void> {
+  private async removeReplicas(nodeId: string, act: AuditEntry): Promise<void> {
     const { state } = this.deps;
     for (;;) {
       const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
       if (held.length === 0) return;
       const transaction = state.transaction();
       for (const { value } of held)
-        transaction.delete('replica', replicaKeyId(value.uid, value.sequence));
+        transaction.delete('replica', toReplicaKeyId(value.uid, value.sequence));
       await act.commit(transaction);
     }
   }
@@ -262,32 +272,32 @@ export class NodeHandlers {
    * @param decide - Returns the changed record and its event, or undefined when there is nothing to
    *   change.
    */
-  private change<Request extends DescMessage>(
+  private updateRecord<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
     request: MessageShape<Request> & NodeMutationRequest,
     decide: (before: NodeRecord) => NodeChange | undefined,
   ): Promise<Node> {
-    return mutate(this.deps, method, request, () => {
-      const current = this.found(request.nodeId);
+    return runIdempotent(this.deps, method, request, () => {
+      const current = this.requireNode(request.nodeId);
       const decided = decide(current.value);
-      if (decided === undefined) return { result: this.picture(current.value) };
+      if (decided === undefined) return { response: this.presentNode(current.value) };
       const transaction = putNodeChange(
         this.deps.state.transaction(),
         current,
         decided,
         request.requestId,
       );
-      return { result: this.picture(decided.after), transaction };
+      return { response: this.presentNode(decided.after), transaction };
     });
   }
 
-  private found(nodeId: string): Stored<NodeRecord> {
-    return foundNode(this.deps.state.view(), nodeId);
+  private requireNode(nodeId: string): Stored<NodeRecord> {
+    return requireNode(this.deps.state.view(), nodeId);
   }
 }
 
 /** Returns the node with this id. @throws kind `notFound`. */
-export function foundNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
+export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
   const node = view.node(nodeId);
   if (node !== undefined) return node;
   throw new CloudlessError('notFound', `node "${nodeId}" not found`);
@@ -303,7 +313,7 @@ export function putNodeChange(
   return transaction
     .require('node', after.id, current)
     .put('node', after.id, after)
-    .event({ ...about(after, { requestId }), ...event });
+    .event({ ...createEventFields(after, { requestId }), ...event });
 }
 
 interface NodeMutationRequest {
@@ -311,6 +321,6 @@ interface NodeMutationRequest {
   readonly requestId: string;
 }
 
-function about({ id }: NodeRecord, { requestId }: { readonly requestId: string }) {
+function createEventFields({ id }: NodeRecord, { requestId }: { readonly requestId: string }) {
   return { severity: Severity.INFO, category: Category.MEMBERSHIP, nodeId: id, requestId };
 }

@@ -3,7 +3,7 @@ import {
   EndpointSetSchema,
   ListEventsResponseSchema,
   ReplicaEndpointSchema,
-  pageOf,
+  paginate,
   type EndpointSet,
   type ListEndpointsRequest,
   type ListEventsRequest,
@@ -13,22 +13,22 @@ import {
   type WatchEventsResponse,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { isLive, servesOf } from '@cloudless/cluster-state';
+import { isLive, createServingFilter } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
-import type { SoftChanges } from './soft-changes.js';
-import { endpointSource } from './watch-endpoints.js';
-import { eventFilter, watchEvents } from './watch-events.js';
+import type { LivenessChanges } from './soft-changes.js';
+import { createEndpointSource } from './watch-endpoints.js';
+import { createEventFilter, watchEvents } from './watch-events.js';
 import { watchRecords } from './watch-records.js';
-import { relatedEvents } from './related-events.js';
-import { found } from './workload-change.js';
+import { findRelatedEvents } from './related-events.js';
+import { requireWorkload } from './workload-change.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
-export class ObservingHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly soft: SoftChanges }) {}
+export class EndpointAndEventHandlers {
+  constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
 
   listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
-    this.endpoints(found(this.deps.state.view(), request).value);
+    this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
 
   /**
    * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
@@ -37,8 +37,10 @@ export class ObservingHandlers {
     request: WatchEndpointsRequest,
     { signal }: HandlerContext,
   ): AsyncGenerator<EndpointSet> {
-    const { uid } = found(this.deps.state.view(), request).value;
-    const source = endpointSource(this.deps.placements, uid, (record) => this.endpoints(record));
+    const { uid } = requireWorkload(this.deps.state.view(), request).value;
+    const source = createEndpointSource(this.deps.placements, uid, (record) =>
+      this.createEndpointSet(record),
+    );
     for await (const item of watchRecords(this.deps, source, request.afterRevision, signal)) {
       if (item === 'gone') return;
       yield item;
@@ -48,9 +50,9 @@ export class ObservingHandlers {
   listEvents = (request: ListEventsRequest): ListEventsResponse => {
     const view = this.deps.state.view();
     const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
-    const events = relatedTo === '' ? view.events() : relatedEvents(view.events(), relatedTo);
-    const matching = events.filter(eventFilter(request));
-    const { items, nextPageToken } = pageOf(
+    const events = relatedTo === '' ? view.events() : findRelatedEvents(view.events(), relatedTo);
+    const matching = events.filter(createEventFilter(request));
+    const { items, nextPageToken } = paginate(
       newestFirst ? matching.reverse() : matching,
       ({ id }) => id,
       request,
@@ -64,7 +66,7 @@ export class ObservingHandlers {
           categories.join(','),
           relatedTo,
         ],
-        ...(newestFirst ? { compare: descending } : {}),
+        ...(newestFirst ? { compare: compareDescending } : {}),
       },
     );
     return create(ListEventsResponseSchema, {
@@ -81,10 +83,10 @@ export class ObservingHandlers {
     return watchEvents(this.deps, request, signal);
   }
 
-  private endpoints(record: WorkloadRecord): EndpointSet {
+  private createEndpointSet(record: WorkloadRecord): EndpointSet {
     const { state, placements } = this.deps;
     const view = state.view();
-    const serves = servesOf(view, record.uid);
+    const serves = createServingFilter(view, record.uid);
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
       .filter(serves)
@@ -98,7 +100,7 @@ export class ObservingHandlers {
         return create(ReplicaEndpointSchema, {
           replicaId: replica.id,
           nodeId: replica.nodeId,
-          zone: node === undefined ? '' : placements.effective(node).zone,
+          zone: node === undefined ? '' : placements.toEffectiveNode(node).zone,
           version: replica.version,
           portName,
           ip,
@@ -114,4 +116,4 @@ export class ObservingHandlers {
   }
 }
 
-const descending = (a: string, b: string): number => (a > b ? -1 : a < b ? 1 : 0);
+const compareDescending = (a: string, b: string): number => (a > b ? -1 : a < b ? 1 : 0);

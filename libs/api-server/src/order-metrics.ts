@@ -45,14 +45,14 @@ export class OrderMetrics {
   }
 
   /** @param session - Any object that identifies the session. */
-  sent(session: object, order: Order): void {
+  recordSent(session: object, order: Order): void {
     const { replicaId, orderRevision, workloadUid } = order;
     const kind = order.order.case ?? 'none';
-    const pending = this.pendingOf(session);
+    const pending = this.getPending(session);
     const known = pending.get(replicaId);
     const again = known?.revision === orderRevision;
     this.sentCount.add(1, { kind, again: String(again) });
-    if (kind === 'forget') return this.forget(session, replicaId);
+    if (kind === 'forget') return this.discard(session, replicaId);
     if (again) return;
     known?.span?.end();
     const span = this.tracer.begin(workloadUid, `order ${kind}`, {
@@ -63,22 +63,22 @@ export class OrderMetrics {
   }
 
   /** Records that the agent has this order of the replica. */
-  reported(session: object, replicaId: string, orderRevision: bigint): void {
+  recordAcknowledged(session: object, replicaId: string, orderRevision: bigint): void {
     const order = this.pending.get(session)?.get(replicaId);
     if (order === undefined || orderRevision < order.revision) return;
     this.acknowledgedCount.add();
     this.duration.observe((this.deps.clock.now() - order.sentAtMs) / 1_000);
-    this.forget(session, replicaId);
+    this.discard(session, replicaId);
   }
 
   /** Stops the measurement of a pending order. */
-  forget(session: object, replicaId: string): void {
+  discard(session: object, replicaId: string): void {
     const pending = this.pending.get(session);
     pending?.get(replicaId)?.span?.end();
     pending?.delete(replicaId);
   }
 
-  private pendingOf(session: object): Map<string, PendingOrder> {
+  private getPending(session: object): Map<string, PendingOrder> {
     const known = this.pending.get(session);
     if (known !== undefined) return known;
     const made = new Map<string, PendingOrder>();

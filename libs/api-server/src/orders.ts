@@ -18,13 +18,13 @@ type OrderDeps = Pick<ApiServerDeps, 'state'>;
  * Returns the orders that follow from the records of a node and that the agent has not
  * acknowledged.
  */
-export function ordersFor(
+export function listPendingOrders(
   deps: OrderDeps,
   nodeId: string,
   acknowledged: ReadonlyMap<string, bigint>,
 ): readonly Order[] {
   return [...deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
-    const order = isAcknowledged(deps, value, acknowledged) ? undefined : orderFor(deps, value);
+    const order = isAcknowledged(deps, value, acknowledged) ? undefined : createOrder(deps, value);
     return order === undefined ? [] : [order];
   });
 }
@@ -42,7 +42,7 @@ export function isAcknowledged(
  * Returns the order that follows from the record of a replica; undefined when the replica has
  * ended.
  */
-export function orderFor({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
+export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
   const orderRevision = state.toOrderRevision(replica.orderRevision);
   const common = {
     epoch: state.epoch,
@@ -92,7 +92,7 @@ export function isOrphan(
  * stopping. An orphan whose order is newer than any order of this store is kept, because the store
  * has gone back in time.
  */
-export function orphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
+export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
   const { orderRevision: newest, epoch } = state;
   const { replicaId, workloadUid, orderRevision, phase } = report;
   if (orderRevision > newest || phase === Phase.STOPPING) return undefined;

@@ -1,6 +1,6 @@
 import { ManualClock } from '@cloudless/base/testing';
-import { DirtyKeys, Wakeup } from './changes.js';
-import { Outbox } from './outbox.js';
+import { ChangedKeys, Wakeup } from './changes.js';
+import { SessionOutbox } from './outbox.js';
 
 /** Every way in which two notifications and one wait can follow each other. */
 const orders = [
@@ -46,7 +46,7 @@ describe('ChangedKeys', () => {
   it('returns every marked key once, whenever it is marked', async () => {
     for (let pauses = 0; pauses < 8; pauses += 1) {
       const clock = new ManualClock();
-      const dirty = new DirtyKeys();
+      const dirty = new ChangedKeys();
       const stopping = new AbortController();
       const seen = new Set<string>();
       const reader = (async () => {
@@ -72,7 +72,7 @@ describe('ChangedKeys', () => {
 describe('SessionOutbox', () => {
   it('yields the newest message of each key in the order of the last push', async () => {
     const clock = new ManualClock();
-    const outbox = new Outbox<string>();
+    const outbox = new SessionOutbox<string>();
     for (const [key, message] of [
       ['a', 'a1'],
       ['b', 'b1'],

@@ -13,7 +13,7 @@ import { BOOKMARK_MS, Wakeup } from './changes.js';
  * for await (const message of outbox.drain(clock, signal)) … // b1, a2
  * ```
  */
-export class Outbox<Message> {
+export class SessionOutbox<Message> {
   private readonly waiting = new Map<string, Message>();
   private readonly wakeup = new Wakeup();
   private closed = false;

@@ -4,7 +4,7 @@ import {
   WorkloadPlan_Action as Action,
   type WorkloadPlan,
 } from '@cloudless/api';
-import { planDifference } from './plan-difference.js';
+import { describePlanDifference } from './plan-difference.js';
 
 type Fields = MessageInitShape<typeof WorkloadPlanSchema>;
 
@@ -102,11 +102,11 @@ describe('describePlanDifference', () => {
       says: 'default/web: its replicas were to be moved, but now it has no replicas to move',
     },
   ])('$name', ({ now, says }) => {
-    expect(planDifference([aPlan()], now)).toBe(says);
+    expect(describePlanDifference([aPlan()], now)).toBe(says);
   });
 
   it('describes a warning that no longer applies', () => {
-    expect(planDifference([aPlan({ warnings: ['w'] })], [aPlan()])).toBe(
+    expect(describePlanDifference([aPlan({ warnings: ['w'] })], [aPlan()])).toBe(
       'default/web: a warning no longer applies: w',
     );
   });

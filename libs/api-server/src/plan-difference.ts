@@ -5,47 +5,51 @@ import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api
  * `default/web: generation 4 was planned, it is 5 now`. Undefined when everything that a plan shows
  * is equal.
  */
-export function planDifference(
+export function describePlanDifference(
   planned: readonly WorkloadPlan[],
   now: readonly WorkloadPlan[],
 ): string | undefined {
   for (let index = 0; index < Math.max(planned.length, now.length); index += 1) {
     const [was, is] = [planned[index], now[index]];
-    if (was !== undefined && (is === undefined || nameOf(was) !== nameOf(is)))
-      return missing(was, now) ?? added(is);
-    if (was === undefined) return added(is);
-    const difference = is === undefined ? undefined : differenceOf(was, is);
-    if (difference !== undefined) return `${nameOf(was)}: ${difference}`;
+    if (was !== undefined && (is === undefined || formatName(was) !== formatName(is)))
+      return describeMissing(was, now) ?? describeAdded(is);
+    if (was === undefined) return describeAdded(is);
+    const difference = is === undefined ? undefined : describeDifference(was, is);
+    if (difference !== undefined) return `${formatName(was)}: ${difference}`;
   }
   return undefined;
 }
 
-function missing(was: WorkloadPlan, now: readonly WorkloadPlan[]): string | undefined {
-  if (now.some((plan) => nameOf(plan) === nameOf(was))) return undefined;
-  return `${nameOf(was)}: its replicas were to be moved, but now it has no replicas to move`;
+function describeMissing(was: WorkloadPlan, now: readonly WorkloadPlan[]): string | undefined {
+  if (now.some((plan) => formatName(plan) === formatName(was))) return undefined;
+  return `${formatName(was)}: its replicas were to be moved, but now it has no replicas to move`;
 }
 
-function added(is: WorkloadPlan | undefined): string | undefined {
+function describeAdded(is: WorkloadPlan | undefined): string | undefined {
   return is === undefined
     ? undefined
-    : `${nameOf(is)}: its replicas would now have to be moved too`;
+    : `${formatName(is)}: its replicas would now have to be moved too`;
 }
 
 /** Causes come before their consequences. */
-function differenceOf(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
+function describeDifference(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
   if (was.action !== is.action)
-    return `it was to be ${doneOf[was.action]}, it would be ${doneOf[is.action]} now`;
+    return `it was to be ${ACTION_TEXTS[was.action]}, it would be ${ACTION_TEXTS[is.action]} now`;
   if (was.generation !== is.generation)
     return `generation ${was.generation} was planned, it is ${is.generation} now`;
-  const figure = FIGURES.map(([name, text]) => changed(text, was[name], is[name])).find(
+  const figure = FIGURES.map(([name, text]) => describeFigure(text, was[name], is[name])).find(
     (text) => text !== undefined,
   );
   return (
-    changesOf(was, is) ?? stepsOf(was, is) ?? placementsOf(was, is) ?? figure ?? warningsOf(was, is)
+    describeSpecChanges(was, is) ??
+    describeSteps(was, is) ??
+    describePlacements(was, is) ??
+    figure ??
+    describeWarnings(was, is)
   );
 }
 
-const doneOf: Readonly<Record<Action, string>> = {
+const ACTION_TEXTS: Readonly<Record<Action, string>> = {
   [Action.NOTHING]: 'left as it is',
   [Action.CREATE]: 'created',
   [Action.UPDATE]: 'updated',
@@ -61,28 +65,32 @@ const FIGURES = [
   ['unplacedReason', 'the reason why they fit on no node'],
 ] as const;
 
-function changed(what: string, was: string | number, is: string | number): string | undefined {
+function describeFigure(
+  what: string,
+  was: string | number,
+  is: string | number,
+): string | undefined {
   return was === is
     ? undefined
     : `${what} was planned as ${was === '' ? 'nothing' : was}, it is ${is === '' ? 'nothing' : is} now`;
 }
 
-function changesOf(
+function describeSpecChanges(
   { changes: was }: WorkloadPlan,
   { changes: is }: WorkloadPlan,
 ): string | undefined {
-  const same = was.length === is.length && was.every((one, index) => sameChange(one, is[index]));
+  const same = was.length === is.length && was.every((one, index) => isSameChange(one, is[index]));
   return same ? undefined : 'the spec that the change is based on has changed';
 }
 
-function sameChange(
+function isSameChange(
   a: WorkloadPlan['changes'][number],
   b: WorkloadPlan['changes'][number] | undefined,
 ): boolean {
   return a.path === b?.path && a.before === b.before && a.after === b.after;
 }
 
-function placementsOf(
+function describePlacements(
   { placements: was }: WorkloadPlan,
   { placements: is }: WorkloadPlan,
 ): string | undefined {
@@ -107,7 +115,10 @@ function countByNode(placements: WorkloadPlan['placements']): ReadonlyMap<string
   return counts;
 }
 
-function stepsOf({ steps: was }: WorkloadPlan, { steps: is }: WorkloadPlan): string | undefined {
+function describeSteps(
+  { steps: was }: WorkloadPlan,
+  { steps: is }: WorkloadPlan,
+): string | undefined {
   for (let index = 0; index < Math.max(was.length, is.length); index += 1) {
     const [planned, now] = [was[index], is[index]];
     const step = `step ${index + 1}`;
@@ -122,7 +133,7 @@ function stepsOf({ steps: was }: WorkloadPlan, { steps: is }: WorkloadPlan): str
   return undefined;
 }
 
-function warningsOf(
+function describeWarnings(
   { warnings: was }: WorkloadPlan,
   { warnings: is }: WorkloadPlan,
 ): string | undefined {
@@ -132,6 +143,6 @@ function warningsOf(
   return gone === undefined ? undefined : `a warning no longer applies: ${gone}`;
 }
 
-function nameOf({ namespace, name }: WorkloadPlan): string {
+function formatName({ namespace, name }: WorkloadPlan): string {
   return `${namespace}/${name}`;
 }

@@ -5,7 +5,13 @@ import {
   WorkloadSpecSchema,
   type WorkloadPlan,
 } from '@cloudless/api';
-import { checkSpecBytes, keptPlan, outcomeOf, plansToDrop, shownPlan } from './plan-size.js';
+import {
+  checkSpecBytes,
+  truncatePlan,
+  computeOutcomeHash,
+  selectPlansToDelete,
+  truncateWorkloadPlan,
+} from './plan-size.js';
 
 const aPlan = (steps: number, name = 'web'): WorkloadPlan =>
   create(WorkloadPlanSchema, {
@@ -22,12 +28,12 @@ const aPlan = (steps: number, name = 'web'): WorkloadPlan =>
 
 describe('truncatePlan', () => {
   it('keeps 200 steps and placements of a workload and the total numbers', () => {
-    const { steps, placements, totalSteps, totalPlacements } = shownPlan(aPlan(201));
+    const { steps, placements, totalSteps, totalPlacements } = truncateWorkloadPlan(aPlan(201));
     expect([steps.length, placements.length, totalSteps, totalPlacements]).toEqual([
       200, 200, 201, 201,
     ]);
     const whole = aPlan(200);
-    expect(shownPlan(whole)).toBe(whole);
+    expect(truncateWorkloadPlan(whole)).toBe(whole);
   });
 
   it.each([
@@ -35,7 +41,7 @@ describe('truncatePlan', () => {
     { workloads: 60, shown: 100 },
     { workloads: 300, shown: 25 },
   ])('keeps $shown steps of each of $workloads workloads', ({ workloads, shown }) => {
-    const plan = keptPlan(
+    const plan = truncatePlan(
       create(PlanSchema, {
         workloads: Array.from({ length: workloads }, (_, index) => aPlan(500, `web-${index}`)),
       }),
@@ -48,7 +54,7 @@ describe('truncatePlan', () => {
 
   it('rejects a plan that is too large without any step', () => {
     const changes = [{ path: 'args', before: '', after: 'x'.repeat(600_000) }];
-    expect(() => keptPlan(create(PlanSchema, { workloads: [{ changes }] }))).toThrow(
+    expect(() => truncatePlan(create(PlanSchema, { workloads: [{ changes }] }))).toThrow(
       /^the plan takes 6\d{5} bytes without its steps, but a stored plan may take at most 500000; put fewer changes into one plan$/,
     );
   });
@@ -64,34 +70,34 @@ describe('truncatePlan', () => {
 
 describe('computeOutcomeHash', () => {
   const plan = aPlan(3);
-  const changed = (change: (copy: WorkloadPlan) => void): WorkloadPlan => {
+  const changePlan = (change: (copy: WorkloadPlan) => void): WorkloadPlan => {
     const copy = clone(WorkloadPlanSchema, plan);
     change(copy);
     return copy;
   };
 
   it('is equal for plans that differ only in scores', () => {
-    const scored = changed(({ placements }) =>
+    const scored = changePlan(({ placements }) =>
       placements.forEach((placement) => Object.assign(placement, { score: 0.9 })),
     );
-    expect(outcomeOf([scored])).toEqual(outcomeOf([plan]));
+    expect(computeOutcomeHash([scored])).toEqual(computeOutcomeHash([plan]));
   });
 
   it.each<{ name: string; other: readonly WorkloadPlan[] }>([
     {
       name: 'another node',
-      other: [changed(({ placements }) => Object.assign(placements[0] ?? {}, { nodeId: 'b' }))],
+      other: [changePlan(({ placements }) => Object.assign(placements[0] ?? {}, { nodeId: 'b' }))],
     },
-    { name: 'another step', other: [changed(({ steps }) => steps.pop())] },
-    { name: 'another generation', other: [changed((copy) => (copy.generation = 2n))] },
+    { name: 'another step', other: [changePlan(({ steps }) => steps.pop())] },
+    { name: 'another generation', other: [changePlan((copy) => (copy.generation = 2n))] },
     { name: 'one more workload', other: [plan, aPlan(0)] },
   ])('differs for $name', ({ other }) => {
-    expect(outcomeOf(other)).not.toEqual(outcomeOf([plan]));
+    expect(computeOutcomeHash(other)).not.toEqual(computeOutcomeHash([plan]));
   });
 });
 
 describe('selectPlansToDelete', () => {
-  const kept = (count: number, bytes: number) =>
+  const storedPlans = (count: number, bytes: number) =>
     Array.from({ length: count }, (_, index) => ({
       id: `plan-${index}`,
       revision: BigInt(index),
@@ -119,10 +125,10 @@ describe('selectPlansToDelete', () => {
       gone: ['plan-0', 'plan-1'],
     },
   ])('$name', ({ count, bytes, gone }) => {
-    expect(plansToDrop(kept(count, bytes), bytes)).toEqual(gone);
+    expect(selectPlansToDelete(storedPlans(count, bytes), bytes)).toEqual(gone);
   });
 
   it('selects at most 50 plans, which fit into a transaction', () => {
-    expect(plansToDrop(kept(2_000, 1), 1)).toHaveLength(50);
+    expect(selectPlansToDelete(storedPlans(2_000, 1), 1)).toHaveLength(50);
   });
 });

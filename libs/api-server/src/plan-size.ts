@@ -33,10 +33,10 @@ const MAX_PLANS_BYTES = 64 * 1024 * 1024;
  * Plans that one commit deletes. Together with the new plan this stays below the limit of 100
  * writes in a transaction; the next new plan deletes the rest.
  */
-const MAX_DROPPED = 50;
+const MAX_DELETED = 50;
 
 /** Truncates steps and placements of the plan of one workload. */
-export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): WorkloadPlan {
+export function truncateWorkloadPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): WorkloadPlan {
   const { steps, placements } = plan;
   if (steps.length <= most && placements.length <= most) return plan;
   return create(WorkloadPlanSchema, {
@@ -51,11 +51,11 @@ export function shownPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): Workloa
  * placements it keeps.
  * @throws kind `exhausted` when the plan is too large without any step and placement.
  */
-export function keptPlan(plan: Plan): Plan {
+export function truncatePlan(plan: Plan): Plan {
   for (let most = MAX_SHOWN; ; most = Math.floor(most / 2)) {
     const kept = create(PlanSchema, {
       ...plan,
-      workloads: plan.workloads.map((one) => shownPlan(one, most)),
+      workloads: plan.workloads.map((one) => truncateWorkloadPlan(one, most)),
     });
     const bytes = toBinary(PlanSchema, kept).length;
     if (bytes <= MAX_PLAN_BYTES) return kept;
@@ -81,7 +81,7 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
  * Hashes the complete predicted effect of plans. Scores are excluded, because they decide nothing
  * after the choice of the node.
  */
-export function outcomeOf(plans: readonly WorkloadPlan[]): Uint8Array {
+export function computeOutcomeHash(plans: readonly WorkloadPlan[]): Uint8Array {
   const hash = createHash('sha256');
   for (const plan of plans) {
     hash.update(
@@ -93,19 +93,22 @@ export function outcomeOf(plans: readonly WorkloadPlan[]): Uint8Array {
 }
 
 /** Size and age of a stored plan. */
-export interface KeptPlan {
+export interface StoredPlanSize {
   readonly id: string;
   readonly revision: bigint;
   readonly bytes: number;
 }
 
 /** Returns the ids of the plans to delete when a new plan is stored, oldest first. */
-export function plansToDrop(kept: readonly KeptPlan[], addedBytes: number): readonly string[] {
+export function selectPlansToDelete(
+  kept: readonly StoredPlanSize[],
+  addedBytes: number,
+): readonly string[] {
   let count = kept.length + 1;
   let bytes = kept.reduce((sum, plan) => sum + plan.bytes, addedBytes);
   const gone: string[] = [];
   for (const plan of [...kept].sort((a, b) => (a.revision < b.revision ? -1 : 1))) {
-    if (gone.length >= MAX_DROPPED || (count <= MAX_PLANS && bytes <= MAX_PLANS_BYTES)) break;
+    if (gone.length >= MAX_DELETED || (count <= MAX_PLANS && bytes <= MAX_PLANS_BYTES)) break;
     gone.push(plan.id);
     count -= 1;
     bytes -= plan.bytes;

@@ -1,13 +1,13 @@
-import { namespaceOf, type PlannedChange, type WorkloadPlan } from '@cloudless/api';
+import { resolveNamespace, type PlannedChange, type WorkloadPlan } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import type { ClusterView, Stored, Transaction } from '@cloudless/cluster-state';
-import { drainedNode, type NodeChange } from './drains.js';
-import { foundNode, putNodeChange } from './nodes.js';
+import { startDrain, type NodeChange } from './drains.js';
+import { requireNode, putNodeChange } from './nodes.js';
 import type { ApiServerDeps } from './ports.js';
-import { restartChange, undoChange } from './rollouts.js';
-import { applyChange, scaleChange } from './spec-changes.js';
-import { changesAnything, putWorkloadChange, type WorkloadChange } from './workload-change.js';
+import { createRestart, createUndo } from './rollouts.js';
+import { planApply, planScale } from './spec-changes.js';
+import { hasChanges, putWorkloadChange, type WorkloadChange } from './workload-change.js';
 
 /** A change that passed the same validation as its own call. */
 export type CheckedChange =
@@ -20,7 +20,7 @@ export type CheckedChange =
     };
 
 /** The predicted outcome of the changes of a plan. */
-export interface WorkedOut {
+export interface PlannedOutcome {
   readonly changes: readonly CheckedChange[];
   /** One for each affected workload, with all steps. */
   readonly plans: readonly WorkloadPlan[];
@@ -30,7 +30,7 @@ export interface WorkedOut {
  * @throws kind `invalid` for a change that is empty or has a request id, and for a second change of
  *   the same workload or node.
  */
-export function checkTogether(changes: readonly PlannedChange[]): void {
+export function validateChanges(changes: readonly PlannedChange[]): void {
   const takenBy = new Map<string, number>();
   const violations = changes.flatMap(({ change }, index): readonly Violation[] => {
     if (change.case === undefined)
@@ -44,7 +44,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
     const subject =
       change.case === 'drain'
         ? `node ${change.value.nodeId}`
-        : `workload ${namespaceOf(change.value)}/${change.value.name}`;
+        : `workload ${resolveNamespace(change.value)}/${change.value.name}`;
     const earlier = takenBy.get(subject);
     takenBy.set(subject, earlier ?? index);
     const requestId = 'requestId' in change.value ? change.value.requestId : '';
@@ -71,7 +71,7 @@ export function checkTogether(changes: readonly PlannedChange[]): void {
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-type CheckDeps = Pick<ApiServerDeps, 'impossibleLimitsOf' | 'placements' | 'planning' | 'clock'>;
+type CheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits' | 'placements' | 'dryRun' | 'clock'>;
 
 /**
  * Validates every change as its own call does and predicts the effects, each on top of the changes
@@ -79,18 +79,20 @@ type CheckDeps = Pick<ApiServerDeps, 'impossibleLimitsOf' | 'placements' | 'plan
  * @param madeAtMs - Creation time of the plan, used as the time of a restart.
  * @throws the errors of the individual calls.
  */
-export function workOut(
+export function planChanges(
   deps: CheckDeps,
   view: ClusterView,
   changes: readonly PlannedChange[],
   madeAtMs: number,
-): WorkedOut {
-  const checked = checkEach(changes, (planned) => checkedChange(deps, view, planned, madeAtMs));
-  const ahead = deps.planning.ahead();
+): PlannedOutcome {
+  const checked = collectViolations(changes, (planned) =>
+    validateChange(deps, view, planned, madeAtMs),
+  );
+  const ahead = deps.dryRun.createPlanner();
   const plans = checked.flatMap((one): readonly WorkloadPlan[] => {
-    if (one.kind === 'drain') return ahead.drain(one.change?.after ?? one.current.value);
+    if (one.kind === 'drain') return ahead.planDrain(one.change?.after ?? one.current.value);
     const { namespace, name, current, spec } = one.change;
-    return [ahead.change({ namespace, name, current: current?.value, spec })];
+    return [ahead.planChange({ namespace, name, current: current?.value, spec })];
   });
   return { changes: checked, plans };
 }
@@ -99,7 +101,7 @@ export function workOut(
  * Validates all changes and reports all violations together.
  * @throws kind `invalid` with the path of each violation below its change.
  */
-function checkEach<Checked>(
+function collectViolations<Checked>(
   changes: readonly PlannedChange[],
   check: (planned: PlannedChange) => Checked,
 ): readonly Checked[] {
@@ -120,7 +122,7 @@ function checkEach<Checked>(
   return checked;
 }
 
-function checkedChange(
+function validateChange(
   deps: CheckDeps,
   view: ClusterView,
   { change }: PlannedChange,
@@ -128,20 +130,23 @@ function checkedChange(
 ): CheckedChange {
   switch (change.case) {
     case 'apply':
-      return { kind: 'workload', change: applyChange(deps, view, change.value) };
+      return { kind: 'workload', change: planApply(deps, view, change.value) };
     case 'scale':
-      return { kind: 'workload', change: scaleChange(view, change.value) };
+      return { kind: 'workload', change: planScale(view, change.value) };
     case 'undo':
-      return { kind: 'workload', change: undoChange(view, change.value) };
+      return { kind: 'workload', change: createUndo(view, change.value) };
     case 'restart':
-      return { kind: 'workload', change: restartChange(view, change.value, madeAtMs) };
+      return { kind: 'workload', change: createRestart(view, change.value, madeAtMs) };
     case 'drain': {
-      const current = foundNode(view, change.value.nodeId);
-      const held = deps.placements.allocatedOn(current.value.id).replicas;
+      const current = requireNode(view, change.value.nodeId);
+      const held = deps.placements.getAllocated(current.value.id).replicas;
       return {
         kind: 'drain',
         current,
-        change: drainedNode(current.value, change.value, { nowMs: deps.clock.wallTime(), held }),
+        change: startDrain(current.value, change.value, {
+          nowMs: deps.clock.wallTime(),
+          replicaCount: held,
+        }),
       };
     }
     case undefined:
@@ -150,7 +155,7 @@ function checkedChange(
 }
 
 /** The records that the execution of a plan writes. */
-export interface PutChanges {
+export interface WrittenChanges {
   readonly workloads: readonly WorkloadRecord[];
   readonly nodes: readonly NodeRecord[];
 }
@@ -162,14 +167,14 @@ export function putChanges(
   transaction: Transaction,
   changes: readonly CheckedChange[],
   requestId: string,
-): PutChanges {
+): WrittenChanges {
   const workloads: WorkloadRecord[] = [];
   const nodes: NodeRecord[] = [];
   for (const one of changes) {
     if (one.kind === 'drain') {
       if (one.change !== undefined) putNodeChange(transaction, one.current, one.change, requestId);
       nodes.push(one.change?.after ?? one.current.value);
-    } else if (changesAnything(one.change)) {
+    } else if (hasChanges(one.change)) {
       workloads.push(putWorkloadChange(deps, view, transaction, one.change, requestId));
     }
   }
@@ -189,7 +194,7 @@ const MAX_COMPARES = 95;
  * placed.
  * @throws kind `exhausted` when the plans affect more workloads than one transaction can compare.
  */
-export function requireWhatWasRead(
+export function requireUnchanged(
   transaction: Transaction,
   view: ClusterView,
   plans: readonly WorkloadPlan[],
@@ -202,9 +207,9 @@ export function requireWhatWasRead(
     transaction
       .require('workload', uid, workload)
       .require('control', uid, view.control(uid) ?? 'absent');
-    transaction.require('evidence', uid, view.evidence(uid) ?? 'absent');
+    transaction.require('evidence', uid, view.readinessGuard(uid) ?? 'absent');
   }
-  if (transaction.compares().length > MAX_COMPARES) {
+  if (transaction.toCompares().length > MAX_COMPARES) {
     throw new CloudlessError(
       'exhausted',
       `the plan is about ${workloads.length} workloads, more than one transaction can compare; plan fewer changes at a time, or drain without a plan`,
@@ -214,7 +219,7 @@ export function requireWhatWasRead(
     plans.flatMap(({ placements }) => placements.map(({ nodeId }) => nodeId)),
   );
   for (const nodeId of nodeIds) {
-    if (transaction.compares().length < MAX_COMPARES)
+    if (transaction.toCompares().length < MAX_COMPARES)
       transaction.require('node', nodeId, view.node(nodeId) ?? 'absent');
   }
 }

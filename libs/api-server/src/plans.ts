@@ -14,19 +14,24 @@ import {
 import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
-import { withoutConflict } from './conflicts.js';
-import { nodePicture } from './node-picture.js';
-import { planDifference } from './plan-difference.js';
-import { checkSpecBytes, keptPlan, outcomeOf, plansToDrop } from './plan-size.js';
+import { retryOnConflict } from './conflicts.js';
+import { presentNode } from './node-picture.js';
+import { describePlanDifference } from './plan-difference.js';
 import {
-  checkTogether,
+  checkSpecBytes,
+  truncatePlan,
+  computeOutcomeHash,
+  selectPlansToDelete,
+} from './plan-size.js';
+import {
+  validateChanges,
   putChanges,
-  requireWhatWasRead,
-  workOut,
-  type WorkedOut,
+  requireUnchanged,
+  planChanges,
+  type PlannedOutcome,
 } from './planned-changes.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type MutationDeps } from './requests.js';
+import { runIdempotent, type MutationDeps } from './requests.js';
 
 const ID_BYTES = 8;
 /** Time in which a plan can be executed. */
@@ -35,22 +40,22 @@ const PLAN_LIFE_MS = 3_600_000;
 /** Handlers of the plan calls of CoordinatorService. */
 export class PlanHandlers {
   /** Sizes of plan records, which never change. */
-  private readonly bytesOf = new WeakMap<PlanRecord, number>();
+  private readonly recordBytes = new WeakMap<PlanRecord, number>();
 
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
   /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
   createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
     const { state, clock, random, audit } = this.deps;
-    checkTogether(request.changes);
-    return withoutConflict({ clock, random, what: 'the list of plans' }, async () => {
+    validateChanges(request.changes);
+    return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
       const view = state.view();
       const nowMs = clock.wallTime();
-      const { plans, changes } = workOut(this.deps, view, request.changes, nowMs);
+      const { plans, changes } = planChanges(this.deps, view, request.changes, nowMs);
       // Fails now instead of at the execution of the plan.
-      requireWhatWasRead(state.transaction(), view, plans);
+      requireUnchanged(state.transaction(), view, plans);
       checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
-      const plan = keptPlan(
+      const plan = truncatePlan(
         create(PlanSchema, {
           id: randomHex(random, ID_BYTES),
           createdAt: timestampFromMs(nowMs),
@@ -60,28 +65,28 @@ export class PlanHandlers {
           revision: view.revision,
         }),
       );
-      const record = create(PlanRecordSchema, { plan, outcome: outcomeOf(plans) });
+      const record = create(PlanRecordSchema, { plan, outcome: computeOutcomeHash(plans) });
       const transaction = state
         .transaction()
         .require('plan', plan.id, 'absent')
         .put('plan', plan.id, record);
-      for (const id of this.surplus(view, record)) transaction.delete('plan', id);
-      await audit.actOf(request).commit(transaction);
+      for (const id of this.listPlansToDelete(view, record)) transaction.delete('plan', id);
+      await audit.getEntry(request).commit(transaction);
       return plan;
     });
   };
 
   getPlan = (request: GetPlanRequest): Plan =>
-    planOf(this.found(this.deps.state.view(), request.id).value);
+    getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
 
   /** Makes all changes of a plan exactly as shown, or none. */
   executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
-    mutate(this.deps, CoordinatorService.method.executePlan, request, (view) => {
-      const { pictures, state, tracer, clock } = this.deps;
-      const stored = this.found(view, request.id);
-      const plan = planOf(stored.value);
+    runIdempotent(this.deps, CoordinatorService.method.executePlan, request, (view) => {
+      const { presenter, state, tracer, clock } = this.deps;
+      const stored = this.requirePlan(view, request.id);
+      const plan = getPlan(stored.value);
       checkNotExecuted(plan);
-      const { changes, plans } = this.holding(view, plan, stored.value.outcome);
+      const { changes, plans } = this.requireSameOutcome(view, plan, stored.value.outcome);
       const transaction = state.transaction().require('plan', plan.id, stored);
       const { workloads, nodes } = putChanges(
         this.deps,
@@ -90,40 +95,40 @@ export class PlanHandlers {
         changes,
         request.requestId,
       );
-      requireWhatWasRead(transaction, view, plans);
+      requireUnchanged(transaction, view, plans);
       const executed = clone(PlanRecordSchema, stored.value);
-      planOf(executed).executedAt = timestampFromMs(clock.wallTime());
+      getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
       transaction.put('plan', plan.id, executed);
       for (const { uid } of workloads) tracer?.mark(uid);
       const result = create(ExecutePlanResponseSchema, {
-        workloads: workloads.map((record) => pictures.read(record, false)),
-        nodes: nodes.map((record) => nodePicture(this.deps, record)),
+        workloads: workloads.map((record) => presenter.present(record, false)),
+        nodes: nodes.map((record) => presentNode(this.deps, record)),
       });
-      return { result, transaction };
+      return { response: result, transaction };
     });
 
   /**
    * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when
    * the outcome is not the stored one.
    */
-  private holding(view: ClusterView, plan: Plan, outcome: Uint8Array): WorkedOut {
-    let now: WorkedOut;
+  private requireSameOutcome(view: ClusterView, plan: Plan, outcome: Uint8Array): PlannedOutcome {
+    let now: PlannedOutcome;
     try {
-      now = workOut(this.deps, view, plan.changes, timeOf(plan.createdAt));
+      now = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
-      throw overtaken(plan, reason.message, reason);
+      throw createOutdatedError(plan, reason.message, reason);
     }
-    if (Buffer.compare(outcomeOf(now.plans), outcome) === 0) return now;
-    throw overtaken(
+    if (Buffer.compare(computeOutcomeHash(now.plans), outcome) === 0) return now;
+    throw createOutdatedError(
       plan,
-      planDifference(plan.workloads, cutLike(plan.workloads, now.plans)) ??
+      describePlanDifference(plan.workloads, truncateLike(plan.workloads, now.plans)) ??
         'the outcome after the listed steps has changed',
     );
   }
 
   /** @throws kind `notFound` when there is no such plan, or it has expired. */
-  private found(view: ClusterView, id: string): Stored<PlanRecord> {
+  private requirePlan(view: ClusterView, id: string): Stored<PlanRecord> {
     const stored = view.plan(id);
     if (stored === undefined) {
       throw new CloudlessError(
@@ -131,7 +136,7 @@ export class PlanHandlers {
         `plan "${id}" not found: plans are stored for one hour; create a new plan`,
       );
     }
-    const expiresMs = timeOf(planOf(stored.value).expiresAt);
+    const expiresMs = toMs(getPlan(stored.value).expiresAt);
     if (this.deps.clock.wallTime() < expiresMs) return stored;
     throw new CloudlessError(
       'notFound',
@@ -140,23 +145,23 @@ export class PlanHandlers {
   }
 
   /** Returns the ids of the plans to delete when `added` is stored. */
-  private surplus(view: ClusterView, added: PlanRecord): readonly string[] {
+  private listPlansToDelete(view: ClusterView, added: PlanRecord): readonly string[] {
     const kept = [...view.plans()].map(([id, { value, revision }]) => ({
       id,
       revision,
-      bytes: this.sizeOf(value),
+      bytes: this.getRecordBytes(value),
     }));
-    return plansToDrop(kept, this.sizeOf(added));
+    return selectPlansToDelete(kept, this.getRecordBytes(added));
   }
 
-  private sizeOf(record: PlanRecord): number {
-    const known = this.bytesOf.get(record) ?? toBinary(PlanRecordSchema, record).length;
-    this.bytesOf.set(record, known);
+  private getRecordBytes(record: PlanRecord): number {
+    const known = this.recordBytes.get(record) ?? toBinary(PlanRecordSchema, record).length;
+    this.recordBytes.set(record, known);
     return known;
   }
 }
 
-function planOf({ plan }: PlanRecord): Plan {
+function getPlan({ plan }: PlanRecord): Plan {
   return plan ?? create(PlanSchema);
 }
 
@@ -169,7 +174,7 @@ function checkNotExecuted({ id, executedAt }: Plan): void {
   );
 }
 
-function overtaken({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
+function createOutdatedError({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'conflict',
     `plan "${id}" is outdated: ${difference}; create a new plan`,
@@ -181,7 +186,7 @@ function overtaken({ id }: Plan, difference: string, cause?: unknown): Cloudless
  * Truncates new plans to the number of steps and placements that the stored plans have, so that
  * both can be compared.
  */
-function cutLike(
+function truncateLike(
   shown: readonly WorkloadPlan[],
   now: readonly WorkloadPlan[],
 ): readonly WorkloadPlan[] {
@@ -198,6 +203,6 @@ function cutLike(
   });
 }
 
-function timeOf(time: Plan['createdAt']): number {
+function toMs(time: Plan['createdAt']): number {
   return time === undefined ? 0 : timestampMs(time);
 }

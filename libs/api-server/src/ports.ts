@@ -15,7 +15,7 @@ import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 
 /** Live status of a node. */
-export interface NodeNow {
+export interface NodeLiveStatus {
   readonly phase: NodeStatus_Phase;
   readonly alive: boolean;
   readonly reason: string;
@@ -33,23 +33,23 @@ export interface NodeNow {
 
 /** Sessions, leases and live status of nodes. */
 export interface NodeLiveness {
-  connected(nodeId: string): number;
-  heard(nodeId: string): void;
-  disconnected(nodeId: string, session: number): void;
-  report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
-  forget(nodeId: string): void;
+  startSession(nodeId: string): number;
+  renewLease(nodeId: string): void;
+  endSession(nodeId: string, session: number): void;
+  updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
+  removeNode(nodeId: string): void;
   /** A user has confirmed that the machine is dead: the node no longer delays replacements. */
   confirmLost(nodeId: string): void;
-  status(nodeId: string): NodeNow;
+  status(nodeId: string): NodeLiveStatus;
   subscribe(listener: (nodeId: string) => void): () => void;
   /** Calls the listener with the id of each node that reports its usage. */
   onUsage(listener: (nodeId: string) => void): () => void;
 }
 
 /** Builds the API messages of workloads and replicas from records. */
-export interface Pictures {
-  read(record: WorkloadRecord, full: boolean): Workload;
-  readReplica(replica: ReplicaRecord): ReplicaStatus;
+export interface WorkloadPresenterPort {
+  present(record: WorkloadRecord, full: boolean): Workload;
+  presentReplica(replica: ReplicaRecord): ReplicaStatus;
 }
 
 /** A change of one workload: its record (absent when it would be created) and its new spec. */
@@ -61,39 +61,39 @@ export interface PlanSubject {
 }
 
 /** Predicts changes one after the other, each on top of the changes before it. */
-export interface PlanAhead {
-  change(subject: PlanSubject): WorkloadPlan;
+export interface DryRunPlannerPort {
+  planChange(subject: PlanSubject): WorkloadPlan;
   /**
    * Predicts the effect of a drain on each workload of the node. @param node - The node record as
    * the drain would write it.
    */
-  drain(node: NodeRecord): readonly WorkloadPlan[];
+  planDrain(node: NodeRecord): readonly WorkloadPlan[];
 }
 
 /** Predicts changes, with all of their steps, and explains placements. */
-export interface Planning {
-  plan(subject: PlanSubject): WorkloadPlan;
-  ahead(): PlanAhead;
+export interface DryRunPort {
+  planChange(subject: PlanSubject): WorkloadPlan;
+  createPlanner(): DryRunPlannerPort;
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
 /** Facts about placements and nodes that the node calls show. */
 export interface Placements {
-  allocatedOn(nodeId: string): {
+  getAllocated(nodeId: string): {
     readonly cpuMillis: number;
     readonly memoryBytes: number;
     readonly replicas: number;
   };
   /** The properties of the node that its agent reported, overridden by those that users set. */
-  effective(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
+  toEffectiveNode(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
     readonly region: string;
     readonly zone: string;
     readonly labels: Readonly<Record<string, string>>;
   };
   /** The key that identifies a taint on a node. */
-  taintKey(taint: { readonly key: string; readonly effect: number }): string;
+  toTaintKey(taint: { readonly key: string; readonly effect: number }): string;
   /** Progress of the drain of a node; undefined when there is none. */
-  drainOf(record: NodeRecord): DrainStatus | undefined;
+  getDrainStatus(record: NodeRecord): DrainStatus | undefined;
 }
 
 /** The connection that a call arrived on. */
@@ -117,12 +117,12 @@ export interface ApiServerDeps {
   readonly random: Random;
   readonly log: Log;
   readonly nodes: NodeLiveness;
-  readonly pictures: Pictures;
-  readonly planning: Planning;
+  readonly presenter: WorkloadPresenterPort;
+  readonly dryRun: DryRunPort;
   readonly placements: Placements;
   /** Explains why the limits of a rollout permit no step; undefined when a step is possible. */
-  readonly impossibleLimitsOf: (spec: WorkloadSpec) => string | undefined;
-  readonly connectionOf: (context: HandlerContext) => CallConnection | undefined;
+  readonly explainImpossibleLimits: (spec: WorkloadSpec) => string | undefined;
+  readonly getConnection: (context: HandlerContext) => CallConnection | undefined;
   /** Version of the program, such as `0.1.0`. */
   readonly version: string;
   readonly timings: SessionTimings;

@@ -12,7 +12,7 @@ import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
-import { ReplicaReports } from './replica-reports.js';
+import { ReplicaReportQueue } from './replica-reports.js';
 
 type Report = MessageInitShape<typeof ReplicaReportSchema>;
 const IMAGE = 'nginx:alpine';
@@ -22,7 +22,7 @@ class World {
   private constructor(
     readonly clock: ManualClock,
     readonly state: ClusterState,
-    private reports: ReplicaReports,
+    private reports: ReplicaReportQueue,
   ) {}
 
   static async open(replicas = 1): Promise<World> {
@@ -54,7 +54,7 @@ class World {
       transaction.createReplica(create(ReplicaRecordSchema, place));
     }
     await state.commit(transaction);
-    const world = new World(clock, state, undefined as unknown as ReplicaReports);
+    const world = new World(clock, state, undefined as unknown as ReplicaReportQueue);
     world.restart();
     return world;
   }
@@ -67,33 +67,33 @@ class World {
       warn: (message) => this.errors.push(message),
     };
     const deps = { state: this.state, clock: this.clock, random: createSeededRandom(1), log };
-    this.reports = new ReplicaReports(
-      deps as unknown as ConstructorParameters<typeof ReplicaReports>[0],
+    this.reports = new ReplicaReportQueue(
+      deps as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0],
     );
   }
 
   async report(report: Report): Promise<void> {
     this.take(report);
-    await this.reports.written('node-1');
+    await this.reports.flushed('node-1');
   }
 
   take(report: Report): void {
-    this.reports.take(
+    this.reports.enqueue(
       'node-1',
       create(ReplicaReportSchema, { replicaId: 'w-0', phase: Phase.STARTING, ...report }),
     );
   }
 
-  written(): Promise<void> {
-    return this.reports.written('node-1');
+  flushed(): Promise<void> {
+    return this.reports.flushed('node-1');
   }
 
   /** Reasons of the events, oldest first. */
-  reasons(): readonly string[] {
-    return this.events().map(({ reason }) => reason);
+  listReasons(): readonly string[] {
+    return this.listEvents().map(({ reason }) => reason);
   }
 
-  events() {
+  listEvents() {
     return [...this.state.view().events()].sort(
       (a, b) => Number(a.id.split('-')[1]) - Number(b.id.split('-')[1]),
     );
@@ -112,7 +112,7 @@ class World {
   }
 }
 
-const pull = (
+const aPull = (
   phase: Pull,
   startedAtMs: number,
   more: MessageInitShape<typeof ImagePullStatusSchema> = {},
@@ -124,11 +124,11 @@ const pull = (
     ...more,
   }),
 });
-const pulling = (startedAtMs = 1): Report => pull(Pull.PULLING, startedAtMs);
-const pulled = (startedAtMs = 1): Report =>
-  pull(Pull.PULLED, startedAtMs, { took: durationFromMs(2_345), sizeBytes: 24_117_248n });
-const failed = (startedAtMs = 1, reason = 'not found'): Report =>
-  pull(Pull.FAILED, startedAtMs, { took: durationFromMs(10), reason });
+const aRunningPull = (startedAtMs = 1): Report => aPull(Pull.PULLING, startedAtMs);
+const aCompletedPull = (startedAtMs = 1): Report =>
+  aPull(Pull.PULLED, startedAtMs, { took: durationFromMs(2_345), sizeBytes: 24_117_248n });
+const aFailedPull = (startedAtMs = 1, reason = 'not found'): Report =>
+  aPull(Pull.FAILED, startedAtMs, { took: durationFromMs(10), reason });
 
 describe('events about image pulls', () => {
   let world: World;
@@ -138,10 +138,10 @@ describe('events about image pulls', () => {
   afterEach(() => world.close());
 
   it('are emitted at start and end of a pull and name the replica', async () => {
-    await world.report(pulling());
-    await world.report(pulled());
+    await world.report(aRunningPull());
+    await world.report(aCompletedPull());
     const about = { namespace: 'default', workload: 'web-0', replicaId: 'w-0', nodeId: 'node-1' };
-    const [first, second] = world.events();
+    const [first, second] = world.listEvents();
     expect(first).toMatchObject({
       ...about,
       reason: 'ImagePulling',
@@ -159,56 +159,60 @@ describe('events about image pulls', () => {
   });
 
   it('are emitted once when the same pull is reported again, also after a restart of the coordinator', async () => {
-    await world.report(pulling());
-    await world.report(pulling());
+    await world.report(aRunningPull());
+    await world.report(aRunningPull());
     world.restart();
-    await world.report(pulling());
-    await world.report(pulled());
+    await world.report(aRunningPull());
+    await world.report(aCompletedPull());
     world.restart();
-    await world.report(pulled());
-    expect(world.reasons()).toEqual(['ImagePulling', 'ImagePulled']);
-    await world.report(pulled(2));
-    expect(world.reasons()).toHaveLength(3);
+    await world.report(aCompletedPull());
+    expect(world.listReasons()).toEqual(['ImagePulling', 'ImagePulled']);
+    await world.report(aCompletedPull(2));
+    expect(world.listReasons()).toHaveLength(3);
   });
 
   it('come before other events of the same report', async () => {
-    await world.report({ ...pulled(), phase: Phase.RUNNING, ready: true });
-    const [first, second] = world.events();
+    await world.report({ ...aCompletedPull(), phase: Phase.RUNNING, ready: true });
+    const [first, second] = world.listEvents();
     expect([first?.reason, second?.reason]).toEqual(['ImagePulled', 'ReplicaReady']);
     expect(second?.causeId).toBe(first?.id);
   });
 
   it('replace the event of a failed start and contain the error of the registry', async () => {
-    await world.report(pulling());
-    await world.report({ ...failed(), restarts: 1, reason: 'not found, restarting in 100 ms' });
-    expect(world.reasons()).toEqual(['ImagePulling', 'ImagePullFailed']);
-    expect(world.events()[1]).toMatchObject({
+    await world.report(aRunningPull());
+    await world.report({
+      ...aFailedPull(),
+      restarts: 1,
+      reason: 'not found, restarting in 100 ms',
+    });
+    expect(world.listReasons()).toEqual(['ImagePulling', 'ImagePullFailed']);
+    expect(world.listEvents()[1]).toMatchObject({
       severity: Severity.WARNING,
       message: `image ${IMAGE} could not be pulled: not found`,
     });
-    await world.report(failed(2, `image ${IMAGE} cannot be pulled: not found`));
-    expect(world.events().at(-1)?.message).toBe(`image ${IMAGE} cannot be pulled: not found`);
+    await world.report(aFailedPull(2, `image ${IMAGE} cannot be pulled: not found`));
+    expect(world.listEvents().at(-1)?.message).toBe(`image ${IMAGE} cannot be pulled: not found`);
     await world.report({
-      ...failed(2),
+      ...aFailedPull(2),
       restarts: 2,
       lastExitCode: 3,
       lastEndReason: 'exit code 3',
     });
-    expect(world.reasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
+    expect(world.listReasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
   });
 
   it('are rate limited while pulls fail repeatedly, and the newest event has the number of suppressed ones', async () => {
     for (let turn = 1; turn <= 40; turn += 1) {
-      await world.report({ ...pulling(turn), restarts: turn - 1 });
-      await world.report({ ...failed(turn, `not found, ${turn}`), restarts: turn });
+      await world.report({ ...aRunningPull(turn), restarts: turn - 1 });
+      await world.report({ ...aFailedPull(turn, `not found, ${turn}`), restarts: turn });
     }
-    expect(world.reasons()).toEqual([
+    expect(world.listReasons()).toEqual([
       'ImagePulling',
       ...Array.from({ length: 5 }, () => 'ImagePullFailed'),
     ]);
     await world.clock.advance(60_000);
     await settle();
-    expect(world.events().at(-1)).toMatchObject({
+    expect(world.listEvents().at(-1)).toMatchObject({
       reason: 'ImagePullFailed',
       count: 35,
       message: expect.stringContaining('not found, 40'),
@@ -216,16 +220,16 @@ describe('events about image pulls', () => {
   });
 
   it('follow the agent: after its restart the record contains no running pull', async () => {
-    await world.report(pulling());
+    await world.report(aRunningPull());
     await world.report({});
     expect(world.record().imagePull).toBeUndefined();
-    await world.report(pulled());
+    await world.report(aCompletedPull());
     await world.report({ phase: Phase.RUNNING, ready: true });
     expect(world.record().imagePull).toMatchObject({ phase: Pull.PULLED });
   });
 
   it('truncate a long reason', async () => {
-    await world.report(failed(1, 'x'.repeat(5_000)));
+    await world.report(aFailedPull(1, 'x'.repeat(5_000)));
     expect(world.record().imagePull?.reason).toBe(`${'x'.repeat(1_000)}…`);
   });
 });
@@ -237,9 +241,9 @@ it('ReplicaReportQueue stays within the transaction limit when many replicas rep
     [Phase.RUNNING, false], // takes its workload's evidence too
   ] as const) {
     for (let number = 0; number < 45; number += 1)
-      world.take({ ...pulled(Number(ready) + 1), replicaId: `w-${number}`, phase, ready });
-    await world.written();
+      world.take({ ...aCompletedPull(Number(ready) + 1), replicaId: `w-${number}`, phase, ready });
+    await world.flushed();
   }
-  expect(world.reasons()).toHaveLength(4 * 45);
+  expect(world.listReasons()).toHaveLength(4 * 45);
   await world.close();
 });

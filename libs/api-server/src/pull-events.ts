@@ -7,16 +7,19 @@ import {
 } from '@cloudless/api';
 import type { EventInit } from '@cloudless/cluster-state';
 
-export type About = Pick<EventInit, 'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'>;
+export type EventSubject = Pick<
+  EventInit,
+  'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'
+>;
 
 /**
  * Returns the event about a change of the pull status of an image; undefined when nothing changed.
  * A retry of a failed pull emits no event at its start, only at its end.
  */
-export function pullEventOf(
+export function createPullEvent(
   before: ImagePullStatus | undefined,
   after: ImagePullStatus | undefined,
-  about: About,
+  about: EventSubject,
 ): EventInit | undefined {
   if (after === undefined || (isSamePull(before, after) && before?.phase === after.phase))
     return undefined;
@@ -32,7 +35,7 @@ export function pullEventOf(
       };
     }
     case Phase.PULLED: {
-      const message = `image ${image} was pulled in ${tookText(after)}${sizeText(after.sizeBytes)}`;
+      const message = `image ${image} was pulled in ${formatDuration(after)}${formatSize(after.sizeBytes)}`;
       return { ...about, severity: Severity.INFO, reason: 'ImagePulled', message };
     }
     case Phase.FAILED: {
@@ -40,7 +43,7 @@ export function pullEventOf(
         ...about,
         severity: Severity.WARNING,
         reason: 'ImagePullFailed',
-        message: failureText(after),
+        message: describeFailure(after),
       };
     }
     default: // a phase of a newer protocol version
@@ -59,16 +62,16 @@ function isSamePull(
 }
 
 /** The reason of a container runtime may begin with the image already. */
-function failureText({ image, reason }: ImagePullStatus): string {
+function describeFailure({ image, reason }: ImagePullStatus): string {
   if (reason.startsWith(`image ${image} `)) return reason;
   return `image ${image} could not be pulled: ${reason || 'no reason was given'}`;
 }
 
-function tookText({ took }: ImagePullStatus): string {
+function formatDuration({ took }: ImagePullStatus): string {
   const ms = took === undefined ? 0 : durationMs(took);
   return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
 }
 
-function sizeText(sizeBytes: bigint): string {
+function formatSize(sizeBytes: bigint): string {
   return sizeBytes === 0n ? '' : ` (${(Number(sizeBytes) / 2 ** 20).toFixed(1)} MiB)`;
 }

@@ -6,7 +6,7 @@ import { CloudlessError } from '@cloudless/base';
  * @param events - Sorted by id in ascending order: a cause comes before its consequences.
  * @throws kind `notFound` when the event does not exist or is no longer stored.
  */
-export function relatedEvents(events: readonly Event[], id: string): readonly Event[] {
+export function findRelatedEvents(events: readonly Event[], id: string): readonly Event[] {
   const start = events.find((event) => event.id === id);
   if (start === undefined)
     throw new CloudlessError('notFound', `event "${id}" not found; it may no longer be stored`);

@@ -27,8 +27,8 @@ import {
   type ClusterView,
   type EventInit,
 } from '@cloudless/cluster-state';
-import { FlappingEvents } from './flapping-events.js';
-import { pullEventOf, type About } from './pull-events.js';
+import { EventThrottle } from './flapping-events.js';
+import { createPullEvent, type EventSubject } from './pull-events.js';
 import type { ApiServerDeps } from './ports.js';
 
 /**
@@ -45,7 +45,7 @@ const MAX_REASON = 1_000;
  * Above this number of writes no further report is added: a replica, a readiness guard, an event of
  * the replica and an event of its image would exceed 100.
  */
-const ROOM_FOR_ONE = 96;
+const MAX_WRITES_BEFORE_REPORT = 96;
 /** Suppressed events in one commit; they fit beside the reports. */
 const MAX_LATE_EVENTS = 15;
 
@@ -53,19 +53,19 @@ const MAX_LATE_EVENTS = 15;
  * Writes the reports of agents into the records of their replicas. Only changes are written, and
  * reports that arrive during a commit are merged. A repeated or outdated report changes nothing.
  */
-export class ReplicaReports {
+export class ReplicaReportQueue {
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
   /** Nodes with a commit in progress. */
   private readonly writing = new Set<string>();
   private readonly waiters = new Map<string, (() => void)[]>();
   private readonly queue: WorkQueue<string>;
-  private readonly flapping: FlappingEvents;
-  private readonly taken: Counter;
+  private readonly eventThrottle: EventThrottle;
+  private readonly reportCount: Counter;
 
   constructor(private readonly deps: ApiServerDeps) {
-    this.flapping = new FlappingEvents(deps.clock);
+    this.eventThrottle = new EventThrottle(deps.clock);
     const { meter = noMeter } = deps;
-    this.taken = meter.counter({
+    this.reportCount = meter.counter({
       name: 'cloudless_replica_reports_total',
       help: 'Reports of replicas that agents have sent.',
     });
@@ -73,7 +73,7 @@ export class ReplicaReports {
       metrics: { meter, loop: 'reports' },
       clock: deps.clock,
       random: deps.random,
-      handle: (nodeId) => this.writeAndTell(nodeId),
+      handle: (nodeId) => this.writeAndNotify(nodeId),
       onError: (nodeId, reason) => logFailure(deps.log, 'report not written', reason, { nodeId }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
       concurrency: 64,
@@ -84,8 +84,8 @@ export class ReplicaReports {
    * Adds a report, which is written soon. A newer report of the same replica replaces a waiting
    * one.
    */
-  take(nodeId: string, report: ReplicaReport): void {
-    this.taken.add();
+  enqueue(nodeId: string, report: ReplicaReport): void {
+    this.reportCount.add();
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     reports.set(report.replicaId, report);
     this.waiting.set(nodeId, reports);
@@ -93,7 +93,7 @@ export class ReplicaReports {
   }
 
   /** Resolves when every report of the node that was enqueued so far is written. */
-  written(nodeId: string): Promise<void> {
+  flushed(nodeId: string): Promise<void> {
     if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
     return new Promise((resolve) =>
       this.waiters.set(nodeId, [...(this.waiters.get(nodeId) ?? []), resolve]),
@@ -104,7 +104,7 @@ export class ReplicaReports {
     return this.queue.stop();
   }
 
-  private async writeAndTell(nodeId: string): Promise<WorkResult> {
+  private async writeAndNotify(nodeId: string): Promise<WorkResult> {
     this.writing.add(nodeId);
     try {
       return await this.write(nodeId);
@@ -118,9 +118,9 @@ export class ReplicaReports {
   }
 
   /** The remaining work of a node after a pass that wrote nothing. */
-  private rest(nodeId: string): WorkResult {
+  private getRemainingWork(nodeId: string): WorkResult {
     if (this.waiting.has(nodeId)) return { kind: 'again' };
-    const delayMs = this.flapping.nextDueMs(nodeId);
+    const delayMs = this.eventThrottle.getNextDueMs(nodeId);
     return delayMs === undefined ? { kind: 'done' } : { kind: 'after', delayMs };
   }
 
@@ -129,13 +129,13 @@ export class ReplicaReports {
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     const view = state.view();
     const transaction = state.transaction();
-    const late = this.flapping.due(nodeId, MAX_LATE_EVENTS);
+    const late = this.eventThrottle.takeDue(nodeId, MAX_LATE_EVENTS);
     for (const event of late) {
       if (view.replica(event.replicaId ?? '') !== undefined) transaction.event(event);
     }
     const taken: ReplicaReport[] = [];
     for (const report of [...reports.values()].slice(0, MAX_REPORTS_PER_COMMIT)) {
-      if (transaction.size > ROOM_FOR_ONE) break;
+      if (transaction.size > MAX_WRITES_BEFORE_REPORT) break;
       reports.delete(report.replicaId);
       taken.push(report);
       const stored = view.replica(report.replicaId);
@@ -145,22 +145,22 @@ export class ReplicaReports {
       if (equals(ReplicaRecordSchema, stored.value, next)) continue;
       transaction.updateReplica(stored, next);
       let before: EventInit | undefined;
-      for (const event of eventsOf(stored.value, next, view.workload(next.uid)?.value)) {
-        const told = this.flapping.admit(nodeId, event);
+      for (const event of createEvents(stored.value, next, view.workload(next.uid)?.value)) {
+        const told = this.eventThrottle.admit(nodeId, event);
         if (told === undefined) continue;
-        before = { ...told, causedBy: before ?? causeOf(view, told) };
+        before = { ...told, causedBy: before ?? findCause(view, told) };
         transaction.event(before);
       }
     }
     if (reports.size === 0) this.waiting.delete(nodeId);
-    if (transaction.size === 0) return this.rest(nodeId);
+    if (transaction.size === 0) return this.getRemainingWork(nodeId);
     try {
-      await state.write(transaction);
+      await state.commitObserved(transaction);
       return { kind: 'again' };
     } catch (reason) {
       // Nothing was written: enqueue the reports again, except those that a newer report has
       // replaced.
-      this.flapping.putBack(nodeId, late);
+      this.eventThrottle.requeue(nodeId, late);
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(
         nodeId,
@@ -177,7 +177,7 @@ export class ReplicaReports {
  * Returns the latest event of the replica as the cause of a new one. A restart, a readiness loss
  * and a failed pull happen by themselves and have no cause.
  */
-function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
+function findCause(view: ClusterView, { reason, replicaId = '' }: EventInit) {
   if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
     return undefined;
   const last = view.lastEventOfReplica(replicaId);
@@ -188,7 +188,7 @@ function causeOf(view: ClusterView, { reason, replicaId = '' }: EventInit) {
  * Creates reports for replicas that the complete inventory of the agent does not contain although
  * the records assign them to the node: stopped when a stop was ordered, otherwise failed.
  */
-export function missingReports(
+export function createMissingReports(
   view: ClusterView,
   nodeId: string,
   known: ReadonlySet<string>,
@@ -244,7 +244,7 @@ export function mergeReport(
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
   if (report.lastLines.length > 0 || hasFailedAgain(record, report))
     next.lastLines = toLastLines(report.lastLines);
-  if (report.imagePull !== undefined) next.imagePull = cutReason(report.imagePull);
+  if (report.imagePull !== undefined) next.imagePull = truncateReason(report.imagePull);
   // An agent that was restarted has no pull in progress.
   else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
@@ -253,7 +253,7 @@ export function mergeReport(
   return next;
 }
 
-function cutReason(pull: ImagePullStatus): ImagePullStatus {
+function truncateReason(pull: ImagePullStatus): ImagePullStatus {
   return pull.reason.length <= MAX_REASON
     ? pull
     : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON)}…` };
@@ -271,24 +271,24 @@ function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaRepor
  * Returns the events about a change in order: of the image, then of the replica. A failed start
  * because of the image has only the event of the image.
  */
-function eventsOf(
+function createEvents(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: WorkloadRecord | undefined,
 ): readonly EventInit[] {
-  const about: About = {
+  const about: EventSubject = {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
     workload: workload?.name ?? '',
     replicaId: after.id,
     nodeId: after.nodeId,
   };
-  const pull = pullEventOf(before.imagePull, after.imagePull, about);
+  const pull = createPullEvent(before.imagePull, after.imagePull, about);
   const own =
     pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
       ? undefined
-      : eventOf(before, after, about);
-  return [pull, own ?? finalFailureOf(before, after, workload, about)].filter(
+      : createEvent(before, after, about);
+  return [pull, own ?? createFinalFailureEvent(before, after, workload, about)].filter(
     (event) => event !== undefined,
   );
 }
@@ -297,11 +297,11 @@ function eventsOf(
  * The failure of a replica that is never replaced. Other failures are reported by the reconciler
  * that replaces the replica.
  */
-function finalFailureOf(
+function createFinalFailureEvent(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: WorkloadRecord | undefined,
-  about: About,
+  about: EventSubject,
 ): EventInit | undefined {
   if (before.phase === after.phase || after.phase !== Phase.FAILED) return undefined;
   if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version)
@@ -310,7 +310,11 @@ function finalFailureOf(
   return { ...about, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
 }
 
-function eventOf(before: ReplicaRecord, after: ReplicaRecord, about: About): EventInit | undefined {
+function createEvent(
+  before: ReplicaRecord,
+  after: ReplicaRecord,
+  about: EventSubject,
+): EventInit | undefined {
   if (after.restarts > before.restarts && after.phase === Phase.STARTING) {
     const message = `replica ${after.id} could not be started: ${after.reason}`;
     return { ...about, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };

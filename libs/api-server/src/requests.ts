@@ -2,19 +2,19 @@ import { createHash } from 'node:crypto';
 import { clone, create, fromBinary, isMessage, toBinary } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { WorkloadSchema, namespaceOf } from '@cloudless/api';
+import { WorkloadSchema, resolveNamespace } from '@cloudless/api';
 import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
-import { withoutConflict } from './conflicts.js';
+import { retryOnConflict } from './conflicts.js';
 import type { AuditLog } from './audit.js';
 import type { ApiServerDeps } from './ports.js';
 import type { KeyedMutex } from './keyed-mutex.js';
 
 /** The decision of a mutating call on one view of the state. */
-export interface Mutation<Result> {
+export interface MutationResult<Result> {
   /** The response. */
-  readonly result: Result;
+  readonly response: Result;
   /** Absent: there is nothing to write. */
   readonly transaction?: Transaction;
 }
@@ -35,58 +35,58 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
  * @throws the errors of `decide`; kind `exhausted` when too many calls on the same object wait;
  *   `unavailable` when conflicts persist and nothing was written.
  */
-export async function mutate<Request extends DescMessage, Response extends DescMessage>(
+export async function runIdempotent<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
   method: DescMethodUnary<Request, Response>,
   request: MessageShape<Request> & { readonly requestId: string },
   decide: (
     view: ClusterView,
-  ) => Mutation<MessageShape<Response>> | Promise<Mutation<MessageShape<Response>>>,
+  ) => MutationResult<MessageShape<Response>> | Promise<MutationResult<MessageShape<Response>>>,
 ): Promise<MessageShape<Response>> {
   const { requestId } = request;
-  const bodyHash = requestId === '' ? new Uint8Array() : hashOf(method.input, request);
-  const what = describeObject(request);
+  const bodyHash = requestId === '' ? new Uint8Array() : hashRequest(method.input, request);
+  const what = describeSubject(request);
   const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);
-    if (earlier !== undefined) return repeat(earlier.value, method, bodyHash);
-    let decided: Mutation<MessageShape<Response>>;
+    if (earlier !== undefined) return replayResponse(earlier.value, method, bodyHash);
+    let decided: MutationResult<MessageShape<Response>>;
     try {
       decided = await decide(view);
     } catch (reason) {
       // During the wait, another call may have executed the same request.
       const meanwhile = requestId === '' ? undefined : deps.state.view().request(requestId);
       if (meanwhile === undefined) throw reason;
-      return repeat(meanwhile.value, method, bodyHash);
+      return replayResponse(meanwhile.value, method, bodyHash);
     }
-    const { result, transaction = requestId === '' ? undefined : deps.state.transaction() } =
+    const { response, transaction = requestId === '' ? undefined : deps.state.transaction() } =
       decided;
-    if (transaction === undefined) return result;
+    if (transaction === undefined) return response;
     if (requestId !== '') {
       const record = create(RequestRecordSchema, {
         method: method.name,
         bodyHash,
-        workloadUid: isMessage(result, WorkloadSchema) ? result.uid : '',
-        response: toBinary(method.output, toKept(result)),
+        workloadUid: isMessage(response, WorkloadSchema) ? response.uid : '',
+        response: toBinary(method.output, toStoredResponse(response)),
         at: timestampFromMs(deps.clock.wallTime()),
       });
       transaction.require('request', requestId, 'absent').put('request', requestId, record);
     }
     // Reconcilers may start before the commit returns.
-    if (isMessage(result, WorkloadSchema)) deps.tracer?.mark(result.uid);
-    await deps.audit.actOf(request).commit(transaction);
-    return result;
+    if (isMessage(response, WorkloadSchema)) deps.tracer?.mark(response.uid);
+    await deps.audit.getEntry(request).commit(transaction);
+    return response;
   };
-  return deps.mutex.run(what, () => withoutConflict({ ...deps, what }, attempt));
+  return deps.mutex.run(what, () => retryOnConflict({ ...deps, subject: what }, attempt));
 }
 
 /** Names the object that a request changes: `workload "default/web"`. */
-function describeObject(request: object): string {
+function describeSubject(request: object): string {
   const { name, namespace, nodeId, id } = request as Partial<
     Record<'name' | 'namespace' | 'nodeId' | 'id', string>
   >;
   if (name !== undefined)
-    return `workload "${namespaceOf({ namespace: namespace ?? '' })}/${name}"`;
+    return `workload "${resolveNamespace({ namespace: namespace ?? '' })}/${name}"`;
   return nodeId !== undefined ? `node "${nodeId}"` : `plan "${id ?? ''}"`;
 }
 
@@ -94,14 +94,14 @@ function describeObject(request: object): string {
  * Removes the replicas from a response, so that its stored form stays small for workloads of every
  * size. The replicas would be outdated at the time of a retry.
  */
-function toKept<Result>(result: Result): Result {
+function toStoredResponse<Result>(result: Result): Result {
   if (!isMessage(result, WorkloadSchema)) return result;
   const kept = clone(WorkloadSchema, result);
   if (kept.status !== undefined) kept.status.replicas = [];
   return kept as Result;
 }
 
-function repeat<Request extends DescMessage, Response extends DescMessage>(
+function replayResponse<Request extends DescMessage, Response extends DescMessage>(
   record: RequestRecord,
   method: DescMethodUnary<Request, Response>,
   bodyHash: Uint8Array,
@@ -117,7 +117,10 @@ function repeat<Request extends DescMessage, Response extends DescMessage>(
   return fromBinary(method.output, record.response);
 }
 
-function hashOf<Desc extends DescMessage>(schema: Desc, request: MessageShape<Desc>): Uint8Array {
+function hashRequest<Desc extends DescMessage>(
+  schema: Desc,
+  request: MessageShape<Desc>,
+): Uint8Array {
   const body = Object.assign(clone(schema, request), { requestId: '' });
   return createHash('sha256').update(toBinary(schema, body)).digest();
 }

@@ -28,20 +28,20 @@ import {
 } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
-  canonicalVersion,
-  specOfVersion,
+  toCanonicalVersion,
+  restoreSpecOfVersion,
   type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type Mutation, type MutationDeps } from './requests.js';
+import { runIdempotent, type MutationResult, type MutationDeps } from './requests.js';
 import {
   changeWorkload,
-  changeable,
-  found,
-  specOf,
+  requireMutableWorkload,
+  requireWorkload,
+  getSpec,
   type WorkloadChange,
-  type WorkloadNaming,
+  type WorkloadName,
 } from './workload-change.js';
 
 /** Handlers of the rollout calls of CoordinatorService. */
@@ -49,15 +49,15 @@ export class RolloutHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
   pauseRollout = (request: PauseRolloutRequest): Promise<Workload> =>
-    this.steer(CoordinatorService.method.pauseRollout, request, (workload, control) => {
+    this.updateRollout(CoordinatorService.method.pauseRollout, request, (workload, control) => {
       if (isPaused(workload, control)) return undefined;
-      demandUnderWay(workload, control, 'nothing to pause');
+      requireInProgress(workload, control, 'nothing to pause');
       const failed =
         control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
       if (failed)
         throw new CloudlessError(
           'precondition',
-          `${naming(workload)}: ${failedText(control)}; ${
+          `${formatWorkload(workload)}: ${describeFailure(control)}; ${
             control.activeVersion === 0
               ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
               : 'it makes no further changes: resume or undo it'
@@ -66,12 +66,12 @@ export class RolloutHandlers {
       return {
         change: { pausedVersion: workload.version },
         reason: 'RolloutPauseRequested',
-        verb: 'was requested to pause',
+        description: 'was requested to pause',
       };
     });
 
   resumeRollout = (request: ResumeRolloutRequest): Promise<Workload> =>
-    this.steer(CoordinatorService.method.resumeRollout, request, (workload, control) => {
+    this.updateRollout(CoordinatorService.method.resumeRollout, request, (workload, control) => {
       const failed =
         control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
       if (!failed && !isPaused(workload, control)) {
@@ -81,50 +81,50 @@ export class RolloutHandlers {
             : 'nothing to resume';
         throw new CloudlessError(
           'precondition',
-          `${naming(workload)}: its rollout is not paused; ${hint}`,
+          `${formatWorkload(workload)}: its rollout is not paused; ${hint}`,
         );
       }
       return {
         // Failures so far, also during the pause, no longer count.
         change: { pausedVersion: 0, retry: true },
         reason: 'RolloutResumeRequested',
-        verb: failed ? 'was requested to retry' : 'was requested to resume',
+        description: failed ? 'was requested to retry' : 'was requested to resume',
       };
     });
 
   promoteRollout = (request: PromoteRolloutRequest): Promise<Workload> =>
-    this.steer(CoordinatorService.method.promoteRollout, request, (workload, control) => {
+    this.updateRollout(CoordinatorService.method.promoteRollout, request, (workload, control) => {
       const { rollout } = control;
       if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
         throw new CloudlessError(
           'precondition',
-          `${naming(workload)}: its rollout does not wait for a promotion${why(control)}`,
+          `${formatWorkload(workload)}: its rollout does not wait for a promotion${describeState(control)}`,
         );
       }
       if (request.version !== 0 && request.version !== rollout.version) {
         throw new CloudlessError(
           'precondition',
-          `${naming(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
+          `${formatWorkload(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
         );
       }
       if (rollout.promoted) return undefined;
-      return { change: { promoted: true }, reason: 'RolloutPromoted', verb: 'was promoted' };
+      return { change: { promoted: true }, reason: 'RolloutPromoted', description: 'was promoted' };
     });
 
   undoRollout = async (request: UndoRolloutRequest): Promise<Workload> =>
-    this.asChanged(
-      await mutate(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
-        changeWorkload(this.deps, view, undoChange(view, request), request.requestId),
+    this.withNewVersion(
+      await runIdempotent(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
+        changeWorkload(this.deps, view, createUndo(view, request), request.requestId),
       ),
     );
 
   restartRollout = async (request: RestartRolloutRequest): Promise<Workload> =>
-    this.asChanged(
-      await mutate(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
+    this.withNewVersion(
+      await runIdempotent(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
         changeWorkload(
           this.deps,
           view,
-          restartChange(view, request, this.deps.clock.wallTime()),
+          createRestart(view, request, this.deps.clock.wallTime()),
           request.requestId,
         ),
       ),
@@ -132,10 +132,10 @@ export class RolloutHandlers {
 
   getWorkloadVersion = (request: GetWorkloadVersionRequest): WorkloadVersion => {
     const view = this.deps.state.view();
-    const { value } = found(view, request);
-    const kept = keptVersion(view, value, request.version);
-    const info = this.deps.pictures
-      .read(value, true)
+    const { value } = requireWorkload(view, request);
+    const kept = requireVersion(view, value, request.version);
+    const info = this.deps.presenter
+      .present(value, true)
       .status?.versions.find(({ version }) => version === request.version);
     const template = kept.asWritten ?? kept.template;
     return create(WorkloadVersionSchema, {
@@ -147,28 +147,28 @@ export class RolloutHandlers {
   /**
    * Adds the version that the change created to the response, unless another change has followed.
    */
-  private asChanged(answer: Workload): Workload {
+  private withNewVersion(answer: Workload): Workload {
     const present = this.deps.state.view().workloadByName(answer.namespace, answer.name)?.value;
     const isOwn = present?.uid === answer.uid && present.generation === answer.generation;
-    return isOwn ? this.deps.pictures.read(present, true) : answer;
+    return isOwn ? this.deps.presenter.present(present, true) : answer;
   }
 
   /**
    * @param decide - Returns the change of the rollout of the newest version; undefined when the
    *   rollout is in that state already.
    */
-  private steer<Request extends DescMessage>(
+  private updateRollout<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof WorkloadSchema>,
-    request: MessageShape<Request> & WorkloadNaming & { readonly requestId: string },
-    decide: (workload: WorkloadRecord, control: ControlRecord) => Steering | undefined,
+    request: MessageShape<Request> & WorkloadName & { readonly requestId: string },
+    decide: (workload: WorkloadRecord, control: ControlRecord) => RolloutUpdate | undefined,
   ): Promise<Workload> {
-    return mutate(this.deps, method, request, (view): Mutation<Workload> => {
-      const workload = changeable(view, request);
+    return runIdempotent(this.deps, method, request, (view): MutationResult<Workload> => {
+      const workload = requireMutableWorkload(view, request);
       const { uid, namespace, name, version } = workload.value;
-      const control = controlOf(view, workload.value);
+      const control = requireControl(view, workload.value);
       const steering = decide(workload.value, control.value);
-      const result = this.deps.pictures.read(workload.value, true);
-      if (steering === undefined) return { result };
+      const result = this.deps.presenter.present(workload.value, true);
+      if (steering === undefined) return { response: result };
       const next = clone(ControlRecordSchema, control.value);
       const { pausedVersion, ...rollout } = steering.change;
       if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
@@ -184,35 +184,35 @@ export class RolloutHandlers {
           severity: Severity.INFO,
           category: Category.ROLLOUT,
           reason: steering.reason,
-          message: `the rollout of version ${version} of ${namespace}/${name} ${steering.verb}`,
+          message: `the rollout of version ${version} of ${namespace}/${name} ${steering.description}`,
           namespace,
           workload: name,
           requestId: request.requestId,
         });
-      return { result, transaction };
+      return { response: result, transaction };
     });
   }
 }
 
 /** A change of a rollout, with the texts of its event. */
-interface Steering {
+interface RolloutUpdate {
   readonly change: {
     readonly pausedVersion?: number;
     readonly promoted?: boolean;
     readonly retry?: boolean;
   };
   readonly reason: string;
-  readonly verb: string;
+  readonly description: string;
 }
 
 /**
  * Plans an undo. @throws the errors of {@link requireMutableWorkload} and {@link findUndoTarget}.
  */
-export function undoChange(view: ClusterView, request: UndoRolloutRequest): WorkloadChange {
-  const current = changeable(view, request);
+export function createUndo(view: ClusterView, request: UndoRolloutRequest): WorkloadChange {
+  const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
-  const version = undoTarget(view, current.value, request.toVersion);
-  const spec = specOfVersion(specOf(current.value), version);
+  const version = findUndoTarget(view, current.value, request.toVersion);
+  const spec = restoreSpecOfVersion(getSpec(current.value), version);
   return {
     namespace,
     name,
@@ -224,14 +224,14 @@ export function undoChange(view: ClusterView, request: UndoRolloutRequest): Work
 }
 
 /** Plans a restart. @throws the errors of {@link requireMutableWorkload}. */
-export function restartChange(
+export function createRestart(
   view: ClusterView,
   request: RestartRolloutRequest,
   nowMs: number,
 ): WorkloadChange {
-  const current = changeable(view, request);
+  const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
-  const spec = restartedSpec(specOf(current.value), nowMs);
+  const spec = withRestartTime(getSpec(current.value), nowMs);
   return { namespace, name, current, spec, reason: 'WorkloadUpdated', cause: 'restart' };
 }
 
@@ -240,19 +240,19 @@ export function restartChange(
  * @throws kind `precondition` when there is none, `notFound` when the requested version is not
  *   kept.
  */
-export function undoTarget(
+export function findUndoTarget(
   view: ClusterView,
   workload: WorkloadRecord,
   toVersion: number,
 ): VersionRecord {
   const { uid, version } = workload;
-  const canonical = (number: number): number => canonicalVersion(view, uid, number);
+  const canonical = (number: number): number => toCanonicalVersion(view, uid, number);
   if (toVersion !== 0) {
-    const target = keptVersion(view, workload, toVersion);
+    const target = requireVersion(view, workload, toVersion);
     if (canonical(toVersion) !== canonical(version)) return target;
     throw new CloudlessError(
       'precondition',
-      `${naming(workload)} has the template of version ${toVersion} already`,
+      `${formatWorkload(workload)} has the template of version ${toVersion} already`,
     );
   }
   // While a rollout is in progress, the target is the version before it; otherwise the newest
@@ -270,29 +270,33 @@ export function undoTarget(
     others.length === 0 ? '' : ' that was rolled out; name one of its versions with to_version';
   throw new CloudlessError(
     'precondition',
-    `${naming(workload)} has no earlier version to go back to${hint}`,
+    `${formatWorkload(workload)} has no earlier version to go back to${hint}`,
   );
 }
 
 /** Returns a spec whose template differs only in its restart time. */
-export function restartedSpec(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
+export function withRestartTime(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
   return Object.assign(clone(WorkloadSpecSchema, spec), { restartedAt: timestampFromMs(nowMs) });
 }
 
-function keptVersion(view: ClusterView, workload: WorkloadRecord, version: number): VersionRecord {
+function requireVersion(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  version: number,
+): VersionRecord {
   const kept = view.version(workload.uid, version);
   if (kept !== undefined) return kept;
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
     'notFound',
-    `${naming(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
+    `${formatWorkload(workload)} has no version ${version}; the kept versions are ${numbers.join(', ')}`,
   );
 }
 
-function controlOf(view: ClusterView, workload: WorkloadRecord): Stored<ControlRecord> {
+function requireControl(view: ClusterView, workload: WorkloadRecord): Stored<ControlRecord> {
   const control = view.control(workload.uid);
   if (control === undefined)
-    throw new CloudlessError('internal', `${naming(workload)} has no control record`);
+    throw new CloudlessError('internal', `${formatWorkload(workload)} has no control record`);
   return control;
 }
 
@@ -300,22 +304,26 @@ function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord)
   return pausedVersion === version;
 }
 
-function demandUnderWay(workload: WorkloadRecord, control: ControlRecord, otherwise: string): void {
+function requireInProgress(
+  workload: WorkloadRecord,
+  control: ControlRecord,
+  otherwise: string,
+): void {
   if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
   throw new CloudlessError(
     'precondition',
-    `${naming(workload)}: version ${workload.version} is rolled out; ${otherwise}`,
+    `${formatWorkload(workload)}: version ${workload.version} is rolled out; ${otherwise}`,
   );
 }
 
-function why({ rolloutPhase, rolloutReason }: ControlRecord): string {
+function describeState({ rolloutPhase, rolloutReason }: ControlRecord): string {
   return `: it is ${Phase[rolloutPhase]}${rolloutReason === '' ? '' : `, ${rolloutReason}`}`;
 }
 
-function failedText({ rolloutReason }: ControlRecord): string {
+function describeFailure({ rolloutReason }: ControlRecord): string {
   return `its rollout failed: ${rolloutReason}`;
 }
 
-function naming({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {
+function formatWorkload({ namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>): string {
   return `workload "${namespace}/${name}"`;
 }

@@ -3,7 +3,7 @@ import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
 import type { ApiServerDeps } from './ports.js';
 
-export function serverInfo({
+export function createServerInfo({
   state,
   version,
 }: Pick<ApiServerDeps, 'state' | 'version'>): ServerInfo {

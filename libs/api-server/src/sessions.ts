@@ -20,34 +20,40 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import { admit, protocolWith } from './admission.js';
+import { admitNode, negotiateProtocol } from './admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
-import { isAcknowledged, isOrphan, orderFor, ordersFor, orphanOrder } from './orders.js';
-import { Orphans } from './orphans.js';
+import {
+  isAcknowledged,
+  isOrphan,
+  createOrder,
+  listPendingOrders,
+  createOrphanOrder,
+} from './orders.js';
+import { OrphanTracker } from './orphans.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
-import { Outbox } from './outbox.js';
+import { SessionOutbox } from './outbox.js';
 import type { ApiServerDeps } from './ports.js';
-import { ReplicaReports, missingReports } from './replica-reports.js';
-import { StoreAge } from './store-age.js';
+import { ReplicaReportQueue, createMissingReports } from './replica-reports.js';
+import { RollbackDetector } from './store-age.js';
 
 /** Time after which an order that was not acknowledged is sent again. */
 const RESEND_MS = 1_000;
 
 /** The session of one connected agent. */
-interface Session {
+interface AgentSession {
   readonly nodeId: string;
   /** Protocol version that both sides use. */
   readonly protocol: number;
   /** Newest epoch whose orders the agent had accepted when the session began. */
   readonly highestEpoch: bigint;
-  readonly outbox: Outbox<CoordinatorMessage>;
+  readonly outbox: SessionOutbox<CoordinatorMessage>;
   /** Newest order that the agent has acknowledged, by replica. */
   readonly acknowledged: Map<string, bigint>;
   /** Time of the last order, by replica, on the monotonic clock. */
   readonly sentAt: Map<string, number>;
   /** Replicas of the agent that no record assigns to its node. */
-  readonly orphans: Orphans;
+  readonly orphans: OrphanTracker;
   /**
    * The received part of the inventory, by replica id; undefined once the inventory is complete.
    */
@@ -62,17 +68,17 @@ interface Session {
 }
 
 /** Notifications about tunnels. */
-export interface TunnelNotices {
-  refused(nodeId: string, refused: TunnelRefused): void;
+export interface TunnelListener {
+  onRefused(nodeId: string, refused: TunnelRefused): void;
   /** The session that tunnels were requested through has ended. */
-  gone(nodeId: string): void;
+  onSessionEnded(nodeId: string): void;
   /** The lease of the node has ended, so its open tunnels are dead. */
-  lost(nodeId: string): void;
+  onNodeLost(nodeId: string): void;
 }
 
 /** Requests tunnels from agents. */
-export interface TunnelRequests {
-  announceTunnels(notices: TunnelNotices): void;
+export interface TunnelRequester {
+  setTunnelListener(notices: TunnelListener): void;
   requestTunnel(nodeId: string, request: OpenTunnel): boolean;
   withdrawTunnel(nodeId: string, tunnelId: string): void;
 }
@@ -88,16 +94,16 @@ const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
  * Largest share of the lease by which the first dial is delayed: a single broken connection must
  * not cost a node its lease.
  */
-const SPREAD_SHARE = 1 / 3;
+const SPREAD_LEASE_RATIO = 1 / 3;
 
 /** Computes the reconnect times of agents for the case that all lose their sessions at once. */
-function reconnectSpans(
+function computeReconnectTimes(
   nodes: number,
   leaseMs: number,
 ): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
   const allMs = nodes * ADMISSION_MS;
   return {
-    reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_SHARE)),
+    reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_LEASE_RATIO)),
     reconnectPauseMax: durationFromMs(
       Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs)),
     ),
@@ -108,48 +114,48 @@ function reconnectSpans(
  * Runs the sessions of agents: receives their reports, sends orders at once, and repeats orders
  * until the agents acknowledge them.
  */
-export class SessionHub implements TunnelRequests {
-  private readonly sessions = new Map<string, Session>();
-  private readonly reports: ReplicaReports;
-  private readonly age: StoreAge;
-  private readonly orders: OrderMetrics;
+export class SessionHub implements TunnelRequester {
+  private readonly sessions = new Map<string, AgentSession>();
+  private readonly reportQueue: ReplicaReportQueue;
+  private readonly rollbackDetector: RollbackDetector;
+  private readonly orderMetrics: OrderMetrics;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
   /** Number of registered nodes. */
   private nodeCount: number;
-  private tunnels: TunnelNotices = {
-    refused: () => undefined,
-    gone: () => undefined,
-    lost: () => undefined,
+  private tunnelListener: TunnelListener = {
+    onRefused: () => undefined,
+    onSessionEnded: () => undefined,
+    onNodeLost: () => undefined,
   };
 
   constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
-    this.reports = new ReplicaReports(deps);
-    this.age = new StoreAge(deps);
-    this.orders = new OrderMetrics(deps);
+    this.reportQueue = new ReplicaReportQueue(deps);
+    this.rollbackDetector = new RollbackDetector(deps);
+    this.orderMetrics = new OrderMetrics(deps);
     this.nodeCount = [...deps.state.view().nodes()].length;
     this.unsubscribes = [
-      this.showSessions(),
-      deps.state.subscribe((changes) => this.announce(changes)),
-      deps.nodes.subscribe((nodeId) => this.dropLost(nodeId)),
+      this.exposeSessionCount(),
+      deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
+      deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
     ];
-    this.arm();
+    this.armResendTimer();
   }
 
   /** Sets the receiver of notifications about tunnels. Called once. */
-  announceTunnels(notices: TunnelNotices): void {
-    this.tunnels = notices;
+  setTunnelListener(notices: TunnelListener): void {
+    this.tunnelListener = notices;
   }
 
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     this.timer?.cancel();
     for (const session of this.sessions.values()) session.outbox.close();
-    await this.reports.close();
+    await this.reportQueue.close();
   }
 
   /** Returns the protocol version of a node's session; undefined when the node is not connected. */
-  protocolOf(nodeId: string): number | undefined {
+  getProtocol(nodeId: string): number | undefined {
     return this.sessions.get(nodeId)?.protocol;
   }
 
@@ -174,7 +180,7 @@ export class SessionHub implements TunnelRequests {
    * that, the records of its replicas describe the time before the agent disconnected, and no
    * replica may be stopped on that basis.
    */
-  async *session(
+  async *runSession(
     messages: AsyncIterable<AgentMessage>,
     context: HandlerContext,
   ): AsyncGenerator<CoordinatorMessage> {
@@ -187,95 +193,98 @@ export class SessionHub implements TunnelRequests {
         'invalid',
         'message: the first message of a session must be `hello`',
       );
-    await admit(this.deps, hello.value);
-    this.age.hello(hello.value);
-    const session = this.open(hello.value);
-    nodes.report(session.nodeId, hello.value.conditions);
-    const connection = this.deps.connectionOf(context);
+    await admitNode(this.deps, hello.value);
+    this.rollbackDetector.checkHello(hello.value);
+    const session = this.openSession(hello.value);
+    nodes.updateStatus(session.nodeId, hello.value.conditions);
+    const connection = this.deps.getConnection(context);
     const unsubscribes = [
-      connection?.onPing(() => this.heard(session)),
-      connection?.onClose(() => this.leave(session)),
+      connection?.onPing(() => this.renewLease(session)),
+      connection?.onClose(() => this.endSession(session)),
     ];
     log.info('agent connected', { nodeId: session.nodeId });
-    void this.read(session, incoming);
+    void this.readMessages(session, incoming);
     try {
       yield create(CoordinatorMessageSchema, {
-        message: { case: 'welcome', value: this.welcome(hello.value) },
+        message: { case: 'welcome', value: this.createWelcome(hello.value) },
       });
       for await (const message of session.outbox.drain(clock, context.signal)) {
         // Applies to queued orders too. They are sent again after the state was accepted.
-        if (message.message.case === 'order' && this.deps.state.restored !== undefined) continue;
+        if (message.message.case === 'order' && this.deps.state.storeRolledBack !== undefined)
+          continue;
         yield message;
       }
     } finally {
       for (const unsubscribe of unsubscribes) unsubscribe?.();
-      this.leave(session);
+      this.endSession(session);
       log.info('agent disconnected', { nodeId: session.nodeId });
     }
   }
 
   /** Handles the Heartbeat call, which does the work of a session in one call. */
-  async heartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
+  async handleHeartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
     const { nodes } = this.deps;
     const { hello, inventory } = request;
     if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
-    await admit(this.deps, hello);
+    await admitNode(this.deps, hello);
     const { nodeId } = hello;
     const reports = inventory?.replicas ?? [];
-    this.age.hello(hello);
+    this.rollbackDetector.checkHello(hello);
     for (const report of reports) {
-      this.age.report(nodeId, hello.highestEpoch, report);
-      this.reports.take(nodeId, report);
+      this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report);
+      this.reportQueue.enqueue(nodeId, report);
     }
     if (inventory?.last === true)
-      this.settleMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
-    if (nodes.status(nodeId).alive) nodes.heard(nodeId);
+      this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
+    if (nodes.status(nodeId).alive) nodes.renewLease(nodeId);
     // Must complete before any order is sent: a replica that is missing on the agent has ended and
     // must not be started again.
-    await this.reports.written(nodeId);
+    await this.reportQueue.flushed(nodeId);
     await returnNode(this.deps, nodeId, () => {
-      if (!nodes.status(nodeId).alive) nodes.connected(nodeId);
+      if (!nodes.status(nodeId).alive) nodes.startSession(nodeId);
     });
-    nodes.report(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
+    nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
     const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
     const { state } = this.deps;
     const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
     const orders = [
-      ...ordersFor(this.deps, nodeId, acknowledged),
-      ...orphans.flatMap((report) => orphanOrder(this.deps, report) ?? []),
+      ...listPendingOrders(this.deps, nodeId, acknowledged),
+      ...orphans.flatMap((report) => createOrphanOrder(this.deps, report) ?? []),
     ];
     return create(HeartbeatResponseSchema, {
-      welcome: this.welcome(hello),
-      orders: state.restored === undefined ? orders : [],
+      welcome: this.createWelcome(hello),
+      orders: state.storeRolledBack === undefined ? orders : [],
     });
   }
 
-  private welcome(hello: Hello): Welcome {
+  private createWelcome(hello: Hello): Welcome {
     const { state, timings } = this.deps;
     return create(WelcomeSchema, {
       clusterId: state.clusterId,
       epoch: state.epoch,
-      protocol: protocolWith(hello),
+      protocol: negotiateProtocol(hello),
       lease: durationFromMs(timings.leaseMs),
       pingInterval: durationFromMs(timings.pingMs),
       usageInterval: durationFromMs(timings.usageMs),
-      ...reconnectSpans(this.nodeCount, timings.leaseMs),
+      ...computeReconnectTimes(this.nodeCount, timings.leaseMs),
     });
   }
 
   /** Opens a session, which ends an older session of the same node. */
-  private open(hello: Hello): Session {
+  private openSession(hello: Hello): AgentSession {
     const { nodeId, highestEpoch } = hello;
     const older = this.sessions.get(nodeId);
-    if (older !== undefined) this.leave(older);
-    const session: Session = {
+    if (older !== undefined) this.endSession(older);
+    const session: AgentSession = {
       nodeId,
-      protocol: protocolWith(hello),
+      protocol: negotiateProtocol(hello),
       highestEpoch,
-      outbox: new Outbox(),
+      outbox: new SessionOutbox(),
       acknowledged: new Map(),
       sentAt: new Map(),
-      orphans: new Orphans(this.deps, nodeId, RESEND_MS, (order) => this.push(session, order)),
+      orphans: new OrphanTracker(this.deps, nodeId, RESEND_MS, (order) =>
+        this.pushOrder(session, order),
+      ),
       inventory: new Map(),
       number: undefined,
       admitted: false,
@@ -285,7 +294,7 @@ export class SessionHub implements TunnelRequests {
   }
 
   /** Exposes the number of sessions as a metric. @returns Unregisters the metric. */
-  private showSessions(): () => void {
+  private exposeSessionCount(): () => void {
     const { meter = noMeter } = this.deps;
     const open = meter.gauge({
       name: 'cloudless_sessions',
@@ -300,65 +309,68 @@ export class SessionHub implements TunnelRequests {
   }
 
   /** Ends a session. A repeated call does nothing. */
-  private leave(session: Session): void {
+  private endSession(session: AgentSession): void {
     const { nodeId } = session;
     session.outbox.close();
-    if (session.number !== undefined) this.deps.nodes.disconnected(nodeId, session.number);
+    if (session.number !== undefined) this.deps.nodes.endSession(nodeId, session.number);
     if (!this.isCurrent(session)) return;
     this.sessions.delete(nodeId);
-    this.tunnels.gone(nodeId);
+    this.tunnelListener.onSessionEnded(nodeId);
   }
 
   /**
    * Ends a session that outlived its lease, so that the agent connects again and sends its
    * inventory.
    */
-  private dropLost(nodeId: string): void {
+  private endLostSession(nodeId: string): void {
     if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
-    this.tunnels.lost(nodeId);
+    this.tunnelListener.onNodeLost(nodeId);
     const session = this.sessions.get(nodeId);
-    if (session?.number !== undefined) this.leave(session);
+    if (session?.number !== undefined) this.endSession(session);
   }
 
-  private isCurrent(session: Session): boolean {
+  private isCurrent(session: AgentSession): boolean {
     return this.sessions.get(session.nodeId) === session;
   }
 
-  private heard(session: Session): void {
-    if (this.isCurrent(session)) this.deps.nodes.heard(session.nodeId);
+  private renewLease(session: AgentSession): void {
+    if (this.isCurrent(session)) this.deps.nodes.renewLease(session.nodeId);
   }
 
-  private async read(session: Session, incoming: AsyncIterator<AgentMessage>): Promise<void> {
+  private async readMessages(
+    session: AgentSession,
+    incoming: AsyncIterator<AgentMessage>,
+  ): Promise<void> {
     try {
       for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
         // Messages of a replaced session are older than those of its successor, so they are
         // dropped.
         if (!this.isCurrent(session)) break;
-        this.heard(session);
-        await this.take(session, item.value);
+        this.renewLease(session);
+        await this.handleMessage(session, item.value);
       }
     } catch (reason) {
       this.deps.log.debug('session ended', { nodeId: session.nodeId, ...errorFields(reason) });
     }
-    this.leave(session);
+    this.endSession(session);
     incoming.return?.().catch(() => undefined);
   }
 
-  private async take(session: Session, { message }: AgentMessage): Promise<void> {
+  private async handleMessage(session: AgentSession, { message }: AgentMessage): Promise<void> {
     const { nodeId } = session;
     switch (message.case) {
       case 'inventory':
         for (const report of message.value.replicas) {
           session.inventory?.set(report.replicaId, report);
-          this.takeReport(session, report);
+          this.handleReport(session, report);
         }
         if (message.value.last) await this.completeInventory(session);
         return;
       case 'report':
-        this.takeReport(session, message.value);
+        this.handleReport(session, message.value);
         return;
       case 'usage':
-        this.deps.nodes.report(nodeId, message.value.conditions, message.value.usage);
+        this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value.usage);
         return;
       case 'refused':
         this.deps.log.error('agent refused an order', {
@@ -366,10 +378,10 @@ export class SessionHub implements TunnelRequests {
           replicaId: message.value.replicaId,
           reason: message.value.reason,
         });
-        this.age.refused(nodeId, message.value);
+        this.rollbackDetector.checkRefusal(nodeId, message.value);
         return;
       case 'tunnelRefused':
-        this.tunnels.refused(nodeId, message.value);
+        this.tunnelListener.onRefused(nodeId, message.value);
         return;
       case 'goodbye':
         this.deps.log.info('agent says goodbye', { nodeId, reason: message.value.reason });
@@ -380,22 +392,26 @@ export class SessionHub implements TunnelRequests {
     }
   }
 
-  private async completeInventory(session: Session): Promise<void> {
+  private async completeInventory(session: AgentSession): Promise<void> {
     const { nodeId, inventory } = session;
     if (inventory === undefined) return;
     session.inventory = undefined;
-    this.settleMissing(nodeId, new Set(inventory.keys()));
+    this.enqueueMissing(nodeId, new Set(inventory.keys()));
     // Must complete before any order is sent: a replica that is missing on the agent has ended and
     // must not be started again.
-    await this.reports.written(nodeId);
+    await this.reportQueue.flushed(nodeId);
     if (!this.isCurrent(session)) return;
-    await returnNode(this.deps, nodeId, () => (session.number = this.deps.nodes.connected(nodeId)));
+    await returnNode(
+      this.deps,
+      nodeId,
+      () => (session.number = this.deps.nodes.startSession(nodeId)),
+    );
     // A lease that ended while the return was written has ended the session.
     if (!this.isCurrent(session)) return;
-    for (const order of ordersFor(this.deps, nodeId, session.acknowledged))
-      this.send(session, order);
+    for (const order of listPendingOrders(this.deps, nodeId, session.acknowledged))
+      this.sendOrder(session, order);
     // A record may have been deleted while the inventory arrived.
-    for (const report of inventory.values()) session.orphans.take(report);
+    for (const report of inventory.values()) session.orphans.handleReport(report);
     session.admitted = true;
     session.outbox.push(
       'admitted',
@@ -403,11 +419,11 @@ export class SessionHub implements TunnelRequests {
     );
   }
 
-  private takeReport(session: Session, report: ReplicaReport): void {
+  private handleReport(session: AgentSession, report: ReplicaReport): void {
     const { replicaId, orderRevision } = report;
     // The inventory describes the time before this session. Later reports may contain orders that
     // this coordinator has just sent.
-    this.age.report(
+    this.rollbackDetector.checkReport(
       session.nodeId,
       session.inventory === undefined ? 0n : session.highestEpoch,
       report,
@@ -416,19 +432,19 @@ export class SessionHub implements TunnelRequests {
     // 0: the agent asks for a repetition of the order.
     if (orderRevision > known || orderRevision === 0n)
       session.acknowledged.set(replicaId, orderRevision);
-    this.orders.reported(session, replicaId, orderRevision);
-    this.reports.take(session.nodeId, report);
-    if (!session.orphans.take(report)) session.acknowledged.delete(replicaId);
+    this.orderMetrics.recordAcknowledged(session, replicaId, orderRevision);
+    this.reportQueue.enqueue(session.nodeId, report);
+    if (!session.orphans.handleReport(report)) session.acknowledged.delete(replicaId);
   }
 
   /** Enqueues reports for replicas that the complete inventory does not contain. */
-  private settleMissing(nodeId: string, known: ReadonlySet<string>): void {
-    for (const report of missingReports(this.deps.state.view(), nodeId, known))
-      this.reports.take(nodeId, report);
+  private enqueueMissing(nodeId: string, known: ReadonlySet<string>): void {
+    for (const report of createMissingReports(this.deps.state.view(), nodeId, known))
+      this.reportQueue.enqueue(nodeId, report);
   }
 
   /** Sends the orders that follow from a commit to the affected agents. */
-  private announce(changes: readonly RecordChange[]): void {
+  private sendChangedOrders(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind === 'node')
         this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
@@ -437,52 +453,52 @@ export class SessionHub implements TunnelRequests {
       const session = this.sessions.get((is ?? was)?.nodeId ?? '');
       if (session === undefined || session.inventory !== undefined) continue;
       if (is === undefined) {
-        if (was !== undefined) this.forget(session, was);
+        if (was !== undefined) this.handleReplicaDeleted(session, was);
       } else if (
         was?.orderRevision !== is.orderRevision &&
         !isAcknowledged(this.deps, is, session.acknowledged)
       ) {
-        const order = orderFor(this.deps, is);
-        if (order !== undefined) this.send(session, order);
+        const order = createOrder(this.deps, is);
+        if (order !== undefined) this.sendOrder(session, order);
       }
     }
   }
 
-  private forget(session: Session, replica: ReplicaRecord): void {
+  private handleReplicaDeleted(session: AgentSession, replica: ReplicaRecord): void {
     session.acknowledged.delete(replica.id);
     session.sentAt.delete(replica.id);
-    session.orphans.recordGone(replica);
+    session.orphans.handleRecordDeleted(replica);
   }
 
-  private send(session: Session, order: Order): void {
+  private sendOrder(session: AgentSession, order: Order): void {
     session.sentAt.set(order.replicaId, this.deps.clock.now());
-    this.push(session, order);
+    this.pushOrder(session, order);
   }
 
-  private push(session: Session, order: Order): void {
-    this.orders.sent(session, order);
+  private pushOrder(session: AgentSession, order: Order): void {
+    this.orderMetrics.recordSent(session, order);
     session.outbox.push(
       `order/${order.replicaId}`,
       create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
     );
   }
 
-  private arm(): void {
+  private armResendTimer(): void {
     this.timer = this.deps.clock.setTimer(RESEND_MS, () => {
-      for (const session of this.sessions.values()) this.resend(session);
-      this.arm();
+      for (const session of this.sessions.values()) this.resendOrders(session);
+      this.armResendTimer();
     });
   }
 
-  private resend(session: Session): void {
-    if (!session.admitted || this.deps.state.restored !== undefined) return;
-    for (const order of ordersFor(this.deps, session.nodeId, session.acknowledged)) {
-      if (this.isDue(session, order.replicaId)) this.send(session, order);
+  private resendOrders(session: AgentSession): void {
+    if (!session.admitted || this.deps.state.storeRolledBack !== undefined) return;
+    for (const order of listPendingOrders(this.deps, session.nodeId, session.acknowledged)) {
+      if (this.isResendDue(session, order.replicaId)) this.sendOrder(session, order);
     }
-    session.orphans.repeat();
+    session.orphans.resendOrders();
   }
 
-  private isDue(session: Session, replicaId: string): boolean {
+  private isResendDue(session: AgentSession, replicaId: string): boolean {
     return (
       this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >=
       RESEND_MS

@@ -2,23 +2,23 @@ import type { ClusterState } from '@cloudless/cluster-state';
 import type { NodeLiveness } from './ports.js';
 
 /** State of a node that is not in the store: liveness and conditions, or usage. */
-export type SoftKind = 'liveness' | 'usage';
+export type VolatileKind = 'liveness' | 'usage';
 
 /** @param revision - Revision of the store at the time of the change. */
-export type SoftListener = (nodeId: string, what: SoftKind, revision: bigint) => void;
+export type VolatileListener = (nodeId: string, what: VolatileKind, revision: bigint) => void;
 
 /**
  * Records, for state that is not in the store, the revision at which it last changed, so that a
  * resumed watch includes it. The time before the start of this coordinator is unknown, so its start
  * counts as a change of everything.
  */
-export class SoftChanges {
+export class LivenessChanges {
   private readonly startedAt: bigint;
-  private readonly changedAt: Readonly<Record<SoftKind, Map<string, bigint>>> = {
+  private readonly changedAt: Readonly<Record<VolatileKind, Map<string, bigint>>> = {
     liveness: new Map(),
     usage: new Map(),
   };
-  private readonly listeners = new Set<SoftListener>();
+  private readonly listeners = new Set<VolatileListener>();
   private readonly unsubscribes: readonly (() => void)[];
 
   constructor(
@@ -27,17 +27,17 @@ export class SoftChanges {
   ) {
     this.startedAt = state.view().revision;
     this.unsubscribes = [
-      nodes.subscribe((nodeId) => this.note(nodeId, 'liveness')),
-      nodes.onUsage((nodeId) => this.note(nodeId, 'usage')),
+      nodes.subscribe((nodeId) => this.recordChange(nodeId, 'liveness')),
+      nodes.onUsage((nodeId) => this.recordChange(nodeId, 'usage')),
       state.subscribe((changes) => {
         for (const { kind, id, after } of changes)
-          if (kind === 'node' && after === undefined) this.forget(id);
+          if (kind === 'node' && after === undefined) this.removeNode(id);
       }),
     ];
   }
 
   /** @returns Ends the subscription. */
-  subscribe(listener: SoftListener): () => void {
+  subscribe(listener: VolatileListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
@@ -46,7 +46,7 @@ export class SoftChanges {
    * Returns the nodes whose state may have changed since the store was at `revision`, with the
    * revision of the change.
    */
-  *since(revision: bigint, what: SoftKind): Iterable<readonly [string, bigint]> {
+  *listChangedSince(revision: bigint, what: VolatileKind): Iterable<readonly [string, bigint]> {
     for (const { value } of this.state.view().nodes()) {
       const changedAt = this.changedAt[what].get(value.id) ?? this.startedAt;
       // An equal revision counts, because such a change does not increase the revision.
@@ -58,13 +58,13 @@ export class SoftChanges {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
   }
 
-  private note(nodeId: string, what: SoftKind): void {
+  private recordChange(nodeId: string, what: VolatileKind): void {
     const { revision } = this.state.view();
     if (this.state.view().node(nodeId) !== undefined) this.changedAt[what].set(nodeId, revision);
     for (const listener of this.listeners) listener(nodeId, what, revision);
   }
 
-  private forget(nodeId: string): void {
+  private removeNode(nodeId: string): void {
     this.changedAt.liveness.delete(nodeId);
     this.changedAt.usage.delete(nodeId);
   }

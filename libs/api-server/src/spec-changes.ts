@@ -4,8 +4,8 @@ import {
   checkSameMode,
   checkScalable,
   checkSpec,
-  namespaceOf,
-  refuseUnsupported,
+  resolveNamespace,
+  checkSupported,
   updateSpec,
   type PlanWorkloadRequest,
   type ScaleWorkloadRequest,
@@ -17,28 +17,28 @@ import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { ClusterView } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
 import {
-  changeable,
-  deletingError,
-  specOf,
+  requireMutableWorkload,
+  createDeletingError,
+  getSpec,
   type WorkloadChange,
-  type WorkloadNaming,
+  type WorkloadName,
 } from './workload-change.js';
 
-type Checks = Pick<ApiServerDeps, 'impossibleLimitsOf'>;
+type SpecCheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits'>;
 
 /**
  * Plans the creation of a workload.
  * @throws kind `exists` when the workload exists, `invalid` or `unimplemented` for its spec.
  */
-export function createChange(
-  deps: Checks,
+export function planCreate(
+  deps: SpecCheckDeps,
   view: ClusterView,
-  request: WorkloadNaming & { readonly spec?: WorkloadSpec | undefined },
+  request: WorkloadName & { readonly spec?: WorkloadSpec | undefined },
 ): WorkloadChange {
-  const namespace = namespaceOf(request);
-  const spec = checkedSpec(deps, request.spec);
+  const namespace = resolveNamespace(request);
+  const spec = validateSpec(deps, request.spec);
   const existing = view.workloadByName(namespace, request.name);
-  if (existing !== undefined) throw existsError(existing.value);
+  if (existing !== undefined) throw createExistsError(existing.value);
   return { namespace, name: request.name, current: undefined, spec, reason: 'WorkloadCreated' };
 }
 
@@ -47,64 +47,72 @@ export function createChange(
  * @throws the errors of {@link requireMutableWorkload}; kind `invalid` or `unimplemented` for the
  *   resulting spec.
  */
-export function updateChange(
-  deps: Checks,
+export function planUpdate(
+  deps: SpecCheckDeps,
   view: ClusterView,
   request: UpdateWorkloadRequest,
 ): WorkloadChange {
-  const current = changeable(view, request);
+  const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
-  const before = specOf(current.value);
-  const spec = updateSpec(before, given(request.spec), request.updateMask?.paths);
+  const before = getSpec(current.value);
+  const spec = updateSpec(before, specOrDefault(request.spec), request.updateMask?.paths);
   checkSameMode(before, spec);
-  const checked = equals(WorkloadSpecSchema, spec, before) ? spec : checkedSpec(deps, spec);
+  const checked = equals(WorkloadSpecSchema, spec, before) ? spec : validateSpec(deps, spec);
   return { namespace, name, current, spec: checked, reason: 'WorkloadUpdated' };
 }
 
 /** Plans the creation of a workload, or its update when it exists. @throws the errors of either. */
-export function applyChange(
-  deps: Checks,
+export function planApply(
+  deps: SpecCheckDeps,
   view: ClusterView,
   request: PlanWorkloadRequest,
 ): WorkloadChange {
-  const current = view.workloadByName(namespaceOf(request), request.name);
-  if (current === undefined) return createChange(deps, view, request);
-  if (current.value.deletionRequestedAt !== undefined) throw deletingError(current.value);
+  const current = view.workloadByName(resolveNamespace(request), request.name);
+  if (current === undefined) return planCreate(deps, view, request);
+  if (current.value.deletionRequestedAt !== undefined) throw createDeletingError(current.value);
   const { namespace, name } = current.value;
-  const spec = updateSpec(specOf(current.value), given(request.spec), request.updateMask?.paths);
-  checkSameMode(specOf(current.value), spec);
-  return { namespace, name, current, spec: checkedSpec(deps, spec), reason: 'WorkloadUpdated' };
+  const spec = updateSpec(
+    getSpec(current.value),
+    specOrDefault(request.spec),
+    request.updateMask?.paths,
+  );
+  checkSameMode(getSpec(current.value), spec);
+  return { namespace, name, current, spec: validateSpec(deps, spec), reason: 'WorkloadUpdated' };
 }
 
 /** Plans a change of the replica count. @throws the errors of {@link requireMutableWorkload}. */
-export function scaleChange(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
-  const current = changeable(view, request);
+export function planScale(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
+  const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
-  checkScalable(specOf(current.value));
+  checkScalable(getSpec(current.value));
   const replicas = request.replicas ?? 0;
-  const spec = Object.assign(clone(WorkloadSpecSchema, specOf(current.value)), { replicas });
+  const spec = Object.assign(clone(WorkloadSpecSchema, getSpec(current.value)), { replicas });
   return { namespace, name, current, spec, reason: 'WorkloadScaled' };
 }
 
 /** Returns the spec if it is valid and supported. @throws kind `invalid` or `unimplemented`. */
-export function checkedSpec(
-  { impossibleLimitsOf }: Checks,
+export function validateSpec(
+  { explainImpossibleLimits }: SpecCheckDeps,
   spec: WorkloadSpec | undefined,
 ): WorkloadSpec {
-  const checked = given(spec);
+  const checked = specOrDefault(spec);
   checkSpec(checked);
-  refuseUnsupported(checked);
-  const impossible = checked.rollout?.maxSurge === 0 ? impossibleLimitsOf(checked) : undefined;
+  checkSupported(checked);
+  const impossible = checked.rollout?.maxSurge === 0 ? explainImpossibleLimits(checked) : undefined;
   if (impossible !== undefined)
     throw new InvalidInputError([{ field: 'spec.rollout', message: impossible }]);
   return checked;
 }
 
-function given(spec: WorkloadSpec | undefined): WorkloadSpec {
+function specOrDefault(spec: WorkloadSpec | undefined): WorkloadSpec {
   return spec ?? create(WorkloadSpecSchema);
 }
 
-function existsError({ namespace, name, deletionRequestedAt }: WorkloadRecord): CloudlessError {
+function createExistsError({
+  namespace,
+  name,
+  deletionRequestedAt,
+}: WorkloadRecord): CloudlessError {
   const hint =
     deletionRequestedAt === undefined
       ? 'already exists; update it, or choose another name'

@@ -17,7 +17,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { StatisticsHandlers } from './statistics.js';
-import type { Tunnels, TunnelTarget } from './tunnels.js';
+import type { TunnelOpener, TunnelPurpose } from './tunnels.js';
 
 const WORKLOADS: Readonly<Record<string, { readonly namespace: string; readonly name: string }>> = {
   web: { namespace: 'default', name: 'web' },
@@ -32,7 +32,7 @@ interface Replica {
 }
 
 /** Replicas named `<workload>-<number>`, each with a container `c-<id>`. */
-function stateOf(replicas: readonly Replica[]): ClusterState {
+function createState(replicas: readonly Replica[]): ClusterState {
   const records = replicas.map(
     ({ id, nodeId, phase = Phase.RUNNING, containerId = `c-${id}` }) => ({
       value: create(ReplicaRecordSchema, {
@@ -45,7 +45,7 @@ function stateOf(replicas: readonly Replica[]): ClusterState {
       revision: 1n,
     }),
   );
-  const workloadOf = (uid: string) => ({
+  const findWorkload = (uid: string) => ({
     value: create(WorkloadRecordSchema, { uid, ...WORKLOADS[uid] }),
     revision: 1n,
   });
@@ -53,21 +53,21 @@ function stateOf(replicas: readonly Replica[]): ClusterState {
     replicas: () => records,
     replica: (id: string) => records.find(({ value }) => value.id === id),
     replicasOf: (uid: string) => records.filter(({ value }) => value.uid === uid),
-    workload: (uid: string) => (uid in WORKLOADS ? workloadOf(uid) : undefined),
+    workload: (uid: string) => (uid in WORKLOADS ? findWorkload(uid) : undefined),
     workloadByName: (namespace: string, name: string) =>
-      WORKLOADS[name]?.namespace === namespace ? workloadOf(name) : undefined,
+      WORKLOADS[name]?.namespace === namespace ? findWorkload(name) : undefined,
     node: (id: string) =>
       records.some(({ value }) => value.nodeId === id) ? { value: {} } : undefined,
   };
   return { view: () => view } as unknown as ClusterState;
 }
 
-type Answer = (target: TunnelTarget, signal: AbortSignal) => AsyncGenerator<TunnelFrame>;
+type Answer = (target: TunnelPurpose, signal: AbortSignal) => AsyncGenerator<TunnelFrame>;
 
 /** Agents that tell of everything they run, with some that answer otherwise. */
 class World {
   readonly clock = new ManualClock();
-  readonly asked: { readonly nodeId: string; readonly target: TunnelTarget }[] = [];
+  readonly asked: { readonly nodeId: string; readonly target: TunnelPurpose }[] = [];
   readonly handlers: StatisticsHandlers;
   readonly stopping = new AbortController();
   inFlight = 0;
@@ -77,20 +77,20 @@ class World {
     const open = async function* (
       this: World,
       nodeId: string,
-      target: TunnelTarget,
+      target: TunnelPurpose,
       signal: AbortSignal,
     ) {
       this.asked.push({ nodeId, target });
       this.mostInFlight = Math.max(this.mostInFlight, (this.inFlight += 1));
       try {
-        yield* (others[nodeId] ?? (() => this.tell(nodeId, replicas)))(target, signal);
+        yield* (others[nodeId] ?? (() => this.answer(nodeId, replicas)))(target, signal);
       } finally {
         this.inFlight -= 1;
       }
     };
-    const tunnels = { open: open.bind(this) } as unknown as Tunnels;
+    const tunnels = { open: open.bind(this) } as unknown as TunnelOpener;
     this.handlers = new StatisticsHandlers(
-      { state: stateOf(replicas), clock: this.clock },
+      { state: createState(replicas), clock: this.clock },
       tunnels,
     );
   }
@@ -121,7 +121,7 @@ class World {
     return { signal: this.stopping.signal } as HandlerContext;
   }
 
-  private async *tell(nodeId: string, replicas: readonly Replica[]): AsyncGenerator<TunnelFrame> {
+  private async *answer(nodeId: string, replicas: readonly Replica[]): AsyncGenerator<TunnelFrame> {
     await Promise.resolve();
     const containers = replicas
       .filter((replica) => replica.nodeId === nodeId)
@@ -132,7 +132,7 @@ class World {
   }
 }
 
-const shown = ({ containers }: ListContainerStatsResponse) =>
+const listShown = ({ containers }: ListContainerStatsResponse) =>
   containers.map(({ nodeId, replicaId }) => `${nodeId}/${replicaId}`);
 const replicas: readonly Replica[] = [
   { id: 'web-2', nodeId: 'b' },
@@ -142,10 +142,10 @@ const replicas: readonly Replica[] = [
   { id: 'db-3', nodeId: 'd', containerId: '' },
   { id: 'db-4', nodeId: '', phase: Phase.PENDING },
 ];
-const refusing = async function* (): AsyncGenerator<TunnelFrame> {
+const refuse = async function* (): AsyncGenerator<TunnelFrame> {
   throw new CloudlessError('unavailable', 'node "a" is not connected');
 };
-const mute: Answer = async function* (_target, signal) {
+const staySilent: Answer = async function* (_target, signal) {
   await new Promise((_, reject) =>
     signal.addEventListener('abort', () => reject(new CloudlessError('unavailable', 'left'))),
   );
@@ -164,7 +164,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
   ])('queries $asks and returns $gives for $request', async ({ request, asks, gives }) => {
     const world = new World(replicas);
     const response = await world.list(request);
-    expect(shown(response)).toEqual(gives);
+    expect(listShown(response)).toEqual(gives);
     expect(response.silentNodes).toEqual([]);
     expect(world.asked.map(({ nodeId }) => nodeId)).toEqual(asks);
     for (const { target } of world.asked)
@@ -172,28 +172,28 @@ describe('StatisticsHandlers.listContainerStats', () => {
   });
 
   it('lists a node that does not answer with the reason, and returns the containers of others', async () => {
-    const world = new World(replicas, { a: refusing });
+    const world = new World(replicas, { a: refuse });
     const response = await world.list();
-    expect(shown(response)).toEqual(['b/web-2']);
+    expect(listShown(response)).toEqual(['b/web-2']);
     expect(response.silentNodes).toMatchObject([
       { nodeId: 'a', reason: 'node "a" is not connected' },
     ]);
   });
 
   it('ignores the statistics of a node about containers of another node', async () => {
-    const lying: Answer = async function* () {
+    const answerForOthers: Answer = async function* () {
       const containers = ['web-1', 'web-2'].map((replicaId) =>
         create(ContainerUseSchema, { replicaId, nodeId: 'a' }),
       );
       const value = create(ListContainerStatsResponseSchema, { containers });
       yield create(TunnelFrameSchema, { frame: { case: 'statsList', value } });
     };
-    const response = await new World(replicas, { b: lying }).list();
-    expect(shown(response)).toEqual(['a/db-1', 'a/web-1', 'b/web-2']);
+    const response = await new World(replicas, { b: answerForOthers }).list();
+    expect(listShown(response)).toEqual(['a/db-1', 'a/web-1', 'b/web-2']);
   });
 
   it('waits three seconds for a silent node', async () => {
-    const world = new World(replicas, { a: mute });
+    const world = new World(replicas, { a: staySilent });
     let done: ListContainerStatsResponse | undefined;
     void world.list().then((response) => (done = response));
     await world.clock.advance(2_999);
@@ -206,7 +206,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
   });
 
   it('closes the tunnels when its client disconnects', async () => {
-    const world = new World(replicas, { a: mute, b: mute });
+    const world = new World(replicas, { a: staySilent, b: staySilent });
     const listed = world.list();
     await world.clock.advance(1);
     world.stopping.abort();
@@ -234,7 +234,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
     let pageToken = '';
     do {
       const response = await world.list({ pageSize: 7, pageToken });
-      pages.push(shown(response));
+      pages.push(listShown(response));
       pageToken = response.nextPageToken;
     } while (pageToken !== '');
     expect(pages.map(({ length }) => length)).toEqual([7, 7, 7, 4]);
@@ -253,7 +253,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
 });
 
 describe('StatisticsHandlers.getContainerStats', () => {
-  const answering: Answer = async function* () {
+  const answerStats: Answer = async function* () {
     yield create(TunnelFrameSchema, {
       frame: { case: 'stats', value: create(ContainerStatsSchema, { replicaId: 'web-1' }) },
     });
@@ -262,7 +262,7 @@ describe('StatisticsHandlers.getContainerStats', () => {
   it.each([{ replicaId: 'web-1' }, { containerId: 'c-web-1' }])(
     'are asked of its node: %j',
     async (request) => {
-      const world = new World(replicas, { a: answering });
+      const world = new World(replicas, { a: answerStats });
       expect(await world.get(request)).toMatchObject({ replicaId: 'web-1' });
       expect(world.asked).toMatchObject([
         {

@@ -4,8 +4,8 @@ import {
   ListContainerStatsRequestSchema,
   ListContainerStatsResponseSchema,
   SilentNodeSchema,
-  namespaceOf,
-  pageOf,
+  resolveNamespace,
+  paginate,
   type ContainerStats,
   type ContainerUse,
   type GetContainerStatsRequest,
@@ -24,9 +24,9 @@ import {
 import { isLive } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
-import { containerFor, resolveTarget } from './targets.js';
-import type { Tunnels } from './tunnels.js';
-import { found } from './workload-change.js';
+import { requireContainer, resolveTarget } from './targets.js';
+import type { TunnelOpener } from './tunnels.js';
+import { requireWorkload } from './workload-change.js';
 
 /** Nodes that are queried at the same time for one call. */
 const PARALLEL_NODES = 16;
@@ -40,7 +40,7 @@ const NODE_DEADLINE_MS = 3_000;
 export class StatisticsHandlers {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'>,
-    private readonly tunnels: Tunnels,
+    private readonly tunnels: TunnelOpener,
   ) {}
 
   /** Measures one running container. */
@@ -56,7 +56,7 @@ export class StatisticsHandlers {
     const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });
     if (target.kind === 'workload')
       throw new CloudlessError('internal', 'a request without a name means no workload');
-    const containerId = containerFor(target, target.replica);
+    const containerId = requireContainer(target, target.replica);
     const { nodeId } = target.replica;
     const value = create(GetContainerStatsRequestSchema, { containerId });
     for await (const { frame } of this.tunnels.open(nodeId, { case: 'stats', value }, signal)) {
@@ -74,9 +74,11 @@ export class StatisticsHandlers {
     { signal }: HandlerContext,
   ): Promise<ListContainerStatsResponse> {
     const { namespace, name, nodeId } = request;
-    const replicas = this.runningReplicas(request).sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+    const replicas = this.listRunningReplicas(request).sort((a, b) =>
+      toSortKey(a) < toSortKey(b) ? -1 : 1,
+    );
     const filter = ['container stats', namespace, name, nodeId];
-    const page = pageOf(replicas, keyOf, request, { filter });
+    const page = paginate(replicas, toSortKey, request, { filter });
     const nodeOf = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
     const nodeIds = [...new Set(page.items.map((replica) => replica.nodeId))];
     const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), {
@@ -86,19 +88,19 @@ export class StatisticsHandlers {
     });
     const containers: ContainerUse[] = [];
     const silentNodes: SilentNode[] = [];
-    await inParallel(PARALLEL_NODES, nodeIds, async (id) => {
+    await forEachParallel(PARALLEL_NODES, nodeIds, async (id) => {
       try {
-        const told = await this.askNode(id, asked, signal);
+        const told = await this.queryNode(id, asked, signal);
         // ignores containers of other nodes
         const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id);
         containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
       } catch (reason) {
         if (signal.aborted) throw reason;
-        silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: reasonOf(reason) }));
+        silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: describeReason(reason) }));
       }
     });
     containers.sort((a, b) =>
-      keyOf({ ...a, id: a.replicaId }) < keyOf({ ...b, id: b.replicaId }) ? -1 : 1,
+      toSortKey({ ...a, id: a.replicaId }) < toSortKey({ ...b, id: b.replicaId }) ? -1 : 1,
     );
     silentNodes.sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
     return create(ListContainerStatsResponseSchema, {
@@ -109,11 +111,15 @@ export class StatisticsHandlers {
   }
 
   /** @throws kind `notFound` when the workload or the node does not exist. */
-  private runningReplicas({ namespace, name, nodeId }: ListContainerStatsRequest): ReplicaRecord[] {
+  private listRunningReplicas({
+    namespace,
+    name,
+    nodeId,
+  }: ListContainerStatsRequest): ReplicaRecord[] {
     const view = this.deps.state.view();
     if (nodeId !== '' && view.node(nodeId) === undefined)
       throw new CloudlessError('notFound', `node "${nodeId}" not found`);
-    const uid = name === '' ? undefined : found(view, { namespace, name }).value.uid;
+    const uid = name === '' ? undefined : requireWorkload(view, { namespace, name }).value.uid;
     const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(
       ({ value }) => value,
     );
@@ -122,11 +128,11 @@ export class StatisticsHandlers {
       if (nodeId !== '' && replica.nodeId !== nodeId) return false;
       if (name !== '' || namespace === '') return true;
       const workload = view.workload(replica.uid)?.value;
-      return workload !== undefined && namespaceOf(workload) === namespace;
+      return workload !== undefined && resolveNamespace(workload) === namespace;
     });
   }
 
-  private async askNode(
+  private async queryNode(
     nodeId: string,
     value: ListContainerStatsRequest,
     signal: AbortSignal,
@@ -161,14 +167,15 @@ export class StatisticsHandlers {
   }
 }
 
-const keyOf = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string => `${nodeId}/${id}`;
+const toSortKey = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string =>
+  `${nodeId}/${id}`;
 
 /** The details of an internal error stay in the log of the process that had it. */
-const reasonOf = (reason: unknown): string =>
+const describeReason = (reason: unknown): string =>
   errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason);
 
 /** Runs `work` for each item, at most `limit` at a time. Fails with the first failure. */
-async function inParallel<Item>(
+async function forEachParallel<Item>(
   limit: number,
   items: readonly Item[],
   work: (item: Item) => Promise<void>,

@@ -15,14 +15,14 @@ import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
-import type { TunnelNotices } from './sessions.js';
+import type { TunnelListener } from './sessions.js';
 import { AuditLog } from './audit.js';
-import { LogStreams } from './log-streams.js';
+import { NodeLogReader } from './log-streams.js';
 import { StreamHandlers } from './streams.js';
-import { TunnelHub, type Tunnels } from './tunnels.js';
+import { TunnelHub, type TunnelOpener } from './tunnels.js';
 
 const uid = '0123456789abcdef';
-const line = (containerId: string, sequence: number): TunnelFrame =>
+const aLine = (containerId: string, sequence: number): TunnelFrame =>
   create(TunnelFrameSchema, {
     frame: {
       case: 'log',
@@ -35,7 +35,7 @@ const line = (containerId: string, sequence: number): TunnelFrame =>
   });
 
 /** Replicas of one workload, each on a node of its own. */
-function stateOf(count: number): ClusterState {
+function createState(count: number): ClusterState {
   const replicas = Array.from({ length: count }, (_, index) => index + 1).map((number) => ({
     value: create(ReplicaRecordSchema, {
       id: `r-${number}`,
@@ -60,31 +60,39 @@ function stateOf(count: number): ClusterState {
   return { view: () => view, subscribe: () => () => undefined } as unknown as ClusterState;
 }
 
-function depsOf(clock: ManualClock, replicas = 2) {
-  const deps = { state: stateOf(replicas), clock, log: silentLog, connectionOf: () => undefined };
+function createDeps(clock: ManualClock, replicas = 2) {
+  const deps = {
+    state: createState(replicas),
+    clock,
+    log: silentLog,
+    connectionOf: () => undefined,
+  };
   return { ...deps, audit: new AuditLog(deps) };
 }
 
 /** Of agents that know no channel of logs. */
-const streamsOver = (clock: ManualClock, tunnels: Tunnels, replicas = 2): StreamHandlers =>
-  new StreamHandlers(depsOf(clock, replicas), tunnels, new LogStreams(tunnels, () => false));
-const context = (signal: AbortSignal) => ({ signal }) as HandlerContext;
+const createHandlers = (clock: ManualClock, tunnels: TunnelOpener, replicas = 2): StreamHandlers =>
+  new StreamHandlers(createDeps(clock, replicas), tunnels, new NodeLogReader(tunnels, () => false));
+const createContext = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
 describe('StreamHandlers.streamLogs of a workload', () => {
   it('delivers every line of every replica to a slow reader', async () => {
     const clock = new ManualClock();
     const stopping = new AbortController();
-    const tunnels: Tunnels = {
+    const tunnels: TunnelOpener = {
       async *open(nodeId, _target, signal) {
-        for (let sequence = 1; sequence <= 700; sequence += 1) yield line(nodeId, sequence);
+        for (let sequence = 1; sequence <= 700; sequence += 1) yield aLine(nodeId, sequence);
         await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
       },
     };
-    const streams = streamsOver(clock, tunnels);
+    const streams = createHandlers(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web', follow: true });
     const counts = new Map<string, number>();
     const reading = (async () => {
-      for await (const { containerId } of streams.streamLogs(request, context(stopping.signal))) {
+      for await (const { containerId } of streams.streamLogs(
+        request,
+        createContext(stopping.signal),
+      )) {
         counts.set(containerId, (counts.get(containerId) ?? 0) + 1);
         for (let turn = 0; turn < 3; turn += 1) await Promise.resolve();
       }
@@ -99,15 +107,18 @@ describe('StreamHandlers.streamLogs of a workload', () => {
   it('delivers the batches of a single replica as its agent sent them', async () => {
     const batch = Uint8Array.of(10, 0, 10, 0); // two lines without a field
     const value = create(LogEntrySchema, { containerId: 'c1', batch });
-    const tunnels: Tunnels = {
+    const tunnels: TunnelOpener = {
       async *open() {
         yield create(TunnelFrameSchema, { frame: { case: 'log', value } });
       },
     };
-    const streams = streamsOver(new ManualClock(), tunnels, 1);
+    const streams = createHandlers(new ManualClock(), tunnels, 1);
     const request = create(StreamLogsRequestSchema, { name: 'web', maxBatchBytes: 1_000 });
     const entries = [];
-    for await (const entry of streams.streamLogs(request, context(new AbortController().signal)))
+    for await (const entry of streams.streamLogs(
+      request,
+      createContext(new AbortController().signal),
+    ))
       entries.push(entry);
     expect(entries).toEqual([value]);
   });
@@ -115,46 +126,46 @@ describe('StreamHandlers.streamLogs of a workload', () => {
   it('closes every stream when one node cannot be reached', async () => {
     const clock = new ManualClock();
     let open = 0;
-    const tunnels: Tunnels = {
+    const tunnels: TunnelOpener = {
       async *open(nodeId) {
         if (nodeId === 'node-2')
           throw new CloudlessError('unavailable', 'node "node-2" is not connected');
         open += 1;
         try {
-          yield line(nodeId, 1);
-          yield line(nodeId, 2);
+          yield aLine(nodeId, 1);
+          yield aLine(nodeId, 2);
         } finally {
           open -= 1;
         }
       },
     };
-    const streams = streamsOver(clock, tunnels);
+    const streams = createHandlers(clock, tunnels);
     const request = create(StreamLogsRequestSchema, { name: 'web' });
     await expect(
-      streams.streamLogs(request, context(new AbortController().signal)).next(),
+      streams.streamLogs(request, createContext(new AbortController().signal)).next(),
     ).rejects.toThrow('node-2');
     expect(open).toBe(0);
   });
 });
 
 describe('StreamHandlers.execCommand', () => {
-  const part = (stdout: string, more: object = {}) =>
+  const createPart = (stdout: string, more: object = {}) =>
     create(ExecCommandResponseSchema, { stdout, ...more });
   const end = { exitCode: 3, containerId: 'c1', replicaId: 'r-1', truncated: true };
 
   it.each([
     {
       name: 'several frames',
-      frames: [part('one '), part('two '), part('three', end)],
+      frames: [createPart('one '), createPart('two '), createPart('three', end)],
       stdout: 'one two three',
     },
     {
       name: 'one frame from an agent of an earlier version',
-      frames: [part('one', end)],
+      frames: [createPart('one', end)],
       stdout: 'one',
     },
   ])('returns the complete result from $name', async ({ frames, stdout }) => {
-    const tunnels: Tunnels = {
+    const tunnels: TunnelOpener = {
       async *open() {
         for (const [index, value] of frames.entries()) {
           const isLast = index === frames.length - 1;
@@ -166,12 +177,12 @@ describe('StreamHandlers.execCommand', () => {
     };
     const audit = { actOf: () => ({ begins: () => Promise.resolve() }) } as unknown as AuditLog;
     const streams = new StreamHandlers(
-      { ...depsOf(new ManualClock()), audit },
+      { ...createDeps(new ManualClock()), audit },
       tunnels,
-      new LogStreams(tunnels, () => false),
+      new NodeLogReader(tunnels, () => false),
     );
     const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
-    const result = await streams.execCommand(request, context(new AbortController().signal));
+    const result = await streams.execCommand(request, createContext(new AbortController().signal));
     expect(result).toMatchObject({ ...end, stdout });
   });
 });
@@ -193,7 +204,7 @@ describe('TunnelHub', () => {
     const hub = new TunnelHub(
       { clock: new ManualClock(), random: createSeededRandom(1) },
       {
-        announceTunnels: () => undefined,
+        setTunnelListener: () => undefined,
         requestTunnel: (_nodeId: string, request: OpenTunnel) => requests.push(request) > 0,
         withdrawTunnel: () => undefined,
       },
@@ -221,13 +232,13 @@ describe('TunnelHub', () => {
       const hub: TunnelHub = new TunnelHub(
         { clock: new ManualClock(), random: createSeededRandom(1) },
         {
-          announceTunnels: () => undefined,
+          setTunnelListener: () => undefined,
           requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
             const frames = async function* (): AsyncGenerator<TunnelFrame> {
               yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
               throw new ConnectError('the frame', cause);
             };
-            void hub.tunnel(frames(), context(new AbortController().signal)).next();
+            void hub.handleTunnel(frames(), createContext(new AbortController().signal)).next();
             return true;
           },
           withdrawTunnel: () => undefined,
@@ -239,25 +250,29 @@ describe('TunnelHub', () => {
   );
 
   /** A hub whose agent dials at once and then says nothing. */
-  function hubOfSilence() {
+  function createSilentHub() {
     const clock = new ManualClock();
-    let notices: TunnelNotices | undefined;
+    let notices: TunnelListener | undefined;
     const answers: Promise<unknown>[] = [];
     const hub: TunnelHub = new TunnelHub(
       { clock, random: createSeededRandom(1) },
       {
-        announceTunnels: (given) => void (notices = given),
+        setTunnelListener: (given) => void (notices = given),
         requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
-          answers.push(hub.tunnel(silence(tunnelId), context(new AbortController().signal)).next());
+          answers.push(
+            hub
+              .handleTunnel(streamNothing(tunnelId), createContext(new AbortController().signal))
+              .next(),
+          );
           return true;
         },
         withdrawTunnel: () => undefined,
       },
     );
-    return { clock, hub, answers, lost: (nodeId: string) => notices?.lost(nodeId) };
+    return { clock, hub, answers, lost: (nodeId: string) => notices?.onNodeLost(nodeId) };
   }
 
-  async function* silence(tunnelId: string): AsyncGenerator<TunnelFrame> {
+  async function* streamNothing(tunnelId: string): AsyncGenerator<TunnelFrame> {
     yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
     await new Promise<void>(() => undefined);
   }
@@ -274,7 +289,7 @@ describe('TunnelHub', () => {
       says: 'node "node-1" is not connected',
     },
   ])('ends a tunnel on both sides when $name while the agent is silent', async ({ end, says }) => {
-    const { clock, hub, answers, lost } = hubOfSilence();
+    const { clock, hub, answers, lost } = createSilentHub();
     const caller = new AbortController();
     const reading = hub.open('node-1', target, caller.signal).next();
     const outcome = reading.catch((reason: Error) => reason.message);
@@ -286,7 +301,7 @@ describe('TunnelHub', () => {
   });
 
   it('releases the quota of a tunnel whose reader has left', async () => {
-    const { clock, hub } = hubOfSilence();
+    const { clock, hub } = createSilentHub();
     const target = { case: 'status', value: create(GetContainerStatusRequestSchema) } as const;
     for (let round = 0; round < 3; round += 1) {
       const callers = Array.from({ length: 32 }, () => new AbortController());
@@ -325,18 +340,18 @@ describe('TunnelHub', () => {
   });
 
   it('ends a tunnel whose agent sends no first frame', async () => {
-    const { clock, hub } = hubOfSilence();
+    const { clock, hub } = createSilentHub();
     const mute = (async function* (): AsyncGenerator<TunnelFrame> {
       await new Promise<void>(() => undefined);
     })();
-    const outcome = hub.tunnel(mute, context(new AbortController().signal)).next();
+    const outcome = hub.handleTunnel(mute, createContext(new AbortController().signal)).next();
     const failed = expect(outcome).rejects.toMatchObject({ kind: 'deadline' });
     await clock.advance(10_000);
     await failed;
   });
 
   it('fails open tunnels and refuses new ones after close', async () => {
-    const { clock, hub, answers } = hubOfSilence();
+    const { clock, hub, answers } = createSilentHub();
     const reading = expect(
       hub.open('node-1', target, new AbortController().signal).next(),
     ).rejects.toThrow('shutting down');
@@ -356,13 +371,13 @@ describe('TunnelHub', () => {
     const hub: TunnelHub = new TunnelHub(
       { clock, random: createSeededRandom(1) },
       {
-        announceTunnels: () => undefined,
+        setTunnelListener: () => undefined,
         requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
           const frames = async function* (): AsyncGenerator<TunnelFrame> {
             yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
-            yield line('c1', 1);
+            yield aLine('c1', 1);
           };
-          void hub.tunnel(frames(), context(new AbortController().signal)).next();
+          void hub.handleTunnel(frames(), createContext(new AbortController().signal)).next();
           return true;
         },
         withdrawTunnel: () => undefined,

@@ -2,13 +2,13 @@ import { clone, create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   ExecCommandRequestSchema,
-  ExecResultJoiner,
+  ExecResultAssembler,
   ListContainersResponseSchema,
   LogEntrySchema,
   LogPositionSchema,
   StreamLogsRequestSchema,
-  linesOfEntry,
-  logCostOf,
+  decodeLines,
+  computeLogCost,
   type ContainerStatus,
   type ExecCommandRequest,
   type ExecCommandResponse,
@@ -26,21 +26,21 @@ import {
   sleep,
 } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
-import { containerOf } from './container-picture.js';
-import { DirtyKeys } from './changes.js';
+import { presentContainer } from './container-picture.js';
+import { ChangedKeys } from './changes.js';
 import type { AuditLog } from './audit.js';
-import { subjectOf } from './audit-subject.js';
-import type { LogStreams } from './log-streams.js';
+import { toAuditSubject } from './audit-subject.js';
+import type { NodeLogReader } from './log-streams.js';
 import type { ApiServerDeps } from './ports.js';
-import type { Client } from './node-stream-shares.js';
+import type { StreamClient } from './node-stream-shares.js';
 import {
-  containerFor,
+  requireContainer,
   findContainer,
   resolveTarget,
-  runningReplica,
-  type Target,
+  requireRunningReplica,
+  type StreamTarget,
 } from './targets.js';
-import type { Tunnels } from './tunnels.js';
+import type { TunnelOpener } from './tunnels.js';
 
 /** Delay between two attempts to reach the agent of a followed replica again. */
 const REDIAL_MS = 250;
@@ -52,17 +52,17 @@ const BATCH_BYTES = 64 * 1024;
 /** The client of a log stream. */
 interface LogReader {
   readonly signal: AbortSignal;
-  readonly client: Client;
+  readonly client: StreamClient;
 }
 
 /** Handlers of logs, exec and container status, which reach agents through tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'connectionOf'> & {
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'> & {
       readonly audit: AuditLog;
     },
-    private readonly tunnels: Tunnels,
-    private readonly logs: LogStreams,
+    private readonly tunnels: TunnelOpener,
+    private readonly logs: NodeLogReader,
   ) {}
 
   /**
@@ -70,17 +70,17 @@ export class StreamHandlers {
    * receives single lines.
    */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
-    const client = this.deps.connectionOf(context);
+    const client = this.deps.getConnection(context);
     const singly = request.maxBatchBytes === 0;
     const wanted = Object.assign(clone(StreamLogsRequestSchema, request), {
       maxBatchBytes: singly ? BATCH_BYTES : request.maxBatchBytes,
     });
-    const entries = this.entriesOf(wanted, { signal: context.signal, client });
+    const entries = this.streamEntries(wanted, { signal: context.signal, client });
     if (!singly) return yield* entries;
-    for await (const entry of entries) yield* linesOfEntry(entry);
+    for await (const entry of entries) yield* decodeLines(entry);
   }
 
-  private async *entriesOf(
+  private async *streamEntries(
     request: StreamLogsRequest,
     reader: LogReader,
   ): AsyncGenerator<LogEntry> {
@@ -93,9 +93,9 @@ export class StreamHandlers {
         },
       ]);
     }
-    if (target.kind !== 'workload') yield* this.replicaLogs(target, request, reader);
+    if (target.kind !== 'workload') yield* this.streamReplica(target, request, reader);
     else if (request.follow) yield* this.followWorkload(target.uid, request, reader);
-    else yield* this.workloadLogs(target.uid, request, reader);
+    else yield* this.mergeWorkload(target.uid, request, reader);
   }
 
   async execCommand(
@@ -104,8 +104,9 @@ export class StreamHandlers {
   ): Promise<ExecCommandResponse> {
     const view = this.deps.state.view();
     const target = resolveTarget(view, request);
-    const replica = target.kind === 'workload' ? runningReplica(view, target) : target.replica;
-    const containerId = containerFor(target, replica);
+    const replica =
+      target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
+    const containerId = requireContainer(target, replica);
     const value = Object.assign(clone(ExecCommandRequestSchema, request), {
       containerId,
       replicaId: '',
@@ -113,9 +114,9 @@ export class StreamHandlers {
       name: '',
     });
     await this.deps.audit
-      .actOf(request)
-      .begins({ ...subjectOf(view, replica), command: request.command });
-    const client = this.deps.connectionOf(context);
+      .getEntry(request)
+      .recordStart({ ...toAuditSubject(view, replica), command: request.command });
+    const client = this.deps.getConnection(context);
     const frames = this.tunnels.open(
       replica.nodeId,
       { case: 'exec', value },
@@ -123,7 +124,7 @@ export class StreamHandlers {
       undefined,
       client,
     );
-    const result = new ExecResultJoiner();
+    const result = new ExecResultAssembler();
     for await (const { frame } of frames) {
       if (frame.case === 'execPiece') result.add(frame.value);
       if (frame.case === 'exec') return result.finish(frame.value);
@@ -160,7 +161,7 @@ export class StreamHandlers {
       .map(({ value }) => value)
       .filter(({ containerId, lost }) => containerId !== '' && !lost)
       .sort((a, b) => (a.id < b.id ? -1 : 1))
-      .map((replica) => containerOf(view, replica));
+      .map((replica) => presentContainer(view, replica));
     return create(ListContainersResponseSchema, { containers });
   }
 
@@ -168,8 +169,8 @@ export class StreamHandlers {
    * Streams the lines of one replica or container. A followed log is resumed after the agent was
    * disconnected, without repeating lines.
    */
-  private async *replicaLogs(
-    target: Exclude<Target, { kind: 'workload' }>,
+  private async *streamReplica(
+    target: Exclude<StreamTarget, { kind: 'workload' }>,
     request: StreamLogsRequest,
     { signal, client }: LogReader,
   ): AsyncGenerator<LogEntry> {
@@ -181,10 +182,10 @@ export class StreamHandlers {
       try {
         if (nodeId === '')
           throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
-        const value = requestFor(target, request, seen, begun);
+        const value = createAgentRequest(target, request, seen, begun);
         for await (const entry of this.logs.read(nodeId, value, signal, client)) {
           begun = true;
-          yield* takeNew(entry, seen);
+          yield* filterNew(entry, seen);
         }
         return;
       } catch (reason) {
@@ -200,7 +201,7 @@ export class StreamHandlers {
    * Streams the logs of all replicas of a workload: a single replica in batches, several replicas
    * merged by time, one line at a time.
    */
-  private async *workloadLogs(
+  private async *mergeWorkload(
     uid: string,
     request: StreamLogsRequest,
     reader: LogReader,
@@ -210,16 +211,16 @@ export class StreamHandlers {
       .filter(hasLogs);
     const [only] = replicas;
     if (only !== undefined && replicas.length === 1) {
-      yield* this.replicaLogs({ kind: 'replica', replica: only }, request, reader);
+      yield* this.streamReplica({ kind: 'replica', replica: only }, request, reader);
       return;
     }
     const streams = replicas.map((replica) =>
-      eachLine(this.replicaLogs({ kind: 'replica', replica }, request, reader)),
+      splitLines(this.streamReplica({ kind: 'replica', replica }, request, reader)),
     );
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
-        const next = earliest(heads);
+        const next = findEarliest(heads);
         if (next < 0) return;
         const head = heads[next];
         const stream = streams[next];
@@ -242,7 +243,7 @@ export class StreamHandlers {
     { signal, client }: LogReader,
   ): AsyncGenerator<LogEntry> {
     const { state, clock, log } = this.deps;
-    const dirty = new DirtyKeys();
+    const dirty = new ChangedKeys();
     const lines: LogEntry[] = [];
     let waitingBytes = 0;
     const attached = new Set<string>();
@@ -261,12 +262,16 @@ export class StreamHandlers {
       if (!firstAttach) delete wanted.tailLines;
       try {
         const reader = { signal: stopping.signal, client };
-        for await (const entry of this.replicaLogs({ kind: 'replica', replica }, wanted, reader)) {
+        for await (const entry of this.streamReplica(
+          { kind: 'replica', replica },
+          wanted,
+          reader,
+        )) {
           if (isBookmark(entry)) continue;
           while (waitingBytes >= MAX_WAITING_BYTES && !stopping.signal.aborted)
             await new Promise<void>((resolve) => waitingForRoom.add(resolve));
           lines.push(entry);
-          waitingBytes += logCostOf(entry);
+          waitingBytes += computeLogCost(entry);
           dirty.mark('lines');
         }
       } catch (reason) {
@@ -309,7 +314,7 @@ export class StreamHandlers {
         if (keys.length === 0) yield create(LogEntrySchema);
         attach(false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
-          waitingBytes -= logCostOf(entry);
+          waitingBytes -= computeLogCost(entry);
           yield entry;
           if (waitingBytes < MAX_WAITING_BYTES) makeRoom();
         }
@@ -330,8 +335,8 @@ export class StreamHandlers {
  * Creates the request to the agent of a replica: after an interruption, for the lines that were not
  * received yet.
  */
-function requestFor(
-  target: Exclude<Target, { kind: 'workload' }>,
+function createAgentRequest(
+  target: Exclude<StreamTarget, { kind: 'workload' }>,
   request: StreamLogsRequest,
   seen: ReadonlyMap<string, bigint>,
   begun: boolean,
@@ -348,7 +353,7 @@ function requestFor(
 }
 
 /** Returns the part of an entry that was not received yet, and records its position in `seen`. */
-function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[] {
+function filterNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[] {
   const { containerId, sequence, position, skipped } = entry;
   const known = seen.get(containerId) ?? 0n;
   if (sequence === 0n) {
@@ -362,7 +367,7 @@ function takeNew(entry: LogEntry, seen: Map<string, bigint>): readonly LogEntry[
   const last = entry.lastSequence ?? sequence;
   if (last <= known) return [];
   seen.set(containerId, last);
-  return sequence > known ? [entry] : linesOfEntry(entry).filter((line) => line.sequence > known);
+  return sequence > known ? [entry] : decodeLines(entry).filter((line) => line.sequence > known);
 }
 
 /** True for an entry that only shows that the stream is alive. */
@@ -370,8 +375,8 @@ function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
   return sequence === 0n && position === undefined && skipped === undefined;
 }
 
-async function* eachLine(entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
-  for await (const entry of entries) yield* linesOfEntry(entry);
+async function* splitLines(entries: AsyncIterable<LogEntry>): AsyncGenerator<LogEntry> {
+  for await (const entry of entries) yield* decodeLines(entry);
 }
 
 function hasLogs(replica: ReplicaRecord): boolean {
@@ -379,7 +384,7 @@ function hasLogs(replica: ReplicaRecord): boolean {
 }
 
 /** Index of the stream whose next line is the oldest; -1 when all streams have ended. */
-function earliest(heads: readonly IteratorResult<LogEntry, unknown>[]): number {
+function findEarliest(heads: readonly IteratorResult<LogEntry, unknown>[]): number {
   let best = -1;
   let bestMs = Number.POSITIVE_INFINITY;
   for (const [index, head] of heads.entries()) {

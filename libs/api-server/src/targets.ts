@@ -1,11 +1,11 @@
-import { namespaceOf } from '@cloudless/api';
+import { resolveNamespace } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
-import { found } from './workload-change.js';
+import { requireWorkload } from './workload-change.js';
 
 /** The fields by which a log or exec request names its target. */
-export interface TargetRequest {
+export interface StreamTargetRequest {
   readonly containerId: string;
   readonly replicaId: string;
   readonly namespace: string;
@@ -13,7 +13,7 @@ export interface TargetRequest {
 }
 
 /** The target of a request: one container, one replica, or a workload. */
-export type Target =
+export type StreamTarget =
   | { readonly kind: 'container'; readonly containerId: string; readonly replica: ReplicaRecord }
   | { readonly kind: 'replica'; readonly replica: ReplicaRecord }
   | {
@@ -28,7 +28,7 @@ export type Target =
  * @throws kind `invalid` when the request names no target, two targets, or an ambiguous prefix;
  *   `notFound` when the target does not exist.
  */
-export function resolveTarget(view: ClusterView, request: TargetRequest): Target {
+export function resolveTarget(view: ClusterView, request: StreamTargetRequest): StreamTarget {
   const named = [
     ...(request.containerId === '' ? [] : ['container_id']),
     ...(request.replicaId === '' ? [] : ['replica_id']),
@@ -53,8 +53,8 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
       throw new CloudlessError('notFound', `replica "${request.replicaId}" not found`);
     return { kind: 'replica', replica };
   }
-  const { uid, name } = found(view, request).value;
-  return { kind: 'workload', uid, namespace: namespaceOf(request), name };
+  const { uid, name } = requireWorkload(view, request).value;
+  return { kind: 'workload', uid, namespace: resolveNamespace(request), name };
 }
 
 /**
@@ -63,8 +63,8 @@ export function resolveTarget(view: ClusterView, request: TargetRequest): Target
 export function findContainer(
   view: ClusterView,
   prefix: string,
-): Extract<Target, { kind: 'container' }> {
-  const matches: Extract<Target, { kind: 'container' }>[] = [];
+): Extract<StreamTarget, { kind: 'container' }> {
+  const matches: Extract<StreamTarget, { kind: 'container' }>[] = [];
   for (const { value } of view.replicas()) {
     for (const containerId of [value.containerId, ...value.earlierContainerIds]) {
       if (containerId !== '' && containerId.startsWith(prefix))
@@ -87,7 +87,7 @@ export function findContainer(
 /**
  * Returns the id of the running container of a target. @throws kind `precondition` when none runs.
  */
-export function containerFor(target: Target, replica: ReplicaRecord): string {
+export function requireContainer(target: StreamTarget, replica: ReplicaRecord): string {
   const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
   if (containerId === '')
     throw new CloudlessError('precondition', `replica "${replica.id}" has no running container`);
@@ -98,9 +98,9 @@ export function containerFor(target: Target, replica: ReplicaRecord): string {
  * Returns the replicas of a workload that receive traffic, lowest slot first.
  * @throws kind `precondition` when there is none.
  */
-export function readyReplicas(
+export function listReadyReplicas(
   view: ClusterView,
-  target: Extract<Target, { kind: 'workload' }>,
+  target: Extract<StreamTarget, { kind: 'workload' }>,
 ): readonly ReplicaRecord[] {
   const ready = [...view.replicasOf(target.uid)]
     .map(({ value }) => value)
@@ -125,9 +125,9 @@ export function readyReplicas(
  * ready, then lowest slot.
  * @throws kind `precondition` when there is none.
  */
-export function runningReplica(
+export function requireRunningReplica(
   view: ClusterView,
-  target: Extract<Target, { kind: 'workload' }>,
+  target: Extract<StreamTarget, { kind: 'workload' }>,
 ): ReplicaRecord {
   const running = [...view.replicasOf(target.uid)]
     .map(({ value }) => value)

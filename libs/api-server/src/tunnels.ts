@@ -2,21 +2,21 @@ import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   OpenTunnelSchema,
-  firstMessage,
+  readFirstMessage,
   fromConnectError,
-  kindOfCode,
-  windowCostOf,
+  toErrorKind,
+  computeWindowCost,
   type OpenTunnel,
   type TunnelFrame,
 } from '@cloudless/api';
 import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from './ports.js';
-import type { TunnelRequests } from './sessions.js';
-import { NodeStreamShares, type Client, type ShareLimits } from './node-stream-shares.js';
+import type { TunnelRequester } from './sessions.js';
+import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './node-stream-shares.js';
 
 /** Purpose of a tunnel. */
-export type TunnelTarget = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
+export type TunnelPurpose = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
 /**
  * Open tunnels of one node. More are refused, so that tunnels do not starve the session of the
@@ -27,9 +27,9 @@ const MAX_TUNNELS_PER_NODE = 32;
  * Log tunnels of agents of protocol 1: half of all tunnels, so that commands have capacity beside
  * them.
  */
-const LOG_TUNNELS: ShareLimits = { perNode: 16, perClient: 12, noun: 'logs' };
+const LOG_TUNNELS: StreamQuotaLimits = { perNode: 16, perClient: 12, noun: 'logs' };
 /** The remaining tunnels are for the log channel and for short calls. */
-const INTERACTIVE_TUNNELS: ShareLimits = {
+const INTERACTIVE_TUNNELS: StreamQuotaLimits = {
   perNode: 24,
   perClient: 16,
   noun: 'commands and forwarded connections',
@@ -38,7 +38,7 @@ const DIAL_WITHIN_MS = 10_000;
 const TUNNEL_ID_BYTES = 16;
 
 /** Opens tunnels to agents. */
-export interface Tunnels {
+export interface TunnelOpener {
   /**
    * Opens a tunnel to the agent of a node and streams its frames.
    * @param input - Frames for the agent, sent within the window that the agent grants.
@@ -46,25 +46,25 @@ export interface Tunnels {
    */
   open(
     nodeId: string,
-    target: TunnelTarget,
+    target: TunnelPurpose,
     signal: StopSignal,
     input?: AsyncIterable<TunnelFrame>,
-    client?: Client,
+    client?: StreamClient,
   ): AsyncGenerator<TunnelFrame>;
 }
 
 /** One tunnel from its request to its end. */
-class Tunnel {
+class AgentTunnel {
   /** Resolves when the requester is done; the call of the agent ends then. */
   readonly done: Promise<void>;
   /** Resolves when the agent has opened the tunnel. */
   readonly frames: Promise<AsyncIterator<TunnelFrame>>;
-  private end: () => void = () => undefined;
-  private give: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
-  private refuse: (reason: unknown) => void = () => undefined;
+  private resolveDone: () => void = () => undefined;
+  private resolveFrames: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
+  private rejectFrames: (reason: unknown) => void = () => undefined;
   private interrupt: ((reason: unknown) => void) | undefined;
   private failure: { readonly reason: unknown } | undefined;
-  private over = false;
+  private isDone = false;
   /** Bytes that the agent still accepts. */
   private window = 0;
   private wakeSender: (() => void) | undefined;
@@ -73,24 +73,24 @@ class Tunnel {
     readonly nodeId: string,
     private readonly input: AsyncIterable<TunnelFrame> | undefined,
     /** Releases the reservation in the quota. */
-    readonly giveBack: () => void,
+    readonly releaseQuota: () => void,
   ) {
     this.done = new Promise((resolve) => {
-      this.end = () => {
-        this.over = true;
+      this.resolveDone = () => {
+        this.isDone = true;
         this.wakeSender?.();
         resolve();
       };
     });
     this.frames = new Promise((resolve, reject) => {
-      this.give = resolve;
-      this.refuse = reject;
+      this.resolveFrames = resolve;
+      this.rejectFrames = reject;
     });
     this.frames.catch(() => undefined);
   }
 
-  dialled(frames: AsyncIterator<TunnelFrame>): void {
-    this.give(frames);
+  connect(frames: AsyncIterator<TunnelFrame>): void {
+    this.resolveFrames(frames);
   }
 
   /**
@@ -99,16 +99,16 @@ class Tunnel {
    */
   fail(reason: unknown): void {
     this.failure ??= { reason };
-    this.refuse(reason);
+    this.rejectFrames(reason);
     this.interrupt?.(reason);
-    this.end();
+    this.resolveDone();
   }
 
   async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {
       this.interrupt = reject;
-      frames.next().then(resolve, (cause: unknown) => reject(toBreak(this.nodeId, cause)));
+      frames.next().then(resolve, (cause: unknown) => reject(toStreamError(this.nodeId, cause)));
     });
   }
 
@@ -119,7 +119,7 @@ class Tunnel {
   }
 
   /** Frames for the agent, within its window. Ends with the tunnel. */
-  async *outgoing(): AsyncGenerator<TunnelFrame> {
+  async *streamOutgoing(): AsyncGenerator<TunnelFrame> {
     const items = this.input?.[Symbol.asyncIterator]();
     try {
       for (
@@ -127,7 +127,7 @@ class Tunnel {
         item !== undefined;
         item = await this.nextInput(items)
       ) {
-        this.window -= windowCostOf(item);
+        this.window -= computeWindowCost(item);
         yield item;
       }
       await this.done;
@@ -139,18 +139,18 @@ class Tunnel {
   }
 
   finish(): void {
-    this.end();
+    this.resolveDone();
   }
 
   /** Waits for window and input. Returns undefined when no more frames follow. */
   private async nextInput(
     items: AsyncIterator<TunnelFrame> | undefined,
   ): Promise<TunnelFrame | undefined> {
-    while (this.window <= 0 && !this.over)
+    while (this.window <= 0 && !this.isDone)
       await new Promise<void>((resolve) => (this.wakeSender = resolve));
-    if (this.over || items === undefined) return undefined;
+    if (this.isDone || items === undefined) return undefined;
     return new Promise((resolve, reject) => {
-      this.wakeSender = () => (this.over ? resolve(undefined) : undefined);
+      this.wakeSender = () => (this.isDone ? resolve(undefined) : undefined);
       items.next().then(({ done, value }) => resolve(done === true ? undefined : value), reject);
     });
   }
@@ -161,7 +161,7 @@ class Tunnel {
  * retried, because the call has been carried out. Any other failure means that the agent, or the
  * connection to it, has gone.
  */
-function toBreak(nodeId: string, cause: unknown): CloudlessError {
+function toStreamError(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
     ? new CloudlessError(
         'exhausted',
@@ -179,30 +179,31 @@ function toBreak(nodeId: string, cause: unknown): CloudlessError {
  * Tunnels to agents, which accept no connections: the coordinator requests a tunnel with a one-use
  * id through the session, and the agent opens it.
  */
-export class TunnelHub implements Tunnels {
+export class TunnelHub implements TunnelOpener {
   /** Requested tunnels that the agents have not opened yet. */
-  private readonly waiting = new Map<string, Tunnel>();
-  private readonly byNode = new Map<string, Set<Tunnel>>();
-  private readonly logShares = new NodeStreamShares(LOG_TUNNELS);
-  private readonly interactiveShares = new NodeStreamShares(INTERACTIVE_TUNNELS);
+  private readonly waiting = new Map<string, AgentTunnel>();
+  private readonly byNode = new Map<string, Set<AgentTunnel>>();
+  private readonly logQuota = new StreamQuota(LOG_TUNNELS);
+  private readonly interactiveQuota = new StreamQuota(INTERACTIVE_TUNNELS);
   private closed = false;
 
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'random' | 'clock'>,
-    private readonly sessions: TunnelRequests,
+    private readonly sessions: TunnelRequester,
   ) {
-    sessions.announceTunnels({
-      refused: (nodeId, { tunnelId, reason }) => {
+    sessions.setTunnelListener({
+      onRefused: (nodeId, { tunnelId, reason }) => {
         const tunnel = this.waiting.get(tunnelId);
         if (tunnel?.nodeId === nodeId)
           tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
       },
-      gone: (nodeId) => {
+      onSessionEnded: (nodeId) => {
         for (const tunnel of this.waiting.values())
-          if (tunnel.nodeId === nodeId) tunnel.fail(unreachable(nodeId));
+          if (tunnel.nodeId === nodeId) tunnel.fail(createUnreachableError(nodeId));
       },
-      lost: (nodeId) => {
-        for (const tunnel of this.byNode.get(nodeId) ?? []) tunnel.fail(unreachable(nodeId));
+      onNodeLost: (nodeId) => {
+        for (const tunnel of this.byNode.get(nodeId) ?? [])
+          tunnel.fail(createUnreachableError(nodeId));
       },
     });
   }
@@ -215,14 +216,14 @@ export class TunnelHub implements Tunnels {
    */
   async *open(
     nodeId: string,
-    target: TunnelTarget,
+    target: TunnelPurpose,
     signal: StopSignal,
     input?: AsyncIterable<TunnelFrame>,
-    client?: Client,
+    client?: StreamClient,
   ): AsyncGenerator<TunnelFrame> {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
-    const tunnel = this.add(nodeId, input, this.shareOf(target)?.take(nodeId, client));
+    const tunnel = this.add(nodeId, input, this.getQuota(target)?.acquire(nodeId, client));
     const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
     const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
       fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`),
@@ -247,7 +248,8 @@ export class TunnelHub implements Tunnels {
       const execInPieces = target.case === 'exec';
       const request = create(OpenTunnelSchema, { tunnelId, dialWithin, target, execInPieces });
       if (signal.aborted) onAbort();
-      else if (!this.sessions.requestTunnel(nodeId, request)) tunnel.fail(unreachable(nodeId));
+      else if (!this.sessions.requestTunnel(nodeId, request))
+        tunnel.fail(createUnreachableError(nodeId));
       const frames = await tunnel.frames;
       timer.cancel();
       for (
@@ -257,7 +259,7 @@ export class TunnelHub implements Tunnels {
       ) {
         const { frame } = item.value;
         if (frame.case === 'error')
-          throw new CloudlessError(kindOfCode(frame.value.code), frame.value.message);
+          throw new CloudlessError(toErrorKind(frame.value.code), frame.value.message);
         if (frame.case === 'end') return;
         if (frame.case === 'window') tunnel.grant(frame.value);
         else yield item.value;
@@ -272,12 +274,12 @@ export class TunnelHub implements Tunnels {
    * Handles the Tunnel call. The first frame names the tunnel; the response stays open until the
    * requester is done.
    */
-  async *tunnel(
+  async *handleTunnel(
     messages: AsyncIterable<TunnelFrame>,
     _context: HandlerContext,
   ): AsyncGenerator<TunnelFrame> {
     const frames = messages[Symbol.asyncIterator]();
-    const opening = (await firstMessage(frames, this.deps.clock))?.frame;
+    const opening = (await readFirstMessage(frames, this.deps.clock))?.frame;
     if (opening?.case !== 'tunnelId')
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
     const waiting = this.waiting.get(opening.value);
@@ -287,15 +289,15 @@ export class TunnelHub implements Tunnels {
         'no request waits for this tunnel; it may have timed out',
       );
     this.waiting.delete(opening.value);
-    waiting.dialled(frames);
-    yield* waiting.outgoing();
+    waiting.connect(frames);
+    yield* waiting.streamOutgoing();
   }
 
   /** Fails all tunnels and refuses new ones. */
   close(): void {
     this.closed = true;
     for (const tunnels of this.byNode.values())
-      for (const tunnel of tunnels) tunnel.fail(closing());
+      for (const tunnel of tunnels) tunnel.fail(createClosingError());
   }
 
   /** Number of open tunnels of all nodes. */
@@ -306,44 +308,44 @@ export class TunnelHub implements Tunnels {
   }
 
   /** Returns the quota for a kind of long-lived stream; undefined for short calls. */
-  private shareOf(target: TunnelTarget): NodeStreamShares | undefined {
-    if (target.case === 'logs') return this.logShares;
+  private getQuota(target: TunnelPurpose): StreamQuota | undefined {
+    if (target.case === 'logs') return this.logQuota;
     const interactive =
       target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
-    return interactive ? this.interactiveShares : undefined;
+    return interactive ? this.interactiveQuota : undefined;
   }
 
   private add(
     nodeId: string,
     input: AsyncIterable<TunnelFrame> | undefined,
     giveBack: () => void = () => undefined,
-  ): Tunnel {
-    const open = this.byNode.get(nodeId) ?? new Set<Tunnel>();
+  ): AgentTunnel {
+    const open = this.byNode.get(nodeId) ?? new Set<AgentTunnel>();
     if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
       giveBack();
-      if (this.closed) throw closing();
+      if (this.closed) throw createClosingError();
       throw new CloudlessError(
         'exhausted',
         `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
       );
     }
-    const tunnel = new Tunnel(nodeId, input, giveBack);
+    const tunnel = new AgentTunnel(nodeId, input, giveBack);
     this.byNode.set(nodeId, open.add(tunnel));
     return tunnel;
   }
 
-  private remove(tunnel: Tunnel): void {
+  private remove(tunnel: AgentTunnel): void {
     const open = this.byNode.get(tunnel.nodeId);
     open?.delete(tunnel);
-    tunnel.giveBack();
+    tunnel.releaseQuota();
     if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
   }
 }
 
-function closing(): CloudlessError {
+function createClosingError(): CloudlessError {
   return new CloudlessError('unavailable', 'the coordinator is shutting down');
 }
 
-function unreachable(nodeId: string): CloudlessError {
+function createUnreachableError(nodeId: string): CloudlessError {
   return new CloudlessError('unavailable', `node "${nodeId}" is not connected`);
 }

@@ -3,21 +3,21 @@ import { EndpointSetSchema, type EndpointSet } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import type { Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
-import { workloadRecords } from './watch-workloads.js';
+import { createWorkloadRecordSource } from './watch-workloads.js';
 
 /**
  * The watch source of the endpoints of one workload. Yields `gone` when the workload is deleted.
  */
-export function endpointSource(
+export function createEndpointSource(
   placements: Placements,
   uid: string,
   read: (record: WorkloadRecord) => EndpointSet,
 ): WatchSource<'workload', EndpointSet | 'gone'> {
   let shown: string | undefined;
   return {
-    ...workloadRecords(placements),
-    wanted: (record) => record.uid === uid,
-    touchedBySoft: () => [],
+    ...createWorkloadRecordSource(placements),
+    matchesFilter: (record) => record.uid === uid,
+    listKeysAffectedByLiveness: () => [],
     toItem: (news) => {
       const { revision } = news;
       if (news.kind === 'bookmark') return create(EndpointSetSchema, { bookmark: true, revision });

@@ -11,7 +11,7 @@ import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/clus
 import { BOOKMARK_MS } from './changes.js';
 
 /** Returns a predicate for the events that the request selects. Empty fields select all. */
-export function eventFilter(request: {
+export function createEventFilter(request: {
   readonly namespace: string;
   readonly workload: string;
   readonly nodeId: string;
@@ -41,15 +41,15 @@ export async function* watchEvents(
       { field: 'after_revision', message: 'cannot be combined with after_id' },
     ]);
   }
-  const wanted = eventFilter(request);
+  const wanted = createEventFilter(request);
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
   const view = state.view();
   const { revision: present } = view;
-  if (request.afterId !== '') checkKept(view, request);
+  if (request.afterId !== '') checkNotRemoved(view, request);
   const kept =
     request.afterId === ''
       ? []
-      : keptAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
+      : listEventsAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
   signal.addEventListener('abort', stop);
@@ -60,7 +60,7 @@ export async function* watchEvents(
       yield create(WatchEventsResponseSchema, { event, revision });
     let position = request.afterRevision > 0n ? request.afterRevision : present;
     changes = state.changesAfter(position, ['event'], stopping.signal);
-    let next = ahead(changes);
+    let next = prefetch(changes);
     let bookmarkAt = position < present ? undefined : clock.now();
     for (;;) {
       // The first bookmark follows when all past events have been sent.
@@ -68,12 +68,12 @@ export async function* watchEvents(
         yield create(WatchEventsResponseSchema, { revision: position });
         bookmarkAt = clock.now() + BOOKMARK_MS;
       }
-      const turn = await orSilence(clock, next, bookmarkAt);
+      const turn = await nextOrSilence(clock, next, bookmarkAt);
       if (turn === 'silence') continue;
       if (turn.done === true) return;
-      next = ahead(changes);
+      next = prefetch(changes);
       const { revision } = turn.value;
-      const events = eventsOf(turn.value).filter(wanted);
+      const events = toEvents(turn.value).filter(wanted);
       for (const [index, event] of events.entries()) {
         const complete = index === events.length - 1;
         yield create(WatchEventsResponseSchema, {
@@ -94,7 +94,7 @@ export async function* watchEvents(
 }
 
 /** @throws kind `compacted` when an event that the watch would have sent may have been removed. */
-function checkKept(view: ClusterView, { afterId, categories }: WatchEventsRequest): void {
+function checkNotRemoved(view: ClusterView, { afterId, categories }: WatchEventsRequest): void {
   const newest = view.removedEvents()?.value.newestByCategory ?? {};
   const removed = Object.entries(newest)
     .filter(([category]) => categories.length === 0 || categories.includes(Number(category)))
@@ -111,7 +111,7 @@ function checkKept(view: ClusterView, { afterId, categories }: WatchEventsReques
  * Returns the stored events after an id, each with the revision at which a watch that has sent it
  * is resumed.
  */
-function keptAfter(view: ClusterView, afterId: string, present: bigint) {
+function listEventsAfter(view: ClusterView, afterId: string, present: bigint) {
   // Events are sorted by id, so the search starts at the end.
   const events = view.events();
   let start = events.length;
@@ -125,7 +125,7 @@ function keptAfter(view: ClusterView, afterId: string, present: bigint) {
   });
 }
 
-function eventsOf({ changes }: HistoricChanges): readonly Event[] {
+function toEvents({ changes }: HistoricChanges): readonly Event[] {
   return changes.flatMap(({ after }) => (after === undefined ? [] : [after as Event]));
 }
 
@@ -133,14 +133,14 @@ function eventsOf({ changes }: HistoricChanges): readonly Event[] {
  * Requests the next item of a generator before it is needed. A rejection after the reader has left
  * is ignored.
  */
-function ahead<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
+function prefetch<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
   const next = items.next();
   next.catch(() => undefined);
   return next;
 }
 
 /** @param silentAt - Time at which to return `silence`; undefined: wait without limit. */
-function orSilence<Result>(
+function nextOrSilence<Result>(
   clock: Clock,
   work: Promise<Result>,
   silentAt: number | undefined,

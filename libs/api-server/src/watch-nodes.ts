@@ -15,7 +15,7 @@ import type { Placements } from './ports.js';
 import type { WatchSource } from './watch-records.js';
 
 /** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
-export function nodeSource(
+export function createNodeSource(
   deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
   request: WatchNodesRequest,
 ): WatchSource<'node', WatchNodesResponse> {
@@ -27,15 +27,15 @@ export function nodeSource(
   };
   return {
     kind: 'node',
-    madeOf: ['node', 'replica', 'control'],
-    keyOf: ({ id }) => id,
-    find: (view, id) => view.node(id),
-    all: (view) => view.nodes(),
-    wanted: (record) =>
+    dependsOn: ['node', 'replica', 'control'],
+    getKey: ({ id }) => id,
+    findRecord: (view, id) => view.node(id),
+    listRecords: (view) => view.nodes(),
+    matchesFilter: (record) =>
       (request.nodeId === '' || record.id === request.nodeId) &&
-      matchesLabels(selector, deps.placements.effective(record).labels),
-    touchedBy: nodesTouchedBy,
-    touchedBySoft: (_view, nodeId, what) =>
+      matchesLabels(selector, deps.placements.toEffectiveNode(record).labels),
+    listAffectedKeys: listAffectedNodes,
+    listKeysAffectedByLiveness: (_view, nodeId, what) =>
       what === 'liveness' || request.includeUsage ? [nodeId] : [],
     toItem: (news) => {
       const { revision } = news;
@@ -63,12 +63,12 @@ export function nodeSource(
  * Returns the ids of the nodes whose API message a change may affect: nodes show the resources of
  * their replicas, and draining nodes show what the remaining workloads wait for.
  */
-function nodesTouchedBy(
+function listAffectedNodes(
   view: ClusterView,
   change: RecordChange | HistoricChange,
 ): Iterable<string> {
   if (change.kind === 'node') return [change.id];
-  if (change.kind === 'control') return drainsThatHold(view, change.id);
+  if (change.kind === 'control') return listDrainingNodes(view, change.id);
   if (change.kind !== 'replica') return [];
   const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
   const after = change.after as ReplicaRecord | undefined;
@@ -78,11 +78,11 @@ function nodesTouchedBy(
   const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
   // A drain waits for replacements that have no node yet.
   const wasWaiting = before === undefined || before.nodeId === '';
-  return new Set([...held, ...(wasWaiting ? drainsThatHold(view, replica.uid) : [])]);
+  return new Set([...held, ...(wasWaiting ? listDrainingNodes(view, replica.uid) : [])]);
 }
 
 /** Returns the draining nodes that still have replicas of a workload. */
-function* drainsThatHold(view: ClusterView, uid: string): Generator<string> {
+function* listDrainingNodes(view: ClusterView, uid: string): Generator<string> {
   for (const { value } of view.drainingNodes()) {
     for (const replica of view.replicasOn(value.id)) {
       if (replica.value.uid !== uid) continue;

@@ -10,16 +10,16 @@ import type {
 } from '@cloudless/cluster-state';
 import { ChangeQueue } from './change-queue.js';
 import { BOOKMARK_MS } from './changes.js';
-import type { SoftChanges, SoftKind } from './soft-changes.js';
+import type { LivenessChanges, VolatileKind } from './soft-changes.js';
 
 export interface WatchDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
-  readonly soft: SoftChanges;
+  readonly soft: LivenessChanges;
 }
 
 /** An update for a watcher, with the revision up to which everything has been sent after it. */
-export type WatchNews<Shown> = { readonly revision: bigint } & (
+export type WatchUpdate<Shown> = { readonly revision: bigint } & (
   | { readonly kind: 'put'; readonly record: Shown }
   | { readonly kind: 'deleted'; readonly record: Shown }
   | { readonly kind: 'synced' }
@@ -32,24 +32,28 @@ export type WatchNews<Shown> = { readonly revision: bigint } & (
 export interface WatchSource<Kind extends RecordKind, Item> {
   readonly kind: Kind;
   /** All kinds of records that an item depends on. */
-  readonly madeOf: readonly RecordKind[];
-  keyOf(record: RecordOf<Kind>): string;
-  find(view: ClusterView, key: string): Stored<RecordOf<Kind>> | undefined;
-  all(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
+  readonly dependsOn: readonly RecordKind[];
+  getKey(record: RecordOf<Kind>): string;
+  findRecord(view: ClusterView, key: string): Stored<RecordOf<Kind>> | undefined;
+  listRecords(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
   /** True when the record matches the filter of the watch. */
-  wanted(record: RecordOf<Kind>): boolean;
+  matchesFilter(record: RecordOf<Kind>): boolean;
   /**
    * Returns the keys whose item may differ after a change. A change from the history does not
    * contain the previous record.
    */
-  touchedBy(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string>;
+  listAffectedKeys(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string>;
   /** Returns the keys whose item may differ after a change of state that is not in the store. */
-  touchedBySoft(view: ClusterView, nodeId: string, what: SoftKind): Iterable<string>;
+  listKeysAffectedByLiveness(
+    view: ClusterView,
+    nodeId: string,
+    what: VolatileKind,
+  ): Iterable<string>;
   /** Builds an item from the current state; undefined sends nothing. */
-  toItem(news: WatchNews<RecordOf<Kind>>): Item | undefined;
+  toItem(news: WatchUpdate<RecordOf<Kind>>): Item | undefined;
 }
 
-type Seed = readonly [key: string, revision: bigint];
+type InitialKey = readonly [key: string, revision: bigint];
 
 /**
  * Watches records: sends the current items, then `synced`, then every change. When resumed after a
@@ -67,31 +71,31 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
   const { state, clock } = deps;
   const queue = new ChangeQueue();
   let shown: Map<string, RecordOf<Kind>> | undefined;
-  const wantedNow = (key: string): RecordOf<Kind> | undefined => {
-    const record = source.find(state.view(), key)?.value;
-    return record !== undefined && source.wanted(record) ? record : undefined;
+  const findMatching = (key: string): RecordOf<Kind> | undefined => {
+    const record = source.findRecord(state.view(), key)?.value;
+    return record !== undefined && source.matchesFilter(record) ? record : undefined;
   };
   const mark = (keys: Iterable<string>, revision: bigint): void => {
     // Until the state at the start is known, every key may be relevant.
     for (const key of keys)
-      if (shown?.has(key) !== false || wantedNow(key) !== undefined) queue.mark(key, revision);
+      if (shown?.has(key) !== false || findMatching(key) !== undefined) queue.mark(key, revision);
   };
   if (afterRevision > 0n) await state.checkRevision(afterRevision);
-  const unsubscribes = follow(deps, source, mark, (reason) => queue.end(reason));
+  const unsubscribes = follow(deps, source, mark, (reason) => queue.fail(reason));
   try {
     const start =
       afterRevision === 0n
-        ? startAnew(state, source)
+        ? startFromCurrent(state, source)
         : await resume(deps, source, afterRevision, signal);
     ({ shown } = start);
-    queue.putBefore(start.seeds);
-    const revision = (): bigint => queue.takenUpTo(state.view().revision);
-    let left = new Set(start.seeds.map(([key]) => key)).size;
-    let begun = false;
+    queue.putBefore(start.initialKeys);
+    const revision = (): bigint => queue.getDeliveredRevision(state.view().revision);
+    let remaining = new Set(start.initialKeys.map(([key]) => key)).size;
+    let caughtUp = false;
     let bookmarkAt = clock.now() + BOOKMARK_MS;
     for (;;) {
-      if (!begun && left === 0) {
-        begun = true;
+      if (!caughtUp && remaining === 0) {
+        caughtUp = true;
         const first = source.toItem({
           kind: afterRevision === 0n ? 'synced' : 'bookmark',
           revision: revision(),
@@ -100,11 +104,11 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
       }
       const turn = await queue.next(clock, signal, bookmarkAt);
       if (turn.kind === 'stopped') return;
-      if (turn.kind === 'key') left -= 1;
+      if (turn.kind === 'key') remaining -= 1;
       const item =
         turn.kind === 'silence'
           ? source.toItem({ kind: 'bookmark', revision: revision() })
-          : show(turn.key);
+          : createItem(turn.key);
       if (item === undefined) continue;
       yield item;
       bookmarkAt = clock.now() + BOOKMARK_MS;
@@ -113,10 +117,10 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
     for (const unsubscribe of unsubscribes) unsubscribe();
   }
 
-  function show(key: string): Item | undefined {
-    const record = wantedNow(key);
+  function createItem(key: string): Item | undefined {
+    const record = findMatching(key);
     const before = shown?.get(key);
-    const revision = queue.takenUpTo(state.view().revision);
+    const revision = queue.getDeliveredRevision(state.view().revision);
     if (record !== undefined) {
       shown?.set(key, record);
       return source.toItem({ kind: 'put', record, revision });
@@ -130,7 +134,7 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
 
 interface WatchStart<Shown> {
   /** Keys to send first, in the order of their change. */
-  readonly seeds: readonly Seed[];
+  readonly initialKeys: readonly InitialKey[];
   /** Records that the client has already. */
   readonly shown: Map<string, Shown>;
 }
@@ -145,26 +149,28 @@ function follow<Kind extends RecordKind, Item>(
   return [
     state.subscribe((changes, revision) => {
       const view = state.view();
-      for (const change of changes) mark(source.touchedBy(view, change), revision);
+      for (const change of changes) mark(source.listAffectedKeys(view, change), revision);
     }),
     // The change follows the commit of this revision, so it counts as later. Otherwise a watch that
     // is resumed at this revision would miss it.
     soft.subscribe((nodeId, what, revision) =>
-      mark(source.touchedBySoft(state.view(), nodeId, what), revision + 1n),
+      mark(source.listKeysAffectedByLiveness(state.view(), nodeId, what), revision + 1n),
     ),
     state.onEnd(onEnd),
   ];
 }
 
-function startAnew<Kind extends RecordKind, Item>(
+function startFromCurrent<Kind extends RecordKind, Item>(
   state: ClusterState,
   source: WatchSource<Kind, Item>,
 ): WatchStart<RecordOf<Kind>> {
-  const present = [...source.all(state.view())].filter(({ value }) => source.wanted(value));
+  const present = [...source.listRecords(state.view())].filter(({ value }) =>
+    source.matchesFilter(value),
+  );
   return {
-    seeds: present
-      .map(({ value, revision }): Seed => [source.keyOf(value), revision])
-      .sort(byRevision),
+    initialKeys: present
+      .map(({ value, revision }): InitialKey => [source.getKey(value), revision])
+      .sort(compareRevisions),
     shown: new Map(),
   };
 }
@@ -182,23 +188,26 @@ async function resume<Kind extends RecordKind, Item>(
   const view = state.view();
   const until = view.revision;
   const softSeeds = (['liveness', 'usage'] as const).flatMap((what) =>
-    [...soft.since(after, what)].flatMap(([nodeId, revision]) =>
-      [...source.touchedBySoft(view, nodeId, what)].map((key): Seed => [key, revision + 1n]),
+    [...soft.listChangedSince(after, what)].flatMap(([nodeId, revision]) =>
+      [...source.listKeysAffectedByLiveness(view, nodeId, what)].map((key): InitialKey => [
+        key,
+        revision + 1n,
+      ]),
     ),
   );
   let shown = new Map(
-    [...source.all(view)]
-      .filter(({ value }) => source.wanted(value))
-      .map(({ value }) => [source.keyOf(value), value]),
+    [...source.listRecords(view)]
+      .filter(({ value }) => source.matchesFilter(value))
+      .map(({ value }) => [source.getKey(value), value]),
   );
   const seeds = new Map<string, bigint>();
   let changed = false;
   for await (const { revision, changes } of after < until
-    ? state.changesAfter(after, source.madeOf, signal)
+    ? state.changesAfter(after, source.dependsOn, signal)
     : []) {
     for (const change of changes) {
       changed ||= change.kind === source.kind;
-      for (const key of source.touchedBy(view, change))
+      for (const key of source.listAffectedKeys(view, change))
         if (!seeds.has(key)) seeds.set(key, revision);
     }
     if (revision >= until) break;
@@ -207,11 +216,12 @@ async function resume<Kind extends RecordKind, Item>(
     const before = await state.recordsAt(source.kind, after);
     shown = new Map(
       [...before.values()]
-        .filter((record) => source.wanted(record))
-        .map((record) => [source.keyOf(record), record]),
+        .filter((record) => source.matchesFilter(record))
+        .map((record) => [source.getKey(record), record]),
     );
   }
-  return { seeds: [...seeds, ...softSeeds].sort(byRevision), shown };
+  return { initialKeys: [...seeds, ...softSeeds].sort(compareRevisions), shown };
 }
 
-const byRevision = ([, a]: Seed, [, b]: Seed): number => (a < b ? -1 : a > b ? 1 : 0);
+const compareRevisions = ([, a]: InitialKey, [, b]: InitialKey): number =>
+  a < b ? -1 : a > b ? 1 : 0;

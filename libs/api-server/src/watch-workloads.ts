@@ -22,30 +22,31 @@ import type { WatchSource } from './watch-records.js';
 /**
  * The watch source of workloads. @throws kind `invalid` when the label selector cannot be parsed.
  */
-export function workloadSource(
-  deps: Pick<ApiServerDeps, 'state' | 'pictures' | 'placements'>,
+export function createWorkloadSource(
+  deps: Pick<ApiServerDeps, 'state' | 'presenter' | 'placements'>,
   request: WatchWorkloadsRequest,
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
   return {
-    ...workloadRecords(deps.placements),
-    wanted: (record) =>
+    ...createWorkloadRecordSource(deps.placements),
+    matchesFilter: (record) =>
       (request.namespace === '' || record.namespace === request.namespace) &&
       (request.name === '' || record.name === request.name) &&
       matchesLabels(selector, record.spec?.labels ?? {}),
-    touchedBySoft: (view, nodeId, what) => (what === 'liveness' ? workloadsOn(view, nodeId) : []),
+    listKeysAffectedByLiveness: (view, nodeId, what) =>
+      what === 'liveness' ? listWorkloadsOnNode(view, nodeId) : [],
     toItem: (news) => {
       const { revision } = news;
       switch (news.kind) {
         case 'put':
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.PUT,
-            workload: deps.pictures.read(news.record, true),
+            workload: deps.presenter.present(news.record, true),
             revision,
           });
         case 'deleted': {
           const { namespace, name, uid } = news.record;
-          const replicas = leftBehind(deps, uid);
+          const replicas = listLostReplicas(deps, uid);
           const workload = create(WorkloadSchema, {
             namespace,
             name,
@@ -70,50 +71,55 @@ export function workloadSource(
 /**
  * The part of a watch source that all watches of workloads share: which records an item depends on.
  */
-export function workloadRecords(
+export function createWorkloadRecordSource(
   placements: Placements,
 ): Pick<
   WatchSource<'workload', unknown>,
-  'kind' | 'madeOf' | 'keyOf' | 'find' | 'all' | 'touchedBy'
+  'kind' | 'dependsOn' | 'getKey' | 'findRecord' | 'listRecords' | 'listAffectedKeys'
 > {
   return {
     kind: 'workload',
-    madeOf: ['workload', 'control', 'version', 'replica', 'node'],
-    keyOf: ({ uid }: WorkloadRecord) => uid,
-    find: (view, uid) => view.workload(uid),
-    all: (view) => view.workloads(),
-    touchedBy: (view, change) => {
+    dependsOn: ['workload', 'control', 'version', 'replica', 'node'],
+    getKey: ({ uid }: WorkloadRecord) => uid,
+    findRecord: (view, uid) => view.workload(uid),
+    listRecords: (view) => view.workloads(),
+    listAffectedKeys: (view, change) => {
       if (change.kind === 'workload' || change.kind === 'control') return [change.id];
       if (change.kind === 'replica' || change.kind === 'version')
         return [change.id.slice(0, change.id.indexOf('/'))];
       // Replicas show the zone of their node.
-      return change.kind === 'node' && mayHaveMoved(placements, change)
-        ? workloadsOn(view, change.id)
+      return change.kind === 'node' && mayHaveChangedZone(placements, change)
+        ? listWorkloadsOnNode(view, change.id)
         : [];
     },
   };
 }
 
 /** Returns the replicas of a deleted workload that may still run on lost nodes. */
-function leftBehind(
-  { state, pictures }: Parameters<typeof workloadSource>[0],
+function listLostReplicas(
+  { state, presenter }: Parameters<typeof createWorkloadSource>[0],
   uid: string,
 ): ReplicaStatus[] {
   const view = state.view();
   if (view.workload(uid) !== undefined) return [];
   return [...view.replicasOf(uid)]
     .filter(({ value }) => isTombstone(value))
-    .map(({ value }) => pictures.readReplica(value));
+    .map(({ value }) => presenter.presentReplica(value));
 }
 
-function workloadsOn(view: ClusterView, nodeId: string): ReadonlySet<string> {
+function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<string> {
   return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
 }
 
-function mayHaveMoved({ effective }: Placements, change: RecordChange | HistoricChange): boolean {
+function mayHaveChangedZone(
+  { toEffectiveNode }: Placements,
+  change: RecordChange | HistoricChange,
+): boolean {
   const before = 'before' in change ? (change.before as NodeRecord) : undefined;
   const after = change.after as NodeRecord | undefined;
   return (
-    before === undefined || after === undefined || effective(before).zone !== effective(after).zone
+    before === undefined ||
+    after === undefined ||
+    toEffectiveNode(before).zone !== toEffectiveNode(after).zone
   );
 }

@@ -4,7 +4,7 @@ import { ManualClock, settle } from '@cloudless/base/testing';
 import { CloudlessError } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { ChangeQueue, type QueueTurn } from './change-queue.js';
-import { MAX_UNREAD_MS, cutUnread } from './cut-unread.js';
+import { SLOW_READER_TIMEOUT_MS, withSlowReaderTimeout } from './cut-unread.js';
 import { watchEvents } from './watch-events.js';
 
 const never = new AbortController().signal;
@@ -16,7 +16,9 @@ describe('ChangeQueue', () => {
     const taken: string[] = [];
     const take = async (): Promise<void> => {
       const turn = await queue.next(clock, never, 1_000);
-      taken.push(`${turn.kind === 'key' ? turn.key : turn.kind} ${queue.takenUpTo(20n)}`);
+      taken.push(
+        `${turn.kind === 'key' ? turn.key : turn.kind} ${queue.getDeliveredRevision(20n)}`,
+      );
     };
     queue.mark('a', 10n);
     queue.mark('b', 12n);
@@ -26,7 +28,7 @@ describe('ChangeQueue', () => {
       ['b', 7n],
       ['c', 9n],
     ]);
-    expect(queue.takenUpTo(20n)).toBe(4n);
+    expect(queue.getDeliveredRevision(20n)).toBe(4n);
     for (let turn = 0; turn < 3; turn += 1) await take();
     queue.mark('c', 21n);
     await take();
@@ -57,7 +59,7 @@ describe('ChangeQueue', () => {
     await reading;
     expect(clock.pendingTimers).toBe(0);
     queue.mark('b', 2n);
-    queue.end(new CloudlessError('unavailable', 'over'));
+    queue.fail(new CloudlessError('unavailable', 'over'));
     expect(await queue.next(clock, never, 10_000)).toEqual({ kind: 'key', key: 'b' });
     await expect(queue.next(clock, never, 10_000)).rejects.toMatchObject({ kind: 'unavailable' });
   });
@@ -99,7 +101,7 @@ describe('withSlowReaderTimeout', () => {
         seen.freed = true;
       }
     })();
-    return { seen, reader: cutUnread(items, clock)[Symbol.asyncIterator]() };
+    return { seen, reader: withSlowReaderTimeout(items, clock)[Symbol.asyncIterator]() };
   };
 
   it('keeps the watch of a reader that reads within the timeout', async () => {
@@ -107,7 +109,7 @@ describe('withSlowReaderTimeout', () => {
     const { reader, seen } = watch(clock);
     for (let count = 0; count < 5; count += 1) {
       await reader.next();
-      await clock.advance(MAX_UNREAD_MS - 1);
+      await clock.advance(SLOW_READER_TIMEOUT_MS - 1);
     }
     expect(await reader.next()).toEqual({ done: false, value: { revision: 6n } });
     await reader.return?.();
@@ -119,7 +121,7 @@ describe('withSlowReaderTimeout', () => {
     const { reader, seen } = watch(clock);
     await reader.next();
     await reader.next();
-    await clock.advance(MAX_UNREAD_MS);
+    await clock.advance(SLOW_READER_TIMEOUT_MS);
     await settle();
     expect({ ...seen, timers: clock.pendingTimers }).toEqual({ freed: true, timers: 0 });
     await expect(reader.next()).rejects.toMatchObject({

@@ -5,7 +5,7 @@ import {
   Event_Severity as Severity,
   WorkloadSpec_Mode as Mode,
   WorkloadSpecSchema,
-  namespaceOf,
+  resolveNamespace,
   type Workload,
   type WorkloadSpec,
 } from '@cloudless/api';
@@ -16,25 +16,25 @@ import {
 } from '@cloudless/api/store';
 import { CloudlessError, randomHex } from '@cloudless/base';
 import {
-  nameKeyId,
-  putSpecChange,
-  versionKeyId,
-  versionRecordOf,
+  toNameKeyId,
+  putSpecUpdate,
+  toVersionKeyId,
+  createVersionRecord,
   type ClusterView,
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from './ports.js';
-import type { Mutation } from './requests.js';
+import type { MutationResult } from './requests.js';
 
 /** The fields by which a request names a workload. */
-export interface WorkloadNaming {
+export interface WorkloadName {
   readonly namespace: string;
   readonly name: string;
 }
 
 /** A validated change of one workload that is not yet part of a transaction. */
-export interface WorkloadChange extends WorkloadNaming {
+export interface WorkloadChange extends WorkloadName {
   /** Absent: the workload is created. */
   readonly current: Stored<WorkloadRecord> | undefined;
   /** The new spec. */
@@ -52,22 +52,22 @@ export interface WorkloadChange extends WorkloadNaming {
  * write.
  */
 export function changeWorkload(
-  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'pictures'>,
+  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'presenter'>,
   view: ClusterView,
   change: WorkloadChange,
   requestId: string,
-): Mutation<Workload> {
-  const { state, pictures } = deps;
-  if (change.current !== undefined && !changesAnything(change))
-    return { result: pictures.read(change.current.value, true) };
+): MutationResult<Workload> {
+  const { state, presenter } = deps;
+  if (change.current !== undefined && !hasChanges(change))
+    return { response: presenter.present(change.current.value, true) };
   const transaction = state.transaction();
   const record = putWorkloadChange(deps, view, transaction, change, requestId);
-  return { result: pictures.read(record, true), transaction };
+  return { response: presenter.present(record, true), transaction };
 }
 
 /** True when the new spec differs, or the workload is new. */
-export function changesAnything({ current, spec }: WorkloadChange): boolean {
-  return current === undefined || !equals(WorkloadSpecSchema, spec, specOf(current.value));
+export function hasChanges({ current, spec }: WorkloadChange): boolean {
+  return current === undefined || !equals(WorkloadSpecSchema, spec, getSpec(current.value));
 }
 
 /** Adds a change and its event to a transaction. @returns The new record. */
@@ -81,7 +81,7 @@ export function putWorkloadChange(
   const { current, spec, reason, cause } = change;
   if (current === undefined) return putNewWorkload(deps, transaction, change, requestId);
   const told = cause === undefined ? {} : { cause };
-  const record = putSpecChange(transaction, view, current, {
+  const record = putSpecUpdate(transaction, view, current, {
     spec,
     requestId,
     nowMs: deps.clock.wallTime(),
@@ -95,7 +95,7 @@ export function putWorkloadChange(
   const what = version === current.value.version ? wants : `is now at version ${version}`;
   const why = cause === undefined ? '' : `, ${cause}`;
   const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
-  transaction.event({ ...aboutWorkload(record, requestId), reason, message });
+  transaction.event({ ...createEventFields(record, requestId), reason, message });
   return record;
 }
 
@@ -119,13 +119,17 @@ function putNewWorkload(
     requestId,
   });
   transaction
-    .require('name', nameKeyId(namespace, name), 'absent')
-    .put('name', nameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
+    .require('name', toNameKeyId(namespace, name), 'absent')
+    .put('name', toNameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
     .put('workload', uid, record)
-    .put('version', versionKeyId(uid, 1), versionRecordOf(spec, { version: 1, nowMs, earlier: [] }))
+    .put(
+      'version',
+      toVersionKeyId(uid, 1),
+      createVersionRecord(spec, { version: 1, nowMs, earlier: [] }),
+    )
     .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
     .event({
-      ...aboutWorkload(record, requestId),
+      ...createEventFields(record, requestId),
       reason,
       message: `workload ${namespace}/${name} was created`,
     });
@@ -135,7 +139,7 @@ function putNewWorkload(
 const UID_BYTES = 8;
 
 /** Fields that all events about a change of a workload share. */
-export function aboutWorkload({ namespace, name }: WorkloadNaming, requestId: string) {
+export function createEventFields({ namespace, name }: WorkloadName, requestId: string) {
   return {
     severity: Severity.INFO,
     category: Category.WORKLOAD,
@@ -145,13 +149,13 @@ export function aboutWorkload({ namespace, name }: WorkloadNaming, requestId: st
   };
 }
 
-export function specOf({ spec }: WorkloadRecord): WorkloadSpec {
+export function getSpec({ spec }: WorkloadRecord): WorkloadSpec {
   return spec ?? create(WorkloadSpecSchema);
 }
 
 /** Returns the workload that a request names. @throws kind `notFound`. */
-export function found(view: ClusterView, request: WorkloadNaming): Stored<WorkloadRecord> {
-  const namespace = namespaceOf(request);
+export function requireWorkload(view: ClusterView, request: WorkloadName): Stored<WorkloadRecord> {
+  const namespace = resolveNamespace(request);
   const workload = view.workloadByName(namespace, request.name);
   if (workload !== undefined) return workload;
   throw new CloudlessError('notFound', `workload "${namespace}/${request.name}" not found`);
@@ -162,12 +166,12 @@ export function found(view: ClusterView, request: WorkloadNaming): Stored<Worklo
  * @throws kind `notFound`; `precondition` while the workload is being deleted; `conflict` when its
  *   generation is not the expected one.
  */
-export function changeable(
+export function requireMutableWorkload(
   view: ClusterView,
-  request: WorkloadNaming & { readonly expectedGeneration?: bigint | undefined },
+  request: WorkloadName & { readonly expectedGeneration?: bigint | undefined },
 ): Stored<WorkloadRecord> {
-  const current = found(view, request);
-  if (current.value.deletionRequestedAt !== undefined) throw deletingError(current.value);
+  const current = requireWorkload(view, request);
+  if (current.value.deletionRequestedAt !== undefined) throw createDeletingError(current.value);
   checkGeneration(current.value, request.expectedGeneration);
   return current;
 }
@@ -183,6 +187,6 @@ export function checkGeneration(record: WorkloadRecord, expected: bigint | undef
   );
 }
 
-export function deletingError({ namespace, name }: WorkloadNaming): CloudlessError {
+export function createDeletingError({ namespace, name }: WorkloadName): CloudlessError {
   return new CloudlessError('precondition', `workload "${namespace}/${name}" is being deleted`);
 }

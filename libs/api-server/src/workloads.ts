@@ -4,7 +4,7 @@ import {
   CoordinatorService,
   ListWorkloadsResponseSchema,
   matchesLabels,
-  pageOf,
+  paginate,
   parseLabelSelector,
   type CreateWorkloadRequest,
   type DeleteWorkloadRequest,
@@ -22,53 +22,53 @@ import {
   type WorkloadPlan,
 } from '@cloudless/api';
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
-import { nameKeyId } from '@cloudless/cluster-state';
+import { toNameKeyId } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import { shownPlan } from './plan-size.js';
+import { truncateWorkloadPlan } from './plan-size.js';
 import type { ApiServerDeps } from './ports.js';
-import { mutate, type Mutation, type MutationDeps } from './requests.js';
-import type { SoftChanges } from './soft-changes.js';
-import {
-  applyChange,
-  checkedSpec,
-  createChange,
-  scaleChange,
-  updateChange,
-} from './spec-changes.js';
+import { runIdempotent, type MutationResult, type MutationDeps } from './requests.js';
+import type { LivenessChanges } from './soft-changes.js';
+import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { watchRecords } from './watch-records.js';
-import { workloadSource } from './watch-workloads.js';
-import { aboutWorkload, changeWorkload, checkGeneration, found } from './workload-change.js';
+import { createWorkloadSource } from './watch-workloads.js';
+import {
+  createEventFields,
+  changeWorkload,
+  checkGeneration,
+  requireWorkload,
+} from './workload-change.js';
 
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: SoftChanges },
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
   ) {}
 
   createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
-    checkedSpec(this.deps, request.spec);
-    return mutate(this.deps, CoordinatorService.method.createWorkload, request, (view) =>
-      changeWorkload(this.deps, view, createChange(this.deps, view, request), request.requestId),
+    validateSpec(this.deps, request.spec);
+    return runIdempotent(this.deps, CoordinatorService.method.createWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planCreate(this.deps, view, request), request.requestId),
     );
   };
 
   updateWorkload = (request: UpdateWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, CoordinatorService.method.updateWorkload, request, (view) =>
-      changeWorkload(this.deps, view, updateChange(this.deps, view, request), request.requestId),
+    runIdempotent(this.deps, CoordinatorService.method.updateWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planUpdate(this.deps, view, request), request.requestId),
     );
 
   scaleWorkload = (request: ScaleWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, CoordinatorService.method.scaleWorkload, request, (view) =>
-      changeWorkload(this.deps, view, scaleChange(view, request), request.requestId),
+    runIdempotent(this.deps, CoordinatorService.method.scaleWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planScale(view, request), request.requestId),
     );
 
   deleteWorkload = (request: DeleteWorkloadRequest): Promise<Workload> =>
-    mutate(this.deps, CoordinatorService.method.deleteWorkload, request, (view) => {
-      const current = found(view, request);
+    runIdempotent(this.deps, CoordinatorService.method.deleteWorkload, request, (view) => {
+      const current = requireWorkload(view, request);
       checkGeneration(current.value, request.expectedGeneration);
-      if (current.value.deletionRequestedAt !== undefined) return this.unchanged(current.value);
+      if (current.value.deletionRequestedAt !== undefined)
+        return this.createUnchangedResult(current.value);
       const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
-        deletionRequestedAt: this.now(),
+        deletionRequestedAt: this.getTimestamp(),
         requestId: request.requestId,
       });
       const transaction = this.deps.state
@@ -76,15 +76,15 @@ export class WorkloadHandlers {
         .require('workload', record.uid, current)
         .put('workload', record.uid, record)
         .event({
-          ...aboutWorkload(record, request.requestId),
+          ...createEventFields(record, request.requestId),
           reason: 'WorkloadDeletionRequested',
           message: `deletion of ${record.namespace}/${record.name} was requested`,
         });
-      return { result: this.deps.pictures.read(record, true), transaction };
+      return { response: this.deps.presenter.present(record, true), transaction };
     });
 
   getWorkload = (request: GetWorkloadRequest): Workload =>
-    this.deps.pictures.read(found(this.deps.state.view(), request).value, true);
+    this.deps.presenter.present(requireWorkload(this.deps.state.view(), request).value, true);
 
   listWorkloads = (request: ListWorkloadsRequest): ListWorkloadsResponse => {
     const selector = parseLabelSelector(request.labelSelector);
@@ -92,12 +92,12 @@ export class WorkloadHandlers {
       .map(({ value }) => value)
       .filter((record) => request.namespace === '' || record.namespace === request.namespace)
       .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
-      .sort((a, b) => (nameKey(a) < nameKey(b) ? -1 : 1));
-    const { items, nextPageToken } = pageOf(matching, nameKey, request, {
+      .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
+    const { items, nextPageToken } = paginate(matching, toNameKey, request, {
       filter: ['workloads', request.namespace, request.labelSelector],
     });
     const workloads = items.map((record) =>
-      this.deps.pictures.read(record, request.includeReplicas),
+      this.deps.presenter.present(record, request.includeReplicas),
     );
     return create(ListWorkloadsResponseSchema, {
       workloads,
@@ -112,29 +112,31 @@ export class WorkloadHandlers {
   ): AsyncGenerator<WatchWorkloadsResponse> {
     return watchRecords(
       this.deps,
-      workloadSource(this.deps, request),
+      createWorkloadSource(this.deps, request),
       request.afterRevision,
       signal,
     );
   }
 
   planWorkload = (request: PlanWorkloadRequest): WorkloadPlan => {
-    const { current, ...change } = applyChange(this.deps, this.deps.state.view(), request);
-    return shownPlan(this.deps.planning.plan({ ...change, current: current?.value }));
+    const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
+    return truncateWorkloadPlan(
+      this.deps.dryRun.planChange({ ...change, current: current?.value }),
+    );
   };
 
   explainWorkload = (request: ExplainWorkloadRequest): ExplainWorkloadResponse =>
-    this.deps.planning.explain(found(this.deps.state.view(), request).value);
+    this.deps.dryRun.explain(requireWorkload(this.deps.state.view(), request).value);
 
-  private unchanged(record: WorkloadRecord): Mutation<Workload> {
-    return { result: this.deps.pictures.read(record, true) };
+  private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
+    return { response: this.deps.presenter.present(record, true) };
   }
 
-  private now() {
+  private getTimestamp() {
     return timestampFromMs(this.deps.clock.wallTime());
   }
 }
 
-function nameKey({ namespace, name }: WorkloadRecord): string {
-  return nameKeyId(namespace, name);
+function toNameKey({ namespace, name }: WorkloadRecord): string {
+  return toNameKeyId(namespace, name);
 }

@@ -4,7 +4,7 @@ import { posix } from 'node:path';
  * Describes why a text is not a normalized absolute path; undefined when it is one. Paths must be
  * normalized so that two different texts never name the same path.
  */
-export function absolutePathProblem(text: string): string | undefined {
+export function findPathProblem(text: string): string | undefined {
   if (!text.startsWith('/')) return 'must be an absolute path';
   if (/\p{Cc}/u.test(text)) return 'must not contain control characters';
   const straight = posix.normalize(text).replace(/(?<=.)\/$/, '');

@@ -4,13 +4,14 @@ import {
   Disconnect_Mode as Mode,
   Volume_EmptyDir_Medium as Medium,
   WorkloadSpecSchema,
-  capabilitiesOf,
+  listRequiredCapabilities,
 } from './index.js';
-import { arbMessage } from './testing/arb-message.js';
-import { specLeaves } from './testing/index.js';
+import { arbitraryMessage } from './testing/arb-message.js';
+import { listSpecLeaves } from './testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
-const needsOf = (init: Init): readonly string[] => capabilitiesOf(create(WorkloadSpecSchema, init));
+const needsOf = (init: Init): readonly string[] =>
+  listRequiredCapabilities(create(WorkloadSpecSchema, init));
 const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
 
 describe('listRequiredCapabilities', () => {
@@ -200,12 +201,15 @@ describe('listRequiredCapabilities', () => {
       command: ['a'],
       disconnect: { mode: Mode.EXCLUSIVE },
     });
-    expect(capabilitiesOf(template, spec)).toEqual(['runtime.process', 'disconnect.exclusive']);
-    expect(capabilitiesOf(spec, template)).toEqual(['runtime.process']);
-    expect(capabilitiesOf(template, undefined)).toEqual(['runtime.process']);
+    expect(listRequiredCapabilities(template, spec)).toEqual([
+      'runtime.process',
+      'disconnect.exclusive',
+    ]);
+    expect(listRequiredCapabilities(spec, template)).toEqual(['runtime.process']);
+    expect(listRequiredCapabilities(template, undefined)).toEqual(['runtime.process']);
   });
 
-  it.each(specLeaves().filter(({ path }) => path.startsWith('security.')))(
+  it.each(listSpecLeaves().filter(({ path }) => path.startsWith('security.')))(
     '$path asks for something',
     ({ spec }) => {
       expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
@@ -214,8 +218,8 @@ describe('listRequiredCapabilities', () => {
 
   it('returns no duplicates, and no container capabilities for a process', () => {
     fc.assert(
-      fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
-        const needs = capabilitiesOf(spec);
+      fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
+        const needs = listRequiredCapabilities(spec);
         expect(new Set(needs).size).toBe(needs.length);
         const ofProcess = needs.filter((name) =>
           /^(runtime\.process$|process\.|disconnect\.)/.test(name),

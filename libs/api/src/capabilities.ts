@@ -1,5 +1,5 @@
 import { isFieldSet } from '@bufbuild/protobuf';
-import { disconnectTimesOf } from './defaults.js';
+import { resolveDisconnectTimes } from './defaults.js';
 import {
   SecurityContextSchema,
   Volume_EmptyDir_Medium as Medium,
@@ -9,7 +9,7 @@ import {
 } from './gen.js';
 
 /** Capability that a node needs for each kind of volume. */
-const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
+const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
   emptyDir: 'volumes.emptydir',
   hostPath: 'volumes.hostpath',
   named: 'volumes.named',
@@ -25,13 +25,13 @@ const OF_SOURCE: Readonly<Record<NonNullable<Volume['source']['case']>, string>>
  * @param spec - The current spec, whose `disconnect` is not part of the template.
  * @returns Names without duplicates, such as `['runtime.cri', 'limits.memory']`.
  */
-export function capabilitiesOf(
+export function listRequiredCapabilities(
   template: WorkloadSpec,
   spec: Pick<WorkloadSpec, 'disconnect'> | undefined = template,
 ): readonly string[] {
   const isContainer = template.image !== '' || template.runtime === 'cri';
-  const isExclusive = disconnectTimesOf(spec).stopAfterMs !== undefined;
-  const limits = limitsOf(template);
+  const isExclusive = resolveDisconnectTimes(spec).stopAfterMs !== undefined;
+  const limits = listLimitCapabilities(template);
   if (!isContainer) {
     return [
       'runtime.process',
@@ -48,22 +48,22 @@ export function capabilitiesOf(
       .sort()
       .map((name) => `sysctl.${name}`),
     ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
-    ...platformOf(template),
+    ...listPlatformCapabilities(template),
     ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
-    ...networkOf(template),
-    ...volumesOf(template),
-    ...(template.security === undefined ? [] : securityOf(template.security)),
+    ...listNetworkCapabilities(template),
+    ...listVolumeCapabilities(template),
+    ...(template.security === undefined ? [] : listSecurityCapabilities(template.security)),
     ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
   ];
 }
 
-function platformOf({ imagePull }: WorkloadSpec): readonly string[] {
+function listPlatformCapabilities({ imagePull }: WorkloadSpec): readonly string[] {
   const platform = imagePull?.platform ?? '';
   return platform === '' ? [] : [`platform.${platform}`];
 }
 
 /** A limit of 0 means no limit. */
-function limitsOf({ resources }: WorkloadSpec): readonly string[] {
+function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
   const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
   return [
     ...(cpuMillis > 0 ? ['limits.cpu'] : []),
@@ -73,27 +73,27 @@ function limitsOf({ resources }: WorkloadSpec): readonly string[] {
 }
 
 /** With `host_network`, host ports need no port mapping of the runtime. */
-function networkOf({ network, ports }: WorkloadSpec): readonly string[] {
+function listNetworkCapabilities({ network, ports }: WorkloadSpec): readonly string[] {
   if (network?.hostNetwork === true) return ['network.host'];
   return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
 }
 
-function volumesOf({ volumes }: WorkloadSpec): readonly string[] {
+function listVolumeCapabilities({ volumes }: WorkloadSpec): readonly string[] {
   const kinds = volumes.flatMap(({ source }) => {
     if (source.case === undefined) return [];
     const isInMemory = source.case === 'emptyDir' && source.value.medium === Medium.MEMORY;
-    return [OF_SOURCE[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
+    return [VOLUME_CAPABILITIES[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
   });
   return [...new Set(kinds)].sort();
 }
 
 /** Fields of the security context with their own capability. All others need `security.context`. */
-const APART: ReadonlySet<string> = new Set([
+const FIELDS_WITH_OWN_CAPABILITY: ReadonlySet<string> = new Set([
   ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
   ...['user', 'supplemental_groups', 'fs_group'],
 ]);
 
-function securityOf(security: SecurityContext): readonly string[] {
+function listSecurityCapabilities(security: SecurityContext): readonly string[] {
   const {
     apparmorProfile,
     selinuxOptions,
@@ -104,7 +104,7 @@ function securityOf(security: SecurityContext): readonly string[] {
     fsGroup,
   } = security;
   const hasContext = SecurityContextSchema.fields.some(
-    (field) => !APART.has(field.name) && isFieldSet(security, field),
+    (field) => !FIELDS_WITH_OWN_CAPABILITY.has(field.name) && isFieldSet(security, field),
   );
   return [
     ...(hasContext ? ['security.context'] : []),

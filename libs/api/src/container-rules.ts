@@ -1,36 +1,36 @@
 import type { Violation } from '@cloudless/base';
-import { deviceRules } from './device-rules.js';
+import { validateDevices } from './device-rules.js';
 import { ImagePullSchema, NetworkSchema, SecurityContextSchema, type WorkloadSpec } from './gen.js';
 import { isPresent } from './is-present.js';
-import { networkRules } from './network-rules.js';
-import { platformRules } from './platform-rules.js';
-import { securityRules } from './security-rules.js';
-import { sysctlRules } from './sysctl-rules.js';
-import { ulimitRules } from './ulimit-rules.js';
-import { volumeRules } from './volume-rules.js';
+import { validateNetwork } from './network-rules.js';
+import { validatePlatform } from './platform-rules.js';
+import { validateSecurity } from './security-rules.js';
+import { validateSysctls } from './sysctl-rules.js';
+import { validateUlimits } from './ulimit-rules.js';
+import { validateVolumes } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
 
 /** Validates the fields that only containers have. Paths start with `spec`. */
-export function* containerRules(spec: WorkloadSpec): Generator<Violation> {
+export function* validateContainer(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '') {
-    for (const field of containerFields(spec)) yield { field, message: NEEDS_CONTAINER };
+    for (const field of listContainerFields(spec)) yield { field, message: NEEDS_CONTAINER };
     return;
   }
-  yield* securityRules(spec);
-  yield* volumeRules(spec);
-  yield* networkRules(spec);
-  yield* sysctlRules(spec);
-  yield* ulimitRules(spec);
-  yield* deviceRules(spec);
-  yield* platformRules(spec);
+  yield* validateSecurity(spec);
+  yield* validateVolumes(spec);
+  yield* validateNetwork(spec);
+  yield* validateSysctls(spec);
+  yield* validateUlimits(spec);
+  yield* validateDevices(spec);
+  yield* validatePlatform(spec);
 }
 
 /**
  * Fields that a process cannot have. Resource limits are not included: each runtime decides about
  * them.
  */
-function* containerFields(spec: WorkloadSpec): Generator<string> {
+function* listContainerFields(spec: WorkloadSpec): Generator<string> {
   if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';
   if (spec.volumes.length > 0) yield 'spec.volumes';
   if (isPresent(NetworkSchema, spec.network)) yield 'spec.network';

@@ -11,13 +11,13 @@ import {
   WorkloadSpecSchema,
   WorkloadSpec_Mode,
   diffSpecs,
-  namespaceOf,
-  portNameOf,
-  refuseUnsupported,
+  resolveNamespace,
+  resolvePortName,
+  checkSupported,
   withDefaults,
   type WorkloadSpec,
 } from './index.js';
-import { arbMessage } from './testing/arb-message.js';
+import { arbitraryMessage } from './testing/arb-message.js';
 import { aSpec } from './testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
@@ -161,7 +161,7 @@ describe('withDefaults', () => {
 
   it('overrides no value, is idempotent, and does not modify its argument', () => {
     fc.assert(
-      fc.property(arbMessage(WorkloadSpecSchema), (given) => {
+      fc.property(arbitraryMessage(WorkloadSpecSchema), (given) => {
         const before = structuredClone(given);
         const once = withDefaults(given);
         expect(given).toEqual(before);
@@ -175,7 +175,7 @@ describe('withDefaults', () => {
   });
 
   it('returns a spec that passes validation', () => {
-    expect(() => refuseUnsupported(withDefaults(aSpec()))).not.toThrow();
+    expect(() => checkSupported(withDefaults(aSpec()))).not.toThrow();
   });
 });
 
@@ -189,13 +189,13 @@ function isFilledList(path: string): boolean {
 
 describe('resolveNamespace and resolvePortName', () => {
   it('return the default for an empty field', () => {
-    expect([namespaceOf({ namespace: '' }), namespaceOf({ namespace: 'shop' })]).toEqual([
+    expect([resolveNamespace({ namespace: '' }), resolveNamespace({ namespace: 'shop' })]).toEqual([
       DEFAULTS.namespace,
       'shop',
     ]);
     expect([
-      portNameOf({ name: '', containerPort: 53 }),
-      portNameOf({ name: 'dns', containerPort: 53 }),
+      resolvePortName({ name: '', containerPort: 53 }),
+      resolvePortName({ name: 'dns', containerPort: 53 }),
     ]).toEqual(['port-53', 'dns']);
   });
 });

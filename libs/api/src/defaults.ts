@@ -50,12 +50,12 @@ export const DEFAULTS = {
 } as const;
 
 /** Returns the namespace of a request: `default` when the field is empty. */
-export function namespaceOf(request: { readonly namespace: string }): string {
+export function resolveNamespace(request: { readonly namespace: string }): string {
   return request.namespace === '' ? DEFAULTS.namespace : request.namespace;
 }
 
 /** Returns the name of a port: `port-<number>` when the field is empty. */
-export function portNameOf(port: {
+export function resolvePortName(port: {
   readonly name: string;
   readonly containerPort: number;
 }): string {
@@ -74,8 +74,8 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.resources ??= create(ResourcesSchema);
   full.resources.requests ??= create(ResourceListSchema);
   const { requests, limits } = full.resources;
-  requests.cpuMillis ??= atMostLimit<number>(DEFAULTS.cpuMillis, limits?.cpuMillis);
-  requests.memoryBytes ??= atMostLimit<bigint>(DEFAULTS.memoryBytes, limits?.memoryBytes);
+  requests.cpuMillis ??= capAtLimit<number>(DEFAULTS.cpuMillis, limits?.cpuMillis);
+  requests.memoryBytes ??= capAtLimit<bigint>(DEFAULTS.memoryBytes, limits?.memoryBytes);
   full.placement ??= create(PlacementSchema);
   fillPlacement(full.placement);
   full.restart ??= create(RestartPolicySchema);
@@ -83,7 +83,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
     full.restart.maxRetries ??= DEFAULTS.onFailureMaxRetries;
   full.terminationGracePeriod ??= durationFromMs(DEFAULTS.terminationGraceMs);
   full.preStopDelay ??= durationFromMs(full.ports.length > 0 ? DEFAULTS.preStopDelayMs : 0);
-  for (const port of full.ports) port.name = portNameOf(port);
+  for (const port of full.ports) port.name = resolvePortName(port);
   full.rollout ??= create(RolloutSchema);
   full.rollout.maxSurge ??= DEFAULTS.maxSurge;
   full.rollout.maxUnavailable ??= DEFAULTS.maxUnavailable;
@@ -100,7 +100,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
 }
 
 /** A limit of 0 means no limit. */
-function atMostLimit<Amount extends number | bigint>(
+function capAtLimit<Amount extends number | bigint>(
   request: Amount,
   limit: Amount | undefined,
 ): Amount {
@@ -136,7 +136,7 @@ export interface DisconnectTimes {
 }
 
 /** Returns the effective times of a spec's disconnect policy. */
-export function disconnectTimesOf(
+export function resolveDisconnectTimes(
   spec: Pick<WorkloadSpec, 'disconnect'> | undefined,
 ): DisconnectTimes {
   const disconnect =

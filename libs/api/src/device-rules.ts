@@ -1,16 +1,16 @@
 import type { Violation } from '@cloudless/base';
-import { absolutePathProblem } from './absolute-path.js';
+import { findPathProblem } from './absolute-path.js';
 import type { WorkloadSpec } from './gen.js';
 
 /** Validates devices beyond the rules of the proto. Paths start with `spec`. */
-export function* deviceRules({ devices }: WorkloadSpec): Generator<Violation> {
+export function* validateDevices({ devices }: WorkloadSpec): Generator<Violation> {
   const places = new Set<string>();
   for (const [index, { hostPath, containerPath }] of devices.entries()) {
     for (const [name, path] of [
       ['host_path', hostPath],
       ['container_path', containerPath],
     ] as const) {
-      const problem = path === '' ? undefined : absolutePathProblem(path);
+      const problem = path === '' ? undefined : findPathProblem(path);
       if (problem !== undefined)
         yield {
           field: `spec.devices[${index}].${name}`,

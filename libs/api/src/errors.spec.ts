@@ -2,10 +2,10 @@ import { CloudlessError, InvalidInputError, StoppedError, type ErrorKind } from 
 import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
 import {
   CoordinatorService,
-  codeOfKind,
+  toCode,
   createErrorInterceptor,
   fromConnectError,
-  kindOfCode,
+  toErrorKind,
   toConnectError,
 } from './index.js';
 
@@ -27,8 +27,8 @@ const table: readonly { kind: ErrorKind; code: Code }[] = [
 
 describe('toCode and toErrorKind', () => {
   it.each(table)('map $kind to $code and back', ({ kind, code }) => {
-    expect(codeOfKind(kind)).toBe(code);
-    expect(kindOfCode(code)).toBe(kind);
+    expect(toCode(kind)).toBe(code);
+    expect(toErrorKind(code)).toBe(kind);
     expect(toConnectError(new CloudlessError(kind, 'why')).code).toBe(code);
     expect(fromConnectError(new ConnectError('why', code))).toMatchObject({ kind, message: 'why' });
   });
@@ -36,7 +36,7 @@ describe('toCode and toErrorKind', () => {
   it.each([Code.Canceled, Code.Unknown, Code.DataLoss])(
     'code %i, which is never sent, is internal',
     (code) => {
-      expect(kindOfCode(code)).toBe('internal');
+      expect(toErrorKind(code)).toBe('internal');
     },
   );
 });

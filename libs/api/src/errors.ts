@@ -1,7 +1,7 @@
 import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 
-const codeOf: Record<ErrorKind, Code> = {
+const codeByKind: Record<ErrorKind, Code> = {
   invalid: Code.InvalidArgument,
   notFound: Code.NotFound,
   exists: Code.AlreadyExists,
@@ -17,25 +17,25 @@ const codeOf: Record<ErrorKind, Code> = {
   internal: Code.Internal,
 };
 
-const kindOf = new Map<Code, ErrorKind>(
-  Object.entries(codeOf).map(([kind, code]) => [code, kind as ErrorKind]),
+const kindByCode = new Map<Code, ErrorKind>(
+  Object.entries(codeByKind).map(([kind, code]) => [code, kind as ErrorKind]),
 );
 
 /** Returns the gRPC code of an error kind. */
-export function codeOfKind(kind: ErrorKind): Code {
-  return codeOf[kind];
+export function toCode(kind: ErrorKind): Code {
+  return codeByKind[kind];
 }
 
 /**
  * Returns the error kind of a gRPC code, for clients. Codes that this API never sends become
  * `internal`.
  */
-export function kindOfCode(code: Code): ErrorKind {
-  return kindOf.get(code) ?? 'internal';
+export function toErrorKind(code: Code): ErrorKind {
+  return kindByCode.get(code) ?? 'internal';
 }
 
 /** Formats a code in lower case: `already_exists`. */
-export function codeName(code: Code): string {
+export function formatCode(code: Code): string {
   return (Code[code] ?? 'Unknown')
     .replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`)
     .toLowerCase();
@@ -50,7 +50,7 @@ export function codeName(code: Code): string {
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
   if (reason instanceof CloudlessError && reason.kind !== 'internal') {
-    return new ConnectError(reason.message, codeOf[reason.kind], undefined, undefined, reason);
+    return new ConnectError(reason.message, codeByKind[reason.kind], undefined, undefined, reason);
   }
   if (isStopped(reason)) {
     if (reason.cause instanceof ConnectError) return reason.cause;
@@ -82,7 +82,7 @@ function isStopped(reason: unknown): reason is Error {
 export function fromConnectError(reason: unknown): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
   const error = ConnectError.from(reason);
-  return new CloudlessError(kindOfCode(error.code), error.rawMessage, { cause: reason });
+  return new CloudlessError(toErrorKind(error.code), error.rawMessage, { cause: reason });
 }
 
 /**

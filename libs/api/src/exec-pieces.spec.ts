@@ -1,10 +1,10 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import { EXEC_PIECE_LENGTH, ExecResultJoiner, splitExecResult } from './exec-pieces.js';
+import { MAX_PART_LENGTH, ExecResultAssembler, splitExecResult } from './exec-pieces.js';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
 
 /** Sends each part separately and returns the received parts. */
 function sent(result: ExecCommandResponse): ExecCommandResponse {
-  const joiner = new ExecResultJoiner();
+  const joiner = new ExecResultAssembler();
   const pieces = splitExecResult(result).map((piece) =>
     fromBinary(ExecCommandResponseSchema, toBinary(ExecCommandResponseSchema, piece)),
   );
@@ -20,19 +20,19 @@ describe('splitExecResult and ExecResultAssembler', () => {
     { name: 'fits into one part', output: { stdout: 'out', stderr: 'err' } },
     {
       name: 'has one character too many for one part',
-      output: { stdout: 'a'.repeat(EXEC_PIECE_LENGTH + 1) },
+      output: { stdout: 'a'.repeat(MAX_PART_LENGTH + 1) },
     },
     {
       name: 'has more stderr than stdout',
-      output: { stdout: 'a', stderr: 'b'.repeat(3 * EXEC_PIECE_LENGTH) },
+      output: { stdout: 'a', stderr: 'b'.repeat(3 * MAX_PART_LENGTH) },
     },
     {
       name: 'has a surrogate pair across the border of a part',
-      output: { stdout: `${'a'.repeat(EXEC_PIECE_LENGTH - 1)}😀b` },
+      output: { stdout: `${'a'.repeat(MAX_PART_LENGTH - 1)}😀b` },
     },
     {
       name: 'consists of surrogate pairs',
-      output: { stdout: `x${'😀'.repeat(EXEC_PIECE_LENGTH)}` },
+      output: { stdout: `x${'😀'.repeat(MAX_PART_LENGTH)}` },
     },
     {
       name: 'has the largest allowed size',
@@ -67,8 +67,8 @@ describe('splitExecResult and ExecResultAssembler', () => {
   });
 
   it('reject a result without end', () => {
-    const joiner = new ExecResultJoiner();
-    const piece = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(EXEC_PIECE_LENGTH) });
+    const joiner = new ExecResultAssembler();
+    const piece = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(MAX_PART_LENGTH) });
     for (let count = 0; count < 128; count += 1) joiner.add(piece);
     expect(() => joiner.add(piece)).toThrow('larger than 1 MiB for each stream');
   });

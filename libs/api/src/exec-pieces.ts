@@ -7,7 +7,7 @@ import { ExecCommandResponseSchema, type ExecCommandResponse } from './gen.js';
  * at most three times as long in UTF-8. A server that reads messages of 4 MiB and counts 32 bytes
  * for each part of a text of 20,000 parts accepts that.
  */
-export const EXEC_PIECE_LENGTH = 64 * 1024;
+export const MAX_PART_LENGTH = 64 * 1024;
 /**
  * Larger than any valid result: of each stream 1 Mi characters of text and 1 MiB of exact bytes.
  */
@@ -27,7 +27,7 @@ export function splitExecResult(result: ExecCommandResponse): ExecCommandRespons
   );
   return Array.from({ length: count }, (_, index) =>
     create(ExecCommandResponseSchema, {
-      ...(index < count - 1 ? {} : withoutOutput(result)),
+      ...(index < count - 1 ? {} : omitOutput(result)),
       stdout: texts.stdout[index] ?? '',
       stderr: texts.stderr[index] ?? '',
       stdoutRaw: raw.stdout[index] ?? new Uint8Array(),
@@ -37,8 +37,8 @@ export function splitExecResult(result: ExecCommandResponse): ExecCommandRespons
 }
 
 /** Assembles a result from the parts that {@link splitExecResult} made. */
-export class ExecResultJoiner {
-  private readonly pieces: ExecCommandResponse[] = [];
+export class ExecResultAssembler {
+  private readonly parts: ExecCommandResponse[] = [];
   private length = 0;
 
   /** @throws kind `exhausted` when the result is larger than any valid one. */
@@ -51,25 +51,25 @@ export class ExecResultJoiner {
         'the command was executed, but its result is larger than 1 MiB for each stream',
       );
     }
-    this.pieces.push(piece);
+    this.parts.push(piece);
   }
 
   /** @param last - The last part, with all fields beside the output. @throws as {@link add}. */
   finish(last: ExecCommandResponse): ExecCommandResponse {
     this.add(last);
-    const { pieces } = this;
-    if (pieces.length === 1) return last;
+    const { parts } = this;
+    if (parts.length === 1) return last;
     return create(ExecCommandResponseSchema, {
-      ...withoutOutput(last),
-      stdout: pieces.map(({ stdout }) => stdout).join(''),
-      stderr: pieces.map(({ stderr }) => stderr).join(''),
-      stdoutRaw: joinBytes(pieces.map(({ stdoutRaw }) => stdoutRaw)),
-      stderrRaw: joinBytes(pieces.map(({ stderrRaw }) => stderrRaw)),
+      ...omitOutput(last),
+      stdout: parts.map(({ stdout }) => stdout).join(''),
+      stderr: parts.map(({ stderr }) => stderr).join(''),
+      stdoutRaw: joinBytes(parts.map(({ stdoutRaw }) => stdoutRaw)),
+      stderrRaw: joinBytes(parts.map(({ stderrRaw }) => stderrRaw)),
     });
   }
 }
 
-function withoutOutput({ exitCode, containerId, replicaId, truncated }: ExecCommandResponse) {
+function omitOutput({ exitCode, containerId, replicaId, truncated }: ExecCommandResponse) {
   return { exitCode, containerId, replicaId, truncated };
 }
 
@@ -80,7 +80,7 @@ function withoutOutput({ exitCode, containerId, replicaId, truncated }: ExecComm
 function splitText(text: string): string[] {
   const parts: string[] = [];
   for (let from = 0; from < text.length;) {
-    let to = Math.min(text.length, from + EXEC_PIECE_LENGTH);
+    let to = Math.min(text.length, from + MAX_PART_LENGTH);
     if (to < text.length && isHighSurrogate(text.charCodeAt(to - 1))) to -= 1;
     parts.push(text.slice(from, to));
     from = to;
@@ -94,8 +94,8 @@ function isHighSurrogate(unit: number): boolean {
 
 function splitBytes(bytes: Uint8Array): Uint8Array<ArrayBuffer>[] {
   const parts: Uint8Array<ArrayBuffer>[] = [];
-  for (let from = 0; from < bytes.length; from += EXEC_PIECE_LENGTH) {
-    parts.push(new Uint8Array(bytes.subarray(from, from + EXEC_PIECE_LENGTH)));
+  for (let from = 0; from < bytes.length; from += MAX_PART_LENGTH) {
+    parts.push(new Uint8Array(bytes.subarray(from, from + MAX_PART_LENGTH)));
   }
   return parts;
 }

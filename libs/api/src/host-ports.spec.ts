@@ -1,5 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { hostPortsOf } from './host-ports.js';
+import { listHostPorts } from './host-ports.js';
 import { Port_Protocol as Protocol, WorkloadSpecSchema } from './gen.js';
 
 describe('listHostPorts', () => {
@@ -35,7 +35,7 @@ describe('listHostPorts', () => {
     },
   ])('returns the expected ports for $name', ({ spec, ports }) => {
     expect(
-      hostPortsOf(create(WorkloadSpecSchema, spec)).map(
+      listHostPorts(create(WorkloadSpecSchema, spec)).map(
         ({ protocol, number }) => `${protocol} ${number}`,
       ),
     ).toEqual(ports);

@@ -1,7 +1,7 @@
 import { Port_Protocol as Protocol, type Port, type WorkloadSpec } from './gen.js';
 
 /** A port of the node that a replica reserves. */
-export interface HostPort {
+export interface ReplicaHostPort {
   readonly protocol: 'tcp' | 'udp';
   readonly number: number;
 }
@@ -11,18 +11,18 @@ export interface HostPort {
  * `host_network` all declared ports, because they are ports of the node. A port that is declared
  * twice appears twice.
  */
-export function hostPortsOf({
+export function listHostPorts({
   ports,
   network,
-}: Pick<WorkloadSpec, 'ports' | 'network'>): readonly HostPort[] {
+}: Pick<WorkloadSpec, 'ports' | 'network'>): readonly ReplicaHostPort[] {
   return ports.flatMap((port) => {
-    const number = numberOn(port, network?.hostNetwork === true);
+    const number = resolveNodePort(port, network?.hostNetwork === true);
     return number === 0
       ? []
       : [{ protocol: port.protocol === Protocol.UDP ? 'udp' : 'tcp', number }];
   });
 }
 
-function numberOn({ hostPort, containerPort }: Port, sharesNetwork: boolean): number {
+function resolveNodePort({ hostPort, containerPort }: Port, sharesNetwork: boolean): number {
   return hostPort !== 0 || !sharesNetwork ? hostPort : containerPort;
 }

@@ -9,7 +9,7 @@ const TERMINAL_SEQUENCE = /\u001b\[[0-?]*[ -/]*[@-~]/g;
  * Control characters except the tab, line separators, unpaired surrogates, and characters that
  * change the direction of text.
  */
-const HARMFUL = /[^\P{Cc}\t]|[\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
+const UNSAFE_CHARACTERS = /[^\P{Cc}\t]|[\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 
 /**
  * Returns the newest lines of output in the form in which they are stored and shown: at most {@link
@@ -17,15 +17,15 @@ const HARMFUL = /[^\P{Cc}\t]|[\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
  * terminal or break a line. Idempotent.
  */
 export function toLastLines(lines: readonly string[]): string[] {
-  return lines.slice(-LAST_LINES.count).map(toHarmlessLine);
+  return lines.slice(-LAST_LINES.count).map(sanitizeLine);
 }
 
-function toHarmlessLine(line: string): string {
+function sanitizeLine(line: string): string {
   const searched = line.slice(0, SEARCHED_CHARACTERS);
   const clean = searched
     .replace(TERMINAL_SEQUENCE, '')
     .replace(/\r+$/, '')
-    .replace(HARMFUL, visible);
+    .replace(UNSAFE_CHARACTERS, escapeCharacter);
   const characters = [...clean];
   if (characters.length <= LAST_LINES.characters && line.length <= SEARCHED_CHARACTERS)
     return clean;
@@ -36,7 +36,7 @@ function toHarmlessLine(line: string): string {
 const CONTROL_PICTURES = 0x2400;
 
 /** Returns a visible replacement of a character that cannot be shown. */
-function visible(character: string): string {
+function escapeCharacter(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code < 0x20) return String.fromCodePoint(CONTROL_PICTURES + code);
   return code === 0x7f ? '\u2421' : '\ufffd';

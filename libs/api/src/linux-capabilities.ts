@@ -54,7 +54,7 @@ export const ALL_CAPABILITIES = 'ALL';
  * become `NET_ADMIN`.
  * @returns Undefined for an unknown name. `ALL` stays `ALL`.
  */
-export function canonicalCapability(text: string): string | undefined {
+export function normalizeCapability(text: string): string | undefined {
   const upper = text.toUpperCase();
   if (upper === ALL_CAPABILITIES) return upper;
   const name = upper.startsWith('CAP_') ? upper.slice('CAP_'.length) : upper;

@@ -2,7 +2,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { LogBatchSchema, LogEntrySchema, OutputStream } from './gen.js';
-import { encodeLogBatch, linesOfEntry, type BatchLine } from './log-batch.js';
+import { encodeLogBatch, decodeLines, type BatchLine } from './log-batch.js';
 
 const arbLine: fc.Arbitrary<BatchLine> = fc
   .record({
@@ -55,7 +55,7 @@ describe('encodeLogBatch and decodeLines', () => {
           sequence: 1n,
           batch: new Uint8Array(encodeLogBatch(lines)),
         });
-        expect(linesOfEntry(entry)).toEqual(lines.map((line) => toEntry(line, owner)));
+        expect(decodeLines(entry)).toEqual(lines.map((line) => toEntry(line, owner)));
       }),
     );
   });
@@ -68,19 +68,19 @@ describe('encodeLogBatch and decodeLines', () => {
     const unknownInside = Uint8Array.of(0x0a, 5, 0x18, 7, 0xfa, 0x01, 0); // field 31, empty
     const batch = new Uint8Array([0x7a, 1, 9, ...known, ...unknownInside]);
     const entry = create(LogEntrySchema, { batch });
-    expect(linesOfEntry(entry).map(({ sequence }) => sequence)).toEqual([5n, 7n]);
+    expect(decodeLines(entry).map(({ sequence }) => sequence)).toEqual([5n, 7n]);
   });
 
   it('return an entry without a batch unchanged', () => {
     const entry = create(LogEntrySchema, { sequence: 3n, line: 'text' });
-    expect(linesOfEntry(entry)).toEqual([entry]);
+    expect(decodeLines(entry)).toEqual([entry]);
   });
 
   it('decode or reject any bytes in bounded time', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 1, maxLength: 300 }), (batch) => {
         try {
-          linesOfEntry(create(LogEntrySchema, { batch: new Uint8Array(batch) }));
+          decodeLines(create(LogEntrySchema, { batch: new Uint8Array(batch) }));
         } catch (reason) {
           expect(reason).toBeInstanceOf(Error);
         }

@@ -43,55 +43,55 @@ export function encodeLogBatch(lines: readonly BatchLine[]): Uint8Array {
   const estimate = lines.reduce((sum, { text }) => sum + text.length + ESTIMATED_OVERHEAD, 0);
   const writer = new BatchWriter(estimate);
   for (const line of lines) writeEntry(writer, line);
-  return writer.bytes();
+  return writer.toBytes();
 }
 
 function writeEntry(
   writer: BatchWriter,
   { sequence, timeMs, stream, text, raw, partial }: BatchLine,
 ): void {
-  const time = writer.timeOf(timeMs);
-  const number = varintOf(sequence);
+  const time = writer.encodeTime(timeMs);
+  const number = toVarint(sequence);
   const size =
     1 +
-    varintSize(number) +
+    computeVarintSize(number) +
     2 +
     time.length +
     (stream === OutputStream.STDOUT ? 0 : 2) +
     (partial ? 2 : 0) +
-    sizeOfText(text) +
-    (raw === undefined ? 0 : sizeOfText(raw));
+    computeTextSize(text) +
+    (raw === undefined ? 0 : computeTextSize(raw));
   writer.reserve(size + ENTRY_OVERHEAD);
-  writer.byte(TAG.entries);
-  writer.varint(size);
-  writer.byte(TAG.sequence);
-  writer.varint(number);
-  writer.byte(TAG.time);
-  writer.byte(time.length);
-  writer.raw(time);
+  writer.writeByte(TAG.entries);
+  writer.writeVarint(size);
+  writer.writeByte(TAG.sequence);
+  writer.writeVarint(number);
+  writer.writeByte(TAG.time);
+  writer.writeByte(time.length);
+  writer.writeBytes(time);
   if (stream !== OutputStream.STDOUT) {
-    writer.byte(TAG.stream);
-    writer.byte(stream);
+    writer.writeByte(TAG.stream);
+    writer.writeByte(stream);
   }
-  writer.text(TAG.line, text);
-  if (raw !== undefined) writer.text(TAG.raw, raw);
+  writer.writeText(TAG.line, text);
+  if (raw !== undefined) writer.writeText(TAG.raw, raw);
   if (partial) {
-    writer.byte(TAG.partial);
-    writer.byte(1);
+    writer.writeByte(TAG.partial);
+    writer.writeByte(1);
   }
 }
 
 /** A text of length zero is the default and not encoded. */
-function sizeOfText({ length }: Uint8Array): number {
-  return length === 0 ? 0 : 1 + varintSize(length) + length;
+function computeTextSize({ length }: Uint8Array): number {
+  return length === 0 ? 0 : 1 + computeVarintSize(length) + length;
 }
 
 /** Small integers are much faster as numbers than as bigints. */
-function varintOf(value: bigint): number | bigint {
+function toVarint(value: bigint): number | bigint {
   return value >= 0n && value <= 0x7fff_ffffn ? Number(value) : BigInt.asUintN(64, value);
 }
 
-function varintSize(value: number | bigint): number {
+function computeVarintSize(value: number | bigint): number {
   let size = 1;
   if (typeof value === 'number')
     for (let rest = value; rest > 0x7f; rest = Math.floor(rest / 0x80)) size += 1;
@@ -110,7 +110,7 @@ class BatchWriter {
     this.buffer = new Uint8Array(estimate);
   }
 
-  bytes(): Uint8Array {
+  toBytes(): Uint8Array {
     return this.buffer.subarray(0, this.at);
   }
 
@@ -122,50 +122,50 @@ class BatchWriter {
     this.buffer = larger;
   }
 
-  byte(value: number): void {
+  writeByte(value: number): void {
     this.buffer[this.at] = value;
     this.at += 1;
   }
 
-  varint(value: number | bigint): void {
+  writeVarint(value: number | bigint): void {
     if (typeof value === 'bigint') {
       let rest = value;
-      for (; rest > 0x7fn; rest >>= 7n) this.byte(Number(rest & 0x7fn) | 0x80);
-      this.byte(Number(rest));
+      for (; rest > 0x7fn; rest >>= 7n) this.writeByte(Number(rest & 0x7fn) | 0x80);
+      this.writeByte(Number(rest));
       return;
     }
     let rest = value;
-    for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) this.byte((rest % 0x80) | 0x80);
-    this.byte(rest);
+    for (; rest > 0x7f; rest = Math.floor(rest / 0x80)) this.writeByte((rest % 0x80) | 0x80);
+    this.writeByte(rest);
   }
 
-  raw(bytes: Uint8Array): void {
+  writeBytes(bytes: Uint8Array): void {
     this.buffer.set(bytes, this.at);
     this.at += bytes.length;
   }
 
-  text(tag: number, bytes: Uint8Array): void {
+  writeText(tag: number, bytes: Uint8Array): void {
     if (bytes.length === 0) return;
-    this.byte(tag);
-    this.varint(bytes.length);
-    this.raw(bytes);
+    this.writeByte(tag);
+    this.writeVarint(bytes.length);
+    this.writeBytes(bytes);
   }
 
   /** Returns an encoded Timestamp. */
-  timeOf(timeMs: number): Uint8Array {
+  encodeTime(timeMs: number): Uint8Array {
     if (this.time?.ms === timeMs) return this.time.encoded;
     const seconds = Math.floor(timeMs / MS_PER_SECOND);
     const nanos = (timeMs - seconds * MS_PER_SECOND) * NANOS_PER_MS;
     const writer = new BatchWriter(ENTRY_OVERHEAD);
     if (seconds !== 0) {
-      writer.byte(TAG.seconds);
-      writer.varint(varintOf(BigInt(seconds)));
+      writer.writeByte(TAG.seconds);
+      writer.writeVarint(toVarint(BigInt(seconds)));
     }
     if (nanos > 0) {
-      writer.byte(TAG.nanos);
-      writer.varint(Math.floor(nanos));
+      writer.writeByte(TAG.nanos);
+      writer.writeVarint(Math.floor(nanos));
     }
-    const encoded = writer.bytes();
+    const encoded = writer.toBytes();
     this.time = { ms: timeMs, encoded };
     return encoded;
   }
@@ -176,7 +176,7 @@ class BatchWriter {
  * Twice as fast as `fromBinary`.
  * @throws RangeError or another Error when the batch is not an encoded LogBatch.
  */
-export function linesOfEntry(entry: LogEntry): readonly LogEntry[] {
+export function decodeLines(entry: LogEntry): readonly LogEntry[] {
   const { batch, containerId, replicaId } = entry;
   if (batch === undefined) return [entry];
   const lines: LogEntry[] = [];

@@ -8,7 +8,7 @@ import {
 const NO_COUNT = 'is not allowed with GLOBAL, which runs one replica on each matching node';
 
 /** Rejects fields that have no meaning for mode GLOBAL. */
-export function* modeRules({
+export function* validateMode({
   mode,
   replicas,
   placement,

@@ -3,9 +3,9 @@ import type { Violation } from '@cloudless/base';
 import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from './gen.js';
 
 /** Validates network and host ports beyond the rules of the proto. Paths start with `spec`. */
-export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
+export function* validateNetwork(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
-  yield* hostPortRules(spec);
+  yield* validateHostPorts(spec);
   if (network === undefined) return;
   if (network.hostNetwork && network.hostname !== '') {
     const message = 'with host_network the hostname is that of the node; remove one of them';
@@ -18,10 +18,10 @@ export function* networkRules(spec: WorkloadSpec): Generator<Violation> {
       message: `${JSON.stringify(address)} is not an IP address`,
     };
   }
-  yield* extraHostRules(network.extraHosts, spec.volumes);
+  yield* validateExtraHosts(network.extraHosts, spec.volumes);
 }
 
-function* extraHostRules(
+function* validateExtraHosts(
   extraHosts: readonly ExtraHost[],
   volumes: readonly Volume[],
 ): Generator<Violation> {
@@ -42,7 +42,7 @@ function* extraHostRules(
   yield { field, message: `volume "${covering.name}" ${place}; remove one of them` };
 }
 
-function* hostPortRules({ ports, network }: WorkloadSpec): Generator<Violation> {
+function* validateHostPorts({ ports, network }: WorkloadSpec): Generator<Violation> {
   const taken = new Set<string>();
   for (const [index, { hostPort, containerPort, protocol }] of ports.entries()) {
     if (hostPort === 0) continue;

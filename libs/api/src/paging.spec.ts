@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { pageOf } from './index.js';
+import { paginate } from './index.js';
 
 const byCode = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 const descending = (a: string, b: string): number => byCode(b, a);
@@ -11,24 +11,24 @@ describe('paginate', () => {
   const items = Array.from({ length: 250 }, (_, index) => `n${String(index).padStart(3, '0')}`);
 
   it('returns 100 items by default, and no token on the last page', () => {
-    const first = pageOf(items, identity, { pageSize: 0, pageToken: '' }, all);
-    const second = pageOf(items, identity, { pageSize: 0, pageToken: first.nextPageToken }, all);
-    const third = pageOf(items, identity, { pageSize: 0, pageToken: second.nextPageToken }, all);
+    const first = paginate(items, identity, { pageSize: 0, pageToken: '' }, all);
+    const second = paginate(items, identity, { pageSize: 0, pageToken: first.nextPageToken }, all);
+    const third = paginate(items, identity, { pageSize: 0, pageToken: second.nextPageToken }, all);
     expect([first, second, third].map((page) => page.items.length)).toEqual([100, 100, 50]);
     expect([...first.items, ...second.items, ...third.items]).toEqual(items);
     expect(third.nextPageToken).toBe('');
   });
 
   it('returns no token when the page ends with the list', () => {
-    expect(pageOf(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
-    expect(pageOf([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({
+    expect(paginate(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
+    expect(paginate([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({
       items: [],
       nextPageToken: '',
     });
   });
 
   it.each([-1, 1_001, 1.5, Number.NaN])('rejects a size of %p', (pageSize) => {
-    expect(() => pageOf(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
+    expect(() => paginate(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
       expect.objectContaining({
         violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }],
       }),
@@ -46,21 +46,21 @@ describe('paginate', () => {
   ])('rejects the invalid token %p', (pageToken) => {
     const message =
       'is not a token of this server; pass next_page_token of the previous page unchanged';
-    expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
+    expect(() => paginate(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
       expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
     );
   });
 
   it('rejects a token exactly when it belongs to a list with another filter', () => {
     const first = { filter: ['things', 'a', 'b'] };
-    const { nextPageToken: pageToken } = pageOf(
+    const { nextPageToken: pageToken } = paginate(
       items,
       identity,
       { pageSize: 5, pageToken: '' },
       first,
     );
     expect(
-      pageOf(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items,
+      paginate(items, identity, { pageSize: 2, pageToken }, { filter: ['things', 'a', 'b'] }).items,
     ).toEqual(['n005', 'n006']);
     const message =
       'belongs to a list with another filter; repeat the filter of the first page, or start without a token';
@@ -71,7 +71,7 @@ describe('paginate', () => {
       ['things', 'a', 'b', true],
       ['others', 'a', 'b'],
     ]) {
-      expect(() => pageOf(items, identity, { pageSize: 5, pageToken }, { filter })).toThrow(
+      expect(() => paginate(items, identity, { pageSize: 5, pageToken }, { filter })).toThrow(
         expect.objectContaining({ violations: [{ field: 'page_token', message }] }),
       );
     }
@@ -88,7 +88,7 @@ describe('paginate', () => {
           const read: string[] = [];
           let pageToken = '';
           do {
-            const page = pageOf(sorted, identity, { pageSize, pageToken }, { ...all, compare });
+            const page = paginate(sorted, identity, { pageSize, pageToken }, { ...all, compare });
             expect(page.items.length).toBeLessThanOrEqual(pageSize);
             read.push(...page.items);
             pageToken = page.nextPageToken;
@@ -119,7 +119,7 @@ describe('paginate', () => {
           let pageToken = '';
           let step = 0;
           do {
-            const page = pageOf(
+            const page = paginate(
               [...present].sort(compare),
               identity,
               { pageSize, pageToken },

@@ -30,23 +30,23 @@ export interface PagedList {
  * const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, { filter: ['nodes'] });
  * ```
  */
-export function pageOf<Item>(
+export function paginate<Item>(
   sorted: readonly Item[],
   keyOf: (item: Item) => string,
   request: { readonly pageSize: number; readonly pageToken: string },
   { filter, compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0) }: PagedList,
 ): Page<Item> {
-  const size = pageSizeOf(request.pageSize);
-  const scope = hashOf(JSON.stringify(filter));
+  const size = resolvePageSize(request.pageSize);
+  const scope = hashText(JSON.stringify(filter));
   const after = request.pageToken === '' ? undefined : parsePageToken(request.pageToken, scope);
-  const start = after === undefined ? 0 : firstAfter(sorted, keyOf, after, compare);
+  const start = after === undefined ? 0 : findFirstAfter(sorted, keyOf, after, compare);
   const items = sorted.slice(start, start + size);
   const last = items.at(-1);
   const more = last !== undefined && start + size < sorted.length;
   return { items, nextPageToken: more ? toPageToken(scope, keyOf(last)) : '' };
 }
 
-function pageSizeOf(asked: number): number {
+function resolvePageSize(asked: number): number {
   if (!Number.isInteger(asked) || asked < 0 || asked > DEFAULTS.maxPageSize) {
     throw new InvalidInputError([
       { field: 'page_size', message: `must be from 0 to ${DEFAULTS.maxPageSize}` },
@@ -55,7 +55,7 @@ function pageSizeOf(asked: number): number {
   return asked === 0 ? DEFAULTS.pageSize : asked;
 }
 
-function firstAfter<Item>(
+function findFirstAfter<Item>(
   sorted: readonly Item[],
   keyOf: (item: Item) => string,
   after: string,
@@ -86,7 +86,7 @@ function parsePageToken(token: string, scope: string): string {
   const unknown =
     'is not a token of this server; pass next_page_token of the previous page unchanged';
   const [, given, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? refuse(unknown);
-  const key = decoded(text ?? '') ?? refuse(unknown);
+  const key = tryDecode(text ?? '') ?? refuse(unknown);
   if (given !== scope)
     return refuse(
       'belongs to a list with another filter; repeat the filter of the first page, or start without a token',
@@ -94,7 +94,7 @@ function parsePageToken(token: string, scope: string): string {
   return key;
 }
 
-function decoded(text: string): string | undefined {
+function tryDecode(text: string): string | undefined {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -103,7 +103,7 @@ function decoded(text: string): string | undefined {
 }
 
 /** FNV-1a of 64 bits over code units. Not safe against deliberate collisions. */
-function hashOf(text: string): string {
+function hashText(text: string): string {
   let hash = 0xcbf29ce484222325n;
   for (let index = 0; index < text.length; index += 1) {
     hash = BigInt.asUintN(64, (hash ^ BigInt(text.charCodeAt(index))) * 0x100000001b3n);

@@ -8,7 +8,7 @@ import type { WorkloadSpec } from './gen.js';
 const PROCESSORS = ['amd64', 'arm64', 'arm', '386', 'ppc64le', 's390x', 'riscv64', 'loong64'];
 
 /** Validates the platform of an image. Paths start with `spec`. */
-export function* platformRules({ imagePull }: WorkloadSpec): Generator<Violation> {
+export function* validatePlatform({ imagePull }: WorkloadSpec): Generator<Violation> {
   const platform = imagePull?.platform ?? '';
   if (platform === '' || PROCESSORS.some((name) => platform === `linux/${name}`)) return;
   const expected = `linux/ and one of ${PROCESSORS.join(', ')}; the image determines the variant, such as v8`;

@@ -6,7 +6,7 @@ import {
   Port_Protocol,
   WorkloadSpecSchema,
   checkSpec,
-  portOfProbe,
+  findProbePort,
   toTemplate,
   validateMessage,
   withDefaults,
@@ -191,7 +191,7 @@ describe('checkSpec for probes', () => {
     const declared = aSpec({
       ports: [{ containerPort: 81 }, { name: '81', containerPort: 82 }],
     }).ports;
-    expect(portOfProbe(declared, '81')?.containerPort).toBe(82);
+    expect(findProbePort(declared, '81')?.containerPort).toBe(82);
   });
 });
 

@@ -1,5 +1,5 @@
 import type { Violation } from '@cloudless/base';
-import { portNameOf } from './defaults.js';
+import { resolvePortName } from './defaults.js';
 import {
   Port_Protocol,
   type Port,
@@ -24,42 +24,48 @@ const OWN_HEADERS = [
  * Finds the declared TCP port that a probe refers to, by name first, then by number.
  * @returns Undefined when no such TCP port is declared.
  */
-export function portOfProbe(ports: readonly Port[], text: string): Port | undefined {
+export function findProbePort(ports: readonly Port[], text: string): Port | undefined {
   const tcp = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP);
   return (
-    tcp.find((port) => portNameOf(port) === text) ??
+    tcp.find((port) => resolvePortName(port) === text) ??
     tcp.find(({ containerPort }) => String(containerPort) === text)
   );
 }
 
 /** Validates the three probes beyond the rules of the proto. Paths start with `spec`. */
-export function* probeRules(spec: WorkloadSpec): Generator<Violation> {
+export function* validateProbes(spec: WorkloadSpec): Generator<Violation> {
   const { livenessProbe, readinessProbe, startupProbe, ports } = spec;
-  if (livenessProbe !== undefined) yield* rulesOf('spec.liveness_probe', livenessProbe, ports);
-  if (readinessProbe !== undefined) yield* rulesOf('spec.readiness_probe', readinessProbe, ports);
-  if (startupProbe !== undefined) yield* rulesOf('spec.startup_probe', startupProbe, ports);
-  yield* onePassIsEnough('spec.liveness_probe', livenessProbe);
-  yield* onePassIsEnough('spec.startup_probe', startupProbe);
+  if (livenessProbe !== undefined)
+    yield* validateProbe('spec.liveness_probe', livenessProbe, ports);
+  if (readinessProbe !== undefined)
+    yield* validateProbe('spec.readiness_probe', readinessProbe, ports);
+  if (startupProbe !== undefined) yield* validateProbe('spec.startup_probe', startupProbe, ports);
+  yield* validateSuccessThreshold('spec.liveness_probe', livenessProbe);
+  yield* validateSuccessThreshold('spec.startup_probe', startupProbe);
 }
 
-function* rulesOf(field: string, { check }: Probe, ports: readonly Port[]): Generator<Violation> {
+function* validateProbe(
+  field: string,
+  { check }: Probe,
+  ports: readonly Port[],
+): Generator<Violation> {
   switch (check.case) {
     case undefined:
       yield { field, message: 'one of exec, http, tcp and grpc is required' };
       return;
     case 'exec':
-      yield* commandRules(`${field}.exec.command`, check.value.command);
+      yield* validateCommand(`${field}.exec.command`, check.value.command);
       return;
     case 'http':
-      yield* portRule(`${field}.http.port`, check.value.port, ports);
-      yield* headerRules(`${field}.http.headers`, check.value);
+      yield* validatePort(`${field}.http.port`, check.value.port, ports);
+      yield* validateHeaders(`${field}.http.headers`, check.value);
       return;
     default:
-      yield* portRule(`${field}.${check.case}.port`, check.value.port, ports);
+      yield* validatePort(`${field}.${check.case}.port`, check.value.port, ports);
   }
 }
 
-function* commandRules(field: string, command: readonly string[]): Generator<Violation> {
+function* validateCommand(field: string, command: readonly string[]): Generator<Violation> {
   if (command.length === 0) yield { field, message: 'must not be empty' };
   if (command[0] === '') yield { field: `${field}[0]`, message: 'must name an executable' };
   for (const [index, word] of command.entries()) {
@@ -68,9 +74,11 @@ function* commandRules(field: string, command: readonly string[]): Generator<Vio
   }
 }
 
-function* portRule(field: string, text: string, ports: readonly Port[]): Generator<Violation> {
-  if (portOfProbe(ports, text) !== undefined) return;
-  const declared = ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf);
+function* validatePort(field: string, text: string, ports: readonly Port[]): Generator<Violation> {
+  if (findProbePort(ports, text) !== undefined) return;
+  const declared = ports
+    .filter(({ protocol }) => protocol === Port_Protocol.TCP)
+    .map(resolvePortName);
   const choice =
     declared.length === 0 ? 'spec.ports declares no TCP port' : `declared: ${declared.join(', ')}`;
   const problem =
@@ -80,7 +88,7 @@ function* portRule(field: string, text: string, ports: readonly Port[]): Generat
   yield { field, message: `${problem}, by name or number (${choice})` };
 }
 
-function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Violation> {
+function* validateHeaders(field: string, { headers }: Probe_HttpCheck): Generator<Violation> {
   const seen = new Set<string>();
   for (const name of Object.keys(headers)) {
     const lower = name.toLowerCase();
@@ -92,7 +100,7 @@ function* headerRules(field: string, { headers }: Probe_HttpCheck): Generator<Vi
 }
 
 /** For liveness and startup probes, one passed check is sufficient. */
-function* onePassIsEnough(field: string, probe: Probe | undefined): Generator<Violation> {
+function* validateSuccessThreshold(field: string, probe: Probe | undefined): Generator<Violation> {
   if ((probe?.successThreshold ?? 0) > 1)
     yield { field: `${field}.success_threshold`, message: 'must be 1 here' };
 }

@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { rolloutRules } from './rollout-rules.js';
+import { validateRollout } from './rollout-rules.js';
 import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
@@ -11,7 +11,7 @@ import {
 type Init = MessageInitShape<typeof RolloutSchema>;
 
 const violationsOf = (rollout: Init) =>
-  [...rolloutRules(create(WorkloadSpecSchema, { rollout }))].map(
+  [...validateRollout(create(WorkloadSpecSchema, { rollout }))].map(
     ({ field, message }) => `${field}: ${message}`,
   );
 const { BLUE_GREEN, RECREATE } = Strategy;

@@ -12,13 +12,13 @@ import {
  * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the
  * order of canary steps.
  */
-export function* rolloutRules({ rollout }: WorkloadSpec): Generator<Violation> {
+export function* validateRollout({ rollout }: WorkloadSpec): Generator<Violation> {
   if (rollout === undefined) return;
-  yield* strategyRules(rollout);
-  yield* stepRules(rollout);
+  yield* validateStrategy(rollout);
+  yield* validateSteps(rollout);
 }
 
-function* strategyRules(rollout: Rollout): Generator<Violation> {
+function* validateStrategy(rollout: Rollout): Generator<Violation> {
   const { strategy, promotion, pauseDuration, maxSurge } = rollout;
   if (strategy !== Strategy.BLUE_GREEN) {
     if (promotion === Promotion.MANUAL) {
@@ -50,7 +50,7 @@ function* strategyRules(rollout: Rollout): Generator<Violation> {
   }
 }
 
-function* stepRules({ strategy, steps }: Rollout): Generator<Violation> {
+function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
   if (steps.length > 0 && strategy !== Strategy.ROLLING_UPDATE)
     yield {
       field: 'spec.rollout.steps',

@@ -1,28 +1,28 @@
 import type { Violation } from '@cloudless/base';
-import { absolutePathProblem } from './absolute-path.js';
+import { findPathProblem } from './absolute-path.js';
 import type { SecurityContext, WorkloadSpec } from './gen.js';
-import { ALL_CAPABILITIES, canonicalCapability } from './linux-capabilities.js';
+import { ALL_CAPABILITIES, normalizeCapability } from './linux-capabilities.js';
 import { parseProfile, parseSelinuxOptions } from './security-texts.js';
 
 /** Validates the security context beyond the rules of the proto. Paths start with `spec`. */
-export function* securityRules({ security }: WorkloadSpec): Generator<Violation> {
+export function* validateSecurity({ security }: WorkloadSpec): Generator<Violation> {
   if (security === undefined) return;
-  yield* userRules(security);
-  yield* capabilityRules(security);
-  yield* profileRules(security);
-  if (security.privileged) yield* privilegedRules(security);
+  yield* validateUser(security);
+  yield* validateCapabilities(security);
+  yield* validateProfiles(security);
+  if (security.privileged) yield* validatePrivileged(security);
 }
 
 /** User names that most systems accept. @see useradd(8) */
 const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
-function* userRules({
+function* validateUser({
   runAsUser,
   runAsGroup,
   runAsNonRoot,
   user,
 }: SecurityContext): Generator<Violation> {
-  if (user !== '') yield* userNameRules(user, { runAsUser, runAsNonRoot });
+  if (user !== '') yield* validateUserName(user, { runAsUser, runAsNonRoot });
   if (runAsGroup !== undefined && runAsUser === undefined && user === '') {
     const message = 'a group needs a user: set spec.security.run_as_user or spec.security.user';
     yield { field: 'spec.security.run_as_group', message };
@@ -35,7 +35,7 @@ function* userRules({
   }
 }
 
-function* userNameRules(
+function* validateUserName(
   user: string,
   {
     runAsUser,
@@ -54,15 +54,15 @@ function* userNameRules(
   yield { field, message };
 }
 
-function* capabilityRules({
+function* validateCapabilities({
   capabilitiesAdd,
   capabilitiesDrop,
 }: SecurityContext): Generator<Violation> {
-  yield* nameRules('spec.security.capabilities_add', capabilitiesAdd);
-  yield* nameRules('spec.security.capabilities_drop', capabilitiesDrop);
-  const dropped = new Set(capabilitiesDrop.map(canonicalCapability));
+  yield* validateCapabilityNames('spec.security.capabilities_add', capabilitiesAdd);
+  yield* validateCapabilityNames('spec.security.capabilities_drop', capabilitiesDrop);
+  const dropped = new Set(capabilitiesDrop.map(normalizeCapability));
   for (const [index, text] of capabilitiesAdd.entries()) {
-    const name = canonicalCapability(text);
+    const name = normalizeCapability(text);
     const field = `spec.security.capabilities_add[${index}]`;
     if (name === undefined) continue;
     if (dropped.has(name))
@@ -77,22 +77,22 @@ function* capabilityRules({
   }
 }
 
-function* nameRules(path: string, texts: readonly string[]): Generator<Violation> {
+function* validateCapabilityNames(path: string, texts: readonly string[]): Generator<Violation> {
   for (const [index, text] of texts.entries()) {
-    if (canonicalCapability(text) !== undefined) continue;
+    if (normalizeCapability(text) !== undefined) continue;
     const message = `${JSON.stringify(text)} is not a Linux capability; use a name such as NET_ADMIN or CAP_NET_ADMIN, or ALL`;
     yield { field: `${path}[${index}]`, message };
   }
 }
 
-function* profileRules({
+function* validateProfiles({
   seccompProfile,
   apparmorProfile,
   selinuxOptions,
 }: SecurityContext): Generator<Violation> {
   const seccomp = parseProfile(seccompProfile);
   const pathProblem =
-    seccomp?.kind === 'localhost' ? absolutePathProblem(seccomp.reference) : undefined;
+    seccomp?.kind === 'localhost' ? findPathProblem(seccomp.reference) : undefined;
   if (seccomp === undefined || pathProblem !== undefined) {
     const why = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
     const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, such as localhost//etc/seccomp/web.json${why}`;
@@ -120,7 +120,7 @@ function* profileRules({
  * `internal/cri/server`, `GenerateSeccompSpecOpts` and `GenerateApparmorSpecOpts`); the kubelet
  * refuses `allowPrivilegeEscalation: false` together with `privileged`.
  */
-function* privilegedRules(security: SecurityContext): Generator<Violation> {
+function* validatePrivileged(security: SecurityContext): Generator<Violation> {
   const refused: readonly (readonly [string, boolean])[] = [
     ['capabilities_drop', security.capabilitiesDrop.length > 0],
     ['seccomp_profile', !['', 'Unconfined'].includes(security.seccompProfile)],

@@ -2,9 +2,9 @@ import { create, equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from './index.js';
-import { arbMessage } from './testing/arb-message.js';
+import { arbitraryMessage } from './testing/arb-message.js';
 
-const arbSpec = arbMessage(WorkloadSpecSchema);
+const arbSpec = arbitraryMessage(WorkloadSpecSchema);
 const spec = (init: MessageInitShape<typeof WorkloadSpecSchema>): WorkloadSpec =>
   create(WorkloadSpecSchema, init);
 const isSame = (a: WorkloadSpec, b: WorkloadSpec): boolean => equals(WorkloadSpecSchema, a, b);

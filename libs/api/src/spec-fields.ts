@@ -10,7 +10,7 @@ import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import { WorkloadSpecSchema, type WorkloadSpec } from './gen.js';
 
 /** A field that differs between two specs. */
-export interface SpecChange {
+export interface SpecDifference {
   /** Path below `spec`, in proto spelling: `rollout.max_surge`. */
   readonly path: string;
   /** JSON. Absent when the field is not set. */
@@ -55,17 +55,17 @@ export function updateSpec(
       replaced.replicas = current.replicas;
     return replaced;
   }
-  const wrong = paths.flatMap((path) => pathProblem(WorkloadSpecSchema, path));
+  const wrong = paths.flatMap((path) => findPathProblems(WorkloadSpecSchema, path));
   if (wrong.length > 0)
     throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
   const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
   const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
-  for (const path of paths) takePath(updated, source, path.split('.'));
+  for (const path of paths) applyPath(updated, source, path.split('.'));
   return updated.message as WorkloadSpec;
 }
 
 /** Messages of this API are merged field by field. A Duration or Timestamp is one value. */
-function isEntered(
+function isMergedByField(
   field: DescField,
 ): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
   return field.fieldKind === 'message' && field.message.typeName.startsWith('cloudless.');
@@ -74,12 +74,13 @@ function isEntered(
 function mergePresent(target: ReflectMessage, patch: ReflectMessage): void {
   for (const field of patch.fields) {
     if (!patch.isSet(field)) continue;
-    if (isEntered(field) && target.isSet(field)) mergePresent(target.get(field), patch.get(field));
+    if (isMergedByField(field) && target.isSet(field))
+      mergePresent(target.get(field), patch.get(field));
     else target.set(field, patch.get(field));
   }
 }
 
-function pathProblem(schema: DescMessage, path: string): readonly string[] {
+function findPathProblems(schema: DescMessage, path: string): readonly string[] {
   let inner: DescMessage = schema;
   const names = path.split('.');
   for (const [index, name] of names.entries()) {
@@ -89,7 +90,7 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
         `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${inner.name}`,
       ];
     if (index === names.length - 1) return [];
-    if (!isEntered(field))
+    if (!isMergedByField(field))
       return [`"${path}" is below "${name}", which can only be replaced as a whole`];
     inner = field.message;
   }
@@ -97,7 +98,7 @@ function pathProblem(schema: DescMessage, path: string): readonly string[] {
 }
 
 /** @param source - Absent when the patch has no value; the field is cleared then. */
-function takePath(
+function applyPath(
   target: ReflectMessage,
   source: ReflectMessage | undefined,
   [head, ...rest]: readonly string[],
@@ -105,14 +106,14 @@ function takePath(
   const field = target.fields.find(({ name }) => name === head);
   if (field === undefined) return;
   const isGiven = source?.isSet(field) ?? false;
-  if (rest.length === 0 || !isEntered(field)) {
+  if (rest.length === 0 || !isMergedByField(field)) {
     if (isGiven) target.set(field, source?.get(field));
     else target.clear(field);
     return;
   }
   if (!isGiven && !target.isSet(field)) return; // nothing to clear, so nothing to make
   const inner = target.isSet(field) ? target.get(field) : reflect(field.message);
-  takePath(inner, isGiven ? source?.get(field) : undefined, rest);
+  applyPath(inner, isGiven ? source?.get(field) : undefined, rest);
   target.set(field, inner);
 }
 
@@ -120,7 +121,7 @@ function takePath(
  * Returns every field that differs, in the order of the proto. Lists are compared as a whole, maps
  * by key.
  */
-export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecChange[] {
+export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecDifference[] {
   return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
 }
 
@@ -128,14 +129,14 @@ function diffMessages(
   before: ReflectMessage | undefined,
   after: ReflectMessage | undefined,
   prefix: string,
-): SpecChange[] {
+): SpecDifference[] {
   const fields = (before ?? after)?.fields ?? [];
-  return fields.flatMap((field): SpecChange[] => {
+  return fields.flatMap((field): SpecDifference[] => {
     const hasBefore = before?.isSet(field) ?? false;
     const hasAfter = after?.isSet(field) ?? false;
     if (!hasBefore && !hasAfter) return [];
     const path = `${prefix}${field.name}`;
-    if (isEntered(field)) {
+    if (isMergedByField(field)) {
       const inner = diffMessages(
         hasBefore ? before?.get(field) : undefined,
         hasAfter ? after?.get(field) : undefined,
@@ -143,12 +144,12 @@ function diffMessages(
       );
       return inner.length > 0 || hasBefore === hasAfter
         ? inner
-        : [change(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
+        : [createDifference(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
     }
-    const left = hasBefore ? jsonOf(before, field) : undefined;
-    const right = hasAfter ? jsonOf(after, field) : undefined;
+    const left = hasBefore ? toFieldJson(before, field) : undefined;
+    const right = hasAfter ? toFieldJson(after, field) : undefined;
     if (field.fieldKind === 'map') return diffMaps(path, left, right);
-    return isSame(left, right) ? [] : [change(path, left, right)];
+    return isSame(left, right) ? [] : [createDifference(path, left, right)];
   });
 }
 
@@ -156,16 +157,16 @@ function diffMaps(
   path: string,
   before: JsonValue | undefined,
   after: JsonValue | undefined,
-): SpecChange[] {
-  const left = asObject(before);
-  const right = asObject(after);
+): SpecDifference[] {
+  const left = toObject(before);
+  const right = toObject(after);
   return [...new Set([...Object.keys(left), ...Object.keys(right)])]
     .sort()
     .filter((key) => !isSame(left[key], right[key]))
-    .map((key) => change(`${path}[${JSON.stringify(key)}]`, left[key], right[key]));
+    .map((key) => createDifference(`${path}[${JSON.stringify(key)}]`, left[key], right[key]));
 }
 
-function asObject(value: JsonValue | undefined): { readonly [key: string]: JsonValue } {
+function toObject(value: JsonValue | undefined): { readonly [key: string]: JsonValue } {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 
@@ -175,18 +176,18 @@ function isSame(left: JsonValue | undefined, right: JsonValue | undefined): bool
 }
 
 /** Converts one field to JSON through a message that contains nothing else. */
-function jsonOf(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
+function toFieldJson(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
   if (message === undefined) return undefined;
   const alone = reflect(field.parent);
   alone.set(field, message.get(field));
-  return asObject(toJson(field.parent, alone.message))[field.jsonName];
+  return toObject(toJson(field.parent, alone.message))[field.jsonName];
 }
 
-function change(
+function createDifference(
   path: string,
   before: JsonValue | undefined,
   after: JsonValue | undefined,
-): SpecChange {
+): SpecDifference {
   return {
     path,
     ...(before === undefined ? {} : { before }),

@@ -10,12 +10,12 @@ import {
   WorkloadSpecSchema,
   checkSpec,
   diffSpecs,
-  refuseUnsupported,
+  checkSupported,
   updateSpec,
   type WorkloadSpec,
 } from './index.js';
-import { arbMessage } from './testing/arb-message.js';
-import { aSpec, specLeaves } from './testing/index.js';
+import { arbitraryMessage } from './testing/arb-message.js';
+import { aSpec, listSpecLeaves } from './testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 const NUL = 'must not contain a NUL character';
@@ -381,11 +381,11 @@ const SUPPORTED = [
   'image_pull.policy',
 ];
 
-const leaves = specLeaves();
+const leaves = listSpecLeaves();
 
 function refusalOf(spec: WorkloadSpec): string | undefined {
   try {
-    refuseUnsupported(spec);
+    checkSupported(spec);
     return undefined;
   } catch (reason) {
     expect(reason).toMatchObject({ kind: 'unimplemented' });
@@ -529,7 +529,7 @@ describe('checkSupported', () => {
     const wholes = [...lists, 'priority', 'disconnect'];
     const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
     fc.assert(
-      fc.property(arbMessage(WorkloadSpecSchema), (spec) => {
+      fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
         const cleared = updateSpec(spec, create(WorkloadSpecSchema), clearable);
         expect(refusalOf(cleared)).toBeUndefined();
         expect(diffSpecs(spec, cleared).every(({ after }) => after === undefined)).toBe(true);

@@ -1,12 +1,12 @@
 import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { containerRules } from './container-rules.js';
-import { DEFAULTS, disconnectTimesOf, portNameOf } from './defaults.js';
+import { validateContainer } from './container-rules.js';
+import { DEFAULTS, resolveDisconnectTimes, resolvePortName } from './defaults.js';
 import { isImageReference } from './image-reference.js';
-import { modeRules } from './mode-rules.js';
-import { probeRules } from './probe-rules.js';
-import { rolloutRules } from './rollout-rules.js';
-import { isRuntimesOwn } from './ulimit-rules.js';
+import { validateMode } from './mode-rules.js';
+import { validateProbes } from './probe-rules.js';
+import { validateRollout } from './rollout-rules.js';
+import { isReservedForRuntime } from './ulimit-rules.js';
 import {
   Disconnect_Mode,
   RestartPolicy_Policy,
@@ -27,21 +27,21 @@ import {
  */
 export function checkSpec(spec: WorkloadSpec): void {
   const violations = [
-    ...startRules(spec),
-    ...modeRules(spec),
-    ...portRules(spec),
-    ...resourceRules(spec),
-    ...containerRules(spec),
-    ...restartRules(spec),
-    ...probeRules(spec),
-    ...disconnectRules(spec),
-    ...rolloutRules(spec),
-    ...tolerationRules(spec),
+    ...validateStart(spec),
+    ...validateMode(spec),
+    ...validatePorts(spec),
+    ...validateResources(spec),
+    ...validateContainer(spec),
+    ...validateRestart(spec),
+    ...validateProbes(spec),
+    ...validateDisconnect(spec),
+    ...validateRollout(spec),
+    ...validateTolerations(spec),
   ];
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
-function* startRules(spec: WorkloadSpec): Generator<Violation> {
+function* validateStart(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
     yield {
       field: 'spec',
@@ -63,11 +63,11 @@ function* startRules(spec: WorkloadSpec): Generator<Violation> {
     const message = `${JSON.stringify(spec.image)} is not an image reference; use one such as nginx:alpine or registry.example:5000/team/web:1.2`;
     yield { field: 'spec.image', message };
   }
-  yield* nulRules(spec);
+  yield* validateNoNul(spec);
 }
 
 /** The operating system terminates arguments, names and paths at a NUL. */
-function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
+function* validateNoNul({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
   const texts: readonly (readonly [string, string])[] = [
     ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
     ...args.map((word, index) => [`spec.args[${index}]`, word] as const),
@@ -81,11 +81,11 @@ function* nulRules({ command, args, env, workingDir }: WorkloadSpec): Generator<
   }
 }
 
-function* portRules(spec: WorkloadSpec): Generator<Violation> {
+function* validatePorts(spec: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   const numbers = new Set<string>();
   for (const [index, port] of spec.ports.entries()) {
-    const name = portNameOf(port);
+    const name = resolvePortName(port);
     const number = `${port.containerPort}/${port.protocol}`;
     if (names.has(name))
       yield { field: `spec.ports[${index}].name`, message: `"${name}" is used twice` };
@@ -105,7 +105,7 @@ function* portRules(spec: WorkloadSpec): Generator<Violation> {
  */
 const MIN_CPU_LIMIT = 10;
 
-function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation> {
+function* validateResources({ image, resources }: WorkloadSpec): Generator<Violation> {
   const { requests, limits } = resources ?? {};
   if (
     image !== '' &&
@@ -117,8 +117,8 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
     yield { field: 'spec.resources.limits.cpu_millis', message };
     return;
   }
-  yield* limitRule('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
-  yield* limitRule('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
+  yield* validateLimit('cpu_millis', limits?.cpuMillis, requests?.cpuMillis);
+  yield* validateLimit('memory_bytes', limits?.memoryBytes, requests?.memoryBytes);
   if (requests?.pids !== undefined) {
     const message = 'pids cannot be requested, only limited: set spec.resources.limits.pids';
     yield { field: 'spec.resources.requests.pids', message };
@@ -126,7 +126,7 @@ function* resourceRules({ image, resources }: WorkloadSpec): Generator<Violation
 }
 
 /** A limit of 0 means no limit. A default request is never above the limit. */
-function* limitRule<Amount extends number | bigint>(
+function* validateLimit<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
   request: Amount | undefined,
@@ -138,7 +138,7 @@ function* limitRule<Amount extends number | bigint>(
   };
 }
 
-function* restartRules(spec: WorkloadSpec): Generator<Violation> {
+function* validateRestart(spec: WorkloadSpec): Generator<Violation> {
   if (spec.restart?.policy === RestartPolicy_Policy.NEVER && (spec.restart.maxRetries ?? 0) > 0) {
     yield {
       field: 'spec.restart.max_retries',
@@ -147,7 +147,7 @@ function* restartRules(spec: WorkloadSpec): Generator<Violation> {
   }
 }
 
-function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
+function* validateTolerations({ placement }: WorkloadSpec): Generator<Violation> {
   for (const [index, { effect, tolerationPeriod }] of (placement?.tolerations ?? []).entries()) {
     if (
       tolerationPeriod === undefined ||
@@ -165,11 +165,11 @@ function* tolerationRules({ placement }: WorkloadSpec): Generator<Violation> {
 /** With less than the lease of a node, a single lost ping would stop replicas. */
 const MIN_STOP_AFTER_MS = 3_000;
 
-function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
+function* validateDisconnect({ disconnect }: WorkloadSpec): Generator<Violation> {
   if (disconnect === undefined) return;
-  const { stopAfterMs, lostAfterMs } = disconnectTimesOf({ disconnect });
+  const { stopAfterMs, lostAfterMs } = resolveDisconnectTimes({ disconnect });
   if (stopAfterMs === undefined) {
-    if (differs(disconnect.stopAfter, DEFAULTS.stopAfterMs)) {
+    if (isNotDefault(disconnect.stopAfter, DEFAULTS.stopAfterMs)) {
       yield {
         field: 'spec.disconnect.stop_after',
         message: 'only EXCLUSIVE replicas stop themselves; set spec.disconnect.mode',
@@ -196,8 +196,8 @@ function* disconnectRules({ disconnect }: WorkloadSpec): Generator<Violation> {
  * never rejected.
  * @throws kind `unimplemented`, naming each field.
  */
-export function refuseUnsupported(spec: WorkloadSpec): void {
-  const fields = unsupportedFields(spec);
+export function checkSupported(spec: WorkloadSpec): void {
+  const fields = listUnsupportedFields(spec);
   if (fields.length === 0) return;
   throw new CloudlessError(
     'unimplemented',
@@ -205,11 +205,11 @@ export function refuseUnsupported(spec: WorkloadSpec): void {
   );
 }
 
-function unsupportedFields(spec: WorkloadSpec): string[] {
+function listUnsupportedFields(spec: WorkloadSpec): string[] {
   const { resources } = spec;
   const checks: readonly (readonly [string, boolean])[] = [
     ['spec.priority (above 100, preemption)', (spec.priority ?? DEFAULTS.priority) > 100],
-    ...containerChecks(spec),
+    ...listContainerChecks(spec),
     // A container runtime stops no container by itself, so a replica on a disconnected node could
     // run beside its replacement.
     [
@@ -218,14 +218,14 @@ function unsupportedFields(spec: WorkloadSpec): string[] {
     ],
     ['spec.image_pull.secret', (spec.imagePull?.secret ?? '') !== ''],
     ['spec.secrets', spec.secrets.length > 0],
-    ...resourceChecks('spec.resources.requests', resources?.requests),
-    ...resourceChecks('spec.resources.limits', resources?.limits),
+    ...listResourceChecks('spec.resources.requests', resources?.requests),
+    ...listResourceChecks('spec.resources.limits', resources?.limits),
   ];
   return checks.filter(([, refused]) => refused).map(([field]) => field);
 }
 
 /** Fields of containers that users may know from other systems. */
-function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
+function listContainerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
   return [
     ...spec.volumes.map(({ source }, index) => {
       // A node cannot limit the size of a directory on disk.
@@ -238,12 +238,13 @@ function containerChecks(spec: WorkloadSpec): readonly (readonly [string, boolea
     }),
     // These limits would also apply to the process of the runtime that starts the container.
     ...spec.ulimits.map(
-      ({ name }, index) => [`spec.ulimits[${index}].name (${name})`, isRuntimesOwn(name)] as const,
+      ({ name }, index) =>
+        [`spec.ulimits[${index}].name (${name})`, isReservedForRuntime(name)] as const,
     ),
   ];
 }
 
-function resourceChecks(
+function listResourceChecks(
   path: string,
   list: ResourceList | undefined,
 ): readonly (readonly [string, boolean])[] {
@@ -254,6 +255,6 @@ function resourceChecks(
   ];
 }
 
-function differs(duration: Duration | undefined, defaultMs: number): boolean {
+function isNotDefault(duration: Duration | undefined, defaultMs: number): boolean {
   return duration !== undefined && durationMs(duration) !== defaultMs;
 }

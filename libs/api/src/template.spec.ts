@@ -1,7 +1,7 @@
 import { equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Disconnect_Mode as Mode, WorkloadSpecSchema, toTemplate, updateSpec } from './index.js';
-import { aSpec, specLeaves, type SpecLeaf } from './testing/index.js';
+import { aSpec, listSpecLeaves, type SpecLeaf } from './testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 
@@ -87,7 +87,7 @@ describe('toTemplate', () => {
   const isOfTemplate = ({ path }: SpecLeaf): boolean =>
     !/^(replicas|rollout|disconnect)\b/.test(path);
 
-  it.each(specLeaves().filter((leaf) => isOfTemplate(leaf)))(
+  it.each(listSpecLeaves().filter((leaf) => isOfTemplate(leaf)))(
     'another $path makes another version',
     ({ path, spec }) => {
       const changed = updateSpec(plain, spec, undefined);

@@ -14,16 +14,16 @@ import { isPresent } from './is-present.js';
  * when their templates are equal.
  */
 export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
-  return withoutSettings(withoutNeedless(withDefaults(spec)));
+  return removeSettings(removeDefaults(withDefaults(spec)));
 }
 
 /** Returns the part of a spec that a version stores as the user wrote it, without defaults. */
-export function templatePart(spec: WorkloadSpec): WorkloadSpec {
-  return withoutSettings(clone(WorkloadSpecSchema, spec));
+export function extractTemplate(spec: WorkloadSpec): WorkloadSpec {
+  return removeSettings(clone(WorkloadSpecSchema, spec));
 }
 
 /** Removes the fields, in place, whose change needs no new version. */
-function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
+function removeSettings(spec: WorkloadSpec): WorkloadSpec {
   delete spec.replicas;
   delete spec.rollout;
   delete spec.disconnect;
@@ -35,7 +35,7 @@ function withoutSettings(spec: WorkloadSpec): WorkloadSpec {
  * in instead: a process has no such settings, and nodes are filtered by the settings that are
  * present.
  */
-function withoutNeedless(spec: WorkloadSpec): WorkloadSpec {
+function removeDefaults(spec: WorkloadSpec): WorkloadSpec {
   const { security } = spec;
   if (security?.noNewPrivileges === !security?.privileged) delete security?.noNewPrivileges;
   if (security?.seccompProfile === 'RuntimeDefault') security.seccompProfile = '';

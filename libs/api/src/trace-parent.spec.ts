@@ -1,4 +1,4 @@
-import { traceIdOf } from './trace-parent.js';
+import { parseTraceId } from './trace-parent.js';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
@@ -16,6 +16,6 @@ describe('parseTraceId', () => {
     { name: 'a span of zeros', value: `00-${TRACE}-${'0'.repeat(16)}-01`, id: '' },
     { name: 'the version that is not allowed', value: `ff-${TRACE}-00f067aa0ba902b7-01`, id: '' },
   ])('parses $name', ({ value, id }) => {
-    expect(traceIdOf(new Headers(value === undefined ? {} : { traceparent: value }))).toBe(id);
+    expect(parseTraceId(new Headers(value === undefined ? {} : { traceparent: value }))).toBe(id);
   });
 });

@@ -14,18 +14,18 @@ const NAMES = [
   'stack',
 ];
 /** Limits that would end or starve the process of the runtime that starts the container. */
-const RUNTIMES_OWN = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
+const RESERVED_NAMES = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
 /** The process that starts a container needs open files itself. */
 const MIN_FILES = 256n;
 const UNLIMITED = -1n;
 
 /** True for a limit that cannot be set for the container alone. */
-export function isRuntimesOwn(name: string): boolean {
-  return RUNTIMES_OWN.includes(name);
+export function isReservedForRuntime(name: string): boolean {
+  return RESERVED_NAMES.includes(name);
 }
 
 /** Returns the effective soft and hard limit. A hard limit of 0 equals the soft limit. */
-export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
+export function resolveUlimit({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
   readonly soft: bigint;
   readonly hard: bigint;
 } {
@@ -33,12 +33,12 @@ export function bothLimitsOf({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
 }
 
 /** Validates the limits of each process. Paths start with `spec`. */
-export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
+export function* validateUlimits({ ulimits }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   for (const [index, ulimit] of ulimits.entries()) {
     const field = `spec.ulimits[${index}]`;
     const { name } = ulimit;
-    if (!NAMES.includes(name) && !isRuntimesOwn(name)) {
+    if (!NAMES.includes(name) && !isReservedForRuntime(name)) {
       yield {
         field: `${field}.name`,
         message: `${JSON.stringify(name)} is not a limit; expected one of ${NAMES.join(', ')}`,
@@ -46,13 +46,13 @@ export function* ulimitRules({ ulimits }: WorkloadSpec): Generator<Violation> {
     }
     if (names.has(name)) yield { field: `${field}.name`, message: `"${name}" is used twice` };
     names.add(name);
-    const problem = problemOf(ulimit);
+    const problem = findProblem(ulimit);
     if (problem !== undefined) yield { field: `${field}.soft`, message: problem };
   }
 }
 
-function problemOf(ulimit: Ulimit): string | undefined {
-  const { soft, hard } = bothLimitsOf(ulimit);
+function findProblem(ulimit: Ulimit): string | undefined {
+  const { soft, hard } = resolveUlimit(ulimit);
   const most = BigInt(Number.MAX_SAFE_INTEGER);
   for (const value of [soft, hard])
     if (value > most) return `${value} is above ${most}; -1 is no limit`;

@@ -54,7 +54,7 @@ const RULES: readonly DescMessage[] = [
 export function dropUnusedRules(files: readonly DescFile[]): void {
   const used = new Set<string>();
   for (const file of withDependencies(files)) {
-    for (const message of file.messages) noteMessage(message, used);
+    for (const message of file.messages) collectMessageRules(message, used);
   }
   for (const schema of RULES) {
     for (const field of schema.fields) {
@@ -77,14 +77,14 @@ function withDependencies(
   return seen;
 }
 
-function noteMessage(message: DescMessage, used: Set<string>): void {
-  for (const nested of message.nestedMessages) noteMessage(nested, used);
+function collectMessageRules(message: DescMessage, used: Set<string>): void {
+  for (const nested of message.nestedMessages) collectMessageRules(nested, used);
   for (const field of message.fields) {
-    if (hasOption(field, fieldOption)) noteRules(getOption(field, fieldOption), used);
+    if (hasOption(field, fieldOption)) collectRules(getOption(field, fieldOption), used);
   }
 }
 
-function noteRules(rules: FieldRules, used: Set<string>): void {
+function collectRules(rules: FieldRules, used: Set<string>): void {
   const { value } = rules.type;
   if (value === undefined) return;
   const schema = RULES.find(({ typeName }) => typeName === value.$typeName);
@@ -95,6 +95,6 @@ function noteRules(rules: FieldRules, used: Set<string>): void {
     const inner: unknown = (value as unknown as Record<string, unknown>)[field.localName];
     // Of the items of a list, of the keys and values of a map.
     if (field.fieldKind === 'message' && field.message === FieldRulesSchema)
-      noteRules(inner as FieldRules, used);
+      collectRules(inner as FieldRules, used);
   }
 }

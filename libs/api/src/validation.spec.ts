@@ -29,8 +29,8 @@ import {
   createValidationInterceptor,
   validateMessage,
 } from './index.js';
-import { arbMessage } from './testing/arb-message.js';
-import { patternTexts } from './violation-text.js';
+import { arbitraryMessage } from './testing/arb-message.js';
+import { PATTERN_TEXTS } from './violation-text.js';
 
 type SpecInit = MessageInitShape<typeof WorkloadSpecSchema>;
 const DNS_LABEL =
@@ -408,7 +408,7 @@ describe('validateMessage for specs', () => {
 
   it('validates any spec without an internal error', () => {
     fc.assert(
-      fc.property(arbMessage(WorkloadSpecSchema), (spec) =>
+      fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) =>
         expect(inSpec(spec)).not.toContain('a validation rule failed to run'),
       ),
     );
@@ -431,7 +431,7 @@ describe('validation rules of the proto files', () => {
     const patterns = rules.flatMap(({ type }) =>
       type.case === 'string' && type.value.pattern !== '' ? [type.value.pattern] : [],
     );
-    expect([...new Set(patterns)].sort()).toEqual(Object.keys(patternTexts).sort());
+    expect([...new Set(patterns)].sort()).toEqual(Object.keys(PATTERN_TEXTS).sort());
   });
 
   it('restrict every enum of a request to its defined values', () => {

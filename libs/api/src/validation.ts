@@ -7,8 +7,8 @@ import { AdminService } from './gen/cloudless/api/admin_pb.js';
 import { AgentService } from './gen/cloudless/api/agent_service_pb.js';
 import { CoordinatorService } from './gen/cloudless/api/coordinator_service_pb.js';
 import { dropUnusedRules } from './used-rules.js';
-import { textOfViolation } from './violation-text.js';
-import { malformedTimes } from './well-formed-times.js';
+import { describeViolation } from './violation-text.js';
+import { findMalformedTimes } from './well-formed-times.js';
 
 dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) => file));
 const validator = createValidator();
@@ -20,7 +20,7 @@ const validator = createValidator();
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
   // Checked first, because the rules cannot be evaluated on such values.
-  const malformed = [...malformedTimes(schema, message)];
+  const malformed = [...findMalformedTimes(schema, message)];
   if (malformed.length > 0) throw new InvalidInputError(malformed);
   const result = validator.validate(schema, message as never);
   if (result.kind === 'valid') return;
@@ -29,7 +29,7 @@ export function validateMessage<Desc extends DescMessage>(schema: Desc, message:
       cause: result.error,
     });
   throw new InvalidInputError(
-    atMost(
+    limitViolations(
       MAX_VIOLATIONS,
       toViolations(result.violations.slice(0, MAX_LOOKED_AT)),
       result.violations.length,
@@ -45,7 +45,11 @@ const MAX_VIOLATIONS = 50;
 /** Violations that are formatted; some of them are redundant and not reported. */
 const MAX_LOOKED_AT = 200;
 
-function atMost(count: number, shown: readonly Violation[], found: number): readonly Violation[] {
+function limitViolations(
+  count: number,
+  shown: readonly Violation[],
+  found: number,
+): readonly Violation[] {
   if (shown.length <= count) return shown;
   return [
     ...shown.slice(0, count),
@@ -55,13 +59,16 @@ function atMost(count: number, shown: readonly Violation[], found: number): read
 
 /** An empty value also violates its pattern; only the first violation is reported. */
 function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
-  const placeOf = ({ field, forKey }: RuleViolation): string => `${forKey} ${pathToString(field)}`;
-  const empty = new Set(found.filter(({ ruleId }) => ruleId === 'string.min_len').map(placeOf));
+  const toFieldKey = ({ field, forKey }: RuleViolation): string =>
+    `${forKey} ${pathToString(field)}`;
+  const empty = new Set(found.filter(({ ruleId }) => ruleId === 'string.min_len').map(toFieldKey));
   return found
-    .filter((violation) => violation.ruleId !== 'string.pattern' || !empty.has(placeOf(violation)))
+    .filter(
+      (violation) => violation.ruleId !== 'string.pattern' || !empty.has(toFieldKey(violation)),
+    )
     .map((violation) => ({
       field: pathToString(violation.field),
-      message: textOfViolation(violation),
+      message: describeViolation(violation),
     }));
 }
 

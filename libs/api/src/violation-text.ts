@@ -9,7 +9,7 @@ const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
  * Descriptions of the patterns in the proto files. A spec fails for a pattern without a
  * description.
  */
-export const patternTexts: Readonly<Record<string, string>> = {
+export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
   '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': DNS_LABEL,
   '^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$': DNS_LABEL,
   '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$':
@@ -61,19 +61,19 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
  * Describes a violation in words that follow the path of the field: `must be from 0 to 1000000`. A
  * violation of a map key says so.
  */
-export function textOfViolation(violation: RuleViolation): string {
-  return violation.forKey ? `the key ${ruleText(violation)}` : ruleText(violation);
+export function describeViolation(violation: RuleViolation): string {
+  return violation.forKey ? `the key ${describeRule(violation)}` : describeRule(violation);
 }
 
-function ruleText({ ruleId, message, field }: RuleViolation): string {
+function describeRule({ ruleId, message, field }: RuleViolation): string {
   if (ruleId === 'required') return 'is required';
   if (ruleId === 'string.pattern') {
     const pattern = /`(.*)`/s.exec(message)?.[1];
-    return (pattern === undefined ? undefined : patternTexts[pattern]) ?? message;
+    return (pattern === undefined ? undefined : PATTERN_TEXTS[pattern]) ?? message;
   }
   const names =
     ruleId === 'enum.defined_only'
-      ? enumNamesOf(field.findLast((step) => step.kind === 'field'))
+      ? listEnumNames(field.findLast((step) => step.kind === 'field'))
       : [];
   if (names.length > 0) return `must be one of ${names.join(', ')}`;
   const plain = message.replace(/^value /, '');
@@ -81,6 +81,6 @@ function ruleText({ ruleId, message, field }: RuleViolation): string {
   return reworded === undefined ? plain : plain.replace(...reworded);
 }
 
-function enumNamesOf(field: DescField | undefined): readonly string[] {
+function listEnumNames(field: DescField | undefined): readonly string[] {
   return field?.enum?.values.map(({ name }) => name) ?? [];
 }

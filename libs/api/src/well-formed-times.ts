@@ -13,18 +13,18 @@ import {
  * contained one could not be shown any more.
  * @see google/protobuf/duration.proto and timestamp.proto, on their ranges
  */
-export function* malformedTimes(
+export function* findMalformedTimes(
   schema: DescMessage,
   message: Message,
   prefix = '',
 ): Generator<Violation> {
-  if (leadsToTimes(schema)) yield* malformedIn(reflect(schema, message, false), prefix);
+  if (containsTime(schema)) yield* findMalformedIn(reflect(schema, message, false), prefix);
 }
 
-function* malformedIn(message: ReflectMessage, prefix: string): Generator<Violation> {
+function* findMalformedIn(message: ReflectMessage, prefix: string): Generator<Violation> {
   for (const field of message.fields) {
-    const inner = messageOf(field);
-    if (inner === undefined || !leadsToTimes(inner) || !message.isSet(field)) continue;
+    const inner = getMessageType(field);
+    if (inner === undefined || !containsTime(inner) || !message.isSet(field)) continue;
     const path = `${prefix}${field.name}`;
     if (field.fieldKind === 'message') yield* check(inner, message.get(field), path);
     else if (field.fieldKind === 'list') {
@@ -51,7 +51,7 @@ function* check(
   } else if (schema.typeName === TimestampSchema.typeName) {
     if (!isTimestamp(message as Timestamp))
       yield { field: path, message: 'must be a time of the years 1 to 9999' };
-  } else yield* malformedTimes(schema, message, `${path}.`);
+  } else yield* findMalformedTimes(schema, message, `${path}.`);
 }
 
 function isDuration({ seconds, nanos }: Duration): boolean {
@@ -73,7 +73,7 @@ const FIRST_SECOND = -62_135_596_800n;
 /** 9999-12-31T23:59:59Z. */
 const LAST_SECOND = 253_402_300_799n;
 
-function messageOf(field: DescField): DescMessage | undefined {
+function getMessageType(field: DescField): DescMessage | undefined {
   return field.fieldKind === 'enum' || field.fieldKind === 'scalar' ? undefined : field.message;
 }
 
@@ -82,8 +82,8 @@ const known = new Map<DescMessage, boolean>();
 /**
  * True when the message can contain a duration or timestamp at any depth. Cached for each schema.
  */
-function leadsToTimes(schema: DescMessage): boolean {
-  const found = known.get(schema) ?? reachableFrom(schema).some(isTime);
+function containsTime(schema: DescMessage): boolean {
+  const found = known.get(schema) ?? listReachableMessages(schema).some(isTime);
   known.set(schema, found);
   return found;
 }
@@ -93,9 +93,9 @@ function isTime({ typeName }: DescMessage): boolean {
 }
 
 /** The set grows while it is iterated; the loop ends also for recursive messages. */
-function reachableFrom(schema: DescMessage): DescMessage[] {
+function listReachableMessages(schema: DescMessage): DescMessage[] {
   const reached = new Set([schema]);
   for (const { fields } of reached)
-    for (const inner of fields.map(messageOf)) if (inner !== undefined) reached.add(inner);
+    for (const inner of fields.map(getMessageType)) if (inner !== undefined) reached.add(inner);
   return [...reached];
 }

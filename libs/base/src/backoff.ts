@@ -27,8 +27,9 @@ export interface BackoffPolicy {
  */
 export function backoffDelayMs(policy: BackoffPolicy, failures: number, random?: Random): number {
   if (failures <= 0) return 0;
-  const grown = policy.firstMs * Math.pow(policy.factor ?? 2, Math.min(failures - 1, MAX_EXPONENT));
-  const delay = Math.min(policy.maxMs, grown);
+  const unjittered =
+    policy.firstMs * Math.pow(policy.factor ?? 2, Math.min(failures - 1, MAX_EXPONENT));
+  const delay = Math.min(policy.maxMs, unjittered);
   return random === undefined ? delay : delay * (1 - (policy.jitter ?? 0) * random.next());
 }
 

@@ -1,7 +1,7 @@
 import { StoppedError, sleep } from './index.js';
 import { ManualClock, settle } from './testing/index.js';
 
-function watched(promise: Promise<void>) {
+function createWatchedSignal(promise: Promise<void>) {
   const seen: { outcome?: 'done' | StoppedError } = {};
   promise.then(
     () => (seen.outcome = 'done'),
@@ -13,17 +13,17 @@ function watched(promise: Promise<void>) {
 describe('sleep', () => {
   it('resolves after its delay and not earlier', async () => {
     const clock = new ManualClock();
-    const nap = watched(sleep(clock, 100));
+    const sleeping = createWatchedSignal(sleep(clock, 100));
     await clock.advance(99);
-    expect(nap.outcome).toBeUndefined();
+    expect(sleeping.outcome).toBeUndefined();
     await clock.advance(1);
-    expect(nap.outcome).toBe('done');
+    expect(sleeping.outcome).toBe('done');
   });
 
   it('rejects at once when the signal is aborted, with the reason as cause, and leaves no timer', async () => {
     const clock = new ManualClock();
     const stop = new AbortController();
-    const nap = watched(sleep(clock, 100, stop.signal));
+    const nap = createWatchedSignal(sleep(clock, 100, stop.signal));
     await clock.advance(10);
     stop.abort('shutting down');
     await settle();
@@ -53,7 +53,7 @@ describe('sleep', () => {
       removeEventListener: () => void (listeners -= 1),
     };
     for (let round = 0; round < 3; round += 1) {
-      const nap = watched(sleep(clock, 5, signal));
+      const nap = createWatchedSignal(sleep(clock, 5, signal));
       expect(listeners).toBe(1);
       await clock.advance(5);
       expect(nap.outcome).toBe('done');

@@ -1,11 +1,11 @@
 import { InvalidInputError, showValue, type Violation } from './errors.js';
 
 /** A parsed value, or a description of the problem for people. */
-export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
+export type ParsedValue<Value> = { readonly value: Value } | { readonly problem: string };
 
 /** Parser and default value of one setting. */
 export interface ConfigField<Value> {
-  readonly parse: (raw: unknown) => Parsed<Value>;
+  readonly parse: (raw: unknown) => ParsedValue<Value>;
   readonly fallback: Value;
 }
 

@@ -104,7 +104,7 @@ describe('errorKindOf and errorMessageOf', () => {
 });
 
 describe('errorFields', () => {
-  const chain = (length: number): Error =>
+  const createCauseChain = (length: number): Error =>
     Array.from({ length }, (_, index) => index).reduce<Error>(
       (cause, index) => new Error(`${index}`, { cause }),
       new Error('root'),
@@ -160,7 +160,7 @@ describe('errorFields', () => {
       'Error: b',
       'Error: a',
     ]);
-    expect(errorFields(chain(100)).causes).toHaveLength(8);
+    expect(errorFields(createCauseChain(100)).causes).toHaveLength(8);
     expect(
       errorFields(new AggregateError(Array.from({ length: 100 }, () => cycle))).causes,
     ).toHaveLength(8);

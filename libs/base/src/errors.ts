@@ -63,7 +63,7 @@ export function errorKindOf(reason: unknown): ErrorKind {
 export function errorMessageOf(reason: unknown): string {
   if (!isError(reason)) return showValue(reason);
   if (reason.message !== '') return reason.message;
-  return gatheredBy(reason).map(nameAndMessage).join('; ') || reason.name;
+  return aggregatedErrorsOf(reason).map(nameAndMessage).join('; ') || reason.name;
 }
 
 /**
@@ -93,10 +93,10 @@ export function errorFields(reason: unknown): {
 
 function causesOf(reason: unknown): readonly unknown[] {
   if (!isError(reason)) return [];
-  return [...(reason.cause === undefined ? [] : [reason.cause]), ...gatheredBy(reason)];
+  return [...(reason.cause === undefined ? [] : [reason.cause]), ...aggregatedErrorsOf(reason)];
 }
 
-function gatheredBy(reason: Error): readonly unknown[] {
+function aggregatedErrorsOf(reason: Error): readonly unknown[] {
   return reason instanceof AggregateError ? reason.errors.slice(0, MAX_CAUSES) : [];
 }
 

@@ -38,7 +38,7 @@ export type {
   MetricSpec,
 } from './meter.js';
 export { Throttle } from './throttle.js';
-export type { LeftOut, Throttled, ThrottleOptions } from './throttle.js';
+export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './throttle.js';
 export { noTracer } from './tracer.js';
 export type { OpenSpan, SpanAttributes, Tracer } from './tracer.js';
 export {
@@ -50,4 +50,4 @@ export {
   textField,
   wholeNumberField,
 } from './config.js';
-export type { ConfigField, ConfigFields, ConfigLayer, Parsed } from './config.js';
+export type { ConfigField, ConfigFields, ConfigLayer, ParsedValue } from './config.js';

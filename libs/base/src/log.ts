@@ -20,14 +20,14 @@ export interface Log {
   child(fields: LogFields): Log;
 }
 
-const nothing = (): void => undefined;
+const doNothing = (): void => undefined;
 
 /** Drops all lines. For tests, and for libraries that are used without a log. */
 export const silentLog: Log = {
-  error: nothing,
-  warn: nothing,
-  info: nothing,
-  debug: nothing,
+  error: doNothing,
+  warn: doNothing,
+  info: doNothing,
+  debug: doNothing,
   child: () => silentLog,
 };
 

@@ -54,15 +54,15 @@ export interface Meter {
   onExpose(collect: () => void | Promise<void>): () => void;
 }
 
-const nothing = (): void => undefined;
-const ignoring = { add: nothing, set: nothing, remove: nothing, observe: nothing };
+const doNothing = (): void => undefined;
+const createNoMetric = { add: doNothing, set: doNothing, remove: doNothing, observe: doNothing };
 
 /** Records nothing. For tests, and for libraries that are used without metrics. */
 export const noMeter: Meter = {
-  counter: () => ignoring,
-  gauge: () => ignoring,
-  histogram: () => ignoring,
-  onExpose: () => nothing,
+  counter: () => createNoMetric,
+  gauge: () => createNoMetric,
+  histogram: () => createNoMetric,
+  onExpose: () => doNothing,
 };
 
 /** Histogram bounds from 0.1 milliseconds to 10 seconds, in seconds. */

@@ -13,7 +13,7 @@ export interface Random {
  */
 export function createSeededRandom(seed: number): Random {
   let fill = seed | 0;
-  const splitmix = (): number => {
+  const createSplitmix = (): number => {
     fill = (fill + 0x9e3779b9) | 0;
     let z = fill ^ (fill >>> 16);
     z = Math.imul(z, 0x21f0aaad);
@@ -21,10 +21,10 @@ export function createSeededRandom(seed: number): Random {
     z = Math.imul(z, 0x735a2d97);
     return (z ^ (z >>> 15)) >>> 0;
   };
-  let a = splitmix();
-  let b = splitmix();
-  let c = splitmix();
-  let d = splitmix();
+  let a = createSplitmix();
+  let b = createSplitmix();
+  let c = createSplitmix();
+  let d = createSplitmix();
   const nextUint32 = (): number => {
     const rotated = Math.imul(b, 5);
     const result = Math.imul((rotated << 7) | (rotated >>> 25), 9) >>> 0;

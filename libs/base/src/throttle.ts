@@ -17,13 +17,13 @@ export interface ThrottleOptions {
 }
 
 /** Result of {@link Throttle.take}: pass or suppress. */
-export type Throttled =
-  | { readonly passes: true; readonly left: LeftOut | undefined }
+export type ThrottleResult =
+  | { readonly passes: true; readonly left: SuppressedEvents | undefined }
   /** The event is suppressed; `waitMs` until the next event may pass. */
   | { readonly passes: false; readonly waitMs: number };
 
 /** Events that were suppressed since the last one that passed. */
-export interface LeftOut {
+export interface SuppressedEvents {
   readonly count: number;
   /** Wall-clock milliseconds of the first suppressed event. */
   readonly sinceMs: number;
@@ -45,7 +45,7 @@ export class Throttle {
   constructor(private readonly options: ThrottleOptions) {}
 
   /** Records an event of `key` and returns whether the event passes. */
-  take(key: string): Throttled {
+  take(key: string): ThrottleResult {
     const { clock, everyMs } = this.options;
     const bucket = this.bucketOf(key);
     if (bucket.tokens >= 1) {

@@ -67,7 +67,7 @@ export class WorkQueue<Key extends string> {
       return;
     }
     this.enqueue(key);
-    this.pump();
+    this.startPasses();
   }
 
   /** Starts no more passes; resolves when running passes have ended. */
@@ -80,7 +80,7 @@ export class WorkQueue<Key extends string> {
     if (this.running.size > 0) await new Promise<void>((resolve) => this.idleWaiters.push(resolve));
   }
 
-  private pump(): void {
+  private startPasses(): void {
     for (const key of this.waiting.keys()) {
       if (this.running.size >= (this.options.concurrency ?? 1)) return;
       this.waiting.delete(key);
@@ -100,31 +100,31 @@ export class WorkQueue<Key extends string> {
       result = { kind: 'retry' };
       failed = true;
     }
-    this.metrics?.passed(failed ? 'failed' : result.kind, this.options.clock.now() - began);
+    this.metrics?.recordPass(failed ? 'failed' : result.kind, this.options.clock.now() - began);
     this.running.delete(key);
-    if (!this.stopped) this.settle(key, result);
+    if (!this.stopped) this.finishPass(key, result);
     if (this.running.size === 0) this.idleWaiters.splice(0).forEach((resolve) => resolve());
-    this.pump();
+    this.startPasses();
   }
 
-  private settle(key: Key, result: WorkResult): void {
+  private finishPass(key: Key, result: WorkResult): void {
     const woken = this.wokenWhileRunning.delete(key);
     if (result.kind === 'retry') {
       const failures = (this.failures.get(key) ?? 0) + 1;
       this.failures.set(key, failures);
-      this.delay(key, backoffDelayMs(this.options.backoff, failures, this.options.random));
+      this.scheduleRetry(key, backoffDelayMs(this.options.backoff, failures, this.options.random));
       return;
     }
     this.failures.delete(key);
     if (woken || result.kind === 'again') this.enqueue(key);
-    else if (result.kind === 'after') this.delay(key, result.delayMs);
+    else if (result.kind === 'after') this.scheduleRetry(key, result.delayMs);
   }
 
   private enqueue(key: Key): void {
     if (!this.waiting.has(key)) this.waiting.set(key, this.options.clock.now());
   }
 
-  private delay(key: Key, delayMs: number): void {
+  private scheduleRetry(key: Key, delayMs: number): void {
     const timer = this.options.clock.setTimer(delayMs, () => {
       if (this.timers.get(key) === timer) this.timers.delete(key);
       this.wake(key);
@@ -134,7 +134,7 @@ export class WorkQueue<Key extends string> {
 }
 
 interface LoopMetrics {
-  passed(result: WorkResult['kind'] | 'failed', durationMs: number): void;
+  recordPass(result: WorkResult['kind'] | 'failed', durationMs: number): void;
   close(): void;
 }
 
@@ -142,7 +142,7 @@ interface LoopMetrics {
 function measureLoop(
   meter: Meter,
   loop: string,
-  look: () => { readonly depth: number; readonly retrying: number; readonly oldestMs: number },
+  collect: () => { readonly depth: number; readonly retrying: number; readonly oldestMs: number },
 ): LoopMetrics {
   const labels = { loop };
   const passes = meter.counter({
@@ -172,13 +172,13 @@ function measureLoop(
     labels: ['loop'],
   });
   const close = meter.onExpose(() => {
-    const now = look();
+    const now = collect();
     depth.set(now.depth, labels);
     oldest.set(now.oldestMs / 1_000, labels);
     retrying.set(now.retrying, labels);
   });
   return {
-    passed: (result, durationMs) => {
+    recordPass: (result, durationMs) => {
       passes.add(1, { loop, result });
       duration.observe(durationMs / 1_000, labels);
     },

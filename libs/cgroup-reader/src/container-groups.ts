@@ -1,6 +1,6 @@
 import { InvalidInputError } from '@cloudless/base';
 import {
-  groupDirectory,
+  findGroupDirectory,
   parseCgroupMounts,
   parseProcCgroup,
   pathInHierarchy,
@@ -38,7 +38,10 @@ export async function readMounts(files: StatisticsFiles): Promise<readonly Cgrou
 }
 
 /** Returns the groups at one path, which runtimes create alike in every hierarchy. */
-export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): ContainerGroups {
+export function locateGroupsAt(
+  mounts: readonly CgroupMount[],
+  cgroupPath: string,
+): ContainerGroups {
   if (
     !cgroupPath.startsWith('/') ||
     /^\/*$/.test(cgroupPath) ||
@@ -48,7 +51,7 @@ export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): Co
     const message = `${JSON.stringify(cgroupPath)} is not the path of a group; a path begins with "/", goes below the root and has no ".."`;
     throw new InvalidInputError([{ field: 'cgroupPath', message }]);
   }
-  return eachPart((part) => groupDirectory(mounts, CONTROLLERS[part], () => cgroupPath));
+  return mapParts((part) => findGroupDirectory(mounts, CONTROLLERS[part], () => cgroupPath));
 }
 
 /**
@@ -56,24 +59,26 @@ export function groupsAt(mounts: readonly CgroupMount[], cgroupPath: string): Co
  * create no groups), because its values would cover everything in that group.
  * @returns Undefined when there is no such process.
  */
-export async function groupsOf(
+export async function locateGroupsOf(
   files: StatisticsFiles,
   mounts: readonly CgroupMount[],
   pid: number,
 ): Promise<ContainerGroups | undefined> {
   const text = await files.readText(`/proc/${pid}/cgroup`, MAX_FILE_BYTES);
   if (text === undefined) return undefined;
-  const theirs = parseProcCgroup(text);
-  const ours = parseProcCgroup((await files.readText('/proc/self/cgroup', MAX_FILE_BYTES)) ?? '');
-  return eachPart((part) =>
-    groupDirectory(mounts, CONTROLLERS[part], (mount) => {
-      const path = pathInHierarchy(theirs, mount);
-      return path === pathInHierarchy(ours, mount) ? undefined : path;
+  const memberships = parseProcCgroup(text);
+  const ownMemberships = parseProcCgroup(
+    (await files.readText('/proc/self/cgroup', MAX_FILE_BYTES)) ?? '',
+  );
+  return mapParts((part) =>
+    findGroupDirectory(mounts, CONTROLLERS[part], (mount) => {
+      const path = pathInHierarchy(memberships, mount);
+      return path === pathInHierarchy(ownMemberships, mount) ? undefined : path;
     }),
   );
 }
 
-function eachPart(find: (part: GroupPart) => GroupDirectory | undefined): ContainerGroups {
+function mapParts(find: (part: GroupPart) => GroupDirectory | undefined): ContainerGroups {
   const found: Partial<Record<GroupPart, GroupDirectory>> = {};
   for (const part of PARTS) {
     const group = find(part);

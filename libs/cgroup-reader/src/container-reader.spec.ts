@@ -57,7 +57,7 @@ const NETWORK = {
   sentErrors: 3n,
   sentDropped: 4n,
 };
-const stall = (
+const aStall = (
   avg10Percent: number,
   avg60Percent: number,
   avg300Percent: number,
@@ -68,11 +68,11 @@ const stall = (
   avg300Percent,
   totalNsec,
 });
-const FULL = (totalNsec: bigint) => stall(0.1, 0.05, 0.01, totalNsec);
+const aFullStall = (totalNsec: bigint) => aStall(0.1, 0.05, 0.01, totalNsec);
 const PRESSURE = {
-  cpu: { some: stall(2.5, 0.25, 0.05, 1_500_000_000n), full: FULL(500_000_000n) },
-  memory: { some: stall(0, 0.25, 0.05, 0n), full: FULL(0n) },
-  io: { some: stall(1.25, 0.25, 0.05, 900_000_000n), full: FULL(300_000_000n) },
+  cpu: { some: aStall(2.5, 0.25, 0.05, 1_500_000_000n), full: aFullStall(500_000_000n) },
+  memory: { some: aStall(0, 0.25, 0.05, 0n), full: aFullStall(0n) },
+  io: { some: aStall(1.25, 0.25, 0.05, 900_000_000n), full: aFullStall(300_000_000n) },
 };
 const V2 = {
   cpu: { ...IN_COMMON, limitMillis: 500 },
@@ -148,11 +148,11 @@ describe('ContainerReader with recorded files', () => {
         pids: { current: 2, limit: 100 },
         pressure: {
           cpu: {
-            some: stall(14.99, 2.9, 0.61, 2_625_545_000n),
-            full: stall(14.99, 2.9, 0.61, 2_623_231_000n),
+            some: aStall(14.99, 2.9, 0.61, 2_625_545_000n),
+            full: aStall(14.99, 2.9, 0.61, 2_623_231_000n),
           },
-          memory: { some: stall(0, 0, 0, 0n), full: stall(0, 0, 0, 0n) },
-          io: { some: stall(0, 0, 0, 19_494_000n), full: stall(0, 0, 0, 19_467_000n) },
+          memory: { some: aStall(0, 0, 0, 0n), full: aStall(0, 0, 0, 0n) },
+          io: { some: aStall(0, 0, 0, 19_494_000n), full: aStall(0, 0, 0, 19_467_000n) },
         },
       },
     },

@@ -9,7 +9,12 @@ import {
   type GroupTexts,
   type SampleResult,
 } from '@cloudless/cgroup-stats';
-import { groupsAt, groupsOf, readMounts, type ContainerGroups } from './container-groups.js';
+import {
+  locateGroupsAt,
+  locateGroupsOf,
+  readMounts,
+  type ContainerGroups,
+} from './container-groups.js';
 import { MAX_FILE_BYTES, hostFiles, type StatisticsFiles } from './file-system.js';
 
 export interface ContainerReaderOptions {
@@ -65,20 +70,22 @@ export function createContainerReader({
     cgroupPath,
   }: ContainerTarget): Promise<ContainerGroups | undefined> => {
     const find = (mounts: readonly CgroupMount[]) =>
-      cgroupPath === undefined ? groupsOf(files, mounts, pid ?? 0) : groupsAt(mounts, cgroupPath);
+      cgroupPath === undefined
+        ? locateGroupsOf(files, mounts, pid ?? 0)
+        : locateGroupsAt(mounts, cgroupPath);
     const found = knownMounts && (await find(knownMounts));
     if (found !== undefined && Object.keys(found).length > 0) return found;
     knownMounts = await readMounts(files);
     return find(knownMounts);
   };
 
-  const startOf = async (pid: number | undefined): Promise<bigint | undefined> => {
+  const startTicksOf = async (pid: number | undefined): Promise<bigint | undefined> => {
     const text =
       pid === undefined ? undefined : await files.readText(`/proc/${pid}/stat`, MAX_FILE_BYTES);
     return text === undefined ? undefined : parseProcStat(text).startTicks;
   };
 
-  const textsOf = async (
+  const readTexts = async (
     part: GroupPart,
     { version, directory }: GroupDirectory,
   ): Promise<GroupTexts> => {
@@ -88,20 +95,20 @@ export function createContainerReader({
     );
     return {
       version,
-      texts: Object.fromEntries(names.flatMap((name, index) => pair(name, texts[index]))),
+      texts: Object.fromEntries(names.flatMap((name, index) => nameResult(name, texts[index]))),
     };
   };
 
   const readParts = async (groups: ContainerGroups, parts: readonly GroupPart[]) => {
     const read = async (part: GroupPart) =>
-      pair(part, groups[part] && (await textsOf(part, groups[part])));
+      nameResult(part, groups[part] && (await readTexts(part, groups[part])));
     return Object.fromEntries((await Promise.all(parts.map(read))).flat());
   };
 
   return {
     async read(target) {
-      const { pid, ownNetwork } = check(target);
-      const started = await startOf(pid);
+      const { pid, ownNetwork } = checkTarget(target);
+      const started = await startTicksOf(pid);
       const groups = pid !== undefined && started === undefined ? undefined : await locate(target);
       if (groups === undefined) return undefined;
       // Read the CPU counter first, because rates depend on it most. The middle of that read is the
@@ -114,7 +121,7 @@ export function createContainerReader({
         ownNetwork && pid !== undefined
           ? await files.readText(`/proc/${pid}/net/dev`, MAX_FILE_BYTES)
           : undefined;
-      if ((await startOf(pid)) !== started || (pid === undefined && isEmpty(texts)))
+      if ((await startTicksOf(pid)) !== started || (pid === undefined && isEmpty(texts)))
         return undefined;
       const result = { groups: texts, ...(netDev === undefined ? {} : { netDev }) };
       return toSample(sourceOf(groups, pid, started), atMs, result);
@@ -125,7 +132,7 @@ export function createContainerReader({
 const TIME_PARTS: readonly GroupPart[] = ['cpuacct', 'cpu', 'unified'];
 const OTHER_PARTS: readonly GroupPart[] = ['memory', 'io', 'pids'];
 
-function check(target: ContainerTarget): ContainerTarget {
+function checkTarget(target: ContainerTarget): ContainerTarget {
   const { pid, cgroupPath } = target;
   if (pid === undefined && cgroupPath === undefined) {
     throw new InvalidInputError([
@@ -162,7 +169,7 @@ function sourceOf(
   return [...(pid === undefined ? [] : [`${pid}@${started}`]), ...directories].join(' ');
 }
 
-const pair = <Value>(
+const nameResult = <Value>(
   key: string,
   value: Value | undefined,
 ): readonly (readonly [string, Value])[] => (value === undefined ? [] : [[key, value]]);

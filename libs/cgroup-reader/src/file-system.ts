@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
-import { isAbsent } from './host-machine.js';
+import { isMissingFile } from './host-machine.js';
 
 /** File access for reading statistics; tests pass recorded files. */
 export interface StatisticsFiles {
@@ -29,12 +29,12 @@ export const hostFiles: ProcessFiles = {
     try {
       const file = openSync(path, 'r');
       try {
-        return readUpTo(file, path, maxBytes);
+        return readWholeFile(file, path, maxBytes);
       } finally {
         closeSync(file);
       }
     } catch (reason) {
-      if (isAbsent(reason)) return undefined;
+      if (isMissingFile(reason)) return undefined;
       throw reason;
     }
   },
@@ -45,7 +45,7 @@ export const hostFiles: ProcessFiles = {
 };
 
 /** Reads until the end: kernel files are generated during the read and report no size. */
-function readUpTo(file: number, path: string, maxBytes: number): string {
+function readWholeFile(file: number, path: string, maxBytes: number): string {
   const chunks: Buffer[] = [];
   for (let total = 0; ;) {
     const bytesRead = readSync(file, chunk, 0, chunk.length, null);

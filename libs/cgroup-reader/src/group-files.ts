@@ -20,7 +20,7 @@ import {
 import { MAX_MOUNTINFO_BYTES, hostFiles } from './file-system.js';
 
 /** A limit, and the group that sets it: this process's group or an ancestor. */
-export interface SetBy<Limit> {
+export interface GroupLimit<Limit> {
   readonly limit: Limit;
   readonly version: 1 | 2;
   readonly directory: string;
@@ -33,52 +33,56 @@ export interface SetBy<Limit> {
 export interface GroupFiles {
   readonly layout: CgroupLayout;
   /** Returns the lowest quota among the group and its ancestors; undefined when there is none. */
-  cpuQuota(): Promise<SetBy<CpuQuota> | undefined>;
+  cpuQuota(): Promise<GroupLimit<CpuQuota> | undefined>;
   /**
    * Returns the lowest memory limit among the group and its ancestors in bytes; undefined when
    * there is none.
    */
-  memoryLimit(): Promise<SetBy<number> | undefined>;
+  memoryLimit(): Promise<GroupLimit<number> | undefined>;
   /** Returns the CPU time of the group that sets the quota, nanoseconds. */
-  cpuUsageNsec(quota: SetBy<CpuQuota>): Promise<bigint | undefined>;
+  cpuUsageNsec(quota: GroupLimit<CpuQuota>): Promise<bigint | undefined>;
   /**
    * Returns the memory use of the group that sets the limit without reclaimable page cache, bytes.
    */
-  memoryUsedBytes(limit: SetBy<number>): Promise<number | undefined>;
+  memoryUsedBytes(limit: GroupLimit<number>): Promise<number | undefined>;
 }
 
 /** Locates the groups of this process. Reads few small files, so call it for each survey. */
 export async function openGroupFiles(procRoot: string, sysRoot: string): Promise<GroupFiles> {
-  const mounts = parseCgroupMounts((await textOf(join(procRoot, 'self/mountinfo'))) ?? '');
-  const memberships = parseProcCgroup((await textOf(join(procRoot, 'self/cgroup'))) ?? '');
+  const mounts = parseCgroupMounts(
+    (await readTextIfPresent(join(procRoot, 'self/mountinfo'))) ?? '',
+  );
+  const memberships = parseProcCgroup(
+    (await readTextIfPresent(join(procRoot, 'self/cgroup'))) ?? '',
+  );
   const locate = (controller: string): CgroupLocation | undefined => {
     const found = locateCgroup(mounts, memberships, controller);
     return (
       found && {
         ...found,
-        directories: found.directories.map((directory) => underRoot(directory, sysRoot)),
+        directories: found.directories.map((directory) => replaceSysRoot(directory, sysRoot)),
       }
     );
   };
   return {
     layout: detectCgroupLayout(mounts),
-    cpuQuota: () => lowest(locate('cpu'), quotaIn, quotaToMillis),
-    memoryLimit: () => lowest(locate('memory'), limitIn, (bytes) => bytes),
+    cpuQuota: () => findLowest(locate('cpu'), quotaIn, quotaToMillis),
+    memoryLimit: () => findLowest(locate('memory'), limitIn, (bytes) => bytes),
     async cpuUsageNsec({ version, directory }) {
       if (version === 2)
-        return (await parsed(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
+        return (await parseIfPresent(join(directory, 'cpu.stat'), parseCpuStat))?.usageNsec;
       // Where cpuacct is not mounted together with cpu, use this process's own cpuacct group.
       const accounting = [directory, ...(locate('cpuacct')?.directories ?? [])];
       for (const candidate of accounting) {
-        const usage = await parsed(join(candidate, 'cpuacct.usage'), parseCpuacctUsage);
+        const usage = await parseIfPresent(join(candidate, 'cpuacct.usage'), parseCpuacctUsage);
         if (usage !== undefined) return usage.usageNsec;
       }
       return undefined;
     },
     async memoryUsedBytes({ version, directory }) {
       const file = version === 2 ? 'memory.current' : 'memory.usage_in_bytes';
-      const usage = await parsed(join(directory, file), (text) => parseAmount(file, text));
-      const stat = await parsed(join(directory, 'memory.stat'), parseMemoryStat);
+      const usage = await parseIfPresent(join(directory, file), (text) => parseAmount(file, text));
+      const stat = await parseIfPresent(join(directory, 'memory.stat'), parseMemoryStat);
       return usage === undefined
         ? undefined
         : workingSetBytes(usage, stat ?? { inactiveFileBytes: 0 });
@@ -86,47 +90,50 @@ export async function openGroupFiles(procRoot: string, sysRoot: string): Promise
   };
 }
 
-async function lowest<Limit>(
+async function findLowest<Limit>(
   location: CgroupLocation | undefined,
   readIn: (directory: string, version: 1 | 2) => Promise<Limit | undefined>,
-  weigh: (limit: Limit) => number,
-): Promise<SetBy<Limit> | undefined> {
-  let found: SetBy<Limit> | undefined;
+  compareAndKeep: (limit: Limit) => number,
+): Promise<GroupLimit<Limit> | undefined> {
+  let found: GroupLimit<Limit> | undefined;
   for (const directory of location?.directories ?? []) {
     const version = location?.version ?? 2;
     const limit = await readIn(directory, version);
-    if (limit !== undefined && (found === undefined || weigh(limit) < weigh(found.limit)))
+    if (
+      limit !== undefined &&
+      (found === undefined || compareAndKeep(limit) < compareAndKeep(found.limit))
+    )
       found = { limit, version, directory };
   }
   return found;
 }
 
 async function quotaIn(directory: string, version: 1 | 2): Promise<CpuQuota | undefined> {
-  if (version === 2) return parsed(join(directory, 'cpu.max'), parseCpuMax);
-  const period = await textOf(join(directory, 'cpu.cfs_period_us'));
+  if (version === 2) return parseIfPresent(join(directory, 'cpu.max'), parseCpuMax);
+  const period = await readTextIfPresent(join(directory, 'cpu.cfs_period_us'));
   return period === undefined
     ? undefined
-    : parsed(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
+    : parseIfPresent(join(directory, 'cpu.cfs_quota_us'), (quota) => parseCfsQuota(quota, period));
 }
 
 function limitIn(directory: string, version: 1 | 2): Promise<number | undefined> {
   const file = version === 2 ? 'memory.max' : 'memory.limit_in_bytes';
-  return parsed(join(directory, file), (text) => parseLimit(file, text));
+  return parseIfPresent(join(directory, file), (text) => parseLimit(file, text));
 }
 
 /** Mount points are absolute; tests mount `/sys` elsewhere. */
-const underRoot = (path: string, sysRoot: string): string =>
+const replaceSysRoot = (path: string, sysRoot: string): string =>
   path.startsWith('/sys/') ? join(sysRoot, path.slice('/sys'.length)) : path;
 
 /** Returns the content of a file; undefined when it does not exist. */
-export const textOf = (path: string): Promise<string | undefined> =>
+export const readTextIfPresent = (path: string): Promise<string | undefined> =>
   hostFiles.readText(path, MAX_MOUNTINFO_BYTES);
 
 /** Returns the parsed content of a file; undefined when it does not exist. */
-export async function parsed<Value>(
+export async function parseIfPresent<Value>(
   path: string,
   parse: (text: string) => Value,
 ): Promise<Value | undefined> {
-  const text = await textOf(path);
+  const text = await readTextIfPresent(path);
   return text === undefined ? undefined : parse(text);
 }

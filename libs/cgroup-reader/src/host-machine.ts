@@ -44,7 +44,7 @@ export const thisMachine: HostMachine = {
         const used = blocks - bfree;
         return { usedBytes: Number(used * bsize), totalBytes: Number((used + bavail) * bsize) };
       } catch (reason) {
-        if (!isAbsent(reason) || at === dirname(at)) throw reason;
+        if (!isMissingFile(reason) || at === dirname(at)) throw reason;
       }
     }
   },
@@ -56,12 +56,12 @@ const NSEC_PER_MSEC = 1_000_000n;
  * Returns true when the error means that a file does not exist or is not readable for this user;
  * kernels leave out what they do not support in these ways.
  */
-export function isAbsent(reason: unknown): boolean {
+export function isMissingFile(reason: unknown): boolean {
   if (typeof reason !== 'object' || reason === null || !('code' in reason)) return false;
-  return typeof reason.code === 'string' && ABSENT.has(reason.code);
+  return typeof reason.code === 'string' && MISSING_FILE_CODES.has(reason.code);
 }
 
-const ABSENT: ReadonlySet<string> = new Set([
+const MISSING_FILE_CODES: ReadonlySet<string> = new Set([
   'ENOENT',
   'ENOTDIR',
   'ESRCH',

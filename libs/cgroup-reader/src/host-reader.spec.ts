@@ -79,7 +79,7 @@ afterAll(async () => {
   for (const path of dispose) await rm(path, { recursive: true, force: true });
 });
 
-async function plant(files: Readonly<Record<string, string>>): Promise<void> {
+async function writeFiles(files: Readonly<Record<string, string>>): Promise<void> {
   for (const [path, text] of Object.entries(files)) {
     await mkdir(dirname(join(root, path)), { recursive: true });
     await writeFile(join(root, path), text);
@@ -179,7 +179,7 @@ describe('HostReader with recorded trees', () => {
       layout: 'none',
     },
   ])('reads capacity: $name', async ({ files, cpuMillis, memoryBytes, usedBytes, layout }) => {
-    await plant(files);
+    await writeFiles(files);
     const { reader } = aReader();
     expect(await reader.readCapacity()).toEqual({
       cpuMillis,
@@ -203,16 +203,16 @@ describe('HostReader with recorded trees', () => {
       later: { 'sys/fs/cgroup/cpuacct/cpuacct.usage': '1000000005\n' },
     },
   ])('measures CPU use in the group that sets the quota: $name', async ({ files, later }) => {
-    await plant(files);
+    await writeFiles(files);
     const { reader, clock } = aReader();
     await reader.readUsage();
     await clock.advance(2_000);
-    await plant(later);
+    await writeFiles(later);
     expect(await reader.readUsage()).toMatchObject({ cpuMillis: 500 });
   });
 
   it('measures CPU use of the machine when no quota is lower', async () => {
-    await plant(HYBRID);
+    await writeFiles(HYBRID);
     const { reader, clock, state } = aReader();
     await reader.readUsage();
     await clock.advance(1_000);
@@ -221,26 +221,26 @@ describe('HostReader with recorded trees', () => {
   });
 
   it('omits CPU use when the group that sets the quota has changed', async () => {
-    await plant(V2);
+    await writeFiles(V2);
     const { reader, clock } = aReader();
     await reader.readUsage();
     await clock.advance(1_000);
-    await plant({ 'sys/fs/cgroup/slice/cpu.max': 'max 100000\n' });
+    await writeFiles({ 'sys/fs/cgroup/slice/cpu.max': 'max 100000\n' });
     expect(await reader.readUsage()).not.toHaveProperty('cpuMillis');
   });
 
   it('reports pressure above 85 % and until use falls below 80 %', async () => {
-    await plant(V2);
+    await writeFiles(V2);
     const { reader, state } = aReader();
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: false });
     state.diskUsedBytes = 86;
-    await plant({
+    await writeFiles({
       'sys/fs/cgroup/slice/memory.stat': 'inactive_file 0\n',
       'sys/fs/cgroup/slice/memory.current': `${2.9 * GIB}`.split('.')[0] ?? '',
     });
     expect(await reader.readConditions()).toEqual({ memoryPressure: true, diskPressure: true });
     state.diskUsedBytes = 82;
-    await plant({ 'sys/fs/cgroup/slice/memory.current': `${GIB}` });
+    await writeFiles({ 'sys/fs/cgroup/slice/memory.current': `${GIB}` });
     expect(await reader.readConditions()).toEqual({ memoryPressure: false, diskPressure: true });
   });
 
@@ -258,7 +258,7 @@ describe('HostReader with recorded trees', () => {
   });
 
   it('throws for a malformed file', async () => {
-    await plant({ ...V2, 'sys/fs/cgroup/slice/cpu.max': 'plenty\n' });
+    await writeFiles({ ...V2, 'sys/fs/cgroup/slice/cpu.max': 'plenty\n' });
     const { reader } = aReader();
     await expect(reader.readCapacity()).rejects.toThrow(MalformedCgroupFileError);
   });

@@ -2,15 +2,15 @@ import { join } from 'node:path';
 import type { Clock } from '@cloudless/base';
 import {
   cpuMillisBetween,
-  effectiveCapacity,
+  computeCapacity,
   parseCpusAllowed,
   parseMeminfo,
-  pressureConditions,
+  computePressure,
   type CgroupLayout,
   type CpuSample,
   type PressureConditions,
 } from '@cloudless/cgroup-stats';
-import { openGroupFiles, parsed, type GroupFiles } from './group-files.js';
+import { openGroupFiles, parseIfPresent, type GroupFiles } from './group-files.js';
 import { thisMachine, type HostMachine } from './host-machine.js';
 
 export interface HostReaderOptions {
@@ -82,13 +82,13 @@ export function createHostReader(options: HostReaderOptions): HostReader {
   let lastCpu: SourcedSample | undefined;
   let lastConditions: PressureConditions | undefined;
 
-  const survey = async (): Promise<Survey> => {
+  const readSurvey = async (): Promise<Survey> => {
     const groups = await openGroupFiles(procRoot, sysRoot);
     const [quota, limit] = [await groups.cpuQuota(), await groups.memoryLimit()];
-    const meminfo = await parsed(join(procRoot, 'meminfo'), parseMeminfo);
-    const allowed = await parsed(join(procRoot, 'self/status'), parseCpusAllowed);
+    const meminfo = await parseIfPresent(join(procRoot, 'meminfo'), parseMeminfo);
+    const allowed = await parseIfPresent(join(procRoot, 'self/status'), parseCpusAllowed);
     const memoryTotalBytes = meminfo?.totalBytes ?? machine.totalMemoryBytes();
-    const capacity = effectiveCapacity({
+    const capacity = computeCapacity({
       // The list may contain CPUs that are not present.
       cpuCount: Math.min(machine.cpuCount(), allowed ?? Infinity),
       cpuQuota: quota?.limit,
@@ -105,28 +105,28 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       groups,
       capacity,
       cpuGroup: capacity.cpuIsLimited ? quota : undefined,
-      memoryIsJudged: meminfo !== undefined || groupUsedBytes !== undefined,
+      excludesReclaimable: meminfo !== undefined || groupUsedBytes !== undefined,
       memoryUsedBytes: Math.min(capacity.memoryBytes, groupUsedBytes ?? machineUsedBytes),
       disk: await machine.diskUseOf(dataDirectory),
     };
   };
 
   const sampleCpu = async ({ groups, cpuGroup }: Survey): Promise<SourcedSample> => {
-    const ofGroup = cpuGroup && (await groups.cpuUsageNsec(cpuGroup));
-    if (cpuGroup === undefined || ofGroup === undefined) {
+    const groupUsage = cpuGroup && (await groups.cpuUsageNsec(cpuGroup));
+    if (cpuGroup === undefined || groupUsage === undefined) {
       return { source: MACHINE, usageNsec: machine.cpuBusyNsec(), atMs: clock.now() };
     }
-    return { source: cpuGroup.directory, usageNsec: ofGroup, atMs: clock.now() };
+    return { source: cpuGroup.directory, usageNsec: groupUsage, atMs: clock.now() };
   };
 
   return {
     async readCapacity() {
-      const { capacity, disk, groups } = await survey();
+      const { capacity, disk, groups } = await readSurvey();
       const { cpuMillis, memoryBytes } = capacity;
       return { cpuMillis, memoryBytes, storageBytes: disk.totalBytes, cgroupLayout: groups.layout };
     },
     async readUsage() {
-      const now = await survey();
+      const now = await readSurvey();
       const sample = await sampleCpu(now);
       const earlier = lastCpu;
       lastCpu = sample;
@@ -137,15 +137,15 @@ export function createHostReader(options: HostReaderOptions): HostReader {
       return cpuMillis === undefined ? usage : { cpuMillis, ...usage };
     },
     async readConditions() {
-      const { capacity, memoryIsJudged, memoryUsedBytes, disk } = await survey();
-      const memoryTotalBytes = memoryIsJudged ? capacity.memoryBytes : 0;
+      const { capacity, excludesReclaimable, memoryUsedBytes, disk } = await readSurvey();
+      const memoryTotalBytes = excludesReclaimable ? capacity.memoryBytes : 0;
       const input = {
         memoryUsedBytes,
         memoryTotalBytes,
         diskUsedBytes: disk.usedBytes,
         diskTotalBytes: disk.totalBytes,
       };
-      return (lastConditions = pressureConditions(input, lastConditions));
+      return (lastConditions = computePressure(input, lastConditions));
     },
   };
 }
@@ -153,11 +153,11 @@ export function createHostReader(options: HostReaderOptions): HostReader {
 /** Values of one pass over the files. */
 interface Survey {
   readonly groups: GroupFiles;
-  readonly capacity: ReturnType<typeof effectiveCapacity>;
+  readonly capacity: ReturnType<typeof computeCapacity>;
   /** Group that sets the CPU quota; undefined for the whole machine. */
   readonly cpuGroup: Awaited<ReturnType<GroupFiles['cpuQuota']>>;
   /** True when `memoryUsedBytes` excludes reclaimable memory, as memory pressure requires. */
-  readonly memoryIsJudged: boolean;
+  readonly excludesReclaimable: boolean;
   readonly memoryUsedBytes: number;
   readonly disk: Awaited<ReturnType<HostMachine['diskUseOf']>>;
 }

@@ -50,9 +50,9 @@ export function createProcessReader({
         'statistics of processes need /proc, which this machine does not have',
       );
     for (const [index, pid] of pids.entries()) {
-      if (index % TURN === TURN - 1) await nextTurn();
+      if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await nextTurn();
       const stat = members.has(pid) ? undefined : await textOf(pid, 'stat');
-      if (stat !== undefined) members.get(parsed(stat)?.sessionPid ?? 0)?.push(pid);
+      if (stat !== undefined) members.get(tryParseStat(stat)?.sessionPid ?? 0)?.push(pid);
     }
     return members;
   };
@@ -71,7 +71,7 @@ export function createProcessReader({
     const processes = await Promise.all(
       stats.map(async ({ pid, stat }): Promise<readonly ProcessTexts[]> => {
         // The pid may have been reused since the list was read.
-        if (stat === undefined || (pid !== leader && parsed(stat)?.sessionPid !== leader))
+        if (stat === undefined || (pid !== leader && tryParseStat(stat)?.sessionPid !== leader))
           return [];
         const [status, io] = [await textOf(pid, 'status'), await textOf(pid, 'io')];
         return [
@@ -102,10 +102,10 @@ export function createProcessReader({
 }
 
 /** Number of processes to read before other work may run: about a millisecond. */
-const TURN = 64;
+const PROCESSES_PER_TURN = 64;
 
 /** Returns undefined for a malformed stat. */
-function parsed(stat: string): ProcStat | undefined {
+function tryParseStat(stat: string): ProcStat | undefined {
   try {
     return parseProcStat(stat);
   } catch (reason) {
@@ -119,4 +119,4 @@ function parsed(stat: string): ProcStat | undefined {
  * malformed stat is reported as a problem of the sample.
  */
 const sourceOf = (leader: number, stat: string): string =>
-  `${leader}@${parsed(stat)?.startTicks ?? 'unknown'}`;
+  `${leader}@${tryParseStat(stat)?.startTicks ?? 'unknown'}`;

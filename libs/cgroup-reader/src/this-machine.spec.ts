@@ -9,19 +9,19 @@ import {
   type ContainerReader,
   type StatisticsFiles,
 } from './index.js';
-import { makeOwnGroup } from './testing/own-group.js';
+import { createOwnGroup } from './testing/own-group.js';
 
 const MIB = 1_048_576;
 const PERIOD_MS = 100;
-const makeGroup = () =>
-  makeOwnGroup(`cloudless-spec-${process.pid}`, {
+const createGroup = () =>
+  createOwnGroup(`cloudless-spec-${process.pid}`, {
     cpuMillis: 200,
     memoryBytes: 64 * MIB,
     pids: 50,
   });
 
 /** Jest needs to know before the run whether tests are skipped, so create a group once on load. */
-const refusal = ((made) => (typeof made === 'string' ? made : made.remove()))(makeGroup());
+const refusal = ((made) => (typeof made === 'string' ? made : made.remove()))(createGroup());
 const why = refusal === undefined ? '' : ` (skipped: ${refusal})`;
 const onThisMachine = refusal === undefined ? it : it.skip;
 
@@ -43,7 +43,7 @@ describe('ContainerReader on this machine', () => {
   onThisMachine(
     `measures 200 m of a busy loop, by v1 and by v2${why}`,
     async () => {
-      const group = makeGroup();
+      const group = createGroup();
       if (typeof group === 'string') throw new Error(group);
       const loop = spawn('sh', ['-c', BUSY], { stdio: ['pipe', 'pipe', 'ignore'] });
       const ended = once(loop, 'exit');

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { effectiveCapacity, parseCpuMax, pressureConditions, quotaToMillis } from './index.js';
+import { computeCapacity, parseCpuMax, computePressure, quotaToMillis } from './index.js';
 
 const GIB = 1_073_741_824;
 const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
@@ -58,7 +58,7 @@ describe('effectiveCapacity', () => {
     'returns the capacity for $name',
     ({ limits, cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited }) => {
       const capacity = { cpuMillis, memoryBytes, cpuIsLimited, memoryIsLimited };
-      expect(effectiveCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
+      expect(computeCapacity({ cpuCount: 4, memoryTotalBytes: 8 * GIB, ...limits })).toEqual(
         capacity,
       );
     },
@@ -71,7 +71,7 @@ describe('effectiveCapacity', () => {
 
 describe('pressureConditions', () => {
   const at = (percent: number, was: boolean) =>
-    pressureConditions(
+    computePressure(
       {
         memoryUsedBytes: percent * 10,
         memoryTotalBytes: 1_000,
@@ -100,9 +100,9 @@ describe('pressureConditions', () => {
       diskUsedBytes: 81,
       diskTotalBytes: 100,
     };
-    expect(pressureConditions(input)).toEqual({ memoryPressure: true, diskPressure: false });
+    expect(computePressure(input)).toEqual({ memoryPressure: true, diskPressure: false });
     expect(
-      pressureConditions(
+      computePressure(
         { ...input, memoryTotalBytes: 0 },
         { memoryPressure: true, diskPressure: true },
       ),
@@ -118,7 +118,7 @@ describe('pressureConditions', () => {
         fc.integer({ min: 0, max: 950 }),
         fc.array(fc.nat(50), { minLength: 2 }),
         (base, noise) => {
-          let conditions = pressureConditions({
+          let conditions = computePressure({
             memoryUsedBytes: 0,
             memoryTotalBytes: 1_000,
             diskUsedBytes: 0,
@@ -126,7 +126,7 @@ describe('pressureConditions', () => {
           });
           let changes = 0;
           for (const extra of noise) {
-            const next = pressureConditions(
+            const next = computePressure(
               {
                 memoryUsedBytes: base + extra,
                 memoryTotalBytes: 1_000,
@@ -147,7 +147,7 @@ describe('pressureConditions', () => {
 
 describe('README of cgroup-stats', () => {
   it('computes the part of a machine that a group may use', () => {
-    const capacity = effectiveCapacity({
+    const capacity = computeCapacity({
       cpuCount: 8,
       cpuQuota: parseCpuMax('250000 100000\n'),
       memoryTotalBytes: 16 * GIB,

@@ -25,7 +25,7 @@ export interface Capacity {
  * Returns the lesser of machine size and group limit, separately for CPU and memory. CPU is rounded
  * down to whole thousandths.
  */
-export function effectiveCapacity({
+export function computeCapacity({
   cpuCount,
   cpuQuota,
   memoryTotalBytes,
@@ -65,26 +65,28 @@ export interface PressureConditions {
  * Pressure begins above 85 % and ends below 80 %; between the two, and with a total of 0, the
  * condition keeps its previous value. So a value near a threshold does not make the node flap.
  */
-export function pressureConditions(
+export function computePressure(
   input: PressureInput,
   previous: PressureConditions = NO_PRESSURE,
 ): PressureConditions {
   return {
-    memoryPressure: isPressed(
+    memoryPressure: isUnderPressure(
       input.memoryUsedBytes,
       input.memoryTotalBytes,
       previous.memoryPressure,
     ),
-    diskPressure: isPressed(input.diskUsedBytes, input.diskTotalBytes, previous.diskPressure),
+    diskPressure: isUnderPressure(input.diskUsedBytes, input.diskTotalBytes, previous.diskPressure),
   };
 }
 
 const NO_PRESSURE: PressureConditions = { memoryPressure: false, diskPressure: false };
 /** Percent of the total. */
-const BEGINS_ABOVE = 85;
-const ENDS_BELOW = 80;
+const BEGINS_ABOVE_PERCENT = 85;
+const ENDS_BELOW_PERCENT = 80;
 
-function isPressed(used: number, total: number, was: boolean): boolean {
+function isUnderPressure(used: number, total: number, was: boolean): boolean {
   if (total <= 0) return was;
-  return used * 100 > total * BEGINS_ABOVE || (was && used * 100 >= total * ENDS_BELOW);
+  return (
+    used * 100 > total * BEGINS_ABOVE_PERCENT || (was && used * 100 >= total * ENDS_BELOW_PERCENT)
+  );
 }

@@ -1,4 +1,4 @@
-import { linesOf, parseKeyed, parseSingle, parseWhole, type KeyedFile } from './lines.js';
+import { iterateLines, parseKeyed, parseSingle, parseWhole, type KeyedFile } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /** CPU bandwidth limit: CPU time per period. Both values are above 0. */
@@ -36,8 +36,8 @@ export function parseCpuMax(text: string): CpuQuota | undefined {
   const fields = parseSingle('cpu.max', text).split(/\s+/, 3);
   const [quota = '', period = String(DEFAULT_PERIOD_USEC)] = fields;
   if (fields.length > 2) throw new MalformedCgroupFileError('cpu.max', 1, 'more than two fields');
-  const periodUsec = positive('cpu.max', period);
-  return quota === 'max' ? undefined : { quotaUsec: positive('cpu.max', quota), periodUsec };
+  const periodUsec = parsePositive('cpu.max', period);
+  return quota === 'max' ? undefined : { quotaUsec: parsePositive('cpu.max', quota), periodUsec };
 }
 
 /** Period that the kernel uses when only the quota was written. */
@@ -51,13 +51,16 @@ const DEFAULT_PERIOD_USEC = 100_000;
  */
 export function parseCfsQuota(quotaText: string, periodText: string): CpuQuota | undefined {
   const quota = parseSingle('cpu.cfs_quota_us', quotaText);
-  const periodUsec = positive('cpu.cfs_period_us', parseSingle('cpu.cfs_period_us', periodText));
+  const periodUsec = parsePositive(
+    'cpu.cfs_period_us',
+    parseSingle('cpu.cfs_period_us', periodText),
+  );
   return quota === '-1'
     ? undefined
-    : { quotaUsec: positive('cpu.cfs_quota_us', quota), periodUsec };
+    : { quotaUsec: parsePositive('cpu.cfs_quota_us', quota), periodUsec };
 }
 
-function positive(file: string, text: string): number {
+function parsePositive(file: string, text: string): number {
   const value = Number(parseWhole(file, 1, text));
   if (value === 0) throw new MalformedCgroupFileError(file, 1, 'quota and period must be above 0');
   return value;
@@ -87,7 +90,7 @@ export function parseCpuStat(text: string): CpuStat {
     throttled === undefined ? undefined : throttled * NSEC_PER_USEC,
   );
   return {
-    usageNsec: keyed.needed('usage_usec') * NSEC_PER_USEC,
+    usageNsec: keyed.requireWhole('usage_usec') * NSEC_PER_USEC,
     ...(user === undefined ? {} : { userNsec: user * NSEC_PER_USEC }),
     ...(system === undefined ? {} : { systemNsec: system * NSEC_PER_USEC }),
     ...(throttling === undefined ? {} : { throttling }),
@@ -136,7 +139,7 @@ export function parseCpuacctUsage(text: string): CpuStat {
  * @throws {@link MalformedCgroupFileError} when the line is missing or malformed.
  */
 export function parseCpusAllowed(text: string): number {
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     if (content.startsWith(CPUS_ALLOWED))
       return countCpus(line, content.slice(CPUS_ALLOWED.length).trim());
   }

@@ -1,7 +1,7 @@
 import {
   MalformedCgroupFileError,
   detectCgroupLayout,
-  groupDirectory,
+  findGroupDirectory,
   locateCgroup,
   parseCgroupMounts,
   parseProcCgroup,
@@ -123,7 +123,7 @@ describe('locateCgroup', () => {
 describe('groupDirectory', () => {
   const find = (mountinfo: string, cgroup: string, controller: string | undefined) => {
     const memberships = parseProcCgroup(cgroup);
-    return groupDirectory(parseCgroupMounts(mountinfo), controller, (mount) =>
+    return findGroupDirectory(parseCgroupMounts(mountinfo), controller, (mount) =>
       pathInHierarchy(memberships, mount),
     );
   };

@@ -1,4 +1,4 @@
-import { linesOf } from './lines.js';
+import { iterateLines } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /** One line of `/proc/<pid>/cgroup`: the position of a process in one hierarchy. */
@@ -21,7 +21,7 @@ export interface CgroupMembership {
  */
 export function parseProcCgroup(text: string): readonly CgroupMembership[] {
   const memberships: CgroupMembership[] = [];
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     const [, hierarchy, controllers, path] = /^(\d{1,9}):([^:]*):(\/.*)$/.exec(content) ?? [];
     if (hierarchy === undefined || controllers === undefined || path === undefined) {
       throw new MalformedCgroupFileError(
@@ -30,7 +30,7 @@ export function parseProcCgroup(text: string): readonly CgroupMembership[] {
         'not of the form number:controllers:/path',
       );
     }
-    if (memberships.length === MAX_ENTRIES) throw tooMany('/proc/<pid>/cgroup', line);
+    if (memberships.length === MAX_ENTRIES) throw createTooManyError('/proc/<pid>/cgroup', line);
     memberships.push({
       hierarchy: Number(hierarchy),
       controllers: controllers === '' ? [] : controllers.split(','),
@@ -46,7 +46,7 @@ export function parseProcCgroup(text: string): readonly CgroupMembership[] {
  */
 const MAX_ENTRIES = 1_024;
 
-const tooMany = (file: string, line: number): MalformedCgroupFileError =>
+const createTooManyError = (file: string, line: number): MalformedCgroupFileError =>
   new MalformedCgroupFileError(file, line, `more than ${MAX_ENTRIES} cgroup hierarchies`);
 
 /** A mounted cgroup hierarchy. */
@@ -66,7 +66,7 @@ export interface CgroupMount {
  */
 export function parseCgroupMounts(text: string): readonly CgroupMount[] {
   const mounts: CgroupMount[] = [];
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     const [left = '', right] = content.split(' - ', 2);
     const [, , , root, mountPoint] = left.split(' ', 5);
     const [type, , superOptions = ''] = right?.split(' ', 3) ?? [];
@@ -74,7 +74,7 @@ export function parseCgroupMounts(text: string): readonly CgroupMount[] {
       throw new MalformedCgroupFileError('/proc/<pid>/mountinfo', line, 'fields are missing');
     }
     if (type !== 'cgroup' && type !== 'cgroup2') continue;
-    if (mounts.length === MAX_ENTRIES) throw tooMany('/proc/<pid>/mountinfo', line);
+    if (mounts.length === MAX_ENTRIES) throw createTooManyError('/proc/<pid>/mountinfo', line);
     const controllers = type === 'cgroup2' ? [] : superOptions.split(',').filter(isController);
     mounts.push({
       version: type === 'cgroup2' ? 2 : 1,
@@ -154,7 +154,7 @@ export function locateCgroup(
     mount.version === 2 ? hierarchy === 0 : controllers.includes(controller),
   );
   const directories = [mount.mountPoint];
-  for (const name of namesBelow(mount.root, member?.path ?? '/') ?? [])
+  for (const name of segmentsBelow(mount.root, member?.path ?? '/') ?? [])
     directories.unshift(`${directories[0] ?? ''}/${name}`);
   return { version: mount.version, mountPoint: mount.mountPoint, directories };
 }
@@ -175,7 +175,7 @@ export interface GroupDirectory {
  * @returns Undefined when no such hierarchy is mounted, the group is not below the mounted part, or
  *   the group is the root of the hierarchy, which covers the whole machine.
  */
-export function groupDirectory(
+export function findGroupDirectory(
   mounts: readonly CgroupMount[],
   controller: string | undefined,
   pathIn: (mount: CgroupMount) => string | undefined,
@@ -187,7 +187,9 @@ export function groupDirectory(
   for (const mount of ofV1.length > 0 ? ofV1 : mounts.filter(({ version }) => version === 2)) {
     const path = pathIn(mount);
     const names =
-      path === undefined || namesOf(path).length === 0 ? undefined : namesBelow(mount.root, path);
+      path === undefined || segmentsOf(path).length === 0
+        ? undefined
+        : segmentsBelow(mount.root, path);
     if (names !== undefined)
       return {
         version: mount.version,
@@ -215,11 +217,11 @@ export function pathInHierarchy(
 /**
  * Returns the path segments from `root` down to `path`; undefined when `path` is not below `root`.
  */
-function namesBelow(root: string, path: string): readonly string[] | undefined {
-  const rootNames = namesOf(root);
-  const names = namesOf(path);
+function segmentsBelow(root: string, path: string): readonly string[] | undefined {
+  const rootNames = segmentsOf(root);
+  const names = segmentsOf(path);
   const isBelow = rootNames.every((name, index) => names[index] === name) && !names.includes('..');
   return isBelow ? names.slice(rootNames.length) : undefined;
 }
 
-const namesOf = (path: string): string[] => path.split('/').filter((name) => name !== '');
+const segmentsOf = (path: string): string[] => path.split('/').filter((name) => name !== '');

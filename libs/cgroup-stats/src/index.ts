@@ -7,7 +7,7 @@ export type { GroupPart, GroupTexts, SampleTexts } from './group-files.js';
 export type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
 export { cpuMillisBetween, ratesBetween } from './rates.js';
 export type { ContainerRates, CpuSample } from './rates.js';
-export { effectiveCapacity, pressureConditions, quotaToMillis } from './capacity.js';
+export { computeCapacity, computePressure, quotaToMillis } from './capacity.js';
 export type { Capacity, MachineLimits, PressureConditions, PressureInput } from './capacity.js';
 export {
   parseCfsQuota,
@@ -31,7 +31,7 @@ export { parseLoadavg, parseProcStat } from './proc-stat.js';
 export type { LoadAverage, ProcStat } from './proc-stat.js';
 export {
   detectCgroupLayout,
-  groupDirectory,
+  findGroupDirectory,
   locateCgroup,
   parseCgroupMounts,
   parseProcCgroup,

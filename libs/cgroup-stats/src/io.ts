@@ -1,4 +1,4 @@
-import { fieldsOf, linesOf, parseWhole } from './lines.js';
+import { iterateFields, iterateLines, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /**
@@ -25,18 +25,18 @@ export interface IoUse {
  */
 export function parseIoStat(text: string): IoUse {
   const sums = { rbytes: 0n, wbytes: 0n, rios: 0n, wios: 0n };
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     let device: string | undefined;
-    for (const field of fieldsOf(content)) {
+    for (const field of iterateFields(content)) {
       const equals = field.indexOf('=');
       if (equals < 0) {
-        if (!isDevice(field)) throw noDevice('io.stat', line, field);
+        if (!isDevice(field)) throw createNoDeviceError('io.stat', line, field);
         device = field;
         continue;
       }
-      if (device === undefined) throw noDevice('io.stat', line, field);
+      if (device === undefined) throw createNoDeviceError('io.stat', line, field);
       const key = field.slice(0, equals);
-      if (isSummed(key)) {
+      if (isSummedKey(key)) {
         const value = parseWhole('io.stat', line, field.slice(equals + 1));
         if (device !== UNKNOWN) sums[key] += value;
       }
@@ -50,7 +50,7 @@ export function parseIoStat(text: string): IoUse {
   };
 }
 
-const isSummed = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
+const isSummedKey = (key: string): key is 'rbytes' | 'wbytes' | 'rios' | 'wios' =>
   key === 'rbytes' || key === 'wbytes' || key === 'rios' || key === 'wios';
 
 /** Content of one of the two files of cgroup v1: bytes or operations. */
@@ -71,13 +71,13 @@ export interface ReadWrite {
 export function parseThrottleIo(file: string, text: string): ReadWrite | undefined {
   const sums = { read: 0n, write: 0n };
   let devices = 0;
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     const [device = '', operation = '', value] = content.split(/\s+/, 3);
     if (device === 'Total') {
       parseWhole(file, line, operation);
       continue;
     }
-    if (!isDevice(device)) throw noDevice(file, line, device);
+    if (!isDevice(device)) throw createNoDeviceError(file, line, device);
     if (value === undefined)
       throw new MalformedCgroupFileError(file, line, 'a line without a value');
     const amount = parseWhole(file, line, value);
@@ -93,7 +93,7 @@ const UNKNOWN = '(unknown)';
 
 const isDevice = (field: string): boolean => /^\d{1,10}:\d{1,10}$/.test(field) || field === UNKNOWN;
 
-const noDevice = (file: string, line: number, field: string): MalformedCgroupFileError =>
+const createNoDeviceError = (file: string, line: number, field: string): MalformedCgroupFileError =>
   new MalformedCgroupFileError(
     file,
     line,

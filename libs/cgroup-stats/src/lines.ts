@@ -10,7 +10,7 @@ export interface Line {
 /**
  * Yields the non-empty lines of a file. Holds one line at a time, whatever the size of the file.
  */
-export function* linesOf(text: string): Generator<Line> {
+export function* iterateLines(text: string): Generator<Line> {
   for (let line = 1, start = 0; start < text.length; line += 1) {
     const newline = text.indexOf('\n', start);
     const end = newline < 0 ? text.length : newline;
@@ -21,7 +21,7 @@ export function* linesOf(text: string): Generator<Line> {
 }
 
 /** Yields the fields of a line. Holds one field at a time, however many there are. */
-export function* fieldsOf(line: string): Generator<string> {
+export function* iterateFields(line: string): Generator<string> {
   const field = /\S+/g;
   for (let found = field.exec(line); found !== null; found = field.exec(line)) yield found[0];
 }
@@ -38,7 +38,7 @@ export function parseKeyed(
 ): KeyedFile {
   const keys = new Set(wanted);
   const values = new Map<string, bigint>();
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     const end = content.search(separator);
     if (end < 0) throw new MalformedCgroupFileError(file, line, 'a line without a value');
     const key = content.slice(0, end);
@@ -47,7 +47,7 @@ export function parseKeyed(
   }
   return {
     whole: (key) => values.get(key),
-    needed(key) {
+    requireWhole(key) {
       const value = values.get(key);
       if (value === undefined) throw new MalformedCgroupFileError(file, 0, `${key} is missing`);
       return value;
@@ -60,12 +60,12 @@ export interface KeyedFile {
   /** Undefined when the key is absent. */
   whole(key: string): bigint | undefined;
   /** @throws {@link MalformedCgroupFileError} when the key is absent. */
-  needed(key: string): bigint;
+  requireWhole(key: string): bigint;
 }
 
 /** Returns the single value of a file with one line. */
 export function parseSingle(file: string, text: string): string {
-  const lines = linesOf(text);
+  const lines = iterateLines(text);
   const first = lines.next();
   if (first.done === true) throw new MalformedCgroupFileError(file, 0, 'the file is empty');
   const second = lines.next();

@@ -21,19 +21,19 @@ export interface Meminfo {
  */
 export function parseMeminfo(text: string): Meminfo {
   const keyed = parseKeyed('/proc/meminfo', text.replaceAll(/ kB$/gm, ''), MEMINFO_KEYS, /:\s*/);
-  const bytes = (key: string): number | undefined => {
+  const bytesOf = (key: string): number | undefined => {
     const kibibytes = keyed.whole(key);
     return kibibytes === undefined ? undefined : Number(kibibytes * 1_024n);
   };
-  const totalBytes = Number(keyed.needed('MemTotal') * 1_024n);
-  const freeBytes = Number(keyed.needed('MemFree') * 1_024n);
-  const reclaimable = freeBytes + (bytes('Buffers') ?? 0) + (bytes('Cached') ?? 0);
+  const totalBytes = Number(keyed.requireWhole('MemTotal') * 1_024n);
+  const freeBytes = Number(keyed.requireWhole('MemFree') * 1_024n);
+  const reclaimable = freeBytes + (bytesOf('Buffers') ?? 0) + (bytesOf('Cached') ?? 0);
   return {
     totalBytes,
     freeBytes,
-    availableBytes: Math.min(totalBytes, bytes('MemAvailable') ?? reclaimable),
-    swapTotalBytes: bytes('SwapTotal') ?? 0,
-    swapFreeBytes: bytes('SwapFree') ?? 0,
+    availableBytes: Math.min(totalBytes, bytesOf('MemAvailable') ?? reclaimable),
+    swapTotalBytes: bytesOf('SwapTotal') ?? 0,
+    swapFreeBytes: bytesOf('SwapFree') ?? 0,
   };
 }
 
@@ -68,7 +68,7 @@ export interface MemoryStat {
  */
 export function parseMemoryStat(text: string): MemoryStat {
   const keyed = parseKeyed('memory.stat', text, STAT_KEYS);
-  const first = (...keys: readonly string[]): number | undefined => {
+  const firstPresent = (...keys: readonly string[]): number | undefined => {
     for (const key of keys) {
       const value = keyed.whole(key);
       if (value !== undefined) return Number(value);
@@ -76,12 +76,13 @@ export function parseMemoryStat(text: string): MemoryStat {
     return undefined;
   };
   const [fileBytes, anonBytes] = [
-    first('total_cache', 'cache', 'file'),
-    first('total_rss', 'rss', 'anon'),
+    firstPresent('total_cache', 'cache', 'file'),
+    firstPresent('total_rss', 'rss', 'anon'),
   ];
-  const swapBytes = first('total_swap', 'swap');
+  const swapBytes = firstPresent('total_swap', 'swap');
   return {
-    inactiveFileBytes: first('total_inactive_file') ?? Number(keyed.needed('inactive_file')),
+    inactiveFileBytes:
+      firstPresent('total_inactive_file') ?? Number(keyed.requireWhole('inactive_file')),
     ...(fileBytes === undefined ? {} : { fileBytes }),
     ...(anonBytes === undefined ? {} : { anonBytes }),
     ...(swapBytes === undefined ? {} : { swapBytes }),

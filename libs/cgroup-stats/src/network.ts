@@ -1,4 +1,4 @@
-import { fieldsOf, linesOf, parseWhole } from './lines.js';
+import { iterateFields, iterateLines, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /** Traffic of the interfaces of one network namespace since their creation, summed without `lo`. */
@@ -22,7 +22,7 @@ export interface NetworkUse {
 export function parseNetDev(text: string): NetworkUse {
   const sums = COLUMNS.map(() => 0n);
   let headings = 0;
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     if (headings < HEADINGS) {
       if (!content.includes('|'))
         throw new MalformedCgroupFileError(
@@ -72,7 +72,7 @@ const FILE = '/proc/<pid>/net/dev';
 
 function countersOf(line: number, text: string): readonly bigint[] {
   const values: bigint[] = [];
-  for (const field of fieldsOf(text)) {
+  for (const field of iterateFields(text)) {
     values.push(parseWhole(FILE, line, field));
     if (values.length === NEEDED) return values;
   }

@@ -610,7 +610,7 @@ describe('parsers', () => {
     '%s parses any text or throws MalformedCgroupFileError',
     (_name, parse, valid) => {
       parse(valid);
-      const orMalformed = (text: string): void => {
+      const parseOrMalformed = (text: string): void => {
         try {
           parse(text);
         } catch (reason) {
@@ -625,11 +625,11 @@ describe('parsers', () => {
         drop: fc.nat(6),
         put: fc.string({ maxLength: 4, unit: 'binary' }),
       });
-      fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), orMalformed));
-      fc.assert(fc.property(arbBytes, orMalformed));
+      fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 200 }), parseOrMalformed));
+      fc.assert(fc.property(arbBytes, parseOrMalformed));
       fc.assert(
         fc.property(arbDamage, ({ at, drop, put }) =>
-          orMalformed(valid.slice(0, at) + put + valid.slice(at + drop)),
+          parseOrMalformed(valid.slice(0, at) + put + valid.slice(at + drop)),
         ),
       );
     },
@@ -644,7 +644,7 @@ describe('parsers', () => {
    * Repeats the text after the beginning of a valid file up to the longest text that a reader
    * passes.
    */
-  const hostile = (valid: string): readonly string[] => [
+  const hostileTexts = (valid: string): readonly string[] => [
     valid,
     ...[
       ' ',
@@ -671,7 +671,7 @@ describe('parsers', () => {
   it.each(parsers)(
     '%s takes at most 100 ms of CPU time for any text of the maximum size',
     (_name, parse, valid) => {
-      for (const unit of hostile(valid)) {
+      for (const unit of hostileTexts(valid)) {
         const text = unit.repeat(SIZE / unit.length);
         const before = process.cpuUsage();
         attempt(parse, text);
@@ -684,13 +684,13 @@ describe('parsers', () => {
   it.each(parsers)(
     '%s holds at most ten times the size of its text while it parses',
     (_name, parse, valid) => {
-      for (const unit of hostile(valid)) {
+      for (const unit of hostileTexts(valid)) {
         const text = Buffer.from(`${valid}${unit.repeat((2 * SIZE) / unit.length)}`).toString(
           'latin1',
         ); // one flat string, not a rope of concatenations
-        const before = keptBytes();
+        const before = retainedHeapBytes();
         attempt(parse, text);
-        expect({ unit, tooMuch: keptBytes() - before > 10 * text.length }).toEqual({
+        expect({ unit, tooMuch: retainedHeapBytes() - before > 10 * text.length }).toEqual({
           unit,
           tooMuch: false,
         });
@@ -703,7 +703,7 @@ describe('parsers', () => {
  * Heap use without the young generation, which is mostly garbage. Objects that a parser holds for
  * long move out of it.
  */
-function keptBytes(): number {
+function retainedHeapBytes(): number {
   const kept = getHeapSpaceStatistics().filter(({ space_name: name }) => name !== 'new_space');
   return kept.reduce((sum, { space_used_size: used }) => sum + used, 0);
 }

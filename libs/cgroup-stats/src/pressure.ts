@@ -1,4 +1,4 @@
-import { fieldsOf, linesOf, parseWhole } from './lines.js';
+import { iterateFields, iterateLines, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
 /** Share of time in which tasks of a group waited for a resource. */
@@ -31,9 +31,9 @@ export function parsePressure(file: string, text: string): Pressure {
   let some: Stall | undefined;
   let full: Stall | undefined;
   let lines = 0;
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     lines += 1;
-    const fields = fieldsOf(content);
+    const fields = iterateFields(content);
     const kind: unknown = fields.next().value;
     if (kind === 'some') some ??= parseStall(file, line, fields);
     if (kind === 'full') full ??= parseStall(file, line, fields);

@@ -1,4 +1,4 @@
-import { linesOf, parseKeyed, parseWhole } from './lines.js';
+import { iterateLines, parseKeyed, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 import { parseProcStat, type ProcStat } from './proc-stat.js';
 import type { ContainerSample, CpuUse, MemoryUse, PidsUse } from './sample.js';
@@ -24,7 +24,7 @@ export interface ProcMemory {
  */
 export function parseProcMemory(text: string): ProcMemory {
   const values = new Map<string, number>();
-  for (const { line, text: content } of linesOf(text)) {
+  for (const { line, text: content } of iterateLines(text)) {
     const colon = content.indexOf(':');
     const key = content.slice(0, Math.max(0, colon));
     if (!STATUS_KEYS.has(key) || values.has(key)) continue;
@@ -68,7 +68,10 @@ const KIB = 1_024;
  */
 export function parseProcIo(text: string): IoUse {
   const keyed = parseKeyed('/proc/<pid>/io', text, ['read_bytes', 'write_bytes'], /:\s*/);
-  return { readBytes: keyed.needed('read_bytes'), writeBytes: keyed.needed('write_bytes') };
+  return {
+    readBytes: keyed.requireWhole('read_bytes'),
+    writeBytes: keyed.requireWhole('write_bytes'),
+  };
 }
 
 /** Texts of the files of one process. */
@@ -93,7 +96,7 @@ export function sumProcesses(
   processes: readonly ProcessTexts[],
 ): SampleResult {
   const problems: MalformedCgroupFileError[] = [];
-  const attempt = <Part>(read: () => Part | undefined): Part | undefined => {
+  const tryParse = <Part>(read: () => Part | undefined): Part | undefined => {
     try {
       return read();
     } catch (reason) {
@@ -102,13 +105,13 @@ export function sumProcesses(
       return undefined;
     }
   };
-  const memories = attempt(() =>
+  const memories = tryParse(() =>
     processes.flatMap(({ status }) => (status === undefined ? [] : [parseProcMemory(status)])),
   );
   const parts = {
-    cpu: attempt(() => sumCpu(processes.map(({ stat }) => parseProcStat(stat)))),
+    cpu: tryParse(() => sumCpu(processes.map(({ stat }) => parseProcStat(stat)))),
     memory: memories && sumMemory(memories),
-    io: attempt(() => sumIo(processes)),
+    io: tryParse(() => sumIo(processes)),
     pids: memories && sumThreads(memories),
   };
   const known = Object.fromEntries(Object.entries(parts).filter(([, part]) => part !== undefined));

@@ -48,19 +48,19 @@ export interface ContainerRates {
 export function ratesBetween(before: ContainerSample, after: ContainerSample): ContainerRates {
   const elapsedMs = after.atMs - before.atMs;
   if (before.source !== after.source || !(elapsedMs > 0)) return {};
-  const cpu = deltas(before.cpu, after.cpu, ['usageNsec', 'userNsec', 'systemNsec']);
+  const cpu = computeDeltas(before.cpu, after.cpu, ['usageNsec', 'userNsec', 'systemNsec']);
   if (cpu === 'wentBack') return {};
-  const periods = deltas(before.cpu?.throttling, after.cpu?.throttling, [
+  const periods = computeDeltas(before.cpu?.throttling, after.cpu?.throttling, [
     'periods',
     'throttledPeriods',
   ]);
-  const io = deltas(before.io, after.io, [
+  const io = computeDeltas(before.io, after.io, [
     'readBytes',
     'writeBytes',
     'readOperations',
     'writeOperations',
   ]);
-  const network = deltas(before.network, after.network, [
+  const network = computeDeltas(before.network, after.network, [
     'receivedBytes',
     'receivedPackets',
     'sentBytes',
@@ -69,14 +69,14 @@ export function ratesBetween(before: ContainerSample, after: ContainerSample): C
   const millis = (nsec: bigint): number => Math.round(Number(nsec) / 1_000 / elapsedMs);
   const perSecond = (count: bigint): number => (Number(count) * 1_000) / elapsedMs;
   return {
-    ...named(
+    ...renameKeys(
       cpu,
       { usageNsec: 'cpuMillis', userNsec: 'cpuUserMillis', systemNsec: 'cpuSystemMillis' },
       millis,
     ),
-    ...throttledRatio(periods),
-    ...named(io, PER_SECOND, perSecond),
-    ...named(network, PER_SECOND, perSecond),
+    ...computeThrottledRatio(periods),
+    ...renameKeys(io, PER_SECOND, perSecond),
+    ...renameKeys(network, PER_SECOND, perSecond),
   };
 }
 
@@ -96,13 +96,13 @@ type Deltas<Key extends string> = Readonly<Partial<Record<Key, bigint>>> | 'went
 /**
  * Returns the growth of the counters of a part. Counters that one of the samples lacks are absent.
  */
-function deltas<Key extends string>(
+function computeDeltas<Key extends string>(
   before: { readonly [K in Key]?: bigint } | undefined,
   after: { readonly [K in Key]?: bigint } | undefined,
-  keys: readonly Key[],
+  renames: readonly Key[],
 ): Deltas<Key> {
   const grown: Partial<Record<Key, bigint>> = {};
-  for (const key of keys) {
+  for (const key of renames) {
     const [from, to] = [before?.[key], after?.[key]];
     if (from === undefined || to === undefined) continue;
     if (to < from) return 'wentBack';
@@ -111,7 +111,7 @@ function deltas<Key extends string>(
   return grown;
 }
 
-function named<Key extends string>(
+function renameKeys<Key extends string>(
   grown: Deltas<Key>,
   names: Readonly<Record<Key, keyof ContainerRates>>,
   toRate: (delta: bigint) => number,
@@ -125,7 +125,7 @@ function named<Key extends string>(
   return rates;
 }
 
-function throttledRatio(grown: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
+function computeThrottledRatio(grown: Deltas<'periods' | 'throttledPeriods'>): ContainerRates {
   if (grown === 'wentBack' || grown.periods === undefined || grown.throttledPeriods === undefined)
     return {};
   if (grown.periods === 0n) return {};

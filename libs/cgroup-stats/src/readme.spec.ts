@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { effectiveCapacity, parseCpuMax, ratesBetween, toSample } from './index.js';
+import { computeCapacity, parseCpuMax, ratesBetween, toSample } from './index.js';
 
 /** The code between the two marks is the example of the README, word for word. */
 function example(console: { readonly log: (line: unknown) => void }): void {
@@ -7,7 +7,7 @@ function example(console: { readonly log: (line: unknown) => void }): void {
   // The part of a machine that a group may use: a quota of 2.5 CPUs and no memory limit.
   const GIB = 2 ** 30;
   const quota = parseCpuMax('250000 100000\n');
-  const { cpuMillis, memoryIsLimited } = effectiveCapacity({
+  const { cpuMillis, memoryIsLimited } = computeCapacity({
     cpuCount: 8,
     cpuQuota: quota,
     memoryTotalBytes: 16 * GIB,

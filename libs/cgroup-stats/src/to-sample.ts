@@ -32,7 +32,7 @@ export function toSample(
   { groups, netDev }: SampleTexts,
 ): SampleResult {
   const problems: MalformedCgroupFileError[] = [];
-  const attempt = <Key extends keyof ContainerSample>(
+  const tryRead = <Key extends keyof ContainerSample>(
     key: Key,
     read: () => ContainerSample[Key] | undefined,
   ) => {
@@ -49,12 +49,12 @@ export function toSample(
     source,
     ...originOf(groups),
     atMs,
-    ...attempt('cpu', () => toCpu(groups)),
-    ...attempt('memory', () => toMemory(groups.memory)),
-    ...attempt('io', () => toIo(groups.io)),
-    ...attempt('network', () => (netDev === undefined ? undefined : parseNetDev(netDev))),
-    ...attempt('pids', () => toPids(groups.pids)),
-    ...attempt('pressure', () => toPressure(groups.unified)),
+    ...tryRead('cpu', () => toCpu(groups)),
+    ...tryRead('memory', () => toMemory(groups.memory)),
+    ...tryRead('io', () => toIo(groups.io)),
+    ...tryRead('network', () => (netDev === undefined ? undefined : parseNetDev(netDev))),
+    ...tryRead('pids', () => toPids(groups.pids)),
+    ...tryRead('pressure', () => toPressure(groups.unified)),
   };
   return { sample, problems };
 }
@@ -74,10 +74,11 @@ function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'
  * time even without the controller.
  */
 function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undefined {
-  const accounted = toAccounted(reading(cpuacct));
-  const stat = accounted ?? reading(unified).parse('cpu.stat', (_, text) => parseCpuStat(text));
+  const accountedCpu = toAccountedCpu(readGroup(cpuacct));
+  const stat =
+    accountedCpu ?? readGroup(unified).parse('cpu.stat', (_, text) => parseCpuStat(text));
   if (stat === undefined) return undefined;
-  const files = reading(cpu);
+  const files = readGroup(cpu);
   const throttling =
     cpu?.version === 1
       ? files.parse('cpu.stat', (_, text) => parseCpuThrottling(text))
@@ -87,29 +88,29 @@ function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undef
     period === undefined
       ? files.parse('cpu.max', (_, text) => parseCpuMax(text))
       : files.parse('cpu.cfs_quota_us', (_, text) => parseCfsQuota(text, period));
-  return defined({
+  return withoutUndefined({
     ...stat,
     throttling,
     limitMillis: quota === undefined ? undefined : quotaToMillis(quota),
   });
 }
 
-function toAccounted(files: GroupReading): CpuStat | undefined {
+function toAccountedCpu(files: GroupReading): CpuStat | undefined {
   const usage = files.parse('cpuacct.usage', (_, text) => parseCpuacctUsage(text));
   if (usage === undefined) return undefined;
   const userNsec = files.parse('cpuacct.usage_user', parseCounter);
   const systemNsec = files.parse('cpuacct.usage_sys', parseCounter);
-  return defined({ ...usage, userNsec, systemNsec });
+  return withoutUndefined({ ...usage, userNsec, systemNsec });
 }
 
 function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
-  const files = reading(group);
+  const files = readGroup(group);
   const isV1 = group?.version === 1;
   const usageBytes = files.parse(isV1 ? 'memory.usage_in_bytes' : 'memory.current', parseAmount);
   if (usageBytes === undefined) return undefined;
   const limitBytes = files.parse(isV1 ? 'memory.limit_in_bytes' : 'memory.max', parseLimit);
   const stat = files.parse('memory.stat', (_, text) => parseMemoryStat(text));
-  return defined({
+  return withoutUndefined({
     usageBytes,
     workingSetBytes: stat === undefined ? undefined : workingSetBytes(usageBytes, stat),
     limitBytes,
@@ -144,13 +145,13 @@ function swapOfV1(
 }
 
 function toIo(group: GroupTexts | undefined): IoUse | undefined {
-  const files = reading(group);
+  const files = readGroup(group);
   if (group?.version === 2) return files.parse('io.stat', (_, text) => parseIoStat(text));
-  const either = (name: string) =>
+  const firstPresent = (name: string) =>
     files.parse(`${name}_recursive`, parseThrottleIo) ?? files.parse(name, parseThrottleIo);
   const [bytes, operations] = [
-    either('blkio.throttle.io_service_bytes'),
-    either('blkio.throttle.io_serviced'),
+    firstPresent('blkio.throttle.io_service_bytes'),
+    firstPresent('blkio.throttle.io_serviced'),
   ];
   if (bytes === undefined || operations === undefined) return undefined;
   return {
@@ -162,16 +163,16 @@ function toIo(group: GroupTexts | undefined): IoUse | undefined {
 }
 
 function toPids(group: GroupTexts | undefined): PidsUse | undefined {
-  const files = reading(group);
+  const files = readGroup(group);
   const current = files.parse('pids.current', parseAmount);
   return current === undefined
     ? undefined
-    : defined({ current, limit: files.parse('pids.max', parseLimit) });
+    : withoutUndefined({ current, limit: files.parse('pids.max', parseLimit) });
 }
 
 function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
-  const files = reading(group);
-  const pressure: PressureUse = defined({
+  const files = readGroup(group);
+  const pressure: PressureUse = withoutUndefined({
     cpu: files.parse('cpu.pressure', parsePressure),
     memory: files.parse('memory.pressure', parsePressure),
     io: files.parse('io.pressure', parsePressure),
@@ -184,7 +185,7 @@ interface GroupReading {
   parse<Value>(name: string, parser: (file: string, text: string) => Value): Value | undefined;
 }
 
-const reading = (group: GroupTexts | undefined): GroupReading => ({
+const readGroup = (group: GroupTexts | undefined): GroupReading => ({
   parse(name, parser) {
     const text = group?.texts[name];
     return text === undefined ? undefined : parser(name, text);
@@ -201,7 +202,7 @@ type Defined<Fields> = {
 };
 
 /** Removes fields with the value undefined. */
-function defined<Fields extends object>(fields: Fields): Defined<Fields> {
+function withoutUndefined<Fields extends object>(fields: Fields): Defined<Fields> {
   return Object.fromEntries(
     Object.entries(fields).filter(([, value]) => value !== undefined),
   ) as Defined<Fields>;

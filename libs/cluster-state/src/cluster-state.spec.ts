@@ -18,12 +18,12 @@ import fc from 'fast-check';
 import {
   LeadershipLostError,
   copyReplica,
-  nameKeyId,
+  toNameKeyId,
   openClusterState,
   type ClusterState,
   type RecordChange,
 } from './index.js';
-import { encodeRecord, keyOf } from './records.js';
+import { encodeRecord, toKey } from './records.js';
 
 const aStore = (historyLimit = 1_000): StateStore =>
   createMemoryStateStore({ clock: new ManualClock(), historyLimit });
@@ -94,8 +94,8 @@ describe('openClusterState', () => {
     await store.txn(
       [],
       [
-        { put: keyOf('meta', 'cluster'), value: encodeRecord('meta', record) },
-        { put: keyOf('node', 'n'), value: Uint8Array.of(255) },
+        { put: toKey('meta', 'cluster'), value: encodeRecord('meta', record) },
+        { put: toKey('node', 'n'), value: Uint8Array.of(255) },
       ],
     );
     await expect(open(store)).rejects.toMatchObject({
@@ -103,12 +103,12 @@ describe('openClusterState', () => {
       message:
         'the store has layout 2 and this version reads layout 1; start the version that wrote it',
     });
-    expect(await store.get(keyOf('leader', 'leader'))).toBeUndefined();
+    expect(await store.get(toKey('leader', 'leader'))).toBeUndefined();
   });
 
   it('refuses a record that cannot be read, naming its key', async () => {
     const store = aStore();
-    await store.txn([], [{ put: keyOf('node', 'edge-1'), value: Uint8Array.of(10, 200) }]);
+    await store.txn([], [{ put: toKey('node', 'edge-1'), value: Uint8Array.of(10, 200) }]);
     await expect(open(store)).rejects.toMatchObject({
       kind: 'internal',
       message: 'the record at /node/edge-1 cannot be read',
@@ -120,7 +120,7 @@ describe('openClusterState', () => {
     await store.txn([], [{ put: '/quota/default', value: Uint8Array.of(255) }]);
     const state = await open(store);
     const revision = await store.txn([], [{ put: '/quota/default', value: Uint8Array.of(254) }]);
-    await state.reached(revision.revision);
+    await state.waitForRevision(revision.revision);
     await state.close();
   });
 
@@ -130,7 +130,7 @@ describe('openClusterState', () => {
     expect(new Set(states.map(({ clusterId }) => clusterId)).size).toBe(1);
     expect(states.map(({ epoch }) => epoch).sort()).toEqual([1n, 2n, 3n, 4n]);
     const newest = await store.revision();
-    await Promise.all(states.map((state) => state.reached(newest)));
+    await Promise.all(states.map((state) => state.waitForRevision(newest)));
     expect(states.filter(({ isLeading }) => isLeading).map(({ epoch }) => epoch)).toEqual([4n]);
     await Promise.all(states.map((state) => state.close()));
   });
@@ -181,7 +181,7 @@ describe('ClusterState.commit', () => {
       message: 'this coordinator no longer leads (its epoch was 1); ask the one that does',
     });
     await putNode(young, 'fine');
-    await old.reached(young.view().revision);
+    await old.waitForRevision(young.view().revision);
     expect({ old: old.isLeading, young: young.isLeading }).toEqual({ old: false, young: true });
     expect([...old.view().nodes()].map(({ value }) => value.id)).toEqual(['fine']);
     await Promise.all([old.close(), young.close()]);
@@ -305,7 +305,7 @@ describe('ClusterState.subscribe', () => {
 });
 
 /** A log that records warnings and errors. */
-function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
+function aRecordingLog(): { readonly log: Log; readonly lines: string[] } {
   const lines: string[] = [];
   const keep = (level: string) => (message: string, fields?: object) =>
     void lines.push(`${level}: ${message} ${Object.keys(fields ?? {}).join(' ')}`);
@@ -314,7 +314,7 @@ function aKeepingLog(): { readonly log: Log; readonly lines: string[] } {
 }
 
 /** A store with some methods replaced. */
-const replacing = (store: StateStore, calls: Partial<StateStore>): StateStore =>
+const replaceCalls = (store: StateStore, calls: Partial<StateStore>): StateStore =>
   Object.assign(Object.create(store) as StateStore, calls);
 
 /**
@@ -328,10 +328,10 @@ function withSlowWatch(store: StateStore, calls: Partial<StateStore> = {}) {
       yield batch;
     }
   };
-  return { gate, store: replacing(store, { ...calls, watch }) };
+  return { gate, store: replaceCalls(store, { ...calls, watch }) };
 }
 
-function holdOf(gate: { hold?: Promise<void> }): { readonly release: () => void } {
+function holdGate(gate: { hold?: Promise<void> }): { readonly release: () => void } {
   let release = (): void => undefined;
   gate.hold = new Promise((resolve) => (release = resolve));
   return { release };
@@ -341,12 +341,12 @@ function holdOf(gate: { hold?: Promise<void> }): { readonly release: () => void 
  * So many transactions that a store with a history of 10 has forgotten the first when the last is
  * committed.
  */
-async function outrun(store: StateStore): Promise<void> {
+async function commitBeyondHistory(store: StateStore): Promise<void> {
   for (let index = 0; index < 100; index += 1) {
     const id = `n${index % 3}`;
     await store.txn(
       [],
-      [{ put: keyOf('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }],
+      [{ put: toKey('node', id), value: encodeRecord('node', aNode(id, index % 2 === 0)) }],
     );
   }
 }
@@ -354,7 +354,7 @@ async function outrun(store: StateStore): Promise<void> {
 describe('a view that fell behind the store', () => {
   it('reads a new snapshot, notifies listeners of the differences, and follows the store again', async () => {
     const store = aStore(10);
-    const { log, lines } = aKeepingLog();
+    const { log, lines } = aRecordingLog();
     const { gate, store: slow } = withSlowWatch(store);
     const state = await open(slow, { log });
     await putNode(state, 'n0');
@@ -368,11 +368,11 @@ describe('a view that fell behind the store', () => {
         ),
       ),
     );
-    const { release } = holdOf(gate);
-    await store.txn([], [{ delete: keyOf('node', 'gone') }]);
-    await outrun(store);
+    const { release } = holdGate(gate);
+    await store.txn([], [{ delete: toKey('node', 'gone') }]);
+    await commitBeyondHistory(store);
     release();
-    await state.reached(await store.revision());
+    await state.waitForRevision(await store.revision());
     expect(lines).toEqual(['warn: view fell behind the store, reading a new snapshot revision']);
     expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
     expect(
@@ -390,12 +390,12 @@ describe('a view that fell behind the store', () => {
       const page = await store.range(request);
       if (request.after === undefined && first) {
         first = false;
-        await outrun(store);
+        await commitBeyondHistory(store);
       }
       return page;
     };
     const many = Array.from({ length: 100 }, (_, index) => ({
-      put: keyOf('node', `many${index}`),
+      put: toKey('node', `many${index}`),
       value: encodeRecord('node', aNode(`many${index}`)),
     }));
     for (let round = 0; round < 11; round += 1)
@@ -403,7 +403,7 @@ describe('a view that fell behind the store', () => {
         [],
         many.map(({ put, value }) => ({ put: `${put}-${round}`, value })),
       );
-    const state = await open(replacing(store, { range }));
+    const state = await open(replaceCalls(store, { range }));
     expect([...state.view().nodes()]).toHaveLength(1_103);
     await state.close();
   });
@@ -416,13 +416,13 @@ describe('a view that fell behind the store', () => {
     let broken = false;
     const range: StateStore['range'] = (request) =>
       broken ? Promise.reject(reason) : store.range(request);
-    const { log, lines } = aKeepingLog();
+    const { log, lines } = aRecordingLog();
     const { gate, store: slow } = withSlowWatch(store, { range });
     const state = await open(slow, { log });
-    const { release } = holdOf(gate);
+    const { release } = holdGate(gate);
     broken = true;
-    const waiting = state.reached(10_000n);
-    await outrun(store);
+    const waiting = state.waitForRevision(10_000n);
+    await commitBeyondHistory(store);
     release();
     await expect(waiting).rejects.toMatchObject({
       kind: 'unavailable',
@@ -432,7 +432,7 @@ describe('a view that fell behind the store', () => {
     expect(lines.at(-1)).toContain('error: state store watch failed error errorName');
     expect(state.isFollowing).toBe(false);
     await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
-    await expect(state.reached(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(state.waitForRevision(10_000n)).rejects.toMatchObject({ kind: 'unavailable' });
     await state.close();
   });
 });
@@ -440,17 +440,17 @@ describe('a view that fell behind the store', () => {
 describe('the end of a view', () => {
   it('follows an unreadable record; the view keeps the last readable revision', async () => {
     const store = aStore();
-    const { log, lines } = aKeepingLog();
+    const { log, lines } = aRecordingLog();
     const state = await open(store, { log });
     const last = await putNode(state, 'fine');
     const { revision } = await store.txn(
       [],
       [
-        { put: keyOf('node', 'also-fine'), value: encodeRecord('node', aNode('also-fine')) },
-        { put: keyOf('node', 'bad'), value: Uint8Array.of(10, 200) },
+        { put: toKey('node', 'also-fine'), value: encodeRecord('node', aNode('also-fine')) },
+        { put: toKey('node', 'bad'), value: Uint8Array.of(10, 200) },
       ],
     );
-    await expect(state.reached(revision)).rejects.toMatchObject({
+    await expect(state.waitForRevision(revision)).rejects.toMatchObject({
       kind: 'unavailable',
       cause: { kind: 'internal', message: 'the record at /node/bad cannot be read' },
     });
@@ -465,7 +465,7 @@ describe('the end of a view', () => {
   it('follows the close of the store; waits fail', async () => {
     const store = aStore();
     const state = await open(store);
-    const waiting = state.reached(10_000n);
+    const waiting = state.waitForRevision(10_000n);
     void store.close();
     await expect(waiting).rejects.toMatchObject({
       kind: 'unavailable',
@@ -477,9 +477,9 @@ describe('the end of a view', () => {
 
   it('by close() leaves the store open, refuses commits and ends waits; a second close() does nothing', async () => {
     const store = aStore();
-    const { log, lines } = aKeepingLog();
+    const { log, lines } = aRecordingLog();
     const state = await open(store, { log });
-    const waiting = state.reached(10_000n);
+    const waiting = state.waitForRevision(10_000n);
     const closing = state.close();
     await expect(waiting).rejects.toMatchObject({
       kind: 'unavailable',
@@ -489,7 +489,7 @@ describe('the end of a view', () => {
     await state.close();
     await expect(putNode(state, 'n')).rejects.toMatchObject({ kind: 'unavailable' });
     expect(lines).toEqual([]);
-    expect(await store.get(keyOf('node', 'n'))).toBeUndefined();
+    expect(await store.get(toKey('node', 'n'))).toBeUndefined();
     const next = await open(store);
     await next.close();
   });
@@ -502,7 +502,7 @@ it('workloadByName returns a workload by namespace and name', async () => {
     state
       .transaction()
       .put('workload', 'u', record)
-      .put('name', nameKeyId('default', 'web'), create(WorkloadRecordSchema, { uid: 'u' })),
+      .put('name', toNameKeyId('default', 'web'), create(WorkloadRecordSchema, { uid: 'u' })),
   );
   expect(state.view().workloadByName('default', 'web')?.value).toEqual(record);
   expect(state.view().workloadByName('other', 'web')).toBeUndefined();

@@ -26,25 +26,30 @@ import {
   type SnapshotSummary,
   type StateStore,
 } from '@cloudless/state-store';
-import { changesAfter, checkRevision, recordsAt, type HistoricChanges } from './history.js';
-import { LeadershipLoss, type LeadershipLostError } from './leadership-lost.js';
+import {
+  streamChangesAfter,
+  checkRevision,
+  readRecordsAt,
+  type HistoricChanges,
+} from './history.js';
+import { LeadershipLossRecord, type LeadershipLostError } from './leadership-lost.js';
 import {
   CLUSTER_ID_KEY,
   LEADER_KEY,
   SCHEMA_VERSION,
   decodeRecord,
-  eventId,
-  keyOf,
+  toEventId,
+  toKey,
   type RecordKind,
   type RecordOf,
 } from './records.js';
 import { StateMetrics } from './state-metrics.js';
 import {
   RestoredStateError,
-  RestoredStateKeeper,
-  describeRestored,
+  RestoredStateTracker,
+  describeRestoredState,
   type AcceptedState,
-  type HeldByAgent,
+  type AgentOrderState,
 } from './restored-state.js';
 import { Transaction, type EventStamp } from './transaction.js';
 import { ViewFollower, type ChangeListener } from './view-follower.js';
@@ -90,26 +95,26 @@ export class ClusterState {
   private readonly follower: ViewFollower;
   private cluster: ClusterRecord | undefined;
   private leadership: Stored<bigint> | undefined;
-  private readonly loss: LeadershipLoss;
+  private readonly loss: LeadershipLossRecord;
   private eventCount = 0;
-  private readonly stamp: EventStamp;
+  private readonly eventStamp: EventStamp;
   private readonly metrics: StateMetrics;
-  private readonly restoration: RestoredStateKeeper;
+  private readonly restoredState: RestoredStateTracker;
 
   constructor(private readonly options: ClusterStateOptions) {
     this.follower = new ViewFollower(options.store, options.log);
-    this.loss = new LeadershipLoss(options.log);
-    this.restoration = new RestoredStateKeeper({
+    this.loss = new LeadershipLossRecord(options.log);
+    this.restoredState = new RestoredStateTracker({
       view: this.follower.view,
       clock: options.clock,
       log: options.log,
       epoch: () => this.epoch,
       transaction: () => this.transaction(),
-      commit: (transaction) => this.write(transaction),
+      commitObserved: (transaction) => this.commitObserved(transaction),
     });
     this.follower.subscribe(() => this.followLeader());
-    this.stamp = {
-      nextId: () => eventId(this.epoch, this.eventCount++),
+    this.eventStamp = {
+      nextId: () => toEventId(this.epoch, this.eventCount++),
       nowMs: () => options.clock.wallTime(),
     };
     this.metrics = new StateMetrics(options.meter ?? noMeter, options.clock, async () => ({
@@ -164,19 +169,19 @@ export class ClusterState {
    * rolled back, for example from a backup. Commits of decisions are then refused. Undefined when
    * there is no such proof, or after an operator accepted the state.
    */
-  get restored(): RestoredState | undefined {
-    return this.restoration.found;
+  get storeRolledBack(): RestoredState | undefined {
+    return this.restoredState.storeRolledBack;
   }
 
   /** The reason text for {@link storeRolledBack}; undefined when that is undefined. */
-  get restoredReason(): string | undefined {
-    const { restored } = this;
-    return restored === undefined ? undefined : describeRestored(restored, this);
+  get storeRolledBackReason(): string | undefined {
+    const { storeRolledBack } = this;
+    return storeRolledBack === undefined ? undefined : describeRestoredState(storeRolledBack, this);
   }
 
   /** The newest order revision that an agent can hold now. */
   get orderRevision(): bigint {
-    return this.restoration.orderRevision;
+    return this.restoredState.orderRevision;
   }
 
   /**
@@ -184,23 +189,23 @@ export class ClusterState {
    * @param revision - The revision from the record.
    */
   toOrderRevision(revision: Revision): bigint {
-    return revision + this.restoration.offset;
+    return revision + this.restoredState.orderRevisionOffset;
   }
 
   /**
    * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
    * unknown.
    */
-  newestOrderOf(epoch: bigint): bigint {
-    return this.restoration.newestOrderOf(epoch);
+  getNewestOrderRevision(epoch: bigint): bigint {
+    return this.restoredState.getNewestOrderRevision(epoch);
   }
 
   /**
    * Records that an agent holds an epoch or order revision that this store has never issued. Sets
    * {@link storeRolledBack}.
    */
-  noticeNewer(held: HeldByAgent): void {
-    this.restoration.notice(held);
+  reportNewerState(held: AgentOrderState): void {
+    this.restoredState.reportNewerState(held);
   }
 
   /**
@@ -208,13 +213,13 @@ export class ClusterState {
    * accept its orders.
    * @returns Undefined when there is nothing to accept.
    */
-  acceptRestored(): Promise<AcceptedState | undefined> {
-    return this.restoration.accept();
+  acceptRestoredState(): Promise<AcceptedState | undefined> {
+    return this.restoredState.accept();
   }
 
   /** Starts a transaction that commits only while this coordinator leads. */
   transaction(): Transaction {
-    const transaction = new Transaction(this.stamp);
+    const transaction = new Transaction(this.eventStamp);
     if (this.leadership !== undefined) transaction.require('leader', LEADER_KEY, this.leadership);
     return transaction;
   }
@@ -227,9 +232,9 @@ export class ClusterState {
    *   while the store is known to have been rolled back.
    */
   async commit(transaction: Transaction): Promise<Revision> {
-    const { restored } = this;
-    if (restored !== undefined) throw new RestoredStateError(restored, this);
-    return this.write(transaction);
+    const { storeRolledBack } = this;
+    if (storeRolledBack !== undefined) throw new RestoredStateError(storeRolledBack, this);
+    return this.commitObserved(transaction);
   }
 
   /**
@@ -237,28 +242,30 @@ export class ClusterState {
    * while the store is known to have been rolled back.
    * @throws As {@link commit}, except `RestoredStateError`.
    */
-  write(transaction: Transaction): Promise<Revision> {
+  commitObserved(transaction: Transaction): Promise<Revision> {
     const { tracer = noTracer } = this.options;
-    const work = (): Promise<Revision> => this.commitNow(transaction);
-    return tracer.run('commit', { writes: transaction.size }, () => this.metrics.commit(work));
+    const work = (): Promise<Revision> => this.commitToStore(transaction);
+    return tracer.run('commit', { writes: transaction.size }, () =>
+      this.metrics.measureCommit(work),
+    );
   }
 
-  private async commitNow(transaction: Transaction): Promise<Revision> {
+  private async commitToStore(transaction: Transaction): Promise<Revision> {
     if (this.follower.failure !== undefined) throw this.follower.failure;
     if (this.loss.error !== undefined) throw this.loss.error;
     try {
       const { revision } = await this.options.store.txn(
-        transaction.compares(),
-        transaction.operations(),
+        transaction.toCompares(),
+        transaction.toOperations(),
       );
-      await this.follower.reached(revision);
+      await this.follower.waitForRevision(revision);
       return revision;
     } catch (reason) {
       if (!(reason instanceof RevisionConflictError)) throw reason;
-      if (reason.scope === keyOf('leader', LEADER_KEY) && (await this.isTaken()))
-        throw this.loss.note(this.epoch, reason);
+      if (reason.scope === toKey('leader', LEADER_KEY) && (await this.hasOtherLeader()))
+        throw this.loss.record(this.epoch, reason);
       const { changedAt } = reason;
-      await this.follower.reached(
+      await this.follower.waitForRevision(
         typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
       );
       throw reason; // also after our own leadership got a higher epoch: the caller plans again
@@ -269,21 +276,23 @@ export class ClusterState {
    * Reads from the store whether another coordinator leads. The view cannot tell: the watch of this
    * process does not report writes of another process.
    */
-  private async isTaken(): Promise<boolean> {
-    const entry = await this.options.store.get(keyOf('leader', LEADER_KEY));
+  private async hasOtherLeader(): Promise<boolean> {
+    const entry = await this.options.store.get(toKey('leader', LEADER_KEY));
     if (this.leadership === undefined || entry?.modRevision === this.leadership.revision)
       return false;
-    return entry === undefined || !this.isOurs(decodeRecord('leader', LEADER_KEY, entry.value));
+    return (
+      entry === undefined || !this.isOurLeadership(decodeRecord('leader', LEADER_KEY, entry.value))
+    );
   }
 
   /**
    * Tells whether a leader record is ours. Accepting a restored state continues our leadership with
    * a higher epoch.
    */
-  private isOurs(leader: LeaderRecord): boolean {
+  private isOurLeadership(leader: LeaderRecord): boolean {
     return (
       leader.epoch === this.leadership?.value ||
-      this.restoration.isAcceptedBy(leader, this.options.holder)
+      this.restoredState.isAcceptedBy(leader, this.options.holder)
     );
   }
 
@@ -315,7 +324,7 @@ export class ClusterState {
     kinds: readonly RecordKind[],
     signal: StopSignal,
   ): AsyncGenerator<HistoricChanges> {
-    return changesAfter(
+    return streamChangesAfter(
       { store: this.options.store, follower: this.follower },
       after,
       kinds,
@@ -339,15 +348,15 @@ export class ClusterState {
     kind: Kind,
     revision: Revision,
   ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
-    return recordsAt(this.options.store, kind, revision);
+    return readRecordsAt(this.options.store, kind, revision);
   }
 
   /**
    * Resolves when the view shows `revision` or a later one.
    * @throws kind `unavailable` when it never will.
    */
-  reached(revision: Revision): Promise<void> {
-    return this.follower.reached(revision);
+  waitForRevision(revision: Revision): Promise<void> {
+    return this.follower.waitForRevision(revision);
   }
 
   /**
@@ -362,10 +371,10 @@ export class ClusterState {
   }
 
   async start(): Promise<void> {
-    await this.refuseOtherLayouts();
+    await this.requireKnownLayout();
     await this.follower.start();
-    await this.untilNoConflict(() => this.ensureCluster());
-    await this.untilNoConflict(() => this.lead());
+    await this.retryOnConflict(() => this.ensureCluster());
+    await this.retryOnConflict(() => this.takeLeadership());
   }
 
   /** Stops following the store. The store itself stays open: the caller owns it. */
@@ -375,8 +384,8 @@ export class ClusterState {
   }
 
   /** Runs before anything else is read: records of another layout may not be readable. */
-  private async refuseOtherLayouts(): Promise<void> {
-    const entry = await this.options.store.get(keyOf('meta', CLUSTER_ID_KEY));
+  private async requireKnownLayout(): Promise<void> {
+    const entry = await this.options.store.get(toKey('meta', CLUSTER_ID_KEY));
     if (entry === undefined) return;
     const { schemaVersion } = decodeRecord('meta', CLUSTER_ID_KEY, entry.value);
     if (schemaVersion === SCHEMA_VERSION) return;
@@ -390,7 +399,7 @@ export class ClusterState {
     const { clock, random } = this.options;
     this.cluster = this.follower.view.get('meta', CLUSTER_ID_KEY)?.value;
     if (this.cluster !== undefined) return;
-    const made = create(ClusterRecordSchema, {
+    const created = create(ClusterRecordSchema, {
       clusterId: randomHex(random, CLUSTER_ID_BYTES),
       schemaVersion: SCHEMA_VERSION,
       createdAt: timestampFromMs(clock.wallTime()),
@@ -398,19 +407,19 @@ export class ClusterState {
     await this.commit(
       this.transaction()
         .require('meta', CLUSTER_ID_KEY, 'absent')
-        .put('meta', CLUSTER_ID_KEY, made),
+        .put('meta', CLUSTER_ID_KEY, created),
     );
-    this.cluster = made;
+    this.cluster = created;
   }
 
-  private async lead(): Promise<void> {
+  private async takeLeadership(): Promise<void> {
     const before = this.follower.view.get('leader', LEADER_KEY);
     const epoch = (before?.value.epoch ?? 0n) + 1n;
-    const record = this.restoration.succeed(before, epoch, this.options.holder);
-    const transaction = new Transaction(this.stamp)
+    const record = this.restoredState.createLeaderRecord(before, epoch, this.options.holder);
+    const transaction = new Transaction(this.eventStamp)
       .require('leader', LEADER_KEY, before ?? 'absent')
       .put('leader', LEADER_KEY, record);
-    const revision = await this.write(transaction);
+    const revision = await this.commitObserved(transaction);
     this.leadership = { value: epoch, revision };
   }
 
@@ -418,24 +427,24 @@ export class ClusterState {
   private followLeader(): void {
     const leader = this.follower.view.get('leader', LEADER_KEY);
     if (leader === undefined) return;
-    if (this.leadership !== undefined && !this.isOurs(leader.value))
-      this.loss.note(this.leadership.value);
-    if (!this.restoration.isAcceptedBy(leader.value, this.options.holder)) return;
+    if (this.leadership !== undefined && !this.isOurLeadership(leader.value))
+      this.loss.record(this.leadership.value);
+    if (!this.restoredState.isAcceptedBy(leader.value, this.options.holder)) return;
     this.leadership = { value: leader.value.epoch, revision: leader.revision };
-    this.restoration.settle();
+    this.restoredState.finishAcceptance();
   }
 
   /**
    * Retries after a conflict: when several coordinators start on one store, the loser of a race
    * reads the winner's records and continues.
    */
-  private async untilNoConflict(attemptOnce: () => Promise<void>): Promise<void> {
+  private async retryOnConflict(attemptOnce: () => Promise<void>): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await attemptOnce();
       } catch (reason) {
         if (errorKindOf(reason) !== 'conflict' || attempt >= MAX_STARTS) throw reason;
-        await this.reached(await this.options.store.revision());
+        await this.waitForRevision(await this.options.store.revision());
       }
     }
   }

@@ -15,22 +15,25 @@ describe('EventIndex', () => {
       replicaIds: ['w-1', 'w-2'],
       ...about,
     });
-    index.take(
+    index.apply(
       undefined,
       event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }),
     );
-    index.take(undefined, placed);
-    index.take(undefined, event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }));
-    expect([index.lastOfReplica('w-1')?.id, index.lastOfReplica('w-2')?.id]).toEqual(['3', '2']);
+    index.apply(undefined, placed);
+    index.apply(undefined, event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }));
+    expect([index.getLastOfReplica('w-1')?.id, index.getLastOfReplica('w-2')?.id]).toEqual([
+      '3',
+      '2',
+    ]);
     index.forgetReplica('w-1');
-    expect(index.lastOfReplica('w-1')).toBeUndefined();
-    index.take(placed, undefined);
-    expect(index.lastOfReplica('w-2')).toBeUndefined();
+    expect(index.getLastOfReplica('w-1')).toBeUndefined();
+    index.apply(placed, undefined);
+    expect(index.getLastOfReplica('w-2')).toBeUndefined();
   });
 
   it('ignores audit events about a replica', () => {
     const index = new EventIndex();
-    index.take(
+    index.apply(
       undefined,
       event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }),
     );
@@ -41,31 +44,31 @@ describe('EventIndex', () => {
       ...about,
       audit: { rpc: 'x' },
     });
-    index.take(undefined, call);
-    expect(index.lastOfReplica('w-1')?.id).toBe('1');
-    index.take(call, undefined);
-    expect(index.lastOfReplica('w-1')?.id).toBe('1');
+    index.apply(undefined, call);
+    expect(index.getLastOfReplica('w-1')?.id).toBe('1');
+    index.apply(call, undefined);
+    expect(index.getLastOfReplica('w-1')?.id).toBe('1');
   });
 
   it('returns the newest event of a workload or node by reason, without events of single replicas and audit events', () => {
     const index = new EventIndex();
     const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
-    index.take(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
-    index.take(undefined, updated);
-    index.take(
+    index.apply(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
+    index.apply(undefined, updated);
+    index.apply(
       undefined,
       event({ id: '3', reason: 'WorkloadUpdated', namespace: 'other', workload: 'web' }),
     );
-    index.take(
+    index.apply(
       undefined,
       event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }),
     );
-    index.take(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
+    index.apply(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
     const reasons = ['WorkloadCreated', 'WorkloadUpdated'];
-    expect(index.last(web, reasons)?.id).toBe('2');
-    index.take(updated, undefined);
-    expect(index.last(web, reasons)?.id).toBe('1');
-    expect(index.last({ kind: 'node', nodeId: 'a1' }, ['NodeLost'])?.id).toBe('5');
-    expect(index.last({ kind: 'node', nodeId: 'a2' }, ['NodeLost'])).toBeUndefined();
+    expect(index.getLast(web, reasons)?.id).toBe('2');
+    index.apply(updated, undefined);
+    expect(index.getLast(web, reasons)?.id).toBe('1');
+    expect(index.getLast({ kind: 'node', nodeId: 'a1' }, ['NodeLost'])?.id).toBe('5');
+    expect(index.getLast({ kind: 'node', nodeId: 'a2' }, ['NodeLost'])).toBeUndefined();
   });
 });

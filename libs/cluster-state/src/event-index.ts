@@ -1,5 +1,5 @@
 import type { Event } from '@cloudless/api';
-import { nameKeyId } from './records.js';
+import { toNameKeyId } from './records.js';
 
 /** The workload or node that an event is about as a whole. */
 export type EventSubject =
@@ -14,21 +14,21 @@ export class EventIndex {
   private readonly byReplica = new Map<string, Event>();
   private readonly bySubject = new Map<string, Event>();
 
-  lastOfReplica(replicaId: string): Event | undefined {
+  getLastOfReplica(replicaId: string): Event | undefined {
     return this.byReplica.get(replicaId);
   }
 
-  last(subject: EventSubject, reasons: readonly string[]): Event | undefined {
-    const key = keyOf(subject);
-    const found = reasons.flatMap((reason) => this.bySubject.get(`${reason} ${key}`) ?? []);
-    return found.reduce<Event | undefined>(
+  getLast(subject: EventSubject, reasons: readonly string[]): Event | undefined {
+    const key = toSubjectKey(subject);
+    const candidates = reasons.flatMap((reason) => this.bySubject.get(`${reason} ${key}`) ?? []);
+    return candidates.reduce<Event | undefined>(
       (newest, event) => (newest === undefined || event.id > newest.id ? event : newest),
       undefined,
     );
   }
 
   /** Applies a change of one event. */
-  take(before: Event | undefined, after: Event | undefined): void {
+  apply(before: Event | undefined, after: Event | undefined): void {
     if (after !== undefined) this.add(after);
     else if (before !== undefined) this.remove(before);
   }
@@ -39,20 +39,20 @@ export class EventIndex {
   }
 
   private add(event: Event): void {
-    for (const id of replicasIn(event)) keepNewest(this.byReplica, id, event);
-    const key = subjectKeyOf(event);
+    for (const id of listAffectedReplicaIds(event)) keepNewest(this.byReplica, id, event);
+    const key = toEventKey(event);
     if (key !== undefined) keepNewest(this.bySubject, key, event);
   }
 
   private remove(event: Event): void {
-    for (const id of replicasIn(event)) dropSame(this.byReplica, id, event);
-    const key = subjectKeyOf(event);
-    if (key !== undefined) dropSame(this.bySubject, key, event);
+    for (const id of listAffectedReplicaIds(event)) deleteIfSame(this.byReplica, id, event);
+    const key = toEventKey(event);
+    if (key !== undefined) deleteIfSame(this.bySubject, key, event);
   }
 }
 
 /** Ids of all replicas that an event is about. */
-export function replicasOf({ replicaId, replicaIds }: Event): readonly string[] {
+export function listReplicaIds({ replicaId, replicaIds }: Event): readonly string[] {
   return replicaIds.length > 0 ? replicaIds : replicaId === '' ? [] : [replicaId];
 }
 
@@ -60,26 +60,26 @@ export function replicasOf({ replicaId, replicaIds }: Event): readonly string[] 
  * Ids of the replicas that an event may be the last event of. None for audit events, which are
  * causes only of the event beside them.
  */
-function replicasIn(event: Event): readonly string[] {
-  return event.audit === undefined ? replicasOf(event) : [];
+function listAffectedReplicaIds(event: Event): readonly string[] {
+  return event.audit === undefined ? listReplicaIds(event) : [];
 }
 
-function keyOf(subject: EventSubject): string {
+function toSubjectKey(subject: EventSubject): string {
   return subject.kind === 'workload'
-    ? `workload ${nameKeyId(subject.namespace, subject.name)}`
+    ? `workload ${toNameKeyId(subject.namespace, subject.name)}`
     : `node ${subject.nodeId}`;
 }
 
 /** The index key of an event; undefined for events about single replicas and for audit events. */
-function subjectKeyOf(event: Event): string | undefined {
+function toEventKey(event: Event): string | undefined {
   if (event.audit !== undefined) return undefined;
   const { reason, namespace, workload, nodeId } = event;
   if (workload !== '') {
     return event.replicaId === ''
-      ? `${reason} ${keyOf({ kind: 'workload', namespace, name: workload })}`
+      ? `${reason} ${toSubjectKey({ kind: 'workload', namespace, name: workload })}`
       : undefined;
   }
-  return nodeId === '' ? undefined : `${reason} ${keyOf({ kind: 'node', nodeId })}`;
+  return nodeId === '' ? undefined : `${reason} ${toSubjectKey({ kind: 'node', nodeId })}`;
 }
 
 function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
@@ -87,6 +87,6 @@ function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
   if (known === undefined || known.id <= event.id) map.set(key, event);
 }
 
-function dropSame(map: Map<string, Event>, key: string, event: Event): void {
+function deleteIfSame(map: Map<string, Event>, key: string, event: Event): void {
   if (map.get(key)?.id === event.id) map.delete(key);
 }

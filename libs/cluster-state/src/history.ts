@@ -1,6 +1,6 @@
 import { CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
 import type { Change, Revision, StateStore } from '@cloudless/state-store';
-import { decodeRecord, keyOf, parseKey, type RecordKind, type RecordOf } from './records.js';
+import { decodeRecord, toKey, parseKey, type RecordKind, type RecordOf } from './records.js';
 import type { ViewFollower } from './view-follower.js';
 
 /**
@@ -21,11 +21,11 @@ export interface HistoricChanges {
 
 export interface HistorySource {
   readonly store: StateStore;
-  readonly follower: Pick<ViewFollower, 'failure' | 'onEnd' | 'reached'>;
+  readonly follower: Pick<ViewFollower, 'failure' | 'onEnd' | 'waitForRevision'>;
 }
 
 /** Implements `ClusterState.changesAfter`. */
-export async function* changesAfter(
+export async function* streamChangesAfter(
   source: HistorySource,
   after: Revision,
   kinds: readonly RecordKind[],
@@ -45,11 +45,11 @@ export async function* changesAfter(
       after,
       signal: stopping.signal,
     })) {
-      yield { revision, changes: changes.flatMap((change) => toHistoric(change, kinds)) };
+      yield { revision, changes: changes.flatMap((change) => toHistoricChanges(change, kinds)) };
     }
     if (follower.failure !== undefined) throw follower.failure;
   } catch (reason) {
-    throw errorKindOf(reason) === 'compacted' ? compactedError(after, reason) : reason;
+    throw errorKindOf(reason) === 'compacted' ? createCompactedError(after, reason) : reason;
   } finally {
     unsubscribe();
     signal.removeEventListener('abort', stop);
@@ -57,12 +57,12 @@ export async function* changesAfter(
 }
 
 /** Implements `ClusterState.recordsAt`. */
-export async function recordsAt<Kind extends RecordKind>(
+export async function readRecordsAt<Kind extends RecordKind>(
   store: StateStore,
   kind: Kind,
   revision: Revision,
 ): Promise<ReadonlyMap<string, RecordOf<Kind>>> {
-  const prefix = keyOf(kind, '');
+  const prefix = toKey(kind, '');
   const records = new Map<string, RecordOf<Kind>>();
   try {
     let after: string | undefined;
@@ -79,7 +79,7 @@ export async function recordsAt<Kind extends RecordKind>(
       after = page.next;
     } while (after !== undefined);
   } catch (reason) {
-    throw errorKindOf(reason) === 'compacted' ? compactedError(revision, reason) : reason;
+    throw errorKindOf(reason) === 'compacted' ? createCompactedError(revision, reason) : reason;
   }
   return records;
 }
@@ -98,10 +98,10 @@ export async function checkRevision(
         'state; list or watch again, without after_revision',
     );
   }
-  await follower.reached(after);
+  await follower.waitForRevision(after);
 }
 
-function compactedError(after: Revision, cause: unknown): CloudlessError {
+function createCompactedError(after: Revision, cause: unknown): CloudlessError {
   return new CloudlessError(
     'compacted',
     `what changed after revision ${after} is no longer kept; list or watch again, without after_revision`,
@@ -109,7 +109,7 @@ function compactedError(after: Revision, cause: unknown): CloudlessError {
   );
 }
 
-function toHistoric(change: Change, kinds: readonly RecordKind[]): HistoricChange[] {
+function toHistoricChanges(change: Change, kinds: readonly RecordKind[]): HistoricChange[] {
   const parsed = parseKey(change.kind === 'put' ? change.entry.key : change.key);
   if (parsed === undefined || !kinds.includes(parsed.kind)) return [];
   if (change.kind === 'delete') return [parsed];

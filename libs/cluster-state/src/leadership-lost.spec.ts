@@ -20,19 +20,22 @@ const putNode = (state: ClusterState, id: string): Promise<unknown> =>
  * A store whose data file another process may write: from `cut` on its watches deliver nothing, as
  * they do not see writes of another process.
  */
-function cuttable(store: StateStore): { readonly store: StateStore; readonly cut: () => void } {
+function withCuttableWatch(store: StateStore): {
+  readonly store: StateStore;
+  readonly cutWatch: () => void;
+} {
   let isCut = false;
-  async function* heard(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch> {
+  async function* filterBatches(batches: AsyncIterable<ChangeBatch>): AsyncGenerator<ChangeBatch> {
     for await (const batch of batches) if (!isCut) yield batch;
   }
-  const watch: StateStore['watch'] = (request) => heard(store.watch(request));
+  const watch: StateStore['watch'] = (request) => filterBatches(store.watch(request));
   const same = new Proxy(store, {
-    get: (target, name) => (name === 'watch' ? watch : bound(target, name)),
+    get: (target, name) => (name === 'watch' ? watch : bindMember(target, name)),
   });
-  return { store: same, cut: () => void (isCut = true) };
+  return { store: same, cutWatch: () => void (isCut = true) };
 }
 
-function bound(target: StateStore, name: string | symbol): unknown {
+function bindMember(target: StateStore, name: string | symbol): unknown {
   const value: unknown = Reflect.get(target, name);
   return typeof value === 'function' ? value.bind(target) : value;
 }
@@ -40,9 +43,9 @@ function bound(target: StateStore, name: string | symbol): unknown {
 describe('a coordinator whose leadership was taken by another process', () => {
   it('refuses each write at once, even when no watch reports the other coordinator', async () => {
     const shared = createMemoryStateStore({ clock: new ManualClock() });
-    const { store, cut } = cuttable(shared);
+    const { store, cutWatch } = withCuttableWatch(shared);
     const first = await open(store);
-    cut();
+    cutWatch();
     const second = await open(shared);
     await putNode(second, 'theirs');
     await expect(putNode(first, 'ours')).rejects.toBeInstanceOf(LeadershipLostError);
@@ -63,11 +66,11 @@ describe('a coordinator whose leadership was taken by another process', () => {
       child: () => log,
     };
     const shared = createMemoryStateStore({ clock: new ManualClock() });
-    const { store, cut } = cuttable(shared);
+    const { store, cutWatch } = withCuttableWatch(shared);
     const first = await open(store, log);
     const told: unknown[] = [];
     first.onLeadershipLost((reason) => told.push(reason));
-    cut();
+    cutWatch();
     const second = await open(shared);
     await Promise.allSettled([putNode(first, 'a'), putNode(first, 'b')]);
     expect(told).toEqual([expect.any(LeadershipLostError)]);

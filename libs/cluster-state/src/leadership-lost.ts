@@ -16,7 +16,7 @@ export class LeadershipLostError extends CloudlessError {
 }
 
 /** Remembers that the leadership was lost, and notifies each listener once. */
-export class LeadershipLoss {
+export class LeadershipLossRecord {
   private lost: LeadershipLostError | undefined;
   private readonly listeners = new Set<(reason: LeadershipLostError) => void>();
 
@@ -32,7 +32,7 @@ export class LeadershipLoss {
    * @param epoch - Of the leadership that ended.
    * @param cause - The conflict that showed the loss, if any.
    */
-  note(epoch: bigint, cause?: unknown): LeadershipLostError {
+  record(epoch: bigint, cause?: unknown): LeadershipLostError {
     if (this.lost !== undefined) return this.lost;
     const error = (this.lost = new LeadershipLostError(epoch, cause));
     this.log.error('leadership lost', { epoch, ...errorFields(error) });

@@ -6,23 +6,23 @@ import {
   RECORD_KINDS,
   decodeRecord,
   encodeRecord,
-  eventId,
-  keyOf,
+  toEventId,
+  toKey,
   parseKey,
   recordSchemas,
-  replicaKeyId,
-  versionKeyId,
+  toReplicaKeyId,
+  toVersionKeyId,
 } from './records.js';
 
 describe('record keys', () => {
   it.each([
     { kind: 'workload', id: 'u1', key: '/workload/u1' },
     { kind: 'name', id: 'default/web', key: '/name/default/web' },
-    { kind: 'replica', id: replicaKeyId('u1', 12n), key: '/replica/u1/0000000012' },
-    { kind: 'version', id: versionKeyId('u1', 3), key: '/version/u1/0000000003' },
-    { kind: 'event', id: eventId(2n, 7), key: '/event/0000000002-0000000007' },
+    { kind: 'replica', id: toReplicaKeyId('u1', 12n), key: '/replica/u1/0000000012' },
+    { kind: 'version', id: toVersionKeyId('u1', 3), key: '/version/u1/0000000003' },
+    { kind: 'event', id: toEventId(2n, 7), key: '/event/0000000002-0000000007' },
   ] as const)('builds and parses $key', ({ kind, id, key }) => {
-    expect(keyOf(kind, id)).toBe(key);
+    expect(toKey(kind, id)).toBe(key);
     expect(parseKey(key)).toEqual({ kind, id });
   });
 
@@ -36,7 +36,7 @@ describe('record keys', () => {
   it('are parsed back for any id', () => {
     fc.assert(
       fc.property(fc.constantFrom(...RECORD_KINDS), fc.string({ unit: 'grapheme' }), (kind, id) =>
-        expect(parseKey(keyOf(kind, id))).toEqual({ kind, id }),
+        expect(parseKey(toKey(kind, id))).toEqual({ kind, id }),
       ),
     );
   });
@@ -45,9 +45,9 @@ describe('record keys', () => {
     const number = fc.integer({ min: 0, max: 2 ** 31 });
     fc.assert(
       fc.property(number, number, number, number, (a, b, c, d) => {
-        expect(replicaKeyId('u', BigInt(a)) < replicaKeyId('u', BigInt(b))).toBe(a < b);
-        expect(versionKeyId('u', a) < versionKeyId('u', b)).toBe(a < b);
-        expect(eventId(BigInt(a), c) < eventId(BigInt(b), d)).toBe(a < b || (a === b && c < d));
+        expect(toReplicaKeyId('u', BigInt(a)) < toReplicaKeyId('u', BigInt(b))).toBe(a < b);
+        expect(toVersionKeyId('u', a) < toVersionKeyId('u', b)).toBe(a < b);
+        expect(toEventId(BigInt(a), c) < toEventId(BigInt(b), d)).toBe(a < b || (a === b && c < d));
       }),
     );
   });

@@ -50,11 +50,11 @@ export const RECORD_KINDS = Object.keys(recordSchemas) as readonly RecordKind[];
 export type RecordOf<Kind extends RecordKind> = MessageShape<(typeof recordSchemas)[Kind]>;
 
 /** Prefix of all keys of the coordinator. */
-export const ROOT = '/';
+export const KEY_PREFIX = '/';
 
 /** The store key of a record. */
-export function keyOf(kind: RecordKind, id: string): string {
-  return `${ROOT}${kind}/${id}`;
+export function toKey(kind: RecordKind, id: string): string {
+  return `${KEY_PREFIX}${kind}/${id}`;
 }
 
 /** The kind and id of a key; undefined for a key of an unknown kind. */
@@ -85,23 +85,26 @@ export function decodeRecord<Kind extends RecordKind>(
   try {
     return fromBinary(recordSchemas[kind] as DescMessage, bytes) as unknown as RecordOf<Kind>;
   } catch (reason) {
-    throw new CloudlessError('internal', `the record at ${keyOf(kind, id)} cannot be read`, {
+    throw new CloudlessError('internal', `the record at ${toKey(kind, id)} cannot be read`, {
       cause: reason,
     });
   }
 }
 
 const NUMBER_WIDTH = 10;
-const pad = (value: number | bigint): string => String(value).padStart(NUMBER_WIDTH, '0');
+const padNumber = (value: number | bigint): string => String(value).padStart(NUMBER_WIDTH, '0');
 
-export const versionKeyId = (uid: string, version: number): string => `${uid}/${pad(version)}`;
-export const replicaKeyId = (uid: string, sequence: bigint): string => `${uid}/${pad(sequence)}`;
-export const nameKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
+export const toVersionKeyId = (uid: string, version: number): string =>
+  `${uid}/${padNumber(version)}`;
+export const toReplicaKeyId = (uid: string, sequence: bigint): string =>
+  `${uid}/${padNumber(sequence)}`;
+export const toNameKeyId = (namespace: string, name: string): string => `${namespace}/${name}`;
 export const CLUSTER_ID_KEY = 'cluster';
 export const LEADER_KEY = 'leader';
 export const REMOVED_EVENTS_KEY = 'events';
 /** Event ids sort by epoch, then by count within the epoch. */
-export const eventId = (epoch: bigint, count: number): string => `${pad(epoch)}-${pad(count)}`;
+export const toEventId = (epoch: bigint, count: number): string =>
+  `${padNumber(epoch)}-${padNumber(count)}`;
 
 /** Version of the key layout. A store with another version is refused. */
 export const SCHEMA_VERSION = 1;

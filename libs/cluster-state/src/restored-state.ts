@@ -22,7 +22,7 @@ import type { IndexedView, Stored } from './view.js';
 export const ACCEPT_COMMAND = 'cloudlessctl admin accept-restored-state';
 
 /** The epoch and order revision that an agent holds and this store has never issued. */
-export interface HeldByAgent {
+export interface AgentOrderState {
   readonly nodeId: string;
   readonly epoch: bigint;
   readonly orderRevision: bigint;
@@ -37,12 +37,12 @@ export interface AcceptedState {
 /** The store was rolled back: no decision may be committed until an operator accepts the state. */
 export class RestoredStateError extends CloudlessError {
   constructor(restored: RestoredState, present: AcceptedState) {
-    super('precondition', describeRestored(restored, present));
+    super('precondition', describeRestoredState(restored, present));
   }
 }
 
 /** The text for operators: the proof, the consequence, and what to do. */
-export function describeRestored(
+export function describeRestoredState(
   restored: RestoredState,
   { epoch, orderRevision }: AcceptedState,
 ): string {
@@ -67,7 +67,7 @@ export interface RestoredStateDeps {
   readonly epoch: () => bigint;
   readonly transaction: () => Transaction;
   /** Commits also while the store is known to have been rolled back. */
-  readonly commit: (transaction: Transaction) => Promise<Revision>;
+  readonly commitObserved: (transaction: Transaction) => Promise<Revision>;
 }
 
 /**
@@ -95,78 +95,78 @@ const MAX_ATTEMPTS = 16;
  * orders that agents hold, records that in the store, and continues when an operator accepts the
  * state.
  */
-export class RestoredStateKeeper {
+export class RestoredStateTracker {
   /** The proof that this coordinator found; valid at once, the record follows. */
-  private noticed: RestoredState | undefined;
+  private reported: RestoredState | undefined;
   private isWriting = false;
   /** Epoch of the acceptance that is being committed. */
-  private accepting: bigint | undefined;
+  private acceptingEpoch: bigint | undefined;
 
   constructor(private readonly deps: RestoredStateDeps) {}
 
   /** The proof that the store was rolled back; undefined without one, or after the acceptance. */
-  get found(): RestoredState | undefined {
-    return this.noticed ?? this.cluster?.value.restored;
+  get storeRolledBack(): RestoredState | undefined {
+    return this.reported ?? this.clusterRecord?.value.restored;
   }
 
   /** The newest order revision that an agent can hold now. */
   get orderRevision(): bigint {
-    return this.deps.view.revision + this.offset;
+    return this.deps.view.revision + this.orderRevisionOffset;
   }
 
   /** Added to every store revision that an agent receives. */
-  get offset(): bigint {
-    return this.cluster?.value.orderRevisionOffset ?? 0n;
+  get orderRevisionOffset(): bigint {
+    return this.clusterRecord?.value.orderRevisionOffset ?? 0n;
   }
 
   /**
    * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
    * unknown.
    */
-  newestOrderOf(epoch: bigint): bigint {
-    const leader = this.leader;
+  getNewestOrderRevision(epoch: bigint): bigint {
+    const leader = this.leaderRecord;
     if (leader === undefined || epoch === 0n || epoch >= leader.value.epoch)
       return this.orderRevision;
     const next = leader.value.earlier.find((leadership) => leadership.epoch > epoch);
-    return next?.orderRevision ?? leader.revision + this.offset;
+    return next?.orderRevision ?? leader.revision + this.orderRevisionOffset;
   }
 
   /** Records that an agent holds an epoch or order revision that this store has never issued. */
-  notice(held: HeldByAgent): void {
+  reportNewerState(held: AgentOrderState): void {
     const { clock, log } = this.deps;
-    const before = this.found;
+    const before = this.storeRolledBack;
     if (
       before !== undefined &&
       held.epoch <= before.highestEpoch &&
       held.orderRevision <= before.highestOrderRevision
     )
       return;
-    this.noticed = create(RestoredStateSchema, {
+    this.reported = create(RestoredStateSchema, {
       nodeId: before?.nodeId ?? held.nodeId,
-      highestEpoch: maxOf(before?.highestEpoch ?? 0n, held.epoch),
-      highestOrderRevision: maxOf(before?.highestOrderRevision ?? 0n, held.orderRevision),
+      highestEpoch: maxBigint(before?.highestEpoch ?? 0n, held.epoch),
+      highestOrderRevision: maxBigint(before?.highestOrderRevision ?? 0n, held.orderRevision),
       noticedAt: before?.noticedAt ?? timestampFromMs(clock.wallTime()),
     });
     if (before === undefined)
       log.error('store went back in time', {
-        reason: describeRestored(this.noticed, this.present),
+        reason: describeRestoredState(this.reported, this.currentState),
       });
-    if (!this.isWriting) void this.write();
+    if (!this.isWriting) void this.persist();
   }
 
   /** Tells whether a leader record is the one that our acceptance wrote. */
   isAcceptedBy({ epoch, holder }: LeaderRecord, ourselves: string): boolean {
-    return epoch === this.accepting && holder === ourselves;
+    return epoch === this.acceptingEpoch && holder === ourselves;
   }
 
   /** Completes an acceptance. A proof that is newer than the accepted state stays. */
-  settle(): void {
-    this.accepting = undefined;
-    const { noticed } = this;
-    if (noticed === undefined) return;
-    const { epoch, orderRevision } = this.present;
-    if (noticed.highestEpoch <= epoch && noticed.highestOrderRevision <= orderRevision)
-      this.noticed = undefined;
+  finishAcceptance(): void {
+    this.acceptingEpoch = undefined;
+    const { reported } = this;
+    if (reported === undefined) return;
+    const { epoch, orderRevision } = this.currentState;
+    if (reported.highestEpoch <= epoch && reported.highestOrderRevision <= orderRevision)
+      this.reported = undefined;
   }
 
   /**
@@ -174,35 +174,39 @@ export class RestoredStateKeeper {
    * @returns Undefined when there is nothing to accept.
    */
   async accept(): Promise<AcceptedState | undefined> {
-    if (this.found === undefined) return undefined;
+    if (this.storeRolledBack === undefined) return undefined;
     await this.skipSequences();
-    return this.untilNoConflict(() => this.acceptOnce());
+    return this.retryOnConflict(() => this.acceptOnce());
   }
 
   /** Creates the leader record of a new leadership. */
-  succeed(before: Stored<LeaderRecord> | undefined, epoch: bigint, holder: string): LeaderRecord {
+  createLeaderRecord(
+    before: Stored<LeaderRecord> | undefined,
+    epoch: bigint,
+    holder: string,
+  ): LeaderRecord {
     const last: Leadership[] =
       before === undefined
         ? []
         : [
             create(LeadershipSchema, {
               epoch: before.value.epoch,
-              orderRevision: before.revision + this.offset,
+              orderRevision: before.revision + this.orderRevisionOffset,
             }),
           ];
     const earlier = [...(before?.value.earlier ?? []), ...last].slice(-MAX_EARLIER);
     return create(LeaderRecordSchema, { epoch, holder, earlier });
   }
 
-  private get cluster(): Stored<ClusterRecord> | undefined {
+  private get clusterRecord(): Stored<ClusterRecord> | undefined {
     return this.deps.view.get('meta', CLUSTER_ID_KEY);
   }
 
-  private get leader(): Stored<LeaderRecord> | undefined {
+  private get leaderRecord(): Stored<LeaderRecord> | undefined {
     return this.deps.view.get('leader', LEADER_KEY);
   }
 
-  private get present(): AcceptedState {
+  private get currentState(): AcceptedState {
     return { epoch: this.deps.epoch(), orderRevision: this.orderRevision };
   }
 
@@ -210,16 +214,16 @@ export class RestoredStateKeeper {
    * Stores the proof, also a newer one that arrives during the write. The proof is valid even when
    * it cannot be stored.
    */
-  private async write(): Promise<void> {
+  private async persist(): Promise<void> {
     this.isWriting = true;
     try {
       for (
-        let kept: RestoredState | undefined;
-        this.noticed !== undefined && this.noticed !== kept;
+        let persisted: RestoredState | undefined;
+        this.reported !== undefined && this.reported !== persisted;
       ) {
-        const next = this.noticed;
-        await this.untilNoConflict(() => this.writeOnce(next));
-        kept = next;
+        const next = this.reported;
+        await this.retryOnConflict(() => this.persistOnce(next));
+        persisted = next;
       }
     } catch (reason) {
       this.deps.log.error('rollback of the store could not be recorded', errorFields(reason));
@@ -228,20 +232,20 @@ export class RestoredStateKeeper {
     }
   }
 
-  private async writeOnce(restored: RestoredState): Promise<void> {
-    const { cluster } = this;
-    if (cluster === undefined || this.noticed === undefined) return;
-    const transaction = this.putCluster(cluster, { restored });
-    if (cluster.value.restored === undefined) {
+  private async persistOnce(restored: RestoredState): Promise<void> {
+    const { clusterRecord } = this;
+    if (clusterRecord === undefined || this.reported === undefined) return;
+    const transaction = this.putCluster(clusterRecord, { restored });
+    if (clusterRecord.value.restored === undefined) {
       transaction.event({
         severity: Severity.ERROR,
         category: Category.SYSTEM,
         reason: 'StoreWentBackInTime',
-        message: describeRestored(restored, this.present),
+        message: describeRestoredState(restored, this.currentState),
         nodeId: restored.nodeId,
       });
     }
-    await this.deps.commit(transaction);
+    await this.deps.commitObserved(transaction);
   }
 
   /**
@@ -251,7 +255,7 @@ export class RestoredStateKeeper {
     const uids = [...this.deps.view.workloads()].map(({ value }) => value.uid);
     for (let from = 0; from < uids.length; from += MAX_CONTROLS_PER_COMMIT) {
       const batch = uids.slice(from, from + MAX_CONTROLS_PER_COMMIT);
-      await this.untilNoConflict(async () => {
+      await this.retryOnConflict(async () => {
         const transaction = this.deps.transaction();
         for (const uid of batch) {
           const control = this.deps.view.control(uid);
@@ -260,22 +264,30 @@ export class RestoredStateKeeper {
           next.nextSequence += SEQUENCE_GAP;
           transaction.require('control', uid, control).put('control', uid, next);
         }
-        if (transaction.size > 0) await this.deps.commit(transaction);
+        if (transaction.size > 0) await this.deps.commitObserved(transaction);
       });
     }
   }
 
   private async acceptOnce(): Promise<AcceptedState | undefined> {
-    const { cluster, leader, found } = this;
-    if (cluster === undefined || leader === undefined || found === undefined) return undefined;
-    const before = this.present;
-    const lag = maxOf(0n, found.highestOrderRevision - before.orderRevision);
-    const epoch = maxOf(found.highestEpoch, before.epoch) + EPOCH_GAP;
-    const orderRevisionOffset = cluster.value.orderRevisionOffset + lag + ORDER_REVISION_GAP;
-    const transaction = this.putCluster(cluster, { orderRevisionOffset, restored: undefined });
+    const { clusterRecord, leaderRecord, storeRolledBack } = this;
+    if (clusterRecord === undefined || leaderRecord === undefined || storeRolledBack === undefined)
+      return undefined;
+    const before = this.currentState;
+    const lostRevisions = maxBigint(
+      0n,
+      storeRolledBack.highestOrderRevision - before.orderRevision,
+    );
+    const epoch = maxBigint(storeRolledBack.highestEpoch, before.epoch) + EPOCH_GAP;
+    const orderRevisionOffset =
+      clusterRecord.value.orderRevisionOffset + lostRevisions + ORDER_REVISION_GAP;
+    const transaction = this.putCluster(clusterRecord, {
+      orderRevisionOffset,
+      restored: undefined,
+    });
     // Without earlier leaderships: orders that the lost part of the history issued in their name
     // count as old.
-    const { holder } = leader.value;
+    const { holder } = leaderRecord.value;
     transaction.put('leader', LEADER_KEY, create(LeaderRecordSchema, { epoch, holder }));
     transaction.event({
       severity: Severity.WARNING,
@@ -283,8 +295,8 @@ export class RestoredStateKeeper {
       reason: 'RestoredStateAccepted',
       message: `the restored state was accepted, from epoch ${epoch} on: agents get orders from it, and containers that it does not know are stopped`,
     });
-    this.accepting = epoch;
-    const revision = await this.deps.commit(transaction);
+    this.acceptingEpoch = epoch;
+    const revision = await this.deps.commitObserved(transaction);
     return { epoch, orderRevision: revision + orderRevisionOffset };
   }
 
@@ -305,7 +317,7 @@ export class RestoredStateKeeper {
       .put('meta', CLUSTER_ID_KEY, next);
   }
 
-  private async untilNoConflict<Result>(attempt: () => Promise<Result>): Promise<Result> {
+  private async retryOnConflict<Result>(attempt: () => Promise<Result>): Promise<Result> {
     for (let count = 1; ; count += 1) {
       try {
         return await attempt();
@@ -316,6 +328,6 @@ export class RestoredStateKeeper {
   }
 }
 
-function maxOf(one: bigint, other: bigint): bigint {
+function maxBigint(one: bigint, other: bigint): bigint {
   return one > other ? one : other;
 }

@@ -3,7 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   Rollout_Strategy as Strategy,
   WorkloadSpecSchema,
-  templatePart,
+  extractTemplate,
   toTemplate,
   type WorkloadSpec,
 } from '@cloudless/api';
@@ -14,12 +14,12 @@ import {
   type VersionRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { versionKeyId } from './records.js';
+import { toVersionKeyId } from './records.js';
 import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from './view.js';
 
 /** A new spec of a workload, and its origin. */
-export interface SpecChange {
+export interface SpecUpdate {
   readonly spec: WorkloadSpec;
   readonly requestId: string;
   readonly nowMs: number;
@@ -34,11 +34,11 @@ export interface SpecChange {
  * Writes a changed spec as the next generation, and as a new version when the replica template
  * differs.
  */
-export function putSpecChange(
+export function putSpecUpdate(
   transaction: Transaction,
   view: Pick<ClusterView, 'versions'>,
   current: Stored<WorkloadRecord>,
-  change: SpecChange,
+  change: SpecUpdate,
 ): WorkloadRecord {
   const { spec, requestId, nowMs, cause = '' } = change;
   const next = clone(WorkloadRecordSchema, current.value);
@@ -49,13 +49,13 @@ export function putSpecChange(
   transaction.require('workload', next.uid, current);
   if (!equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
     next.version += 1;
-    const record = versionRecordOf(spec, {
+    const record = createVersionRecord(spec, {
       version: next.version,
       nowMs,
       cause,
       earlier: view.versions(next.uid),
     });
-    transaction.put('version', versionKeyId(next.uid, next.version), record);
+    transaction.put('version', toVersionKeyId(next.uid, next.version), record);
   }
   transaction.put('workload', next.uid, next);
   return next;
@@ -65,9 +65,9 @@ export function putSpecChange(
  * Builds the record of a version.
  * @param fields - `earlier`: the kept versions, ascending.
  */
-export function versionRecordOf(
+export function createVersionRecord(
   spec: WorkloadSpec,
-  about: {
+  fields: {
     readonly version: number;
     readonly nowMs: number;
     readonly cause?: string;
@@ -75,21 +75,21 @@ export function versionRecordOf(
   },
 ): VersionRecord {
   const template = toTemplate(spec);
-  const same = about.earlier.find(
+  const same = fields.earlier.find(
     (kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template),
   );
   return create(VersionRecordSchema, {
-    version: about.version,
+    version: fields.version,
     template,
-    createdAt: timestampFromMs(about.nowMs),
-    asWritten: templatePart(spec),
+    createdAt: timestampFromMs(fields.nowMs),
+    asWritten: extractTemplate(spec),
     sameAs: same === undefined ? 0 : same.sameAs || same.version,
-    cause: about.cause ?? '',
+    cause: fields.cause ?? '',
   });
 }
 
 /** The oldest version with the same template. Replicas of both versions are interchangeable. */
-export function canonicalVersion(
+export function toCanonicalVersion(
   view: Pick<ClusterView, 'version'>,
   uid: string,
   version: number,
@@ -101,22 +101,22 @@ export function canonicalVersion(
  * Tells which replicas of a workload are endpoints and count as ready: all, but under BLUE_GREEN
  * only those of the active version.
  */
-export function servesOf(
+export function createServingFilter(
   view: Pick<ClusterView, 'version' | 'control'>,
   uid: string,
 ): (replica: ReplicaRecord) => boolean {
   const control = view.control(uid)?.value;
   if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
     return () => true;
-  const active = canonicalVersion(view, uid, control.activeVersion);
-  return ({ version }) => canonicalVersion(view, uid, version) === active;
+  const active = toCanonicalVersion(view, uid, control.activeVersion);
+  return ({ version }) => toCanonicalVersion(view, uid, version) === active;
 }
 
 /**
  * The spec that an undo writes: the template of an older version, everything else from the current
  * spec.
  */
-export function specOfVersion(
+export function restoreSpecOfVersion(
   present: WorkloadSpec,
   { asWritten, template }: VersionRecord,
 ): WorkloadSpec {

@@ -5,13 +5,13 @@ import type { Revision } from '@cloudless/state-store';
 export class StateMetrics {
   private readonly commits;
   private readonly durations;
-  private readonly stopLag: () => void;
+  private readonly unsubscribe: () => void;
 
   /** @param readRevisions - Reads the current revisions of the store and of the view. */
   constructor(
     meter: Meter,
     private readonly clock: Clock,
-    revisions: () => Promise<{ readonly store: Revision; readonly view: Revision }>,
+    readRevisions: () => Promise<{ readonly store: Revision; readonly view: Revision }>,
   ) {
     this.commits = meter.counter({
       name: 'cloudless_state_commits_total',
@@ -31,14 +31,14 @@ export class StateMetrics {
       name: 'cloudless_state_revision',
       help: 'Newest revision of the state store.',
     });
-    this.stopLag = meter.onExpose(async () => {
-      const { store, view } = await revisions();
+    this.unsubscribe = meter.onExpose(async () => {
+      const { store, view } = await readRevisions();
       revision.set(Number(store));
       lag.set(Math.max(0, Number(store - view)));
     });
   }
 
-  async commit<Result>(work: () => Promise<Result>): Promise<Result> {
+  async measureCommit<Result>(work: () => Promise<Result>): Promise<Result> {
     const began = this.clock.now();
     try {
       const result = await work();
@@ -53,6 +53,6 @@ export class StateMetrics {
   }
 
   close(): void {
-    this.stopLag();
+    this.unsubscribe();
   }
 }

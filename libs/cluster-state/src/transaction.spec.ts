@@ -3,8 +3,8 @@ import { create } from '@bufbuild/protobuf';
 import { decodeRecord } from './records.js';
 import { Transaction } from './transaction.js';
 
-function committed(transaction: Transaction) {
-  return transaction.operations().flatMap((operation) => {
+function decodeEvents(transaction: Transaction) {
+  return transaction.toOperations().flatMap((operation) => {
     const { put = '', value } = operation as { readonly put?: string; readonly value: Uint8Array };
     return put.startsWith('/event/')
       ? decodeRecord('event', put.slice('/event/'.length), value)
@@ -22,7 +22,7 @@ describe('events of a transaction', () => {
     const kept = create(EventSchema, { id: 'e0', requestId: 'r1' });
     const created = { reason: 'Created', causedBy: kept };
     const placed = { reason: 'Placed', causedBy: created };
-    const events = committed(
+    const events = decodeEvents(
       aTransaction().event(created).event(placed).event({ reason: 'Other' }),
     );
     expect(events).toMatchObject([
@@ -39,7 +39,7 @@ describe('events of a transaction', () => {
       .event(updated)
       .event({ reason: 'Told', causedBy: kept })
       .event({ reason: 'Then', causedBy: updated });
-    const events = committed(transaction.leadBy({ reason: 'Audit', requestId: 'r2' }));
+    const events = decodeEvents(transaction.prependCause({ reason: 'Audit', requestId: 'r2' }));
     expect(events).toMatchObject([
       { id: 'e1', reason: 'Audit', causeId: '' },
       { id: 'e2', reason: 'Updated', causeId: 'e1', requestId: 'r2' },

@@ -2,7 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
-import { encodeRecord, keyOf, replicaKeyId, type RecordKind, type RecordOf } from './records.js';
+import { encodeRecord, toKey, toReplicaKeyId, type RecordKind, type RecordOf } from './records.js';
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from './view.js';
 
@@ -32,9 +32,9 @@ export class Transaction {
   private readonly compareByKey = new Map<string, Compare>();
   private readonly writeByKey = new Map<string, Operation>();
   private readonly events: EventInit[] = [];
-  private lead: EventInit | undefined;
+  private leadingEvent: EventInit | undefined;
 
-  constructor(private readonly stamp: EventStamp) {}
+  constructor(private readonly eventStamp: EventStamp) {}
 
   /** Number of writes so far. A store accepts at most 100. */
   get size(): number {
@@ -43,27 +43,27 @@ export class Transaction {
 
   /** Adds a condition: the record is unchanged since it was read, or absent. */
   require(kind: RecordKind, id: string, read: { readonly revision: Revision } | 'absent'): this {
-    const key = keyOf(kind, id);
+    const key = toKey(kind, id);
     this.compareByKey.set(key, { key, is: read === 'absent' ? 'absent' : read.revision });
     return this;
   }
 
   /** Writes a record and replaces an existing one. */
   put<Kind extends RecordKind>(kind: Kind, id: string, record: RecordOf<Kind>): this {
-    const key = keyOf(kind, id);
+    const key = toKey(kind, id);
     this.writeByKey.set(key, { put: key, value: encodeRecord(kind, record) });
     return this;
   }
 
   delete(kind: RecordKind, id: string): this {
-    const key = keyOf(kind, id);
+    const key = toKey(kind, id);
     this.writeByKey.set(key, { delete: key });
     return this;
   }
 
   /** Writes a new replica. Fails with a conflict when it exists. */
   createReplica(replica: ReplicaRecord): this {
-    const id = replicaKeyId(replica.uid, replica.sequence);
+    const id = toReplicaKeyId(replica.uid, replica.sequence);
     return this.require('replica', id, 'absent').put('replica', id, replica);
   }
 
@@ -72,7 +72,7 @@ export class Transaction {
    * is ready with another container, the readiness guard of its workload changes too.
    */
   updateReplica(read: Stored<ReplicaRecord>, next: ReplicaRecord): this {
-    const id = replicaKeyId(next.uid, next.sequence);
+    const id = toReplicaKeyId(next.uid, next.sequence);
     const before = read.value;
     if (before.ready && !(next.ready && next.containerId === before.containerId)) {
       this.put('evidence', next.uid, create(EvidenceRecordSchema, { uid: next.uid }));
@@ -82,7 +82,7 @@ export class Transaction {
 
   /** Deletes a replica that is unchanged since it was read. */
   deleteReplica(read: Stored<ReplicaRecord>): this {
-    const id = replicaKeyId(read.value.uid, read.value.sequence);
+    const id = toReplicaKeyId(read.value.uid, read.value.sequence);
     return this.require('replica', id, read).delete('replica', id);
   }
 
@@ -97,25 +97,26 @@ export class Transaction {
   }
 
   /** Adds an event before all others, as the cause of those that name none. */
-  leadBy(event: EventInit): this {
+  prependCause(event: EventInit): this {
     this.events.unshift(event);
-    this.lead = event;
+    this.leadingEvent = event;
     return this;
   }
 
-  compares(): readonly Compare[] {
+  toCompares(): readonly Compare[] {
     return [...this.compareByKey.values()];
   }
 
-  operations(): readonly Operation[] {
+  toOperations(): readonly Operation[] {
     const stamped = new Map<EventInit | Event, Event>();
     for (const init of this.events.splice(0)) {
-      const { causedBy = init === this.lead ? undefined : this.lead, ...said } = init;
+      const { causedBy = init === this.leadingEvent ? undefined : this.leadingEvent, ...fields } =
+        init;
       const cause = causedBy === undefined ? undefined : (stamped.get(causedBy) ?? causedBy);
       const event = create(EventSchema, {
-        ...said,
-        id: this.stamp.nextId(),
-        time: timestampFromMs(this.stamp.nowMs()),
+        ...fields,
+        id: this.eventStamp.nextId(),
+        time: timestampFromMs(this.eventStamp.nowMs()),
       });
       if (cause !== undefined && '$typeName' in cause) event.causeId = (cause as Event).id;
       if (event.requestId === '') event.requestId = cause?.requestId ?? '';

@@ -1,10 +1,10 @@
 import { CloudlessError, errorFields, errorKindOf, type Log } from '@cloudless/base';
 import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
 import {
-  ROOT,
+  KEY_PREFIX,
   RECORD_KINDS,
   decodeRecord,
-  keyOf,
+  toKey,
   parseKey,
   type RecordKind,
   type RecordOf,
@@ -17,7 +17,7 @@ import { IndexedView, type RecordChange, type Stored } from './view.js';
 export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
 
 /** A decoded record; without `after`, a deleted one. */
-interface Decoded {
+interface DecodedChange {
   readonly kind: RecordKind;
   readonly id: string;
   readonly after: Stored<RecordOf<RecordKind>> | undefined;
@@ -79,7 +79,7 @@ export class ViewFollower {
    * Resolves when the view shows `revision` or a later one.
    * @throws kind `unavailable` when it never will.
    */
-  reached(revision: Revision): Promise<void> {
+  waitForRevision(revision: Revision): Promise<void> {
     if (this.view.revision >= revision) return Promise.resolve();
     if (this.ended !== undefined) return Promise.reject(this.ended);
     return new Promise((resolve, reject) => this.waiters.push({ revision, resolve, reject }));
@@ -110,11 +110,11 @@ export class ViewFollower {
   private async watch(after: Revision): Promise<'ended' | 'compacted'> {
     try {
       for await (const batch of this.store.watch({
-        prefix: ROOT,
+        prefix: KEY_PREFIX,
         after,
         signal: this.stopping.signal,
       }))
-        this.takeBatch(batch);
+        this.applyBatch(batch);
       return 'ended';
     } catch (reason) {
       if (errorKindOf(reason) !== 'compacted') throw reason;
@@ -125,7 +125,7 @@ export class ViewFollower {
     }
   }
 
-  private takeBatch({ changes, revision }: ChangeBatch): void {
+  private applyBatch({ changes, revision }: ChangeBatch): void {
     const decoded = changes.flatMap((change) => {
       if (change.kind === 'put') return decodeEntry(change.entry);
       const parsed = parseKey(change.key);
@@ -138,17 +138,17 @@ export class ViewFollower {
   private async load(): Promise<Revision> {
     const { entries, revision } = await this.readAll();
     const seen = new Set(entries.map(({ key }) => key));
-    const present = entries.filter((entry) => this.isNews(entry)).flatMap(decodeEntry);
-    const gone = RECORD_KINDS.flatMap((kind) =>
-      [...this.view.ids(kind)]
-        .filter((id) => !seen.has(keyOf(kind, id)))
-        .map((id): Decoded => ({ kind, id, after: undefined })),
+    const changed = entries.filter((entry) => this.isChanged(entry)).flatMap(decodeEntry);
+    const deleted = RECORD_KINDS.flatMap((kind) =>
+      [...this.view.listIds(kind)]
+        .filter((id) => !seen.has(toKey(kind, id)))
+        .map((id): DecodedChange => ({ kind, id, after: undefined })),
     );
-    this.publish([...present, ...gone], revision);
+    this.publish([...changed, ...deleted], revision);
     return revision;
   }
 
-  private isNews({ key, modRevision }: StoreEntry): boolean {
+  private isChanged({ key, modRevision }: StoreEntry): boolean {
     const parsed = parseKey(key);
     return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
   }
@@ -174,17 +174,17 @@ export class ViewFollower {
     readonly entries: readonly StoreEntry[];
     readonly revision: Revision;
   }> {
-    let page = await this.store.range({ prefix: ROOT });
+    let page = await this.store.range({ prefix: KEY_PREFIX });
     const { revision } = page;
     const entries = [...page.entries];
     while (page.next !== undefined) {
-      page = await this.store.range({ prefix: ROOT, after: page.next, revision });
+      page = await this.store.range({ prefix: KEY_PREFIX, after: page.next, revision });
       for (const entry of page.entries) entries.push(entry);
     }
     return { entries, revision };
   }
 
-  private publish(decoded: readonly Decoded[], revision: Revision): void {
+  private publish(decoded: readonly DecodedChange[], revision: Revision): void {
     const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
     this.view.revision = revision;
     if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
@@ -204,7 +204,7 @@ export class ViewFollower {
 }
 
 /** Decodes an entry; empty for a key of an unknown kind. */
-function decodeEntry({ key, value, modRevision }: StoreEntry): Decoded[] {
+function decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange[] {
   const parsed = parseKey(key);
   if (parsed === undefined) return [];
   const bytes = key.length + value.byteLength;

@@ -9,9 +9,9 @@ import {
 } from '@cloudless/api/store';
 import fc from 'fast-check';
 import {
-  nameKeyId,
-  replicaKeyId,
-  versionKeyId,
+  toNameKeyId,
+  toReplicaKeyId,
+  toVersionKeyId,
   type RecordKind,
   type RecordOf,
 } from './records.js';
@@ -26,14 +26,14 @@ interface Write {
 const uids = ['u1', 'u2', 'u3'];
 const uid = fc.constantFrom(...uids);
 const small = fc.integer({ min: 1, max: 6 });
-const kept = <Value>(value: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+const orDeleted = <Value>(value: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
   fc.option(value, { nil: undefined, freq: 3 });
 
 const arbReplica: fc.Arbitrary<Write> = fc
   .tuple(
     uid,
     small,
-    kept(
+    orDeleted(
       fc.record({
         nodeId: fc.constantFrom('', 'n1', 'n2'),
         phase: fc.integer({ min: 0, max: 7 }),
@@ -43,7 +43,7 @@ const arbReplica: fc.Arbitrary<Write> = fc
   )
   .map(([of, sequence, fields]) => ({
     kind: 'replica',
-    id: replicaKeyId(of, BigInt(sequence)),
+    id: toReplicaKeyId(of, BigInt(sequence)),
     value:
       fields &&
       create(ReplicaRecordSchema, {
@@ -54,34 +54,34 @@ const arbReplica: fc.Arbitrary<Write> = fc
       }),
   }));
 const arbVersion: fc.Arbitrary<Write> = fc
-  .tuple(uid, small, kept(fc.constant({})))
+  .tuple(uid, small, orDeleted(fc.constant({})))
   .map(([of, version, fields]) => ({
     kind: 'version',
-    id: versionKeyId(of, version),
+    id: toVersionKeyId(of, version),
     value: fields && create(VersionRecordSchema, { version }),
   }));
 const arbEvent: fc.Arbitrary<Write> = fc
-  .tuple(fc.integer({ min: 10, max: 30 }), kept(fc.string({ maxLength: 2 })))
+  .tuple(fc.integer({ min: 10, max: 30 }), orDeleted(fc.string({ maxLength: 2 })))
   .map(([count, message]) => ({
     kind: 'event',
     id: `e${count}`,
     value: message === undefined ? undefined : create(EventSchema, { id: `e${count}`, message }),
   }));
 const arbName: fc.Arbitrary<Write> = fc
-  .tuple(fc.constantFrom('web', 'db'), kept(uid))
+  .tuple(fc.constantFrom('web', 'db'), orDeleted(uid))
   .map(([name, of]) => ({
     kind: 'name',
-    id: nameKeyId('default', name),
+    id: toNameKeyId('default', name),
     value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
   }));
 const arbOther: fc.Arbitrary<Write> = fc.oneof(
-  fc.tuple(uid, kept(small)).map(([of, slot]): Write => ({
+  fc.tuple(uid, orDeleted(small)).map(([of, slot]): Write => ({
     kind: 'workload',
     id: of,
     value:
       slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: of, version: slot }),
   })),
-  fc.tuple(uid, kept(small)).map(([of, version]): Write => ({
+  fc.tuple(uid, orDeleted(small)).map(([of, version]): Write => ({
     kind: 'control',
     id: of,
     value:
@@ -89,7 +89,7 @@ const arbOther: fc.Arbitrary<Write> = fc.oneof(
         ? undefined
         : create(ControlRecordSchema, { uid: of, activeVersion: version }),
   })),
-  fc.tuple(fc.constantFrom('n1', 'n2'), kept(fc.boolean())).map(([id, draining]): Write => ({
+  fc.tuple(fc.constantFrom('n1', 'n2'), orDeleted(fc.boolean())).map(([id, draining]): Write => ({
     kind: 'node',
     id,
     value:
@@ -164,10 +164,10 @@ function expectSame(
     );
     expect(view.versions(of)).toEqual(
       [1, 2, 3, 4, 5, 6].flatMap(
-        (version) => model.get(`version ${versionKeyId(of, version)}`)?.value ?? [],
+        (version) => model.get(`version ${toVersionKeyId(of, version)}`)?.value ?? [],
       ),
     );
-    expect(view.version(of, 2)).toBe(model.get(`version ${versionKeyId(of, 2)}`)?.value);
+    expect(view.version(of, 2)).toBe(model.get(`version ${toVersionKeyId(of, 2)}`)?.value);
     expect(view.workload(of)).toBe(model.get(`workload ${of}`));
     expect(view.control(of)).toBe(model.get(`control ${of}`));
   }
@@ -183,7 +183,7 @@ function expectSame(
   for (const { value, revision } of replicas)
     expect(view.replica(value.id)).toEqual({ value, revision });
   expect(view.replica('u9-9')).toBeUndefined();
-  const names = model.get(`name ${nameKeyId('default', 'web')}`)?.value as
+  const names = model.get(`name ${toNameKeyId('default', 'web')}`)?.value as
     RecordOf<'name'> | undefined;
   expect(view.workloadByName('default', 'web')).toBe(names && model.get(`workload ${names.uid}`));
   const sorted = (ids: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>

@@ -12,7 +12,7 @@ import type {
 } from '@cloudless/api/store';
 import type { Revision } from '@cloudless/state-store';
 import { EventIndex, type EventSubject } from './event-index.js';
-import { REMOVED_EVENTS_KEY, nameKeyId, type RecordKind, type RecordOf } from './records.js';
+import { REMOVED_EVENTS_KEY, toNameKeyId, type RecordKind, type RecordOf } from './records.js';
 
 /** A record with the revision that wrote it, for conditional writes. */
 export interface Stored<Value> {
@@ -44,7 +44,7 @@ export interface ClusterView {
   workloads(): Iterable<Stored<WorkloadRecord>>;
   control(uid: string): Stored<ControlRecord> | undefined;
   /** The readiness guard: changes whenever a replica of the workload stops being ready. */
-  evidence(uid: string): Stored<EvidenceRecord> | undefined;
+  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined;
   plan(id: string): Stored<PlanRecord> | undefined;
   plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
   version(uid: string, version: number): VersionRecord | undefined;
@@ -73,7 +73,7 @@ export interface ClusterView {
   removedEvents(): Stored<RemovedEventsRecord> | undefined;
 }
 
-type Group = Map<string, Map<string, Stored<ReplicaRecord>>>;
+type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
 
 /** The indexed view that `ClusterState` maintains. */
 export class IndexedView implements ClusterView {
@@ -95,10 +95,10 @@ export class IndexedView implements ClusterView {
       removed: new Map(),
     };
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
-  private readonly byWorkload: Group = new Map();
-  private readonly byNode: Group = new Map();
-  private readonly waiting = new Map<string, Stored<ReplicaRecord>>();
-  private readonly draining = new Map<string, Stored<NodeRecord>>();
+  private readonly replicasByWorkload: ReplicaGroups = new Map();
+  private readonly replicasByNode: ReplicaGroups = new Map();
+  private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
+  private readonly drainingById = new Map<string, Stored<NodeRecord>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
   private eventList: readonly Event[] | undefined;
   private readonly eventIndex = new EventIndex();
@@ -108,7 +108,7 @@ export class IndexedView implements ClusterView {
     return this.byKind[kind].get(id);
   }
 
-  ids(kind: RecordKind): Iterable<string> {
+  listIds(kind: RecordKind): Iterable<string> {
     return this.byKind[kind].keys();
   }
 
@@ -117,7 +117,7 @@ export class IndexedView implements ClusterView {
   }
 
   workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined {
-    const index = this.byKind.name.get(nameKeyId(namespace, name));
+    const index = this.byKind.name.get(toNameKeyId(namespace, name));
     return index === undefined ? undefined : this.byKind.workload.get(index.value.uid);
   }
 
@@ -129,7 +129,7 @@ export class IndexedView implements ClusterView {
     return this.byKind.control.get(uid);
   }
 
-  evidence(uid: string): Stored<EvidenceRecord> | undefined {
+  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined {
     return this.byKind.evidence.get(uid);
   }
 
@@ -160,15 +160,15 @@ export class IndexedView implements ClusterView {
   }
 
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
-    return this.byWorkload.get(uid)?.values() ?? [];
+    return this.replicasByWorkload.get(uid)?.values() ?? [];
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
-    return this.byNode.get(nodeId)?.values() ?? [];
+    return this.replicasByNode.get(nodeId)?.values() ?? [];
   }
 
   unplaced(): Iterable<Stored<ReplicaRecord>> {
-    return this.waiting.values();
+    return this.unplacedReplicas.values();
   }
 
   node(id: string): Stored<NodeRecord> | undefined {
@@ -180,7 +180,7 @@ export class IndexedView implements ClusterView {
   }
 
   drainingNodes(): Iterable<Stored<NodeRecord>> {
-    return this.draining.values();
+    return this.drainingById.values();
   }
 
   events(): readonly Event[] {
@@ -195,11 +195,11 @@ export class IndexedView implements ClusterView {
   }
 
   lastEventOfReplica(replicaId: string): Event | undefined {
-    return this.eventIndex.lastOfReplica(replicaId);
+    return this.eventIndex.getLastOfReplica(replicaId);
   }
 
   lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined {
-    return this.eventIndex.last(subject, reasons);
+    return this.eventIndex.getLast(subject, reasons);
   }
 
   request(id: string): Stored<RequestRecord> | undefined {
@@ -229,7 +229,7 @@ export class IndexedView implements ClusterView {
     else map.set(id, after);
     if (kind === 'event') {
       this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
-      this.eventIndex.take(before?.value as Event | undefined, after?.value as Event | undefined);
+      this.eventIndex.apply(before?.value as Event | undefined, after?.value as Event | undefined);
     }
     if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
@@ -259,8 +259,8 @@ export class IndexedView implements ClusterView {
   }
 
   private indexNode(id: string, node: Stored<NodeRecord> | undefined): void {
-    if (node?.value.draining === true) this.draining.set(id, node);
-    else this.draining.delete(id);
+    if (node?.value.draining === true) this.drainingById.set(id, node);
+    else this.drainingById.delete(id);
   }
 
   private indexVersion(id: string, record: VersionRecord | undefined): void {
@@ -278,29 +278,29 @@ export class IndexedView implements ClusterView {
   ): void {
     if (before !== undefined) {
       this.replicasById.delete(before.value.id);
-      this.waiting.delete(before.value.id);
-      removeFrom(this.byWorkload, before.value.uid, before.value.id);
-      removeFrom(this.byNode, before.value.nodeId, before.value.id);
+      this.unplacedReplicas.delete(before.value.id);
+      removeFromGroup(this.replicasByWorkload, before.value.uid, before.value.id);
+      removeFromGroup(this.replicasByNode, before.value.nodeId, before.value.id);
     }
     if (after === undefined) {
       if (before !== undefined) this.eventIndex.forgetReplica(before.value.id);
       return;
     }
     this.replicasById.set(after.value.id, after);
-    addTo(this.byWorkload, after.value.uid, after);
-    if (after.value.nodeId !== '') addTo(this.byNode, after.value.nodeId, after);
+    addToGroup(this.replicasByWorkload, after.value.uid, after);
+    if (after.value.nodeId !== '') addToGroup(this.replicasByNode, after.value.nodeId, after);
     else if (after.value.desiredRunning && after.value.phase === Phase.PENDING)
-      this.waiting.set(after.value.id, after);
+      this.unplacedReplicas.set(after.value.id, after);
   }
 }
 
-function addTo(group: Group, key: string, replica: Stored<ReplicaRecord>): void {
+function addToGroup(group: ReplicaGroups, key: string, replica: Stored<ReplicaRecord>): void {
   const members = group.get(key) ?? new Map<string, Stored<ReplicaRecord>>();
   members.set(replica.value.id, replica);
   group.set(key, members);
 }
 
-function removeFrom(group: Group, key: string, replicaId: string): void {
+function removeFromGroup(group: ReplicaGroups, key: string, replicaId: string): void {
   const members = group.get(key);
   members?.delete(replicaId);
   if (members?.size === 0) group.delete(key);

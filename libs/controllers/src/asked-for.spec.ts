@@ -1,9 +1,9 @@
 import { create } from '@bufbuild/protobuf';
 import { RolloutStatus_Phase as Phase } from '@cloudless/api';
 import { ControlRecordSchema, RolloutRecordSchema } from '@cloudless/api/store';
-import { askedFor } from './asked-for.js';
+import { getPendingUserAction } from './asked-for.js';
 
-const goesOn = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
+const continues = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
 const { IN_PROGRESS, PAUSED, FAILED, COMPLETED, ROLLED_BACK } = Phase;
 
 describe('getPendingUserAction', () => {
@@ -33,7 +33,7 @@ describe('getPendingUserAction', () => {
       pausedVersion: 2,
       shows: {},
     },
-    { name: 'IN_PROGRESS after a resume', phase: PAUSED, shows: goesOn },
+    { name: 'IN_PROGRESS after a resume', phase: PAUSED, shows: continues },
     {
       name: 'no change while impossible limits pause the rollout',
       phase: PAUSED,
@@ -52,7 +52,7 @@ describe('getPendingUserAction', () => {
       name: 'IN_PROGRESS after a retry of a failed rollout',
       phase: FAILED,
       rollout: { retry: true },
-      shows: goesOn,
+      shows: continues,
     },
     {
       name: 'no change during a wait for a promotion',
@@ -62,7 +62,12 @@ describe('getPendingUserAction', () => {
       shows: {},
     },
     {
-      ...{ name: 'IN_PROGRESS after a promotion', phase: PAUSED, reason: 'step 1', shows: goesOn },
+      ...{
+        name: 'IN_PROGRESS after a promotion',
+        phase: PAUSED,
+        reason: 'step 1',
+        shows: continues,
+      },
       rollout: { waitsForPromotion: true, promoted: true },
     },
     {
@@ -81,8 +86,8 @@ describe('getPendingUserAction', () => {
       rolloutReason: reason,
       pausedVersion,
     });
-    expect(askedFor(control, create(RolloutRecordSchema, { version: 2, ...rollout }))).toEqual(
-      shows,
-    );
+    expect(
+      getPendingUserAction(control, create(RolloutRecordSchema, { version: 2, ...rollout })),
+    ).toEqual(shows);
   });
 });

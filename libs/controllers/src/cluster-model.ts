@@ -26,8 +26,8 @@ export class ClusterModel {
 
   constructor(private readonly deps: ClusterModelDeps) {
     const view = deps.state.view();
-    for (const node of view.nodes()) this.takeNode(node.value);
-    for (const replica of view.replicas()) this.takeReplica(view, replica.value);
+    for (const node of view.nodes()) this.upsertNode(node.value);
+    for (const replica of view.replicas()) this.upsertReplica(view, replica.value);
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.apply(changes)),
       deps.nodes.subscribe((nodeId) => this.refreshNode(nodeId)),
@@ -43,9 +43,9 @@ export class ClusterModel {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') {
         if (after === undefined) this.deps.cluster.removeNode(toNodeId(id));
-        else this.takeNode(after as NodeRecord);
+        else this.upsertNode(after as NodeRecord);
       } else if (kind === 'replica') {
-        if (after !== undefined) this.takeReplica(view, after as ReplicaRecord);
+        if (after !== undefined) this.upsertReplica(view, after as ReplicaRecord);
         else if (before !== undefined)
           this.deps.cluster.release(toReplicaId((before as ReplicaRecord).id));
       }
@@ -54,14 +54,14 @@ export class ClusterModel {
 
   private refreshNode(nodeId: string): void {
     const node = this.deps.state.view().node(nodeId);
-    if (node !== undefined) this.takeNode(node.value);
+    if (node !== undefined) this.upsertNode(node.value);
   }
 
-  private takeNode(node: NodeRecord): void {
+  private upsertNode(node: NodeRecord): void {
     this.deps.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
   }
 
-  private takeReplica(view: ClusterView, replica: ReplicaRecord): void {
+  private upsertReplica(view: ClusterView, replica: ReplicaRecord): void {
     const { cluster } = this.deps;
     const workload = view.workload(replica.uid);
     const template = view.version(replica.uid, replica.version)?.template;

@@ -12,7 +12,7 @@ import {
  * then). Returns `done` when this coordinator no longer leads or its store has been rolled back.
  * @throws Every error other than a conflict.
  */
-export async function commitOrPlanAgain(
+export async function commitOrReconcileAgain(
   state: ClusterState,
   transaction: Transaction,
 ): Promise<WorkResult> {
@@ -20,7 +20,7 @@ export async function commitOrPlanAgain(
     await state.commit(transaction);
     return { kind: 'again' };
   } catch (reason) {
-    if (isOver(reason)) return { kind: 'done' };
+    if (isFinalRefusal(reason)) return { kind: 'done' };
     if (errorKindOf(reason) !== 'conflict') throw reason;
     return { kind: 'again' };
   }
@@ -30,6 +30,6 @@ export async function commitOrPlanAgain(
  * Tells whether an error means that no later commit of this coordinator can succeed either: it no
  * longer leads, or its store has been rolled back.
  */
-export function isOver(reason: unknown): boolean {
+export function isFinalRefusal(reason: unknown): boolean {
   return reason instanceof LeadershipLostError || reason instanceof RestoredStateError;
 }

@@ -13,17 +13,17 @@ import {
 import type { ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './cluster-model.js';
-import { effectiveNode, taintKey } from './effective-node.js';
+import { toEffectiveNode, toTaintKey } from './effective-node.js';
 import { DrainReconciler } from './drain-reconciler.js';
-import { drainStatusOf, replicasHeldBy } from './drain-status.js';
+import { toDrainStatus, listReplicasHeldBy } from './drain-status.js';
 import { Janitor } from './janitor.js';
 import { NodeDirectory } from './node-directory.js';
 import { NodeReconciler } from './node-reconciler.js';
 import { Placer } from './placer.js';
-import { Planner } from './planner.js';
-import { Readiness } from './readiness.js';
+import { DryRunService } from './planner.js';
+import { ReadinessTracker } from './readiness.js';
 import type { RetentionLimits } from './retention.js';
-import { WorkloadReader } from './workload-reader.js';
+import { WorkloadPresenter } from './workload-reader.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
 
 export interface ControllersOptions {
@@ -45,27 +45,27 @@ export interface ControllersOptions {
 /** The running controllers of the leader, and what the API server reads from them. */
 export interface Controllers {
   readonly nodes: NodeDirectory;
-  readonly reader: WorkloadReader;
-  readonly planner: Planner;
+  readonly presenter: WorkloadPresenter;
+  readonly dryRun: DryRunService;
   /** Placement data for the API calls about nodes. */
   readonly placements: {
     /** The resources that live replicas hold on a node, summed from the records. */
-    allocatedOn(nodeId: string): {
+    getAllocated(nodeId: string): {
       readonly cpuMillis: number;
       readonly memoryBytes: number;
       readonly replicas: number;
     };
     /** The values that the agent reports, overridden by those that users set. */
-    readonly effective: typeof effectiveNode;
-    readonly taintKey: typeof taintKey;
+    readonly toEffectiveNode: typeof toEffectiveNode;
+    readonly toTaintKey: typeof toTaintKey;
     /** The drain status of a node; undefined without a drain. */
-    drainOf(record: NodeRecord): DrainStatus | undefined;
+    getDrainStatus(record: NodeRecord): DrainStatus | undefined;
   };
   /**
    * The resources that the scheduler's model has reserved on a node. Equal to the sum from the
    * records, but updated incrementally. Undefined for an unknown node.
    */
-  bookedOn(
+  getReserved(
     nodeId: string,
   ):
     | { readonly cpuMillis: number; readonly memoryBytes: number; readonly replicas: number }
@@ -85,7 +85,7 @@ export function startControllers(options: ControllersOptions): Controllers {
   // A lost node whose replicas have not been replaced yet gets a lease like the others. When the
   // lease ends, the node is lost again and its replicas are replaced.
   const isExpected = ({ id, lost }: NodeRecord): boolean =>
-    !lost || replicasHeldBy(state.view(), id).length > 0;
+    !lost || listReplicasHeldBy(state.view(), id).length > 0;
   nodes.start(
     [...state.view().nodes()]
       .map(({ value }) => value)
@@ -93,9 +93,9 @@ export function startControllers(options: ControllersOptions): Controllers {
   );
   const cluster = createCluster(options.weights === undefined ? {} : { weights: options.weights });
   const model = new ClusterModel({ state, nodes, cluster });
-  const readiness = new Readiness(state, nodes, clock);
-  const reader = new WorkloadReader(state, nodes, { cluster, clock });
-  const planner = new Planner({ state, nodes, readiness, reader, cluster, clock });
+  const readiness = new ReadinessTracker(state, nodes, clock);
+  const presenter = new WorkloadPresenter(state, nodes, { cluster, clock });
+  const dryRun = new DryRunService({ state, nodes, readiness, presenter, cluster, clock });
   const common = { state, nodes, clock, random, meter, tracer };
   const workloads = new WorkloadReconciler({
     ...common,
@@ -104,7 +104,7 @@ export function startControllers(options: ControllersOptions): Controllers {
     log: log.child({ component: 'workloads' }),
   });
   const placer = new Placer({ ...common, cluster, log: log.child({ component: 'scheduler' }) });
-  const nodeLife = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
+  const nodeReconciler = new NodeReconciler({ ...common, log: log.child({ component: 'nodes' }) });
   const janitor = new Janitor({
     state,
     clock,
@@ -114,18 +114,19 @@ export function startControllers(options: ControllersOptions): Controllers {
     retention: options.retention ?? {},
   });
   const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
-  const drainOf = (record: NodeRecord) => drainStatusOf({ view: state.view(), nodes }, record);
+  const getDrainStatus = (record: NodeRecord) =>
+    toDrainStatus({ view: state.view(), nodes }, record);
   return {
     nodes,
-    reader,
-    planner,
+    presenter,
+    dryRun,
     placements: {
-      allocatedOn: (nodeId) => allocatedOn(state, nodeId),
-      effective: effectiveNode,
-      taintKey,
-      drainOf,
+      getAllocated: (nodeId) => sumAllocated(state, nodeId),
+      toEffectiveNode,
+      toTaintKey,
+      getDrainStatus,
     },
-    bookedOn: (nodeId) => {
+    getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;
       const { cpuMillis, memoryBytes } = usage.allocated;
@@ -136,7 +137,7 @@ export function startControllers(options: ControllersOptions): Controllers {
       await Promise.all([
         workloads.close(),
         placer.close(),
-        nodeLife.close(),
+        nodeReconciler.close(),
         drains.close(),
         janitor.close(),
       ]);
@@ -146,8 +147,8 @@ export function startControllers(options: ControllersOptions): Controllers {
   };
 }
 
-function allocatedOn(state: ClusterState, nodeId: string) {
-  const held = replicasHeldBy(state.view(), nodeId);
+function sumAllocated(state: ClusterState, nodeId: string) {
+  const held = listReplicasHeldBy(state.view(), nodeId);
   const sums = { cpuMillis: 0, memoryBytes: 0, replicas: held.length };
   for (const value of held) {
     const requests = state.view().version(value.uid, value.version)?.template?.resources?.requests;

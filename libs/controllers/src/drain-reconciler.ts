@@ -24,9 +24,9 @@ import {
   type WorkResult,
 } from '@cloudless/base';
 import type { ClusterState, RecordChange, Stored } from '@cloudless/cluster-state';
-import { commitOrPlanAgain } from './commit.js';
-import { drainStatusOf, replicasHeldBy } from './drain-status.js';
-import { drainLeftMs } from './moving.js';
+import { commitOrReconcileAgain } from './commit.js';
+import { toDrainStatus, listReplicasHeldBy } from './drain-status.js';
+import { getRemainingDrainMs } from './moving.js';
 import type { NodeDirectory } from './node-directory.js';
 
 export interface DrainReconcilerDeps {
@@ -39,10 +39,10 @@ export interface DrainReconcilerDeps {
 }
 
 /** Most workloads that the event names; the status of the node lists more. */
-const MAX_TOLD = 5;
+const MAX_NAMED = 5;
 
 /** How a drain ends. */
-interface End {
+interface DrainOutcome {
   readonly phase: DrainPhase.DRAINED | DrainPhase.FAILED;
   readonly severity: Event_Severity;
   readonly reason: string;
@@ -86,7 +86,7 @@ export class DrainReconciler {
         kind === 'node'
           ? [id]
           : kind === 'replica'
-            ? nodesOf(before as ReplicaRecord, after as ReplicaRecord)
+            ? listNodeIds(before as ReplicaRecord, after as ReplicaRecord)
             : [];
       for (const nodeId of nodeIds)
         if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
@@ -104,26 +104,34 @@ export class DrainReconciler {
   async reconcile(nodeId: string): Promise<WorkResult> {
     const { state, nodes, clock } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
-    if (state.restored !== undefined) return { kind: 'done' };
+    if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const view = state.view();
     const node = view.node(nodeId);
     if (node?.value.draining !== true) return { kind: 'done' };
     const drain = node.value.drain ?? create(DrainRecordSchema, { phase: DrainPhase.DRAINING });
     // A drained node accepts nothing new: it stays drained.
     if (drain.phase === DrainPhase.DRAINED) return { kind: 'done' };
-    if (replicasHeldBy(view, nodeId).length === 0)
-      return this.end(node, drain, drained(nodeId, drain));
-    const leftMs = drainLeftMs(drain, clock.wallTime());
+    if (listReplicasHeldBy(view, nodeId).length === 0)
+      return this.finishDrain(node, drain, createDrainedOutcome(nodeId, drain));
+    const remainingMs = getRemainingDrainMs(drain, clock.wallTime());
     // The workload reconcilers stop what is left of a forced drain.
-    if (leftMs === undefined || drain.force) return { kind: 'done' };
-    if (leftMs > 0) return { kind: 'after', delayMs: leftMs };
-    return this.end(node, drain, failed(nodeId, drain, drainStatusOf({ view, nodes }, node.value)));
+    if (remainingMs === undefined || drain.force) return { kind: 'done' };
+    if (remainingMs > 0) return { kind: 'after', delayMs: remainingMs };
+    return this.finishDrain(
+      node,
+      drain,
+      createFailedOutcome(nodeId, drain, toDrainStatus({ view, nodes }, node.value)),
+    );
   }
 
-  private async end(node: Stored<NodeRecord>, drain: DrainRecord, end: End): Promise<WorkResult> {
+  private async finishDrain(
+    node: Stored<NodeRecord>,
+    drain: DrainRecord,
+    outcome: DrainOutcome,
+  ): Promise<WorkResult> {
     const { state, log } = this.deps;
     const { id } = node.value;
-    const { phase, ...told } = end;
+    const { phase, ...event } = outcome;
     const next = Object.assign(clone(NodeRecordSchema, node.value), {
       drain: Object.assign(clone(DrainRecordSchema, drain), { phase }),
       // A drained node stays in draining until it is uncordoned; a failed drain evicts nothing
@@ -132,38 +140,42 @@ export class DrainReconciler {
     });
     const transaction = state.transaction().require('node', id, node).put('node', id, next);
     transaction.event({
-      ...told,
+      ...event,
       category: Category.MEMBERSHIP,
       nodeId: id,
       causedBy: state
         .view()
         .lastEvent({ kind: 'node', nodeId: id }, ['NodeDraining', 'NodeDrainChanged']),
     });
-    const result = await commitOrPlanAgain(state, transaction);
+    const result = await commitOrReconcileAgain(state, transaction);
     log.info('drain ended', { nodeId: id, phase: DrainPhase[phase] });
     return result;
   }
 }
 
-function nodesOf(
+function listNodeIds(
   before: ReplicaRecord | undefined,
   after: ReplicaRecord | undefined,
 ): readonly string[] {
   return [before?.nodeId ?? '', after?.nodeId ?? ''].filter((nodeId) => nodeId !== '');
 }
 
-function drained(nodeId: string, { total }: DrainRecord): End {
+function createDrainedOutcome(nodeId: string, { total }: DrainRecord): DrainOutcome {
   const message = `node ${nodeId} is drained: nothing is left of the ${total} ${total === 1 ? 'replica' : 'replicas'} it held; it stays cordoned until it is uncordoned`;
   return { phase: DrainPhase.DRAINED, severity: Severity.INFO, reason: 'NodeDrained', message };
 }
 
-function failed(nodeId: string, { total }: DrainRecord, status: DrainStatus | undefined): End {
+function createFailedOutcome(
+  nodeId: string,
+  { total }: DrainRecord,
+  status: DrainStatus | undefined,
+): DrainOutcome {
   const { remaining = 0, waiting = [] } = status ?? {};
-  const left = `${remaining} of ${total} ${total === 1 ? 'replica' : 'replicas'} left`;
+  const remainder = `${remaining} of ${total} ${total === 1 ? 'replica' : 'replicas'} left`;
   return {
     phase: DrainPhase.FAILED,
     severity: Severity.ERROR,
     reason: 'NodeDrainFailed',
-    message: `the drain of node ${nodeId} has failed: its deadline has passed with ${left}; nothing more is moved, and the node stays cordoned. Left: ${waiting.slice(0, MAX_TOLD).join('; ')}${waiting.length > MAX_TOLD ? '; …' : ''}`,
+    message: `the drain of node ${nodeId} has failed: its deadline has passed with ${remainder}; nothing more is moved, and the node stays cordoned. Left: ${waiting.slice(0, MAX_NAMED).join('; ')}${waiting.length > MAX_NAMED ? '; …' : ''}`,
   };
 }

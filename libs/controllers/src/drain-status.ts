@@ -17,25 +17,25 @@ export interface DrainSources {
 const MAX_WAITING = 20;
 
 /** The drain status of a node; undefined without a current or failed drain. */
-export function drainStatusOf(
+export function toDrainStatus(
   sources: DrainSources,
   { id, draining, drain }: NodeRecord,
 ): DrainStatus | undefined {
   if (drain === undefined && !draining) return undefined;
-  const left = replicasHeldBy(sources.view, id);
+  const remaining = listReplicasHeldBy(sources.view, id);
   return create(DrainStatusSchema, {
     phase: drain?.phase ?? DrainPhase.DRAINING,
     ...(drain?.startedAt === undefined ? {} : { startedAt: drain.startedAt }),
     ...(drain?.deadline === undefined ? {} : { deadline: drain.deadline }),
     force: drain?.force ?? false,
-    total: drain?.total ?? left.length,
-    remaining: left.length,
-    waiting: [...waitingOn(sources, id, left)],
+    total: drain?.total ?? remaining.length,
+    remaining: remaining.length,
+    waiting: [...listWaiting(sources, id, remaining)],
   });
 }
 
 /** The replicas that still hold resources on a node. */
-export function replicasHeldBy(
+export function listReplicasHeldBy(
   view: Pick<ClusterView, 'replicasOn'>,
   nodeId: string,
 ): readonly ReplicaRecord[] {
@@ -46,23 +46,23 @@ export function replicasHeldBy(
  * One line for each workload with replicas on the node, sorted by name: how many replicas, and what
  * they are waiting for.
  */
-function waitingOn(
+function listWaiting(
   sources: DrainSources,
   nodeId: string,
-  left: readonly ReplicaRecord[],
+  remaining: readonly ReplicaRecord[],
 ): readonly string[] {
-  if (left.length === 0) return [];
-  const byWorkload = byUid(left);
-  const homeless = byUid([...sources.view.unplaced()].map(({ value }) => value));
+  if (remaining.length === 0) return [];
+  const byWorkload = groupByUid(remaining);
+  const unplaced = groupByUid([...sources.view.unplaced()].map(({ value }) => value));
   const lines = [...byWorkload]
     .map(([uid, replicas]) => {
-      const why = whyLeft(sources, {
+      const why = explainRemaining(sources, {
         nodeId,
         uid,
-        left: replicas,
-        homeless: homeless.get(uid) ?? [],
+        remaining: replicas,
+        unplaced: unplaced.get(uid) ?? [],
       });
-      return `${nameOf(sources, uid)}: ${counted(replicas.length)}: ${why}`;
+      return `${formatWorkloadName(sources, uid)}: ${formatReplicaCount(replicas.length)}: ${why}`;
     })
     .sort();
   const more = lines.length - MAX_WAITING;
@@ -71,7 +71,9 @@ function waitingOn(
     : [...lines.slice(0, MAX_WAITING), `and ${more} more ${more === 1 ? 'workload' : 'workloads'}`];
 }
 
-function byUid(replicas: readonly ReplicaRecord[]): ReadonlyMap<string, readonly ReplicaRecord[]> {
+function groupByUid(
+  replicas: readonly ReplicaRecord[],
+): ReadonlyMap<string, readonly ReplicaRecord[]> {
   const groups = new Map<string, ReplicaRecord[]>();
   for (const replica of replicas) {
     const group = groups.get(replica.uid);
@@ -81,35 +83,39 @@ function byUid(replicas: readonly ReplicaRecord[]): ReadonlyMap<string, readonly
   return groups;
 }
 
-function nameOf({ view }: DrainSources, uid: string): string {
+function formatWorkloadName({ view }: DrainSources, uid: string): string {
   const workload = view.workload(uid)?.value;
   return workload === undefined
     ? `deleted workload ${uid}`
     : `${workload.namespace}/${workload.name}`;
 }
 
-interface Left {
+interface RemainingReplicas {
   readonly nodeId: string;
   readonly uid: string;
   /** The workload's replicas that are still on the node. */
-  readonly left: readonly ReplicaRecord[];
+  readonly remaining: readonly ReplicaRecord[];
   /** The workload's replicas that are waiting for a node. */
-  readonly homeless: readonly ReplicaRecord[];
+  readonly unplaced: readonly ReplicaRecord[];
 }
 
 /** Why replicas are still on the node; the most severe cause comes first. */
-function whyLeft({ view, nodes }: DrainSources, { nodeId, uid, left, homeless }: Left): string {
-  if (!left.some(({ desiredRunning }) => desiredRunning)) {
+function explainRemaining(
+  { view, nodes }: DrainSources,
+  { nodeId, uid, remaining, unplaced }: RemainingReplicas,
+): string {
+  if (!remaining.some(({ desiredRunning }) => desiredRunning)) {
     return nodes.isAlive(nodeId)
       ? 'stopping (grace period)'
       : 'stopping, and the node is not connected to confirm it';
   }
-  const why = homeless.find(({ reason }) => reason !== '')?.reason;
-  if (why !== undefined) {
-    return `${homeless.length === 1 ? '1 replacement has' : `${homeless.length} replacements have`} no node: ${why}`;
+  const placementReason = unplaced.find(({ reason }) => reason !== '')?.reason;
+  if (placementReason !== undefined) {
+    return `${unplaced.length === 1 ? '1 replacement has' : `${unplaced.length} replacements have`} no node: ${placementReason}`;
   }
   const reason = view.control(uid)?.value.rolloutReason ?? '';
   return reason === '' ? 'about to be replaced' : reason;
 }
 
-const counted = (count: number): string => (count === 1 ? '1 replica' : `${count} replicas`);
+const formatReplicaCount = (count: number): string =>
+  count === 1 ? '1 replica' : `${count} replicas`;

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { HelloSchema, Taint_Effect as Effect } from '@cloudless/api';
 import { NodeRecordSchema } from '@cloudless/api/store';
-import { effectiveNode } from './effective-node.js';
+import { toEffectiveNode } from './effective-node.js';
 import { toSchedulerNode } from './scheduler-input.js';
 
 const hello = create(HelloSchema, {
@@ -21,7 +21,7 @@ describe('effective node', () => {
       removedLabels: ['arch'],
       removedTaints: [`gpu:${Effect.NO_SCHEDULE}`],
     });
-    expect(effectiveNode(record)).toEqual({
+    expect(toEffectiveNode(record)).toEqual({
       region: '',
       zone: 'b',
       labels: { disk: 'ssd' },

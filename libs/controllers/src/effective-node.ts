@@ -16,17 +16,19 @@ export interface EffectiveNode {
  * The effective location, labels and taints of a node. Users override the agent: a label that a
  * user removed stays removed even when the agent reports it.
  */
-export function effectiveNode(record: NodeRecord): EffectiveNode {
+export function toEffectiveNode(record: NodeRecord): EffectiveNode {
   const labels: Record<string, string> = { ...record.hello?.labels };
   for (const key of record.removedLabels) delete labels[key];
   Object.assign(labels, record.labels);
   const fromAgent = (record.hello?.taints ?? []).filter(
-    (taint) => !record.removedTaints.includes(taintKey(taint)),
+    (taint) => !record.removedTaints.includes(toTaintKey(taint)),
   );
-  const taints = new Map([...fromAgent, ...record.taints].map((taint) => [taintKey(taint), taint]));
+  const taints = new Map(
+    [...fromAgent, ...record.taints].map((taint) => [toTaintKey(taint), taint]),
+  );
   return {
     region: record.region ?? record.hello?.region ?? '',
-    zone: zoneOf(record),
+    zone: getZone(record),
     labels,
     taints: [...taints.values()],
   };
@@ -36,11 +38,11 @@ export function effectiveNode(record: NodeRecord): EffectiveNode {
  * The effective zone alone. Cheaper than {@link toEffectiveNode}: it is called for each replica
  * that is shown.
  */
-export function zoneOf({ zone, hello }: NodeRecord): string {
+export function getZone({ zone, hello }: NodeRecord): string {
   return zone ?? hello?.zone ?? '';
 }
 
 /** The key that identifies a taint on a node: its key and effect. */
-export function taintKey({ key, effect }: Pick<Taint, 'key' | 'effect'>): string {
+export function toTaintKey({ key, effect }: Pick<Taint, 'key' | 'effect'>): string {
   return `${key}:${effect}`;
 }

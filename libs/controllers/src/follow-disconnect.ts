@@ -1,8 +1,8 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { disconnectTimesOf, type DisconnectTimes } from '@cloudless/api';
+import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive } from '@cloudless/cluster-state';
-import { msOf } from './scheduler-input.js';
+import { toMs } from './scheduler-input.js';
 import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** The fields of a replica that hold the disconnect policy. */
@@ -25,26 +25,26 @@ export function toDisconnectFields({
  * agent has confirmed the newest order: until then the agent may still act on the older one. Adds
  * at most {@link MAX_REPLICA_WRITES} writes.
  */
-export function followDisconnect(
+export function syncDisconnectPolicy(
   { workload, replicas, transaction, deleting }: WorkloadPass,
   revision: bigint,
 ): void {
   if (deleting) return;
-  const { stopAfterMs, lostAfterMs } = disconnectTimesOf(workload.value.spec);
+  const { stopAfterMs, lostAfterMs } = resolveDisconnectTimes(workload.value.spec);
   for (const replica of replicas) {
     const { value } = replica;
     if (transaction.size >= MAX_REPLICA_WRITES) return;
     if (!isLive(value) || value.lost || !value.desiredRunning) continue;
-    const heldMs = msOf(value.lostAfter);
-    const placed = value.nodeId !== '';
-    const reorder =
-      stopAfterMs !== (value.stopAfter === undefined ? undefined : msOf(value.stopAfter));
-    const unconfirmed = placed && (reorder || value.stopAfterUnconfirmed);
-    const waitMs = unconfirmed ? Math.max(heldMs, lostAfterMs) : lostAfterMs;
-    if (!reorder && waitMs === heldMs) continue;
+    const orderedLostAfterMs = toMs(value.lostAfter);
+    const isPlaced = value.nodeId !== '';
+    const needsOrder =
+      stopAfterMs !== (value.stopAfter === undefined ? undefined : toMs(value.stopAfter));
+    const isUnconfirmed = isPlaced && (needsOrder || value.stopAfterUnconfirmed);
+    const waitMs = isUnconfirmed ? Math.max(orderedLostAfterMs, lostAfterMs) : lostAfterMs;
+    if (!needsOrder && waitMs === orderedLostAfterMs) continue;
     const next = copyReplica(value, {
-      stopAfterUnconfirmed: unconfirmed,
-      ...(reorder && placed ? { orderRevision: revision } : {}),
+      stopAfterUnconfirmed: isUnconfirmed,
+      ...(needsOrder && isPlaced ? { orderRevision: revision } : {}),
     });
     delete next.stopAfter;
     delete next.lostAfter;

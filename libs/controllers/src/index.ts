@@ -1,13 +1,13 @@
 export { startControllers } from './controllers.js';
 export type { Controllers, ControllersOptions } from './controllers.js';
-export { effectiveNode, taintKey } from './effective-node.js';
+export { toEffectiveNode, toTaintKey } from './effective-node.js';
 export type { EffectiveNode } from './effective-node.js';
 export { NodeDirectory } from './node-directory.js';
-export type { NodeDirectoryOptions, NodeSoftStatus } from './node-directory.js';
+export type { NodeDirectoryOptions, NodeLiveStatus } from './node-directory.js';
 export { DEFAULT_RETENTION } from './retention.js';
 export type { RetentionLimits } from './retention.js';
-export { Planner, impossibleLimitsOf } from './planner.js';
+export { DryRunService, explainImpossibleLimits } from './planner.js';
 export type { PlanSubject } from './plan-ahead.js';
-export type { PlannerDeps } from './planner.js';
-export { WorkloadReader } from './workload-reader.js';
+export type { DryRunServiceDeps } from './planner.js';
+export { WorkloadPresenter } from './workload-reader.js';
 export { toPlacementRequest, toReservation, toSchedulerNode } from './scheduler-input.js';

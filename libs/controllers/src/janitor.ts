@@ -15,20 +15,20 @@ import {
 } from '@cloudless/base';
 import {
   REMOVED_EVENTS_KEY,
-  replicaKeyId,
+  toReplicaKeyId,
   type ClusterState,
   type RecordChange,
   type RecordKind,
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import { isOver } from './commit.js';
+import { isFinalRefusal } from './commit.js';
 import {
   DEFAULT_RETENTION,
   isAudit,
   planRemovals,
-  shareOf,
-  type Removable,
+  toShare,
+  type RemovableRecord,
   type RetentionLimits,
 } from './retention.js';
 
@@ -58,18 +58,18 @@ const MAX_DELETES_PER_COMMIT = 90;
  * The share of its limit by which a group of records may exceed the limit before an early sweep:
  * each sweep reads all records.
  */
-const EARLY = 1 / 8;
+const EARLY_SWEEP_SHARE = 1 / 8;
 
 /** Groups of records with a byte limit each. */
-type Sort = 'events' | 'audit' | 'requests';
+type RecordGroup = 'events' | 'audit' | 'requests';
 
 /** A record to delete. */
-interface Due {
+interface DueRecord {
   readonly kind: RecordKind;
   readonly id: string;
   readonly event?: Event;
   /** The record as it was read; the deletion requires it to be unchanged. */
-  readonly read?: Stored<ReplicaRecord>;
+  readonly unchangedSince?: Stored<ReplicaRecord>;
 }
 
 /**
@@ -83,7 +83,7 @@ export class Janitor {
   private readonly unsubscribe: () => void;
   private isClosed = false;
   /** Bytes of the kept records of each group. */
-  private readonly kept: Record<Sort, number> = { events: 0, audit: 0, requests: 0 };
+  private readonly keptBytes: Record<RecordGroup, number> = { events: 0, audit: 0, requests: 0 };
 
   constructor(private readonly deps: JanitorDeps) {
     this.limits = { ...DEFAULT_RETENTION, ...deps.retention };
@@ -114,30 +114,30 @@ export class Janitor {
     for (const { kind, id, before, after } of changes) {
       if (before !== undefined || after === undefined) continue;
       if (kind === 'event')
-        this.grow(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
-      else if (kind === 'request') this.grow('requests', view.request(id)?.bytes);
+        this.addBytes(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
+      else if (kind === 'request') this.addBytes('requests', view.request(id)?.bytes);
     }
   }
 
-  private grow(sort: Sort, bytes = 0): void {
+  private addBytes(group: RecordGroup, bytes = 0): void {
     const { eventBytes, auditBytes, requestBytes } = this.limits;
-    const limit = { events: eventBytes, audit: auditBytes, requests: requestBytes }[sort];
-    const before = this.kept[sort];
-    this.kept[sort] += bytes;
-    const early = limit * (1 + EARLY);
-    if (before <= early && this.kept[sort] > early) this.queue.wake('sweep');
+    const limit = { events: eventBytes, audit: auditBytes, requests: requestBytes }[group];
+    const before = this.keptBytes[group];
+    this.keptBytes[group] += bytes;
+    const earlyBytes = limit * (1 + EARLY_SWEEP_SHARE);
+    if (before <= earlyBytes && this.keptBytes[group] > earlyBytes) this.queue.wake('sweep');
   }
 
   private async sweep(): Promise<WorkResult> {
     const { state } = this.deps;
-    const due = state.restored === undefined ? this.due() : [];
+    const due = state.storeRolledBack === undefined ? this.findDue() : [];
     for (let done = 0; done < due.length && !this.isClosed; done += MAX_DELETES_PER_COMMIT) {
       const transaction = state.transaction();
       putDeletions(state, transaction, due.slice(done, done + MAX_DELETES_PER_COMMIT));
       try {
         await state.commit(transaction);
       } catch (reason) {
-        if (isOver(reason)) return { kind: 'after', delayMs: PERIOD_MS };
+        if (isFinalRefusal(reason)) return { kind: 'after', delayMs: PERIOD_MS };
         if (errorKindOf(reason) !== 'conflict') throw reason;
         return { kind: 'retry' };
       }
@@ -145,7 +145,7 @@ export class Janitor {
     return { kind: 'after', delayMs: PERIOD_MS };
   }
 
-  private due(): readonly Due[] {
+  private findDue(): readonly DueRecord[] {
     const view = this.deps.state.view();
     const now = this.deps.clock.wallTime();
     const plans = [...view.plans()]
@@ -153,7 +153,7 @@ export class Janitor {
         ([, { value }]) =>
           value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt),
       )
-      .map(([id]): Due => ({ kind: 'plan', id }));
+      .map(([id]): DueRecord => ({ kind: 'plan', id }));
     const tombstones = [...view.replicas()]
       .filter(
         ({ value }) =>
@@ -161,15 +161,15 @@ export class Janitor {
           value.lostAt !== undefined &&
           now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS,
       )
-      .map((read): Due => ({
+      .map((read): DueRecord => ({
         kind: 'replica',
-        id: replicaKeyId(read.value.uid, read.value.sequence),
-        read,
+        id: toReplicaKeyId(read.value.uid, read.value.sequence),
+        unchangedSince: read,
       }));
-    return [...tombstones, ...plans, ...this.dueRequests(now), ...this.dueEvents(now)];
+    return [...tombstones, ...plans, ...this.findDueRequests(now), ...this.findDueEvents(now)];
   }
 
-  private dueRequests(now: number): readonly Due[] {
+  private findDueRequests(now: number): readonly DueRecord[] {
     const records = [...this.deps.state.view().requests()]
       .map(([id, { value, bytes = 0 }]) => ({
         id,
@@ -179,16 +179,19 @@ export class Janitor {
       }))
       .sort((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
     const limits = { maxMs: REQUEST_RETENTION_MS, maxBytes: this.limits.requestBytes };
-    return this.remove('requests', records, limits, now).map(({ id }) => ({ kind: 'request', id }));
+    return this.planRemoval('requests', records, limits, now).map(({ id }) => ({
+      kind: 'request',
+      id,
+    }));
   }
 
-  private dueEvents(now: number): readonly Due[] {
+  private findDueEvents(now: number): readonly DueRecord[] {
     const { eventMs, eventBytes, auditMs, auditBytes } = this.limits;
     const view = this.deps.state.view();
-    const toRemovable = (event: Event): Removable & { readonly event: Event } => {
+    const toRemovable = (event: Event): RemovableRecord & { readonly event: Event } => {
       const { id, time } = event;
       const atMs = time === undefined ? undefined : timestampMs(time);
-      return { id, event, share: shareOf(event), bytes: view.event(id)?.bytes ?? 0, atMs };
+      return { id, event, share: toShare(event), bytes: view.event(id)?.bytes ?? 0, atMs };
     };
     const [audit, events] = [true, false].map((wanted) =>
       view
@@ -197,37 +200,41 @@ export class Janitor {
         .map(toRemovable),
     );
     return [
-      ...this.remove('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, now),
-      ...this.remove('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, now),
+      ...this.planRemoval('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, now),
+      ...this.planRemoval('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, now),
     ].map(({ id, event }) => ({ kind: 'event', id, event }));
   }
 
   /** Plans the deletions of one group, and records how many bytes stay. */
-  private remove<Record extends Removable>(
-    sort: Sort,
+  private planRemoval<Record extends RemovableRecord>(
+    group: RecordGroup,
     records: readonly Record[],
     limits: Parameters<typeof planRemovals>[1],
     now: number,
   ): readonly Record[] {
     const removed = planRemovals(records, limits, now);
-    const bytesOf = (some: readonly Removable[]): number =>
+    const bytesOf = (some: readonly RemovableRecord[]): number =>
       some.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.kept[sort] = bytesOf(records) - bytesOf(removed);
+    this.keptBytes[group] = bytesOf(records) - bytesOf(removed);
     return removed;
   }
 }
 
 /** Adds the deletions to a transaction, and the newest removed event of each category. */
-function putDeletions(state: ClusterState, transaction: Transaction, due: readonly Due[]): void {
+function putDeletions(
+  state: ClusterState,
+  transaction: Transaction,
+  due: readonly DueRecord[],
+): void {
   const before = state.view().removedEvents();
   const removed =
     before === undefined
       ? create(RemovedEventsRecordSchema)
       : clone(RemovedEventsRecordSchema, before.value);
   let isChanged = false;
-  for (const { kind, id, event, read } of due) {
+  for (const { kind, id, event, unchangedSince } of due) {
     transaction.delete(kind, id);
-    if (read !== undefined) transaction.require(kind, id, read);
+    if (unchangedSince !== undefined) transaction.require(kind, id, unchangedSince);
     if (event === undefined || id <= (removed.newestByCategory[event.category] ?? '')) continue;
     removed.newestByCategory[event.category] = id;
     isChanged = true;

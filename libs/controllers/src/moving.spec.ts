@@ -6,15 +6,15 @@ import {
   type TolerationSchema,
 } from '@cloudless/api';
 import { DrainRecordSchema, NodeRecordSchema, VersionRecordSchema } from '@cloudless/api/store';
-import { drainLeftMs, movingOf } from './moving.js';
+import { getRemainingDrainMs, findEviction } from './moving.js';
 
 const NOW_MS = 1_000_000;
-const STAYS = { draining: false, forced: false };
-const GOES = { draining: true, forced: false };
-const FORCED = { draining: true, forced: true };
+const NOT_EVICTED = { draining: false, forced: false };
+const EVICTED = { draining: true, forced: false };
+const FORCED_EVICTION = { draining: true, forced: true };
 type Tolerations = readonly MessageInitShape<typeof TolerationSchema>[];
 
-function movingUnder(
+function findEvictionUnder(
   node: MessageInitShape<typeof NodeRecordSchema>,
   tolerations: Tolerations = [],
   nodeId = 'node-1',
@@ -32,7 +32,7 @@ function movingUnder(
     node: (id: string) => (id === 'node-1' ? { value: record, revision: 1n } : undefined),
     version: () => version,
   };
-  return movingOf(view, { nodeId, uid: 'u', version: 1 }, NOW_MS);
+  return findEviction(view, { nodeId, uid: 'u', version: 1 }, NOW_MS);
 }
 
 const drain = (startedMs: number, deadlineMs: number | undefined, force: boolean) => ({
@@ -46,62 +46,66 @@ const drain = (startedMs: number, deadlineMs: number | undefined, force: boolean
 
 describe('findEviction on a draining node', () => {
   it.each([
-    { name: 'keeps a replica on a node without a drain', node: {}, is: STAYS },
-    { name: 'evicts for a drain without a drain record', node: { draining: true }, is: GOES },
-    { name: 'evicts for a drain without a deadline', node: drain(-5, undefined, false), is: GOES },
+    { name: 'keeps a replica on a node without a drain', node: {}, is: NOT_EVICTED },
+    { name: 'evicts for a drain without a drain record', node: { draining: true }, is: EVICTED },
+    {
+      name: 'evicts for a drain without a deadline',
+      node: drain(-5, undefined, false),
+      is: EVICTED,
+    },
     {
       name: 'forces the eviction for a forced drain without a deadline',
       node: drain(-5, undefined, true),
-      is: FORCED,
+      is: FORCED_EVICTION,
     },
-    { name: 'evicts before the deadline', node: drain(-5, 10, false), is: GOES },
+    { name: 'evicts before the deadline', node: drain(-5, 10, false), is: EVICTED },
     {
       name: 'evicts after the deadline until the drain is marked as failed',
       node: drain(-5, -1, false),
-      is: GOES,
+      is: EVICTED,
     },
     {
       name: 'evicts without force before the deadline of a forced drain',
       node: drain(-5, 10, true),
-      is: { ...GOES, nextMs: 10 },
+      is: { ...EVICTED, nextMs: 10 },
     },
     {
       name: 'forces the eviction at the deadline of a forced drain',
       node: drain(-5, 0, true),
-      is: FORCED,
+      is: FORCED_EVICTION,
     },
     {
       name: 'waits no longer than the drain period after the clock was set back',
       node: drain(90_000, 100_000, true),
-      is: { ...GOES, nextMs: 10_000 },
+      is: { ...EVICTED, nextMs: 10_000 },
     },
     {
       name: 'keeps a replica after a failed drain',
       node: { ...drain(-5, -1, false), draining: false },
-      is: STAYS,
+      is: NOT_EVICTED,
     },
   ])('$name', ({ node, is }) => {
-    expect(movingUnder(node)).toEqual(is);
+    expect(findEvictionUnder(node)).toEqual(is);
   });
 
   it('keeps a replica that has no node or whose node has no record', () => {
-    expect(movingUnder({ draining: true }, [], '')).toEqual(STAYS);
-    expect(movingUnder({ draining: true }, [], 'node-gone')).toEqual(STAYS);
+    expect(findEvictionUnder({ draining: true }, [], '')).toEqual(NOT_EVICTED);
+    expect(findEvictionUnder({ draining: true }, [], 'node-gone')).toEqual(NOT_EVICTED);
   });
 
   it('getRemainingDrainMs returns undefined for a drain without a deadline', () => {
-    expect(drainLeftMs(create(DrainRecordSchema), NOW_MS)).toBeUndefined();
+    expect(getRemainingDrainMs(create(DrainRecordSchema), NOW_MS)).toBeUndefined();
   });
 });
 
 const spot = { key: 'spot', value: 'yes', effect: Effect.NO_EXECUTE };
-const aged = (ageMs: number, ...taints: (typeof spot)[]) => ({
+const taintedFor = (ageMs: number, ...taints: (typeof spot)[]) => ({
   taints,
   taintsSince: Object.fromEntries(
     taints.map(({ key, effect }) => [`${key}:${effect}`, timestampFromMs(NOW_MS - ageMs)]),
   ),
 });
-const forMs = (periodMs: number) => ({
+const toleratedFor = (periodMs: number) => ({
   key: 'spot',
   operator: Operator.EXISTS,
   tolerationPeriod: durationFromMs(periodMs),
@@ -111,80 +115,80 @@ describe('findEviction on a node with a NO_EXECUTE taint', () => {
   it.each([
     {
       name: 'evicts a replica without tolerations',
-      node: aged(0, spot),
+      node: taintedFor(0, spot),
       tolerations: [],
-      is: GOES,
+      is: EVICTED,
     },
     {
       name: 'evicts a replica that tolerates another value',
-      node: aged(0, spot),
+      node: taintedFor(0, spot),
       tolerations: [{ key: 'spot', value: 'no' }],
-      is: GOES,
+      is: EVICTED,
     },
     {
       name: 'keeps a replica that tolerates the taint without a period',
-      node: aged(9_999, spot),
+      node: taintedFor(9_999, spot),
       tolerations: [{ key: 'spot', value: 'yes' }],
-      is: STAYS,
+      is: NOT_EVICTED,
     },
     {
       name: 'keeps a replica during its toleration period',
-      node: aged(300, spot),
-      tolerations: [forMs(1_000)],
-      is: { ...STAYS, nextMs: 700 },
+      node: taintedFor(300, spot),
+      tolerations: [toleratedFor(1_000)],
+      is: { ...NOT_EVICTED, nextMs: 700 },
     },
     {
       name: 'evicts a replica after its toleration period',
-      node: aged(1_000, spot),
-      tolerations: [forMs(1_000)],
-      is: GOES,
+      node: taintedFor(1_000, spot),
+      tolerations: [toleratedFor(1_000)],
+      is: EVICTED,
     },
     {
       name: 'evicts a replica with a toleration period of 0',
-      node: aged(0, spot),
-      tolerations: [forMs(0)],
-      is: GOES,
+      node: taintedFor(0, spot),
+      tolerations: [toleratedFor(0)],
+      is: EVICTED,
     },
     {
       name: 'applies the longest of several toleration periods',
-      node: aged(300, spot),
-      tolerations: [forMs(1_000), forMs(400)],
-      is: { ...STAYS, nextMs: 700 },
+      node: taintedFor(300, spot),
+      tolerations: [toleratedFor(1_000), toleratedFor(400)],
+      is: { ...NOT_EVICTED, nextMs: 700 },
     },
     {
       name: 'prefers a toleration without a period to one with a period',
-      node: aged(300, spot),
-      tolerations: [forMs(1), { key: 'spot', value: 'yes' }],
-      is: STAYS,
+      node: taintedFor(300, spot),
+      tolerations: [toleratedFor(1), { key: 'spot', value: 'yes' }],
+      is: NOT_EVICTED,
     },
     {
       name: 'applies the taint whose toleration ends first',
-      node: aged(300, spot, { ...spot, key: 'b' }),
+      node: taintedFor(300, spot, { ...spot, key: 'b' }),
       tolerations: [
-        forMs(1_000),
+        toleratedFor(1_000),
         { key: 'b', value: 'yes', tolerationPeriod: durationFromMs(500) },
       ],
-      is: { ...STAYS, nextMs: 200 },
+      is: { ...NOT_EVICTED, nextMs: 200 },
     },
     {
       name: 'ignores taints with other effects',
       node: { taints: [{ ...spot, effect: Effect.NO_SCHEDULE }] },
       tolerations: [],
-      is: STAYS,
+      is: NOT_EVICTED,
     },
     {
       name: 'uses the age of the node for a taint of unknown age',
       node: { taints: [spot] },
-      tolerations: [forMs(60_500)],
-      is: { ...STAYS, nextMs: 500 },
+      tolerations: [toleratedFor(60_500)],
+      is: { ...NOT_EVICTED, nextMs: 500 },
     },
     {
       name: 'waits no longer than the toleration period after the clock was set back',
-      node: aged(-90_000, spot),
-      tolerations: [forMs(1_000)],
-      is: { ...STAYS, nextMs: 1_000 },
+      node: taintedFor(-90_000, spot),
+      tolerations: [toleratedFor(1_000)],
+      is: { ...NOT_EVICTED, nextMs: 1_000 },
     },
   ])('$name', ({ node, tolerations, is }) => {
-    expect(movingUnder(node, tolerations)).toEqual(is);
+    expect(findEvictionUnder(node, tolerations)).toEqual(is);
   });
 });

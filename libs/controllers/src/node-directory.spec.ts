@@ -9,10 +9,10 @@ describe('NodeDirectory', () => {
     const clock = new ManualClock();
     const nodes = new NodeDirectory({ clock, log: silentLog, leaseMs: 3_000 });
     nodes.start([]);
-    for (const nodeId of NODES) nodes.connected(nodeId);
+    for (const nodeId of NODES) nodes.startSession(nodeId);
     // A coordinator that is busy with the loss itself may check after the window of the brake.
     await clock.advance(40_000);
-    expect(nodes.replacement()).toMatchObject({ kind: 'holding', silent: NODES.length });
+    expect(nodes.checkReplacementBrake()).toMatchObject({ kind: 'holding', silent: NODES.length });
     nodes.close();
   });
 });

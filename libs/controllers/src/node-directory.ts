@@ -25,7 +25,7 @@ import {
 import { NodeMetrics } from './node-metrics.js';
 
 /** The current state of a node that is kept in memory only: liveness, usage and conditions. */
-export interface NodeSoftStatus {
+export interface NodeLiveStatus {
   readonly phase: Phase;
   /** True while the node has a live session: its reports are current. */
   readonly alive: boolean;
@@ -53,7 +53,7 @@ export interface NodeDirectoryOptions {
   readonly meter?: Meter;
 }
 
-interface Soft {
+interface LiveState {
   conditions: ReadonlyMap<ConditionType, boolean>;
   usage?: NodeUsage;
   connectedSinceMs?: number;
@@ -74,7 +74,7 @@ const SWEEP_MS = 50;
  * A sweep that is later than this was delayed by the coordinator's own event loop; leases are then
  * extended by the delay.
  */
-const LAG_MS = 100;
+const MAX_SWEEP_DELAY_MS = 100;
 
 const phases: Record<NodeState, Phase> = {
   expected: Phase.UNKNOWN,
@@ -96,7 +96,7 @@ export class NodeDirectory {
   private readonly brake = createReplacementBrake();
   /** Nodes in quarantine; listeners are notified when a quarantine ends. */
   private readonly quarantined = new Set<NodeId>();
-  private readonly soft = new Map<string, Soft>();
+  private readonly liveStates = new Map<string, LiveState>();
   private readonly listeners = new Set<(nodeId: string) => void>();
   private readonly usageListeners = new Set<(nodeId: string) => void>();
   /** When each lost node was lost, on the monotonic clock. */
@@ -113,7 +113,7 @@ export class NodeDirectory {
     this.lastSweepMs = options.clock.now();
     this.metrics = new NodeMetrics(options.meter ?? noMeter, () => ({
       quarantined: this.quarantined.size,
-      held: this.replacement().kind === 'holding',
+      held: this.checkReplacementBrake().kind === 'holding',
     }));
   }
 
@@ -122,13 +122,13 @@ export class NodeDirectory {
    */
   start(registered: Iterable<string>): void {
     const nodeIds = [...registered].map(toNodeId);
-    this.membership.startAllFresh(
+    this.membership.renewAll(
       this.options.clock.now(),
       nodeIds,
       nodeIds.length * RETURN_MS_PER_NODE,
     );
     this.lastSweepMs = this.options.clock.now();
-    this.arm();
+    this.scheduleSweep();
   }
 
   close(): void {
@@ -159,60 +159,60 @@ export class NodeDirectory {
    * Records the begin of a session and renews the lease.
    * @returns The session's number, for {@link endSession}.
    */
-  connected(nodeId: string): number {
+  startSession(nodeId: string): number {
     const { clock } = this.options;
     const session = this.membership.join(toNodeId(nodeId), clock.now());
     this.lostAtMs.delete(nodeId);
-    const soft = this.softOf(nodeId);
-    soft.connectedSinceMs = clock.wallTime();
-    soft.lastSeenMs = clock.wallTime();
+    const liveState = this.ensureLiveState(nodeId);
+    liveState.connectedSinceMs = clock.wallTime();
+    liveState.lastSeenMs = clock.wallTime();
     this.reliability.record(toNodeId(nodeId), true, clock.now());
-    this.tell(nodeId);
+    this.notify(nodeId);
     return session;
   }
 
   /** Renews the lease of a node. Call it for every message or ping of the node. */
-  heard(nodeId: string): void {
+  renewLease(nodeId: string): void {
     const { clock } = this.options;
     this.membership.renew(toNodeId(nodeId), clock.now());
-    this.softOf(nodeId).lastSeenMs = clock.wallTime();
+    this.ensureLiveState(nodeId).lastSeenMs = clock.wallTime();
   }
 
   /**
    * Records that the connection of a session ended. Does nothing when a newer session of the node
    * has begun.
    */
-  disconnected(nodeId: string, session: number): void {
+  endSession(nodeId: string, session: number): void {
     const { clock } = this.options;
-    this.membership.connectionLost(toNodeId(nodeId), clock.now(), session);
-    if (this.membership.stateOf(toNodeId(nodeId)) !== 'reconnecting') return;
+    this.membership.loseConnection(toNodeId(nodeId), clock.now(), session);
+    if (this.membership.getState(toNodeId(nodeId)) !== 'reconnecting') return;
     this.reliability.record(toNodeId(nodeId), false, clock.now());
-    this.tell(nodeId);
+    this.notify(nodeId);
   }
 
   /** Records the conditions and the usage that an agent reports. */
-  report(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
-    const soft = this.softOf(nodeId);
+  updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void {
+    const liveState = this.ensureLiveState(nodeId);
     const next = new Map(conditions.map(({ type, status }) => [type, status]));
-    const changed = REPORTED.some(
-      (type) => (soft.conditions.get(type) ?? false) !== (next.get(type) ?? false),
+    const changed = AGENT_CONDITIONS.some(
+      (type) => (liveState.conditions.get(type) ?? false) !== (next.get(type) ?? false),
     );
-    soft.conditions = next;
-    if (usage !== undefined) soft.usage = usage;
-    if (changed) this.tell(nodeId);
+    liveState.conditions = next;
+    if (usage !== undefined) liveState.usage = usage;
+    if (changed) this.notify(nodeId);
     if (usage !== undefined) for (const listener of this.usageListeners) listener(nodeId);
   }
 
   /** Removes all state of a node that was deleted. */
-  forget(nodeId: string): void {
+  removeNode(nodeId: string): void {
     this.membership.leave(toNodeId(nodeId));
     this.reliability.forget(toNodeId(nodeId));
     this.quarantine.forget(toNodeId(nodeId));
     this.brake.confirmLost([toNodeId(nodeId)]);
     this.quarantined.delete(toNodeId(nodeId));
-    this.soft.delete(nodeId);
+    this.liveStates.delete(nodeId);
     this.lostAtMs.delete(nodeId);
-    this.tell(nodeId);
+    this.notify(nodeId);
   }
 
   /**
@@ -230,47 +230,49 @@ export class NodeDirectory {
    */
   confirmLost(nodeId: string): void {
     this.brake.confirmLost([toNodeId(nodeId)]);
-    this.tell(nodeId);
+    this.notify(nodeId);
   }
 
   /** Tells whether a node has a live session. Cheap: every pass calls it for every replica. */
   isAlive(nodeId: string): boolean {
-    return this.membership.stateOf(toNodeId(nodeId)) === 'connected';
+    return this.membership.getState(toNodeId(nodeId)) === 'connected';
   }
 
-  status(nodeId: string): NodeSoftStatus {
+  status(nodeId: string): NodeLiveStatus {
     const id = toNodeId(nodeId);
     const now = this.options.clock.now();
-    const state = this.membership.stateOf(id);
-    const soft = this.soft.get(nodeId);
+    const state = this.membership.getState(id);
+    const liveState = this.liveStates.get(nodeId);
     const phase = state === undefined ? Phase.UNKNOWN : phases[state];
     return {
       phase,
       alive: state === 'connected',
-      reason: reasons[phase],
-      memoryPressure: soft?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
-      diskPressure: soft?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
-      networkUnavailable: soft?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
+      reason: phaseReasons[phase],
+      memoryPressure: liveState?.conditions.get(ConditionType.MEMORY_PRESSURE) ?? false,
+      diskPressure: liveState?.conditions.get(ConditionType.DISK_PRESSURE) ?? false,
+      networkUnavailable: liveState?.conditions.get(ConditionType.NETWORK_UNAVAILABLE) ?? false,
       containersUnavailable:
-        soft?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
+        liveState?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
-      ...(soft?.usage === undefined ? {} : { usage: soft.usage }),
-      ...(soft?.connectedSinceMs === undefined ? {} : { connectedSinceMs: soft.connectedSinceMs }),
-      ...(soft?.lastSeenMs === undefined ? {} : { lastSeenMs: soft.lastSeenMs }),
+      ...(liveState?.usage === undefined ? {} : { usage: liveState.usage }),
+      ...(liveState?.connectedSinceMs === undefined
+        ? {}
+        : { connectedSinceMs: liveState.connectedSinceMs }),
+      ...(liveState?.lastSeenMs === undefined ? {} : { lastSeenMs: liveState.lastSeenMs }),
     };
   }
 
   /** Tells whether replicas of lost nodes may be replaced now. */
-  replacement(): BrakeState {
+  checkReplacementBrake(): BrakeState {
     const { connected, expected, reconnecting } = this.membership.counts();
     return this.brake.check(this.options.clock.now(), connected + expected + reconnecting);
   }
 
-  private arm(): void {
+  private scheduleSweep(): void {
     this.timer = this.options.clock.setTimer(SWEEP_MS, () => {
       this.sweep();
-      this.arm();
+      this.scheduleSweep();
     });
   }
 
@@ -278,52 +280,52 @@ export class NodeDirectory {
     const now = this.options.clock.now();
     const lateMs = now - this.lastSweepMs - SWEEP_MS;
     this.lastSweepMs = now;
-    this.metrics.swept(lateMs);
-    if (lateMs > LAG_MS) this.membership.freeze(lateMs);
+    this.metrics.recordSweep(lateMs);
+    if (lateMs > MAX_SWEEP_DELAY_MS) this.membership.extendLeases(lateMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
     // Checked immediately: a later check may fall outside the window in which losses count
     // together.
-    if (transitions.length > 0) this.replacement();
+    if (transitions.length > 0) this.checkReplacementBrake();
     for (const { kind, nodeId } of transitions) {
       if (kind !== 'lost') continue;
-      this.metrics.lost();
+      this.metrics.recordLoss();
       this.quarantine.recordLoss(nodeId, now);
       this.lostAtMs.set(nodeId, now);
       this.reliability.record(nodeId, false, now);
       this.options.log.warn('node lost', { nodeId });
       if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) this.quarantined.add(nodeId);
-      this.tell(nodeId);
+      this.notify(nodeId);
     }
     for (const nodeId of this.quarantined) {
       if (this.quarantine.quarantinedUntil(nodeId, now) !== undefined) continue;
       this.quarantined.delete(nodeId);
-      this.tell(nodeId);
+      this.notify(nodeId);
     }
   }
 
-  private softOf(nodeId: string): Soft {
-    const known = this.soft.get(nodeId);
+  private ensureLiveState(nodeId: string): LiveState {
+    const known = this.liveStates.get(nodeId);
     if (known !== undefined) return known;
-    const made: Soft = { conditions: new Map() };
-    this.soft.set(nodeId, made);
-    return made;
+    const created: LiveState = { conditions: new Map() };
+    this.liveStates.set(nodeId, created);
+    return created;
   }
 
-  private tell(nodeId: string): void {
+  private notify(nodeId: string): void {
     for (const listener of this.listeners) listener(nodeId);
   }
 }
 
 /** The conditions that agents report. The coordinator itself decides READY and QUARANTINED. */
-const REPORTED = [
+const AGENT_CONDITIONS = [
   ConditionType.MEMORY_PRESSURE,
   ConditionType.DISK_PRESSURE,
   ConditionType.NETWORK_UNAVAILABLE,
   ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
 ];
 
-const reasons: Record<Phase, string> = {
+const phaseReasons: Record<Phase, string> = {
   [Phase.UNKNOWN]: 'has not connected since the coordinator started',
   [Phase.READY]: '',
   [Phase.DISCONNECTED]:

@@ -6,8 +6,11 @@ export class NodeMetrics {
   private readonly stop: () => void;
   private maxLateMs = 0;
 
-  /** @param look - Reads the current values, at each scrape. */
-  constructor(meter: Meter, look: () => { readonly quarantined: number; readonly held: boolean }) {
+  /** @param readState - Reads the current values, at each scrape. */
+  constructor(
+    meter: Meter,
+    readState: () => { readonly quarantined: number; readonly held: boolean },
+  ) {
     this.losses = meter.counter({
       name: 'cloudless_node_losses_total',
       help: 'Nodes whose lease ended because no message came from their agent.',
@@ -25,7 +28,7 @@ export class NodeMetrics {
       help: 'Longest delay of the lease sweep since the last scrape.',
     });
     this.stop = meter.onExpose(() => {
-      const now = look();
+      const now = readState();
       quarantined.set(now.quarantined);
       held.set(now.held ? 1 : 0);
       late.set(this.maxLateMs / 1_000);
@@ -34,11 +37,11 @@ export class NodeMetrics {
   }
 
   /** Records the delay of a sweep, milliseconds; negative values count as no delay. */
-  swept(lateMs: number): void {
+  recordSweep(lateMs: number): void {
     this.maxLateMs = Math.max(this.maxLateMs, lateMs);
   }
 
-  lost(): void {
+  recordLoss(): void {
     this.losses.add();
   }
 

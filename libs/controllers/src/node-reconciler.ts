@@ -25,9 +25,9 @@ import {
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
-import { commitOrPlanAgain } from './commit.js';
+import { commitOrReconcileAgain } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
-import { msOf } from './scheduler-input.js';
+import { toMs } from './scheduler-input.js';
 
 export interface NodeReconcilerDeps {
   readonly state: ClusterState;
@@ -53,7 +53,7 @@ const BRAKE_RECHECK_MS = 1_000;
 export class NodeReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
-  private toldOfHold: number | undefined;
+  private reportedPauseMs: number | undefined;
 
   constructor(private readonly deps: NodeReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -83,16 +83,22 @@ export class NodeReconciler {
       if (kind === 'node') this.queue.wake(id);
       else if (kind === 'meta') this.wakeAll();
       else if (kind === 'replica')
-        this.wakeForWait(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+        this.wakeForChangedWait(
+          before as ReplicaRecord | undefined,
+          after as ReplicaRecord | undefined,
+        );
     }
   }
 
   /** Wakes the reconciler of a lost node when `lost_after` of one of its replicas changed. */
-  private wakeForWait(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
+  private wakeForChangedWait(
+    before: ReplicaRecord | undefined,
+    after: ReplicaRecord | undefined,
+  ): void {
     if (
       before === undefined ||
       after === undefined ||
-      msOf(before.lostAfter) === msOf(after.lostAfter)
+      toMs(before.lostAfter) === toMs(after.lostAfter)
     )
       return;
     if (this.deps.state.view().node(after.nodeId)?.value.lost === true)
@@ -107,7 +113,7 @@ export class NodeReconciler {
   async reconcile(nodeId: string): Promise<WorkResult> {
     const { state, nodes } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
-    if (state.restored !== undefined) return { kind: 'done' };
+    if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const node = state.view().node(nodeId);
     if (node === undefined) return { kind: 'done' };
     const { phase } = nodes.status(nodeId);
@@ -118,7 +124,7 @@ export class NodeReconciler {
 
   private commitReturn(node: Stored<NodeRecord>): Promise<WorkResult> {
     const { state } = this.deps;
-    return commitOrPlanAgain(state, putNodeReturn(state.transaction(), state.view(), node));
+    return commitOrReconcileAgain(state, putNodeReturn(state.transaction(), state.view(), node));
   }
 
   private async commitLoss(node: Stored<NodeRecord>): Promise<WorkResult> {
@@ -135,23 +141,23 @@ export class NodeReconciler {
         message: `node ${id} is lost: ${reason}`,
         nodeId: id,
       });
-      return commitOrPlanAgain(this.deps.state, transaction);
+      return commitOrReconcileAgain(this.deps.state, transaction);
     }
     const holders = [...state.view().replicasOn(id)].filter(({ value }) => holdsResources(value));
     if (holders.length === 0) return { kind: 'done' };
     const confirmed = node.value.lossConfirmed;
-    const brake = nodes.replacement();
+    const brake = nodes.checkReplacementBrake();
     if (brake.kind === 'holding' && !confirmed) {
-      await this.tellOfHold(brake.sinceMs, brake.reason);
+      await this.reportReplacementPause(brake.sinceMs, brake.reason);
       return { kind: 'after', delayMs: BRAKE_RECHECK_MS };
     }
     const waitMs = ({ value }: Stored<ReplicaRecord>): number =>
-      confirmed ? 0 : Math.max(0, msOf(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
-    const held = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
-    if (held.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
+      confirmed ? 0 : Math.max(0, toMs(value.lostAfter) - (nodes.lostForMs(id) ?? 0));
+    const due = holders.filter((replica) => waitMs(replica) === 0).slice(0, MAX_LOST_PER_COMMIT);
+    if (due.length === 0) return { kind: 'after', delayMs: Math.min(...holders.map(waitMs)) };
     // The commit fails when the node has returned in the meantime.
     transaction.require('node', id, node);
-    for (const replica of held) {
+    for (const replica of due) {
       const lost = {
         lost: true,
         lostAt: timestampFromMs(clock.wallTime()),
@@ -168,21 +174,24 @@ export class NodeReconciler {
       severity: Severity.WARNING,
       category: Category.MEMBERSHIP,
       reason: 'ReplicasLost',
-      message: `${held.length} ${held.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
+      message: `${due.length} ${due.length === 1 ? 'replica' : 'replicas'} lost with node ${id}`,
       nodeId: id,
-      replicaIds: held.map(({ value }) => value.id),
-      decision: { id: `loss/${id}@${state.view().revision}`, why: this.whyReplaced(confirmed) },
-      causedBy: this.lossOf(id, confirmed),
+      replicaIds: due.map(({ value }) => value.id),
+      decision: {
+        id: `loss/${id}@${state.view().revision}`,
+        why: this.explainReplacement(confirmed),
+      },
+      causedBy: this.findLossEvent(id, confirmed),
     });
-    return commitOrPlanAgain(this.deps.state, transaction);
+    return commitOrReconcileAgain(this.deps.state, transaction);
   }
 
-  private lossOf(nodeId: string, confirmed = false) {
+  private findLossEvent(nodeId: string, confirmed = false) {
     const reasons = confirmed ? ['NodeLost', 'NodeLossConfirmed'] : ['NodeLost'];
     return this.deps.state.view().lastEvent({ kind: 'node', nodeId }, reasons);
   }
 
-  private whyReplaced(confirmed: boolean): string {
+  private explainReplacement(confirmed: boolean): string {
     return confirmed
       ? 'an operator has confirmed that the machine is dead'
       : 'its lease has ended, lost_after of its replicas has passed, and the replacement brake is released';
@@ -192,9 +201,9 @@ export class NodeReconciler {
    * Records one event for each period in which the replacement brake holds, however many nodes are
    * waiting.
    */
-  private async tellOfHold(sinceMs: number, reason: string): Promise<void> {
-    if (this.toldOfHold === sinceMs) return;
-    this.toldOfHold = sinceMs;
+  private async reportReplacementPause(sinceMs: number, reason: string): Promise<void> {
+    if (this.reportedPauseMs === sinceMs) return;
+    this.reportedPauseMs = sinceMs;
     this.deps.log.warn('replacement is paused', { reason });
     const transaction = this.deps.state.transaction().event({
       severity: Severity.ERROR,
@@ -202,7 +211,7 @@ export class NodeReconciler {
       reason: 'ReplacementHeld',
       message: `replacement is paused: ${reason}`,
     });
-    await commitOrPlanAgain(this.deps.state, transaction);
+    await commitOrReconcileAgain(this.deps.state, transaction);
   }
 }
 

@@ -8,7 +8,7 @@ import {
 } from '@cloudless/api/store';
 import { PendingBatches, type PendingView } from './pending-batches.js';
 
-interface Waiting {
+interface WaitingWorkload {
   readonly uid: string;
   readonly priority?: number;
   readonly createdAt?: number;
@@ -19,7 +19,7 @@ type Fields = Partial<
 >;
 
 /** A view of workloads that counts how often the whole list of waiting replicas is read. */
-function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[] = []) {
+function aView(workloads: readonly WaitingWorkload[], waiting: readonly ReplicaRecord[] = []) {
   const byUid = new Map(workloads.map((workload) => [workload.uid, workload]));
   const reads = { unplaced: 0 };
   const view: PendingView = {
@@ -42,7 +42,7 @@ function viewOf(workloads: readonly Waiting[], waiting: readonly ReplicaRecord[]
   return { view: () => view, reads };
 }
 
-const replica = (uid: string, sequence: number, fields: Fields = {}): ReplicaRecord =>
+const aReplica = (uid: string, sequence: number, fields: Fields = {}): ReplicaRecord =>
   create(ReplicaRecordSchema, {
     id: `${uid}-${sequence}`,
     uid,
@@ -51,14 +51,14 @@ const replica = (uid: string, sequence: number, fields: Fields = {}): ReplicaRec
     phase: Phase.PENDING,
     ...fields,
   });
-const appears = (after: ReplicaRecord) => ({ kind: 'replica' as const, id: after.id, after });
-const gets = (before: ReplicaRecord, fields: Fields) => ({
-  ...appears(Object.assign(replica(before.uid, 0), before, fields)),
+const createdChange = (after: ReplicaRecord) => ({ kind: 'replica' as const, id: after.id, after });
+const updatedChange = (before: ReplicaRecord, fields: Fields) => ({
+  ...createdChange(Object.assign(aReplica(before.uid, 0), before, fields)),
   before,
 });
 
 /** Workload ids of all batches of a round; sets each batch aside. */
-function handedOut(batches: PendingBatches): string[] {
+function drainRound(batches: PendingBatches): string[] {
   const keys: string[] = [];
   for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
     keys.push(batch.uid);
@@ -75,22 +75,22 @@ describe('PendingBatches', () => {
       { uid: 'old', createdAt: 10 },
       { uid: 'high', priority: 90, createdAt: 30 },
     ];
-    const waiting = workloads.map(({ uid }) => replica(uid, 1));
-    const batches = new PendingBatches(viewOf(workloads, waiting).view);
+    const waiting = workloads.map(({ uid }) => aReplica(uid, 1));
+    const batches = new PendingBatches(aView(workloads, waiting).view);
     batches.beginRound();
-    expect(handedOut(batches)).toEqual(['high', 'old', 'young', 'low']);
+    expect(drainRound(batches)).toEqual(['high', 'old', 'young', 'low']);
     batches.beginRound();
-    expect(handedOut(batches)).toEqual(['high', 'old', 'young', 'low']);
+    expect(drainRound(batches)).toEqual(['high', 'old', 'young', 'low']);
   });
 
   it('groups replicas by workload and version, and separates those bound to one node', () => {
     const waiting = [
-      replica('web', 1),
-      replica('web', 2),
-      replica('web', 3, { version: 2 }),
-      replica('web', 4, { onlyNodeId: 'node-a' }),
+      aReplica('web', 1),
+      aReplica('web', 2),
+      aReplica('web', 3, { version: 2 }),
+      aReplica('web', 4, { onlyNodeId: 'node-a' }),
     ];
-    const batches = new PendingBatches(viewOf([{ uid: 'web' }], waiting).view);
+    const batches = new PendingBatches(aView([{ uid: 'web' }], waiting).view);
     batches.beginRound();
     const seen: unknown[] = [];
     for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
@@ -105,21 +105,21 @@ describe('PendingBatches', () => {
   });
 
   it('returns a batch until it is empty', () => {
-    const [one, two] = [replica('web', 1), replica('web', 2)];
-    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one, two]).view);
+    const [one, two] = [aReplica('web', 1), aReplica('web', 2)];
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [one, two]).view);
     batches.beginRound();
-    batches.apply([gets(one, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
+    batches.apply([updatedChange(one, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
     expect([...(batches.next()?.replicaIds ?? [])]).toEqual(['web-2']);
     batches.apply([{ kind: 'replica', id: two.id, before: two }]);
     expect(batches.next()).toBeUndefined();
   });
 
   it('does not return a batch again when only the reason of a replica changes', () => {
-    const one = replica('web', 1);
-    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
+    const one = aReplica('web', 1);
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [one]).view);
     batches.beginRound();
     batches.setAside(batches.next()!);
-    batches.apply([gets(one, { reason: 'no node fits: cpu: 1 of 1 nodes' })]);
+    batches.apply([updatedChange(one, { reason: 'no node fits: cpu: 1 of 1 nodes' })]);
     expect(batches.next()).toBeUndefined();
   });
 
@@ -130,21 +130,21 @@ describe('PendingBatches', () => {
       { uid: 'late', priority: 90 },
       { uid: 'c', priority: 7 },
     ];
-    const batches = new PendingBatches(viewOf(workloads, [replica('a', 1), replica('b', 1)]).view);
+    const batches = new PendingBatches(aView(workloads, [aReplica('a', 1), aReplica('b', 1)]).view);
     batches.beginRound();
     batches.setAside(batches.next()!);
     batches.apply([
-      appears(replica('late', 1)),
-      appears(replica('c', 1)),
-      appears(replica('a', 2)),
+      createdChange(aReplica('late', 1)),
+      createdChange(aReplica('c', 1)),
+      createdChange(aReplica('a', 2)),
     ]);
-    expect(handedOut(batches)).toEqual(['late', 'a', 'c', 'b']);
+    expect(drainRound(batches)).toEqual(['late', 'a', 'c', 'b']);
   });
 
   it('drops a replica that was stopped before its placement', () => {
-    const one = replica('web', 1);
-    const batches = new PendingBatches(viewOf([{ uid: 'web' }], [one]).view);
-    batches.apply([gets(one, { desiredRunning: false })]);
+    const one = aReplica('web', 1);
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [one]).view);
+    batches.apply([updatedChange(one, { desiredRunning: false })]);
     batches.beginRound();
     expect(batches.next()).toBeUndefined();
   });
@@ -153,13 +153,13 @@ describe('PendingBatches', () => {
     const workloads = Array.from({ length: 1_000 }, (_, index) => ({
       uid: `w${String(index).padStart(4, '0')}`,
     }));
-    const { view, reads } = viewOf(
+    const { view, reads } = aView(
       workloads,
-      workloads.map(({ uid }) => replica(uid, 1)),
+      workloads.map(({ uid }) => aReplica(uid, 1)),
     );
     const batches = new PendingBatches(view);
     batches.beginRound();
-    expect(handedOut(batches)).toEqual(workloads.map(({ uid }) => uid));
+    expect(drainRound(batches)).toEqual(workloads.map(({ uid }) => uid));
     expect(reads.unplaced).toBe(1);
   });
 });

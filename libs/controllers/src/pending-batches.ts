@@ -15,7 +15,7 @@ export interface PendingBatch {
   readonly replicaIds: ReadonlySet<string>;
 }
 
-interface OpenBatch extends PendingBatch {
+interface MutableBatch extends PendingBatch {
   readonly replicaIds: Set<string>;
 }
 
@@ -27,9 +27,9 @@ export type PendingView = Pick<ClusterView, 'unplaced' | 'workload' | 'version'>
  * or set aside; replicas that start to wait during a round join it in order of urgency.
  */
 export class PendingBatches {
-  private readonly batches = new Map<string, OpenBatch>();
+  private readonly batches = new Map<string, MutableBatch>();
   /** The remaining batches of the round, the most urgent last. */
-  private round: OpenBatch[] = [];
+  private round: MutableBatch[] = [];
 
   constructor(private readonly view: () => PendingView) {
     for (const { value } of view().unplaced()) this.add(value);
@@ -48,7 +48,7 @@ export class PendingBatches {
 
   /** Starts a round with all batches. */
   beginRound(): void {
-    this.round = [...this.batches.values()].sort((a, b) => byUrgency(b, a));
+    this.round = [...this.batches.values()].sort((a, b) => compareUrgency(b, a));
   }
 
   /**
@@ -70,24 +70,24 @@ export class PendingBatches {
   }
 
   private add(replica: ReplicaRecord): void {
-    const key = keyOf(replica);
-    const batch = this.batches.get(key) ?? this.open(replica);
+    const key = toBatchKey(replica);
+    const batch = this.batches.get(key) ?? this.createBatch(replica);
     batch.replicaIds.add(replica.id);
     this.enterRound(batch);
   }
 
   private remove(replica: ReplicaRecord): void {
-    const key = keyOf(replica);
+    const key = toBatchKey(replica);
     const batch = this.batches.get(key);
     batch?.replicaIds.delete(replica.id);
     if (batch?.replicaIds.size === 0) this.batches.delete(key);
   }
 
-  private open(replica: ReplicaRecord): OpenBatch {
+  private createBatch(replica: ReplicaRecord): MutableBatch {
     const { uid, version, onlyNodeId } = replica;
     const view = this.view();
-    const batch: OpenBatch = {
-      key: keyOf(replica),
+    const batch: MutableBatch = {
+      key: toBatchKey(replica),
       uid,
       version,
       bound: onlyNodeId !== '',
@@ -100,13 +100,13 @@ export class PendingBatches {
   }
 
   /** Binary search for the position: the round is sorted. */
-  private enterRound(batch: OpenBatch): void {
+  private enterRound(batch: MutableBatch): void {
     let low = 0;
     let high = this.round.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      const there = this.round[middle];
-      if (there !== undefined && byUrgency(batch, there) < 0) low = middle + 1;
+      const other = this.round[middle];
+      if (other !== undefined && compareUrgency(batch, other) < 0) low = middle + 1;
       else high = middle;
     }
     if (this.round[low] !== batch) this.round.splice(low, 0, batch);
@@ -114,7 +114,7 @@ export class PendingBatches {
 }
 
 /** Orders by priority, highest first, then by age of the workload, oldest first. */
-function byUrgency(a: PendingBatch, b: PendingBatch): number {
+function compareUrgency(a: PendingBatch, b: PendingBatch): number {
   return (
     b.priority - a.priority ||
     a.createdAt - b.createdAt ||
@@ -126,6 +126,6 @@ function isWaiting({ nodeId, desiredRunning, phase }: ReplicaRecord): boolean {
   return nodeId === '' && desiredRunning && phase === Phase.PENDING;
 }
 
-function keyOf({ uid, version, onlyNodeId }: ReplicaRecord): string {
+function toBatchKey({ uid, version, onlyNodeId }: ReplicaRecord): string {
   return `${uid}/${version}/${onlyNodeId === '' ? 'any' : 'bound'}`;
 }

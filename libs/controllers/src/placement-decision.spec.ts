@@ -17,13 +17,13 @@ import { createCluster, type PlacementRequest } from '@cloudless/scheduler';
 import {
   decideAny,
   decideBound,
-  decideWhole,
-  newSetOf,
+  decideSet,
+  findNewSet,
   type PlacementDecision,
 } from './placement-decision.js';
 
 /** A cluster whose nodes have resources for these numbers of replicas. */
-function roomFor(...counts: number[]) {
+function aClusterWithRoomFor(...counts: number[]) {
   const cluster = createCluster();
   for (const [index, count] of counts.entries()) {
     cluster.upsertNode({
@@ -42,7 +42,7 @@ const request: PlacementRequest = {
 
 type Fields = MessageInitShape<typeof ReplicaRecordSchema>;
 
-function waiting(
+function waitingReplicas(
   count: number,
   fields: (index: number) => Fields = () => ({}),
 ): Stored<ReplicaRecord>[] {
@@ -58,14 +58,14 @@ function waiting(
   }));
 }
 
-const outcomes = ({ decided }: PlacementDecision) =>
+const outcomesOf = ({ decided }: PlacementDecision) =>
   decided.map(({ outcome }) => ('reason' in outcome ? outcome.reason : outcome.nodeId));
 
 describe('decideAny', () => {
   it('places as many replicas as fit, and gives the reason to all others, also beyond one commit', () => {
-    const decision = decideAny(roomFor(1, 1), request, waiting(6), 4);
+    const decision = decideAny(aClusterWithRoomFor(1, 1), request, waitingReplicas(6), 4);
     const why = 'no node fits: cpu: 2 of 2 nodes';
-    expect(outcomes(decision)).toEqual(['n1', 'n2', why, why, why, why]);
+    expect(outcomesOf(decision)).toEqual(['n1', 'n2', why, why, why, why]);
     expect(decision).toMatchObject({
       asOne: false,
       refusal: 'no node fits 4 replicas: cpu: 2 of 2 nodes',
@@ -73,17 +73,17 @@ describe('decideAny', () => {
   });
 
   it('decides for as many replicas as fit into one commit while resources are free', () => {
-    const decision = decideAny(roomFor(9), request, waiting(6), 4);
-    expect(outcomes(decision)).toEqual(['n1', 'n1', 'n1', 'n1']);
+    const decision = decideAny(aClusterWithRoomFor(9), request, waitingReplicas(6), 4);
+    expect(outcomesOf(decision)).toEqual(['n1', 'n1', 'n1', 'n1']);
     expect(decision.refusal).toBeUndefined();
   });
 });
 
 describe('decideBound', () => {
   it('places each replica on its node only, and names the node in the reason', () => {
-    const replicas = waiting(3, (index) => ({ onlyNodeId: ['n2', 'n1', 'n9'][index]! }));
-    const decision = decideBound(roomFor(0, 5), request, replicas);
-    expect(outcomes(decision)).toEqual([
+    const replicas = waitingReplicas(3, (index) => ({ onlyNodeId: ['n2', 'n1', 'n9'][index]! }));
+    const decision = decideBound(aClusterWithRoomFor(0, 5), request, replicas);
+    expect(outcomesOf(decision)).toEqual([
       'n2',
       'node n1 does not fit: cpu',
       'node n9 is not in the cluster',
@@ -94,8 +94,8 @@ describe('decideBound', () => {
   });
 
   it('names at most five nodes in the event', () => {
-    const replicas = waiting(7, (index) => ({ onlyNodeId: `n${index + 1}` }));
-    const { refusal } = decideBound(roomFor(0, 0, 0, 0, 0, 0, 0), request, replicas);
+    const replicas = waitingReplicas(7, (index) => ({ onlyNodeId: `n${index + 1}` }));
+    const { refusal } = decideBound(aClusterWithRoomFor(0, 0, 0, 0, 0, 0, 0), request, replicas);
     expect(refusal).toMatch(
       /^7 replicas cannot .*: node n1 .*; node n5 does not fit: cpu; and 2 more$/,
     );
@@ -104,12 +104,12 @@ describe('decideBound', () => {
 
 describe('decideSet', () => {
   it('places a set of any size as a whole', () => {
-    const decision = decideWhole(roomFor(60, 60), request, waiting(100), {
+    const decision = decideSet(aClusterWithRoomFor(60, 60), request, waitingReplicas(100), {
       size: 100,
       missing: 100,
       complete: true,
     });
-    expect(outcomes(decision).filter((id) => id === 'n1' || id === 'n2')).toHaveLength(100);
+    expect(outcomesOf(decision).filter((id) => id === 'n1' || id === 'n2')).toHaveLength(100);
     expect(decision).toMatchObject({ asOne: true });
     expect(decision.refusal).toBeUndefined();
   });
@@ -117,30 +117,33 @@ describe('decideSet', () => {
   it('places no replica when a part of the set finds no node, and gives the size of that part', () => {
     const why =
       'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
-    const decision = decideWhole(roomFor(1, 1, 1), request, waiting(5), {
+    const decision = decideSet(aClusterWithRoomFor(1, 1, 1), request, waitingReplicas(5), {
       size: 5,
       missing: 5,
       complete: true,
     });
-    expect(outcomes(decision)).toEqual(Array(5).fill(why));
+    expect(outcomesOf(decision)).toEqual(Array(5).fill(why));
     expect(decision.refusal).toBe(why);
   });
 
   it('counts replicas of the set that are still to be created', () => {
-    const decision = decideWhole(roomFor(3), request, waiting(2), {
+    const decision = decideSet(aClusterWithRoomFor(3), request, waitingReplicas(2), {
       size: 6,
       missing: 4,
       complete: true,
     });
-    expect(outcomes(decision)[0]).toBe(
+    expect(outcomesOf(decision)[0]).toBe(
       'the new set of 6 replicas is placed as a whole, and 1 of them finds no node: cpu: 1 of 1 nodes',
     );
   });
 
   it('decides nothing until the first replicas of the set are all created', () => {
     expect(
-      decideWhole(roomFor(9), request, waiting(2), { size: 5, missing: 5, complete: false })
-        .decided,
+      decideSet(aClusterWithRoomFor(9), request, waitingReplicas(2), {
+        size: 5,
+        missing: 5,
+        complete: false,
+      }).decided,
     ).toEqual([]);
   });
 });
@@ -154,7 +157,7 @@ describe('findNewSet', () => {
     readonly replicas?: readonly Fields[];
   }
 
-  function setOf({ strategy = BLUE_GREEN, active = 1, sameAs = 0, replicas = [] }: Case) {
+  function findSet({ strategy = BLUE_GREEN, active = 1, sameAs = 0, replicas = [] }: Case) {
     const workload = create(WorkloadRecordSchema, {
       uid: 'web',
       version: 2,
@@ -169,13 +172,14 @@ describe('findNewSet', () => {
       control: () => ({ value: control, revision: 1n }),
       version: (_uid: string, version: number) =>
         create(VersionRecordSchema, { version, sameAs: version === 2 ? sameAs : 0 }),
-      replicasOf: () => replicas.flatMap((fields) => waiting(1, () => ({ version: 2, ...fields }))),
+      replicasOf: () =>
+        replicas.flatMap((fields) => waitingReplicas(1, () => ({ version: 2, ...fields }))),
     } as Partial<ClusterView> as ClusterView;
-    return newSetOf(view, workload, 2);
+    return findNewSet(view, workload, 2);
   }
   const placed: Fields = { nodeId: 'n1', phase: Phase.RUNNING };
 
-  it.each<Case & { readonly name: string; readonly expected: ReturnType<typeof setOf> }>([
+  it.each<Case & { readonly name: string; readonly expected: ReturnType<typeof findSet> }>([
     {
       name: 'returns undefined for a rolling update',
       strategy: ROLLING_UPDATE,
@@ -224,6 +228,6 @@ describe('findNewSet', () => {
       expected: { size: 2, missing: 2, complete: true },
     },
   ])('$name', ({ expected, name: _name, ...given }) => {
-    expect(setOf(given)).toEqual(expected);
+    expect(findSet(given)).toEqual(expected);
   });
 });

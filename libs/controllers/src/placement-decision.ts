@@ -1,7 +1,12 @@
 import { Rollout_Strategy as Strategy } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toNodeId } from '@cloudless/base';
-import { canonicalVersion, isLive, type ClusterView, type Stored } from '@cloudless/cluster-state';
+import {
+  toCanonicalVersion,
+  isLive,
+  type ClusterView,
+  type Stored,
+} from '@cloudless/cluster-state';
 import {
   describeFailure,
   describeReasons,
@@ -10,10 +15,10 @@ import {
   type PlacementReason,
   type PlacementRequest,
 } from '@cloudless/scheduler';
-import { stillWanted } from './workload-pass.js';
+import { countStillWanted } from './workload-pass.js';
 
 /** The decision for one replica: a node, or the reason why it has none. */
-export interface Decided {
+export interface ReplicaDecision {
   readonly replica: Stored<ReplicaRecord>;
   readonly outcome:
     { readonly nodeId: string; readonly score: number } | { readonly reason: string };
@@ -22,9 +27,9 @@ export interface Decided {
 /** The decision for a batch of replicas. */
 export interface PlacementDecision {
   /** The replicas with a decision, in input order. */
-  readonly decided: readonly Decided[];
+  readonly decided: readonly ReplicaDecision[];
   /** Whether all placements have to be committed before any other decision. */
-  readonly asOne: boolean;
+  readonly isAtomic: boolean;
   /**
    * Why some replicas have no node, for the event; undefined when every considered replica has one.
    */
@@ -40,20 +45,20 @@ export function decideAny(
   cluster: Cluster,
   request: PlacementRequest,
   replicas: readonly Stored<ReplicaRecord>[],
-  most: number,
+  limit: number,
 ): PlacementDecision {
-  const placements = cluster.place(request, Math.min(replicas.length, most));
+  const placements = cluster.place(request, Math.min(replicas.length, limit));
   const refused = placements.find((placement) => !placement.placed);
   // A refusal of one replica holds for all after it, also for those beyond this commit.
-  const answers =
+  const outcomes =
     refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
-  const decided = together(replicas, answers, (why) => `no node fits: ${why}`);
-  if (refused === undefined) return { decided, asOne: false };
+  const decided = pairWithPlacements(replicas, outcomes, (why) => `no node fits: ${why}`);
+  if (refused === undefined) return { decided, isAtomic: false };
   const placed = placements.filter((placement) => placement.placed).length;
   return {
     decided,
-    asOne: false,
-    refusal: `no node fits ${countOf(replicas.length - placed)}: ${whyOf(refused)}`,
+    isAtomic: false,
+    refusal: `no node fits ${formatReplicaCount(replicas.length - placed)}: ${describeRefusal(refused)}`,
   };
 }
 
@@ -70,13 +75,13 @@ export function decideBound(
     request,
     replicas.map(({ value }) => toNodeId(value.onlyNodeId)),
   );
-  const decided = together(replicas, placements, whyNotOn);
+  const decided = pairWithPlacements(replicas, placements, describeBoundRefusal);
   const refusals = decided.flatMap(({ outcome }) => ('reason' in outcome ? [outcome.reason] : []));
-  if (refusals.length === 0) return { decided, asOne: false };
+  if (refusals.length === 0) return { decided, isAtomic: false };
   const more = refusals.length > MAX_NAMED ? `; and ${refusals.length - MAX_NAMED} more` : '';
   const where = refusals.length === 1 ? 'on its node' : 'each on its node';
-  const refusal = `${countOf(refusals.length)} cannot be placed ${where}: ${refusals.slice(0, MAX_NAMED).join('; ')}${more}`;
-  return { decided, asOne: false, refusal };
+  const refusal = `${formatReplicaCount(refusals.length)} cannot be placed ${where}: ${refusals.slice(0, MAX_NAMED).join('; ')}${more}`;
+  return { decided, isAtomic: false, refusal };
 }
 
 /** The new set of a blue/green rollout: its size, and how many of its replicas have no node yet. */
@@ -88,24 +93,24 @@ export interface NewSet {
 }
 
 /** Places a whole set or nothing: a part would hold resources and never serve. */
-export function decideWhole(
+export function decideSet(
   cluster: Cluster,
   request: PlacementRequest,
   replicas: readonly Stored<ReplicaRecord>[],
   { size, missing, complete }: NewSet,
 ): PlacementDecision {
-  if (!complete) return { decided: [], asOne: true };
+  if (!complete) return { decided: [], isAtomic: true };
   const placements = cluster.place(request, missing);
   const refused = placements.filter((placement) => !placement.placed);
   const [first] = refused;
   if (first === undefined)
-    return { decided: together(replicas, placements, (why) => why), asOne: true };
+    return { decided: pairWithPlacements(replicas, placements, (why) => why), isAtomic: true };
   const reason =
-    `the new set of ${countOf(size)} is placed as a whole, and ${refused.length} of them ` +
-    `${refused.length === 1 ? 'finds' : 'find'} no node: ${whyOf(first)}`;
+    `the new set of ${formatReplicaCount(size)} is placed as a whole, and ${refused.length} of them ` +
+    `${refused.length === 1 ? 'finds' : 'find'} no node: ${describeRefusal(first)}`;
   return {
     decided: replicas.map((replica) => ({ replica, outcome: { reason } })),
-    asOne: true,
+    isAtomic: true,
     refusal: reason,
   };
 }
@@ -115,28 +120,28 @@ export function decideWhole(
  * than the serving one. Undefined for all other replicas, also for a first deployment, where some
  * replicas are better than none.
  */
-export function newSetOf(
+export function findNewSet(
   view: ClusterView,
   workload: WorkloadRecord,
   version: number,
 ): NewSet | undefined {
   const { uid } = workload;
   const control = view.control(uid)?.value;
-  const serving = control?.activeVersion ?? 0;
-  const canonical = (number: number): number => canonicalVersion(view, uid, number);
-  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || serving === 0) return undefined;
-  if (canonical(serving) === canonical(version)) return undefined;
+  const activeVersion = control?.activeVersion ?? 0;
+  const toCanonical = (number: number): number => toCanonicalVersion(view, uid, number);
+  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || activeVersion === 0) return undefined;
+  if (toCanonical(activeVersion) === toCanonical(version)) return undefined;
   const replicas = [...view.replicasOf(uid)].map(({ value }) => value);
-  const size = stillWanted(view, workload, replicas, workload.spec?.replicas ?? 1);
-  const ofSet = replicas.filter(
+  const size = countStillWanted(view, workload, replicas, workload.spec?.replicas ?? 1);
+  const members = replicas.filter(
     (replica) =>
       replica.desiredRunning &&
       !replica.lost &&
       isLive(replica) &&
-      canonical(replica.version) === canonical(version),
+      toCanonical(replica.version) === toCanonical(version),
   );
-  const waiting = ofSet.filter(({ nodeId }) => nodeId === '').length;
-  const placed = ofSet.length - waiting;
+  const waiting = members.filter(({ nodeId }) => nodeId === '').length;
+  const placed = members.length - waiting;
   return {
     size,
     missing: Math.max(waiting, size - placed),
@@ -144,30 +149,32 @@ export function newSetOf(
   };
 }
 
-function together(
+function pairWithPlacements(
   replicas: readonly Stored<ReplicaRecord>[],
   placements: readonly Placement[],
   toReason: (why: string, replica: ReplicaRecord, reasons: readonly PlacementReason[]) => string,
-): readonly Decided[] {
-  return replicas.flatMap((replica, index): Decided[] => {
+): readonly ReplicaDecision[] {
+  return replicas.flatMap((replica, index): ReplicaDecision[] => {
     const placement = placements[index];
     if (placement === undefined) return [];
     if (!placement.placed)
       return [
         {
           replica,
-          outcome: { reason: toReason(whyOf(placement), replica.value, placement.reasons) },
+          outcome: {
+            reason: toReason(describeRefusal(placement), replica.value, placement.reasons),
+          },
         },
       ];
     return [{ replica, outcome: { nodeId: placement.nodeId, score: placement.score } }];
   });
 }
 
-function whyOf(placement: Placement): string {
+function describeRefusal(placement: Placement): string {
   return placement.placed ? '' : describeReasons(placement.reasons);
 }
 
-function whyNotOn(
+function describeBoundRefusal(
   _why: string,
   { onlyNodeId }: ReplicaRecord,
   [reason]: readonly PlacementReason[],
@@ -177,6 +184,6 @@ function whyNotOn(
     : `node ${onlyNodeId} does not fit: ${describeFailure(reason)}`;
 }
 
-function countOf(replicas: number): string {
+function formatReplicaCount(replicas: number): string {
   return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
 }

@@ -1,7 +1,7 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
-import { newestOf } from './causes.js';
+import { selectNewest } from './causes.js';
 
 /** A replica with its node and the score of that node. */
 export interface PlacedReplica {
@@ -18,34 +18,38 @@ export interface DecisionFacts {
 }
 
 /** The event for replicas that were placed. */
-export function placedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
+export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
   const counts = new Map<string, number>();
   for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
-  const where = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
+  const distribution = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
   return {
     severity: Severity.INFO,
     reason: 'ReplicasPlaced',
-    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${where}`,
+    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${distribution}`,
     ...(counts.size === 1 ? { nodeId: placed[0]?.nodeId ?? '' } : {}),
-    ...about(
+    ...describeSubject(
       facts,
       placed.map(({ replica }) => replica),
-      whyThere(placed),
+      explainScores(placed),
     ),
   };
 }
 
 /** The event for replicas that no node fits. */
-export function unplacedEvent(facts: DecisionFacts, told: readonly ReplicaRecord[], why: string) {
+export function createUnplacedEvent(
+  facts: DecisionFacts,
+  refused: readonly ReplicaRecord[],
+  why: string,
+) {
   return {
     severity: Severity.WARNING,
     reason: 'ReplicasUnplaced',
     message: why,
-    ...about(facts, told, why),
+    ...describeSubject(facts, refused, why),
   };
 }
 
-function about(
+function describeSubject(
   { view, workload, decisionId }: DecisionFacts,
   replicas: readonly ReplicaRecord[],
   why: string,
@@ -57,7 +61,7 @@ function about(
     workload: workload.name,
     replicaIds: replicas.map(({ id }) => id),
     ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
-    causedBy: newestOf(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
+    causedBy: selectNewest(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
     decision: { id: decisionId, why },
   };
 }
@@ -66,7 +70,7 @@ function about(
  * Explains a placement by its scores. A score is that at the moment of the placement: the next
  * replica finds a fuller node.
  */
-function whyThere(placed: readonly PlacedReplica[]): string {
+function explainScores(placed: readonly PlacedReplica[]): string {
   const [first] = placed;
   const scores = placed.map(({ score }) => score);
   const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) =>

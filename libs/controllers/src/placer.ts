@@ -28,20 +28,20 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
-import { isOver } from './commit.js';
+import { isFinalRefusal } from './commit.js';
 import type { NodeDirectory } from './node-directory.js';
 import { PendingBatches, type PendingBatch } from './pending-batches.js';
 import {
   decideAny,
   decideBound,
-  decideWhole,
-  newSetOf,
-  type Decided,
+  decideSet,
+  findNewSet,
+  type ReplicaDecision,
   type PlacementDecision,
 } from './placement-decision.js';
 import {
-  placedEvent,
-  unplacedEvent,
+  createPlacedEvent,
+  createUnplacedEvent,
   type DecisionFacts,
   type PlacedReplica,
 } from './placement-events.js';
@@ -73,10 +73,10 @@ export class Placer {
   private readonly pending: PendingBatches;
   private readonly unsubscribes: (() => void)[];
 
-  private readonly placed: Counter;
+  private readonly placements: Counter;
 
   constructor(private readonly deps: PlacerDeps) {
-    this.placed = (deps.meter ?? noMeter).counter({
+    this.placements = (deps.meter ?? noMeter).counter({
       name: 'cloudless_placements_total',
       help: 'Replicas that the scheduler decided about, by result: placed, or unplaced when no node fits.',
       labels: ['result'],
@@ -93,7 +93,7 @@ export class Placer {
     this.unsubscribes = [
       deps.state.subscribe((changes) => {
         this.pending.apply(changes);
-        if (changes.some(changesPlacement)) this.queue.wake('place');
+        if (changes.some(affectsPlacement)) this.queue.wake('place');
       }),
       deps.nodes.subscribe(() => this.queue.wake('place')),
     ];
@@ -107,25 +107,25 @@ export class Placer {
 
   private async place(): Promise<WorkResult> {
     // The change of the cluster record wakes this loop when an operator accepts the state.
-    if (this.deps.state.restored !== undefined) return { kind: 'done' };
+    if (this.deps.state.storeRolledBack !== undefined) return { kind: 'done' };
     this.pending.beginRound();
     for (let batch = this.pending.next(); batch !== undefined; batch = this.pending.next()) {
-      const moved = await this.placeTraced(batch);
+      const result = await this.placeTraced(batch);
       // The view shows the conflicting change by now.
-      if (moved === 'conflict') return { kind: 'again' };
-      if (moved === 'over') return { kind: 'done' };
-      if (moved === 'none') this.pending.setAside(batch);
+      if (result === 'conflict') return { kind: 'again' };
+      if (result === 'over') return { kind: 'done' };
+      if (result === 'none') this.pending.setAside(batch);
     }
     return { kind: 'done' };
   }
 
-  private placeTraced(batch: PendingBatch): Promise<Moved> {
+  private placeTraced(batch: PendingBatch): Promise<BatchResult> {
     const { tracer = noTracer } = this.deps;
-    const about = { workloadId: batch.uid, replicas: batch.replicaIds.size };
-    return tracer.follow(batch.uid, 'place replicas', about, () => this.placeBatch(batch));
+    const attributes = { workloadId: batch.uid, replicas: batch.replicaIds.size };
+    return tracer.follow(batch.uid, 'place replicas', attributes, () => this.placeBatch(batch));
   }
 
-  private async placeBatch(batch: PendingBatch): Promise<Moved> {
+  private async placeBatch(batch: PendingBatch): Promise<BatchResult> {
     const view = this.deps.state.view();
     const workload = view.workload(batch.uid)?.value;
     const template = view.version(batch.uid, batch.version)?.template;
@@ -142,11 +142,11 @@ export class Placer {
     const changes = decision.decided.filter(
       ({ replica, outcome }) => !('reason' in outcome) || outcome.reason !== replica.value.reason,
     );
-    const round = roundOf(view, workload, decision);
-    const most = decision.asOne ? changes.length : MAX_PLACED_PER_COMMIT;
-    for (let from = 0; from < most && from < changes.length; from += MAX_PLACED_PER_COMMIT) {
-      const ended = await this.commit(round, changes.slice(from, from + MAX_PLACED_PER_COMMIT));
-      if (ended !== 'some') return ended;
+    const context = createContext(view, workload, decision);
+    const limit = decision.isAtomic ? changes.length : MAX_PLACED_PER_COMMIT;
+    for (let from = 0; from < limit && from < changes.length; from += MAX_PLACED_PER_COMMIT) {
+      const result = await this.commit(context, changes.slice(from, from + MAX_PLACED_PER_COMMIT));
+      if (result !== 'some') return result;
     }
     return changes.length === 0 ? 'none' : 'some';
   }
@@ -160,60 +160,63 @@ export class Placer {
   ): PlacementDecision {
     const { cluster } = this.deps;
     if (bound) return decideBound(cluster, request, replicas);
-    const newSet = newSetOf(view, workload, version);
-    if (newSet !== undefined) return decideWhole(cluster, request, replicas, newSet);
+    const newSet = findNewSet(view, workload, version);
+    if (newSet !== undefined) return decideSet(cluster, request, replicas, newSet);
     return decideAny(cluster, request, replicas, MAX_PLACED_PER_COMMIT);
   }
 
-  private async commit(round: PlacementRound, changes: readonly Decided[]): Promise<Moved> {
+  private async commit(
+    context: PlacementContext,
+    changes: readonly ReplicaDecision[],
+  ): Promise<BatchResult> {
     const { state, log } = this.deps;
-    const { view, workload, refusal } = round;
+    const { view, workload, refusal } = context;
     const transaction = state.transaction();
     const placed: PlacedReplica[] = [];
-    const told: ReplicaRecord[] = [];
+    const refused: ReplicaRecord[] = [];
     for (const { replica, outcome } of changes) {
-      transaction.updateReplica(replica, afterDecision(replica.value, outcome, view.revision));
-      if ('reason' in outcome) told.push(replica.value);
+      transaction.updateReplica(replica, applyOutcome(replica.value, outcome, view.revision));
+      if ('reason' in outcome) refused.push(replica.value);
       else placed.push({ ...outcome, replica: replica.value });
     }
     for (const nodeId of new Set(placed.map(({ nodeId }) => nodeId))) {
       // A node that was cordoned, changed or removed since the decision may no longer fit.
-      const node = round.nodes.get(nodeId);
+      const node = context.nodes.get(nodeId);
       if (node !== undefined) transaction.require('node', nodeId, node);
     }
-    if (placed.length > 0) transaction.event(placedEvent(round, placed));
-    if (told.length > 0) transaction.event(unplacedEvent(round, told, refusal));
+    if (placed.length > 0) transaction.event(createPlacedEvent(context, placed));
+    if (refused.length > 0) transaction.event(createUnplacedEvent(context, refused, refusal));
     try {
       await state.commit(transaction);
     } catch (reason) {
-      if (isOver(reason)) return 'over';
+      if (isFinalRefusal(reason)) return 'over';
       if (errorKindOf(reason) === 'conflict') return 'conflict';
       throw reason;
     }
-    this.placed.add(placed.length, { result: 'placed' });
-    this.placed.add(told.length, { result: 'unplaced' });
+    this.placements.add(placed.length, { result: 'placed' });
+    this.placements.add(refused.length, { result: 'unplaced' });
     log.info('replicas placed', {
       workloadId: workload.uid,
       placed: placed.length,
-      unplaced: told.length,
+      unplaced: refused.length,
     });
     return 'some';
   }
 }
 
 /** Shared by the commits of one decision. */
-interface PlacementRound extends DecisionFacts {
+interface PlacementContext extends DecisionFacts {
   readonly view: ClusterView;
   /** The chosen nodes as of the decision: the view changes with each commit. */
   readonly nodes: ReadonlyMap<string, Stored<NodeRecord>>;
   readonly refusal: string;
 }
 
-function roundOf(
+function createContext(
   view: ClusterView,
   workload: WorkloadRecord,
   { decided, refusal = '' }: PlacementDecision,
-): PlacementRound {
+): PlacementContext {
   const nodes = new Map<string, Stored<NodeRecord>>();
   for (const { outcome } of decided) {
     const node = 'reason' in outcome ? undefined : view.node(outcome.nodeId);
@@ -229,12 +232,12 @@ function roundOf(
 }
 
 /** Result of one decision for a batch; `none` when nothing could be changed. */
-type Moved = 'some' | 'none' | 'conflict' | 'over';
+type BatchResult = 'some' | 'none' | 'conflict' | 'over';
 
 /** The replica with its node, or with the reason why it has none. */
-function afterDecision(
+function applyOutcome(
   replica: ReplicaRecord,
-  outcome: Decided['outcome'],
+  outcome: ReplicaDecision['outcome'],
   revision: bigint,
 ): ReplicaRecord {
   if ('reason' in outcome) return copyReplica(replica, { reason: outcome.reason });
@@ -246,12 +249,18 @@ function afterDecision(
   });
 }
 
-function changesPlacement({ kind, before, after }: RecordChange): boolean {
+function affectsPlacement({ kind, before, after }: RecordChange): boolean {
   if (kind === 'node' || kind === 'meta') return true;
   if (kind === 'workload')
-    return wantsOtherSet(before as WorkloadRecord | undefined, after as WorkloadRecord | undefined);
+    return isSetSizeChange(
+      before as WorkloadRecord | undefined,
+      after as WorkloadRecord | undefined,
+    );
   if (kind === 'control')
-    return servesOther(before as ControlRecord | undefined, after as ControlRecord | undefined);
+    return isActiveSetChange(
+      before as ControlRecord | undefined,
+      after as ControlRecord | undefined,
+    );
   if (kind !== 'replica') return false;
   const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
   if (was === undefined || is === undefined) return true;
@@ -265,13 +274,13 @@ function changesPlacement({ kind, before, after }: RecordChange): boolean {
 /**
  * A changed size of a blue/green set may complete the set that is waiting to be placed as a whole.
  */
-function wantsOtherSet(was: WorkloadRecord | undefined, is: WorkloadRecord | undefined): boolean {
+function isSetSizeChange(was: WorkloadRecord | undefined, is: WorkloadRecord | undefined): boolean {
   const rollout = is?.spec?.rollout;
   return rollout?.strategy === Strategy.BLUE_GREEN && was?.spec?.replicas !== is?.spec?.replicas;
 }
 
 /** Tells whether another version is placed as a whole now. */
-function servesOther(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
+function isActiveSetChange(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
   return (
     was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy
   );

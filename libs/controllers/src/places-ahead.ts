@@ -1,29 +1,24 @@
 import { create } from '@bufbuild/protobuf';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { canonicalVersion } from '@cloudless/cluster-state';
+import { toCanonicalVersion } from '@cloudless/cluster-state';
 import type { RolloutObserved } from '@cloudless/rollout';
-import {
-  decideAny,
-  decideBound,
-  decideWhole,
-  type PlacementDecision,
-} from './placement-decision.js';
+import { decideAny, decideBound, decideSet, type PlacementDecision } from './placement-decision.js';
 import { toPlacementRequest } from './scheduler-input.js';
-import type { WorldAhead } from './world-ahead.js';
+import type { DryRunCluster } from './world-ahead.js';
 
 /** Predicts the nodes of a workload's new replicas with the decisions of the placer. */
-export class PlacesAhead {
+export class DryRunPlacement {
   readonly placements: { readonly nodeId: string; readonly score: number }[] = [];
   /** Existing or predicted replicas without a node. */
-  homeless: readonly ReplicaRecord[] = [];
+  unplaced: readonly ReplicaRecord[] = [];
   /** Why no node fitted the last of {@link unplaced}. */
   reason = '';
   /** Number of replicas whose placement was not predicted. */
-  unknown = 0;
+  notPredicted = 0;
 
   constructor(
-    private readonly world: WorldAhead,
+    private readonly world: DryRunCluster,
     private readonly workload: WorkloadRecord,
   ) {}
 
@@ -32,28 +27,31 @@ export class PlacesAhead {
    * afterwards.
    * @returns The placed replicas.
    */
-  take(replicas: readonly ReplicaRecord[], observed: RolloutObserved): readonly ReplicaRecord[] {
+  placeReplicas(
+    replicas: readonly ReplicaRecord[],
+    observed: RolloutObserved,
+  ): readonly ReplicaRecord[] {
     const placed: ReplicaRecord[] = [];
-    const homeless: ReplicaRecord[] = [];
+    const unplaced: ReplicaRecord[] = [];
     for (const [version, group] of groupByVersion(replicas, (number) =>
-      canonicalVersion(this.world.view, this.workload.uid, number),
+      toCanonicalVersion(this.world.view, this.workload.uid, number),
     )) {
-      if (!this.world.mayLook()) {
-        this.unknown += group.length;
+      if (!this.world.consumePlacementBudget()) {
+        this.notPredicted += group.length;
         placed.push(...group.map((replica) => this.world.placeReplica(this.workload, replica, '')));
         continue;
       }
       for (const { replica, outcome } of this.decide(version, group, observed).decided) {
         if ('reason' in outcome) {
-          homeless.push(replica.value);
-          this.reason = shortReason(outcome.reason);
+          unplaced.push(replica.value);
+          this.reason = shortenReason(outcome.reason);
         } else {
           this.placements.push({ nodeId: outcome.nodeId, score: outcome.score });
           placed.push(this.world.placeReplica(this.workload, replica.value, outcome.nodeId));
         }
       }
     }
-    this.homeless = homeless;
+    this.unplaced = unplaced;
     return placed;
   }
 
@@ -62,7 +60,7 @@ export class PlacesAhead {
     group: readonly ReplicaRecord[],
     { strategy, want }: RolloutObserved,
   ): PlacementDecision {
-    const { cluster, view } = this.world;
+    const { schedulerModel, view } = this.world;
     const { uid, spec } = this.workload;
     const request = toPlacementRequest(
       this.workload,
@@ -70,30 +68,30 @@ export class PlacesAhead {
     );
     const replicas = group.map((value) => ({ value, revision: 0n }));
     if (group.some(({ onlyNodeId }) => onlyNodeId !== ''))
-      return decideBound(cluster, request, replicas);
+      return decideBound(schedulerModel, request, replicas);
     const isNewSet = strategy?.kind === 'blueGreen' && version !== strategy.activeVersion;
     return isNewSet
-      ? decideWhole(cluster, request, replicas, {
+      ? decideSet(schedulerModel, request, replicas, {
           size: want,
           missing: group.length,
           complete: true,
         })
-      : decideAny(cluster, request, replicas, group.length);
+      : decideAny(schedulerModel, request, replicas, group.length);
   }
 }
 
 /** The reason without the prefix that the plan has already said. */
-function shortReason(reason: string): string {
+function shortenReason(reason: string): string {
   return reason.replace(/^no node fits: /, '');
 }
 
 function groupByVersion(
   replicas: readonly ReplicaRecord[],
-  canonical: (version: number) => number,
+  toCanonical: (version: number) => number,
 ): ReadonlyMap<number, readonly ReplicaRecord[]> {
   const groups = new Map<number, ReplicaRecord[]>();
   for (const replica of replicas) {
-    const version = canonical(replica.version);
+    const version = toCanonical(replica.version);
     const group = groups.get(version);
     if (group === undefined) groups.set(version, [replica]);
     else group.push(replica);

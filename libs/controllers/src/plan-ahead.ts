@@ -17,13 +17,13 @@ import {
   type WorkloadRecord,
 } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { versionRecordOf, type ClusterState } from '@cloudless/cluster-state';
-import { effectiveNode } from './effective-node.js';
-import { takeMoves, type MovesAhead } from './moves-ahead.js';
+import { createVersionRecord, type ClusterState } from '@cloudless/cluster-state';
+import { toEffectiveNode } from './effective-node.js';
+import { simulateRollout, type DryRunResult } from './moves-ahead.js';
 import type { NodeDirectory } from './node-directory.js';
-import { WorldAhead, type WorldAheadDeps } from './world-ahead.js';
+import { DryRunCluster, type DryRunClusterDeps } from './world-ahead.js';
 
-export interface PlanAheadDeps extends WorldAheadDeps {
+export interface DryRunPlannerDeps extends DryRunClusterDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
   readonly clock: Clock;
@@ -43,42 +43,42 @@ export interface PlanSubject {
 /**
  * Predicts changes one after the other, each on the result of the previous ones. Commits nothing.
  */
-export class PlanAhead {
-  private readonly world: WorldAhead;
+export class DryRunPlanner {
+  private readonly cluster: DryRunCluster;
 
-  constructor(private readonly deps: PlanAheadDeps) {
-    this.world = new WorldAhead(deps);
+  constructor(private readonly deps: DryRunPlannerDeps) {
+    this.cluster = new DryRunCluster(deps);
   }
 
   /**
    * Predicts a change of one workload: the difference of the specs, the steps in order with the
    * ready count after each, the nodes of new replicas, and warnings.
    */
-  change(subject: PlanSubject): WorkloadPlan {
+  planChange(subject: PlanSubject): WorkloadPlan {
     const { current } = subject;
     const before = current?.spec ?? create(WorkloadSpecSchema);
     const changes = diffSpecs(before, subject.spec);
     const newVersion =
       current === undefined ||
       !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
-    const control = current === undefined ? undefined : this.world.controlOf(current.uid);
-    const planned = this.enter(subject, newVersion, changes.length > 0);
-    const moves = takeMoves(this.world, this.deps, planned);
+    const control = current === undefined ? undefined : this.cluster.copyControl(current.uid);
+    const planned = this.enterWorkload(subject, newVersion, changes.length > 0);
+    const result = simulateRollout(this.cluster, this.deps, planned);
     return create(WorkloadPlanSchema, {
-      ...this.describe(planned, moves),
+      ...this.describe(planned, result),
       action:
         current === undefined ? Action.CREATE : changes.length > 0 ? Action.UPDATE : Action.NOTHING,
       changes: changes.map(({ path, before: was, after: is }) => ({
         path,
-        before: jsonOf(was),
-        after: jsonOf(is),
+        before: toJson(was),
+        after: toJson(is),
       })),
       newVersion,
       generation: current?.generation ?? 0n,
       warnings: [
-        ...(newVersion ? supersedes(control, planned.version) : []),
-        ...(changes.length > 0 ? cannotBeKept(subject.spec) : []),
-        ...restWarnings(moves, `${counted(moves.unplaced)} would find no node`),
+        ...(newVersion ? warnSuperseded(control, planned.version) : []),
+        ...(changes.length > 0 ? warnMinAvailable(subject.spec) : []),
+        ...createEndWarnings(result, `${formatReplicaCount(result.unplaced)} would find no node`),
       ],
     });
   }
@@ -87,22 +87,22 @@ export class PlanAhead {
    * Predicts a drain: the steps of each workload with replicas on the node, sorted by name.
    * @param node - The node record as the drain would leave it.
    */
-  drain(node: NodeRecord): readonly WorkloadPlan[] {
-    this.world.putNode(node);
-    const byName = (a: WorkloadRecord, b: WorkloadRecord): number =>
-      nameOf(a) < nameOf(b) ? -1 : 1;
-    return this.world
+  planDrain(node: NodeRecord): readonly WorkloadPlan[] {
+    this.cluster.putNode(node);
+    const compareNames = (a: WorkloadRecord, b: WorkloadRecord): number =>
+      formatName(a) < formatName(b) ? -1 : 1;
+    return this.cluster
       .workloadsOn(node.id)
-      .flatMap((uid) => this.world.view.workload(uid)?.value ?? [])
+      .flatMap((uid) => this.cluster.view.workload(uid)?.value ?? [])
       .filter((workload) => workload.deletionRequestedAt === undefined)
-      .sort(byName)
-      .map((workload) => this.move(workload, node));
+      .sort(compareNames)
+      .map((workload) => this.planMove(workload, node));
   }
 
-  private move(workload: WorkloadRecord, { id, drain }: NodeRecord): WorkloadPlan {
-    const moves = takeMoves(this.world, this.deps, workload);
-    const { minAvailable, lowestReady } = moves;
-    const why = `the drain of ${id} would not finish`;
+  private planMove(workload: WorkloadRecord, { id, drain }: NodeRecord): WorkloadPlan {
+    const result = simulateRollout(this.cluster, this.deps, workload);
+    const { minAvailable, lowestReady } = result;
+    const subject = `the drain of ${id} would not finish`;
     const below =
       drain?.force === true && lowestReady < minAvailable
         ? [
@@ -110,18 +110,21 @@ export class PlanAhead {
           ]
         : [];
     return create(WorkloadPlanSchema, {
-      ...this.describe(workload, moves),
+      ...this.describe(workload, result),
       action: Action.MOVE,
       generation: workload.generation,
       warnings: [
         ...below,
-        ...restWarnings(moves, `${why}: ${counted(moves.unplaced)} would find no node`),
+        ...createEndWarnings(
+          result,
+          `${subject}: ${formatReplicaCount(result.unplaced)} would find no node`,
+        ),
       ],
     });
   }
 
   /** Adds the workload to the simulated cluster as the change would leave it. */
-  private enter(
+  private enterWorkload(
     { namespace, name, current, spec }: PlanSubject,
     newVersion: boolean,
     changed: boolean,
@@ -136,22 +139,22 @@ export class PlanAhead {
     const { uid, version } = planned;
     const nowMs = this.deps.clock.wallTime();
     const earlier = this.deps.state.view().versions(uid);
-    this.world.putWorkload(
+    this.cluster.putWorkload(
       planned,
-      newVersion ? versionRecordOf(spec, { version, nowMs, earlier }) : undefined,
+      newVersion ? createVersionRecord(spec, { version, nowMs, earlier }) : undefined,
     );
     return planned;
   }
 
-  private describe({ namespace, name }: WorkloadRecord, moves: MovesAhead) {
+  private describe({ namespace, name }: WorkloadRecord, result: DryRunResult) {
     const { steps, placements, unplaced, unplacedReason, lowestReady, highestLive, minAvailable } =
-      moves;
+      result;
     return {
       namespace,
       name,
       placements: placements.map(({ nodeId, score }) => ({
         nodeId,
-        zone: this.zoneOf(nodeId),
+        zone: this.getZone(nodeId),
         score,
       })),
       totalPlacements: placements.length,
@@ -165,51 +168,55 @@ export class PlanAhead {
     };
   }
 
-  private zoneOf(nodeId: string): string {
-    const node = this.world.view.node(nodeId)?.value;
-    return node === undefined ? '' : effectiveNode(node).zone;
+  private getZone(nodeId: string): string {
+    const node = this.cluster.view.node(nodeId)?.value;
+    return node === undefined ? '' : toEffectiveNode(node).zone;
   }
 }
 
 /** A warning about placements that were not predicted. */
-function notWorkedOut({ unknown }: MovesAhead): readonly string[] {
-  return unknown === 0
+function describeNotPredicted({ notPredicted }: DryRunResult): readonly string[] {
+  return notPredicted === 0
     ? []
-    : [`the placement of ${counted(unknown)} more was not predicted: the plan is too large`];
+    : [
+        `the placement of ${formatReplicaCount(notPredicted)} more was not predicted: the plan is too large`,
+      ];
 }
 
 /**
  * Warnings about why the change would not complete by itself. Replicas without a node block
  * everything after them, so one reason is enough.
  */
-function restWarnings(moves: MovesAhead, noNode: string): readonly string[] {
-  const { unplaced, unplacedReason, stuck } = moves;
-  if (unplaced > 0) return [...notWorkedOut(moves), `${noNode}: ${unplacedReason}`];
-  return [...notWorkedOut(moves), ...(stuck === undefined ? [] : [stuck])];
+function createEndWarnings(result: DryRunResult, noNode: string): readonly string[] {
+  const { unplaced, unplacedReason, stuckReason } = result;
+  if (unplaced > 0) return [...describeNotPredicted(result), `${noNode}: ${unplacedReason}`];
+  return [...describeNotPredicted(result), ...(stuckReason === undefined ? [] : [stuckReason])];
 }
 
 /** A warning that the change supersedes a rollout that is not complete. */
-function supersedes(control: ControlRecord | undefined, version: number): readonly string[] {
-  const under = control?.rollout?.version ?? 0;
-  const settled = isRolledOut(control?.rolloutPhase);
-  if (under === 0 || settled) return [];
-  return [`the rollout of version ${under} is not done; version ${version} takes its place`];
+function warnSuperseded(control: ControlRecord | undefined, version: number): readonly string[] {
+  const currentVersion = control?.rollout?.version ?? 0;
+  const isSettled = isRolledOut(control?.rolloutPhase);
+  if (currentVersion === 0 || isSettled) return [];
+  return [
+    `the rollout of version ${currentVersion} is not done; version ${version} takes its place`,
+  ];
 }
 
-function cannotBeKept({ rollout }: WorkloadSpec): readonly string[] {
+function warnMinAvailable({ rollout }: WorkloadSpec): readonly string[] {
   const minAvailable = rollout?.minAvailable ?? 0;
   if (rollout?.strategy !== Strategy.RECREATE || minAvailable === 0) return [];
   return [`min_available ${minAvailable} cannot be kept: RECREATE stops all replicas first`];
 }
 
-function jsonOf(value: unknown): string {
+function toJson(value: unknown): string {
   return value === undefined ? '' : JSON.stringify(value);
 }
 
-function counted(replicas: number): string {
+function formatReplicaCount(replicas: number): string {
   return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
 }
 
-function nameOf({ namespace, name }: WorkloadRecord): string {
+function formatName({ namespace, name }: WorkloadRecord): string {
   return `${namespace}/${name}`;
 }

@@ -11,59 +11,59 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { impossibleLimits } from '@cloudless/rollout';
-import { effectiveNode } from './effective-node.js';
-import { PlanAhead, type PlanAheadDeps, type PlanSubject } from './plan-ahead.js';
+import { findImpossibleLimits } from '@cloudless/rollout';
+import { toEffectiveNode } from './effective-node.js';
+import { DryRunPlanner, type DryRunPlannerDeps, type PlanSubject } from './plan-ahead.js';
 import { toPlacementRequest } from './scheduler-input.js';
-import { isGlobal, seatsOf, servedOf } from './seats.js';
-import type { WorkloadReader } from './workload-reader.js';
+import { isGlobal, findGlobalTargets, findOccupiedTargets } from './seats.js';
+import type { WorkloadPresenter } from './workload-reader.js';
 
-export interface PlannerDeps extends PlanAheadDeps {
-  readonly reader: WorkloadReader;
+export interface DryRunServiceDeps extends DryRunPlannerDeps {
+  readonly presenter: WorkloadPresenter;
 }
 
 /** Predicts changes, and explains placements. Commits nothing. */
-export class Planner {
-  constructor(private readonly deps: PlannerDeps) {}
+export class DryRunService {
+  constructor(private readonly deps: DryRunServiceDeps) {}
 
   /** Predicts one change. */
-  plan(subject: PlanSubject): WorkloadPlan {
-    return this.ahead().change(subject);
+  planChange(subject: PlanSubject): WorkloadPlan {
+    return this.createPlanner().planChange(subject);
   }
 
   /** Returns a planner for several changes, each on the result of the previous ones. */
-  ahead(): PlanAhead {
-    return new PlanAhead(this.deps);
+  createPlanner(): DryRunPlanner {
+    return new DryRunPlanner(this.deps);
   }
 
   /** Explains for each node whether it could run one more replica of the workload. */
   explain(record: WorkloadRecord): ExplainWorkloadResponse {
-    const { cluster, reader, state } = this.deps;
+    const { cluster, presenter, state } = this.deps;
     const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
     const view = state.view();
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value);
-    const seats = seatsOf({ ...this.deps, view }, record, replicas);
-    const served = seats && servedOf(seats, replicas);
+    const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
+    const occupied = targets && findOccupiedTargets(targets, replicas);
     const verdicts = cluster
       .explain(toPlacementRequest(record, template))
       .map((verdict) =>
-        served?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict,
+        occupied?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict,
       );
-    const shown = reader.read(record, true);
+    const presented = presenter.present(record, true);
     const fitting = verdicts.filter(({ fits }) => fits).length;
-    const status = shown.status;
-    const roomFor =
-      served === undefined ? 'would take one more' : 'run their replica or would take it';
+    const status = presented.status;
+    const verdictText =
+      occupied === undefined ? 'would take one more' : 'run their replica or would take it';
     return create(ExplainWorkloadResponseSchema, {
       namespace: record.namespace,
       name: record.name,
       summary:
         `${status?.readyReplicas ?? 0} of ${status?.desiredReplicas ?? 0} replicas are ready; ` +
-        `${fitting} of ${verdicts.length} nodes ${roomFor}` +
+        `${fitting} of ${verdicts.length} nodes ${verdictText}` +
         (status?.reason ? `; ${status.reason}` : ''),
       nodes: verdicts.map((verdict) => {
         const node = view.node(verdict.nodeId)?.value;
-        const zone = node === undefined ? '' : effectiveNode(node).zone;
+        const zone = node === undefined ? '' : toEffectiveNode(node).zone;
         const { nodeId, fits, score, terms } = verdict;
         return create(NodeVerdictSchema, {
           nodeId,
@@ -80,9 +80,9 @@ export class Planner {
 }
 
 /** Why the limits of a spec allow no step of an update; undefined when they allow one. */
-export function impossibleLimitsOf(spec: WorkloadSpec): string | undefined {
+export function explainImpossibleLimits(spec: WorkloadSpec): string | undefined {
   const { rollout, replicas } = withDefaults(spec);
-  return impossibleLimits({
+  return findImpossibleLimits({
     // The number of targets of a GLOBAL workload may change at any time: only limits that allow no
     // step for any number are refused.
     desired: isGlobal(spec) ? Number.MAX_SAFE_INTEGER : (replicas ?? 0),

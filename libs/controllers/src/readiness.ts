@@ -8,9 +8,9 @@ import type { NodeDirectory } from './node-directory.js';
  * clock is used. After a restart of the coordinator every count starts at 0, which only delays
  * voluntary stops.
  */
-export class Readiness {
-  private readonly since = new Map<string, number>();
-  private readonly lastReady = new Map<string, number>();
+export class ReadinessTracker {
+  private readonly readySince = new Map<string, number>();
+  private readonly lastReadyMs = new Map<string, number>();
   private readonly unsubscribe: () => void;
 
   constructor(
@@ -18,7 +18,7 @@ export class Readiness {
     private readonly nodes: NodeDirectory,
     private readonly clock: Clock,
   ) {
-    for (const { value } of state.view().replicas()) this.note(undefined, value);
+    for (const { value } of state.view().replicas()) this.track(undefined, value);
     this.unsubscribe = state.subscribe((changes) => this.apply(changes));
   }
 
@@ -31,7 +31,7 @@ export class Readiness {
    * its node is silent.
    */
   readyForMs(replica: ReplicaRecord): number | undefined {
-    const since = this.since.get(replica.id);
+    const since = this.readySince.get(replica.id);
     if (since === undefined || !replica.desiredRunning || !this.nodes.isAlive(replica.nodeId))
       return undefined;
     return this.clock.now() - since;
@@ -42,27 +42,28 @@ export class Readiness {
    * never was.
    */
   lastReadyForMs(replicaId: string): number {
-    return this.lastReady.get(replicaId) ?? 0;
+    return this.lastReadyMs.get(replicaId) ?? 0;
   }
 
   private apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind === 'replica')
-        this.note(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+        this.track(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
     }
   }
 
-  private note(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
+  private track(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
     const { id } = (after ?? before) as ReplicaRecord;
-    if (after === undefined) this.lastReady.delete(id);
+    if (after === undefined) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
-      const since = this.since.get(id);
+      const since = this.readySince.get(id);
       if (since !== undefined && after !== undefined)
-        this.lastReady.set(id, this.clock.now() - since);
-      this.since.delete(id);
+        this.lastReadyMs.set(id, this.clock.now() - since);
+      this.readySince.delete(id);
       return;
     }
     const sameContainer = before?.ready === true && before.containerId === after.containerId;
-    if (!sameContainer || !this.since.has(after.id)) this.since.set(after.id, this.clock.now());
+    if (!sameContainer || !this.readySince.has(after.id))
+      this.readySince.set(after.id, this.clock.now());
   }
 }

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
-import { planRemovals, type Removable } from './retention.js';
+import { planRemovals, type RemovableRecord } from './retention.js';
 
 const HOUR_MS = 3_600_000;
-const ample = { maxMs: 24 * HOUR_MS, maxBytes: 1_000_000 };
+const NO_LIMITS = { maxMs: 24 * HOUR_MS, maxBytes: 1_000_000 };
 const NOW = 100 * HOUR_MS;
 
 /** Records `<share><number>` of 10 bytes, an hour apart, the last one written now. */
-function recordsOf(...shares: readonly string[]): readonly Removable[] {
+function recordsOf(...shares: readonly string[]): readonly RemovableRecord[] {
   return shares.map((share, index) => ({
     id: `${share}${index}`,
     share,
@@ -15,7 +15,8 @@ function recordsOf(...shares: readonly string[]): readonly Removable[] {
   }));
 }
 
-const idsOf = (records: readonly Removable[]): readonly string[] => records.map(({ id }) => id);
+const idsOf = (records: readonly RemovableRecord[]): readonly string[] =>
+  records.map(({ id }) => id);
 
 describe('planRemovals', () => {
   it.each([
@@ -42,12 +43,12 @@ describe('planRemovals', () => {
     },
   ])('$name', ({ limits, removed }) => {
     const records = recordsOf('a', 'a', 'b', 'a', 'b');
-    expect(idsOf(planRemovals(records, { ...ample, ...limits }, NOW))).toEqual(removed);
+    expect(idsOf(planRemovals(records, { ...NO_LIMITS, ...limits }, NOW))).toEqual(removed);
   });
 
   it('removes a record without a time', () => {
     const records = [{ id: 'a', share: 'a', bytes: 10, atMs: undefined }];
-    expect(idsOf(planRemovals(records, ample, NOW))).toEqual(['a']);
+    expect(idsOf(planRemovals(records, NO_LIMITS, NOW))).toEqual(['a']);
   });
 
   it('keeps at most maxBytes, and removes nothing from a share below the equal part', () => {
@@ -60,8 +61,8 @@ describe('planRemovals', () => {
     fc.assert(
       fc.property(arbRecords, fc.integer({ min: 0, max: 2_000 }), (made, maxBytes) => {
         const records = made.map((record, index) => ({ ...record, id: `${index}`, atMs: NOW }));
-        const removed = new Set(planRemovals(records, { ...ample, maxBytes }, NOW));
-        const bytesOf = (some: readonly Removable[]): number =>
+        const removed = new Set(planRemovals(records, { ...NO_LIMITS, maxBytes }, NOW));
+        const bytesOf = (some: readonly RemovableRecord[]): number =>
           some.reduce((sum, { bytes }) => sum + bytes, 0);
         const kept = records.filter((record) => !removed.has(record));
         expect(bytesOf(kept)).toBeLessThanOrEqual(maxBytes);

@@ -30,7 +30,7 @@ export const DEFAULT_RETENTION: RetentionLimits = {
 };
 
 /** A record that may be deleted. */
-export interface Removable {
+export interface RemovableRecord {
   readonly id: string;
   /** The share of the bytes that the record counts against: see {@link planRemovals}. */
   readonly share: string;
@@ -46,17 +46,18 @@ export interface Removable {
  * @param records - Oldest first.
  * @returns The records to delete, oldest first.
  */
-export function planRemovals<Record extends Removable>(
+export function planRemovals<Record extends RemovableRecord>(
   records: readonly Record[],
   limits: { readonly maxMs: number; readonly maxBytes: number },
   nowMs: number,
 ): readonly Record[] {
-  const isOld = ({ atMs }: Record): boolean => atMs === undefined || nowMs - atMs > limits.maxMs;
+  const isExpired = ({ atMs }: Record): boolean =>
+    atMs === undefined || nowMs - atMs > limits.maxMs;
   const removed = new Set<Record>();
   const shares = new Map<string, { readonly records: Record[]; bytes: number; next: number }>();
   let total = 0;
   for (const record of records) {
-    if (isOld(record)) {
+    if (isExpired(record)) {
       removed.add(record);
       continue;
     }
@@ -84,7 +85,7 @@ export function planRemovals<Record extends Removable>(
  * The share that an event counts against: caller and method for audit records, the category for
  * other events.
  */
-export function shareOf({ audit, category }: Event): string {
+export function toShare({ audit, category }: Event): string {
   return audit === undefined
     ? `category ${category}`
     : `${audit.principal} ${audit.address} ${audit.rpc}`;

@@ -6,7 +6,7 @@ import {
   type RolloutFailure,
 } from '@cloudless/api';
 import type { ReplicaRecord, RolloutRecord } from '@cloudless/api/store';
-import { canonicalVersion, type ClusterView } from '@cloudless/cluster-state';
+import { toCanonicalVersion, type ClusterView } from '@cloudless/cluster-state';
 
 export interface FailureSources {
   readonly view: Pick<ClusterView, 'version'>;
@@ -18,17 +18,17 @@ export interface FailureSources {
  * if it failed. Losses with a node do not count, nor do failures of replicas of the previous
  * version.
  */
-export function failuresOf(sources: FailureSources, replica: ReplicaRecord): number {
-  if (!isNew(sources, replica)) return 0;
+export function countFailures(sources: FailureSources, replica: ReplicaRecord): number {
+  if (!isCreatedByRollout(sources, replica)) return 0;
   return replica.restarts + (replica.phase === Phase.FAILED && !replica.lost ? 1 : 0);
 }
 
-function isNew(
+function isCreatedByRollout(
   { view, rollout }: FailureSources,
   { uid, sequence, version }: ReplicaRecord,
 ): boolean {
   if (rollout === undefined || sequence < rollout.firstSequence) return false;
-  return canonicalVersion(view, uid, version) === canonicalVersion(view, uid, rollout.version);
+  return toCanonicalVersion(view, uid, version) === toCanonicalVersion(view, uid, rollout.version);
 }
 
 /** The failure of a rollout, with the replica that shows it best. */
@@ -37,14 +37,14 @@ export function toRolloutFailure(
   replicas: readonly ReplicaRecord[],
   about: { readonly reason: string; readonly version: number; readonly nowMs: number },
 ): RolloutFailure {
-  const worst = worstOf(sources, replicas);
-  const why = worst === undefined ? '' : worst.lastEndReason || worst.reason;
+  const worst = findWorstReplica(sources, replicas);
+  const replicaReason = worst === undefined ? '' : worst.lastEndReason || worst.reason;
   const { version, nowMs } = about;
   return create(RolloutFailureSchema, {
     reason:
-      worst === undefined || about.reason.includes(why)
+      worst === undefined || about.reason.includes(replicaReason)
         ? about.reason
-        : `${about.reason}; replica ${worst.id}: ${why}`,
+        : `${about.reason}; replica ${worst.id}: ${replicaReason}`,
     replicaId: worst?.id ?? '',
     nodeId: worst?.nodeId ?? '',
     ...(worst?.lastExitCode === undefined ? {} : { exitCode: worst.lastExitCode }),
@@ -58,15 +58,17 @@ export function toRolloutFailure(
  * The replica of the rollout with the most failures, else a replica that does not become ready;
  * among equals the newest.
  */
-function worstOf(
+function findWorstReplica(
   sources: FailureSources,
   replicas: readonly ReplicaRecord[],
 ): ReplicaRecord | undefined {
-  const failures = (replica: ReplicaRecord): number => failuresOf(sources, replica);
+  const countFailuresOf = (replica: ReplicaRecord): number => countFailures(sources, replica);
   return replicas
     .filter(
       (replica) =>
-        isNew(sources, replica) && !replica.lost && (!replica.ready || failures(replica) > 0),
+        isCreatedByRollout(sources, replica) &&
+        !replica.lost &&
+        (!replica.ready || countFailuresOf(replica) > 0),
     )
-    .sort((a, b) => failures(b) - failures(a) || Number(b.sequence - a.sequence))[0];
+    .sort((a, b) => countFailuresOf(b) - countFailuresOf(a) || Number(b.sequence - a.sequence))[0];
 }

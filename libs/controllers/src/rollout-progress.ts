@@ -12,21 +12,21 @@ import {
   type VersionRecord,
 } from '@cloudless/api/store';
 import {
-  canonicalVersion,
-  putSpecChange,
-  specOfVersion,
-  versionKeyId,
+  toCanonicalVersion,
+  putSpecUpdate,
+  restoreSpecOfVersion,
+  toVersionKeyId,
   type EventInit,
 } from '@cloudless/cluster-state';
 import {
   advanceRollout,
   type RolloutAdvance,
-  type RolloutNews,
+  type RolloutEvent,
   type RolloutObserved,
 } from '@cloudless/rollout';
-import { changeOf } from './causes.js';
-import { failuresOf, toRolloutFailure } from './rollout-failure.js';
-import { keepRolloutState, toRolloutState, toSettings } from './rollout-state.js';
+import { findChangeEvent } from './causes.js';
+import { countFailures, toRolloutFailure } from './rollout-failure.js';
+import { writeRolloutState, toRolloutState, toRolloutSettings } from './rollout-state.js';
 import { MAX_PASS_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** Versions that are kept for `UndoRollout`. */
@@ -41,35 +41,39 @@ export function advancePass(
   observed: RolloutObserved,
   nowMs: number,
 ): RolloutAdvance {
-  const { next, workload, view } = pass;
+  const { nextControl, workload, view } = pass;
   const { uid, version, generation, spec } = workload.value;
-  const state = toRolloutState(next);
+  const state = toRolloutState(nextControl);
   const replicas = pass.replicas.map(({ value }) => value);
-  const begins = state.version !== version;
-  const sources = { view, rollout: next.rollout };
-  const failures = begins
+  const isNewRollout = state.version !== version;
+  const sources = { view, rollout: nextControl.rollout };
+  const failures = isNewRollout
     ? 0
-    : (next.rollout?.failedGone ?? 0) +
-      sum(replicas.map((replica) => failuresOf(sources, replica)));
+    : (nextControl.rollout?.failedGone ?? 0) +
+      sum(replicas.map((replica) => countFailures(sources, replica)));
   const advance = advanceRollout(state, {
-    settings: toSettings(spec ?? create(WorkloadSpecSchema)),
+    settings: toRolloutSettings(spec ?? create(WorkloadSpecSchema)),
     version,
-    canonical: (number) => canonicalVersion(view, uid, number),
+    toCanonical: (number) => toCanonicalVersion(view, uid, number),
     observed,
-    pausedByUser: next.pausedVersion === version,
+    pausedByUser: nextControl.pausedVersion === version,
     failures,
-    changed: next.observedGeneration !== generation,
+    changed: nextControl.observedGeneration !== generation,
     nowMs,
   });
-  keepRolloutState(next, advance.state);
-  next.observedGeneration = generation;
-  if (next.rollout !== undefined) {
-    next.rollout.failedNew = failures;
-    if (begins) Object.assign(next.rollout, { firstSequence: next.nextSequence, failedGone: 0 });
+  writeRolloutState(nextControl, advance.state);
+  nextControl.observedGeneration = generation;
+  if (nextControl.rollout !== undefined) {
+    nextControl.rollout.failedNew = failures;
+    if (isNewRollout)
+      Object.assign(nextControl.rollout, {
+        firstSequence: nextControl.nextSequence,
+        failedGone: 0,
+      });
   }
-  keepFailure(pass, advance, begins, nowMs);
-  for (const news of advance.news) tell(pass, news);
-  if (next.activeVersion !== state.activeVersion) keepAsRolledOut(pass);
+  updateFailure(pass, advance, isNewRollout, nowMs);
+  for (const news of advance.events) addRolloutEvent(pass, news);
+  if (nextControl.activeVersion !== state.activeVersion) markVersionRolledOut(pass);
   if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
   return advance;
 }
@@ -78,59 +82,64 @@ export function advancePass(
  * Updates the failure in the control record. It is kept until the next rollout begins, and during
  * the rollback that it caused.
  */
-function keepFailure(
-  { next, replicas, view }: WorkloadPass,
-  { state, news }: RolloutAdvance,
-  begins: boolean,
+function updateFailure(
+  { nextControl, replicas, view }: WorkloadPass,
+  { state, events }: RolloutAdvance,
+  isNewRollout: boolean,
   nowMs: number,
 ): void {
-  if (next.rollout === undefined) return;
+  if (nextControl.rollout === undefined) return;
   // A rollback may begin and end in one pass; only its phase shows it then.
-  const over = begins
-    ? state.rollsBack === 0 && state.phase !== 'rolledBack'
+  const isOver = isNewRollout
+    ? state.rollsBackFrom === 0 && state.phase !== 'rolledBack'
     : state.phase === 'completed';
-  if (over) delete next.rollout.failure;
-  if (!news.some(({ kind }) => kind === 'failed')) return;
+  if (isOver) delete nextControl.rollout.failure;
+  if (!events.some(({ kind }) => kind === 'failed')) return;
   const values = replicas.map(({ value }) => value);
-  const failure = toRolloutFailure({ view, rollout: next.rollout }, values, {
+  const failure = toRolloutFailure({ view, rollout: nextControl.rollout }, values, {
     reason: state.reason,
     version: state.version,
     nowMs,
   });
-  next.rollout.failure = failure;
-  next.rolloutReason = failure.reason;
+  nextControl.rollout.failure = failure;
+  nextControl.rolloutReason = failure.reason;
 }
 
 /** Marks the newly active version as one that `UndoRollout` may return to. */
-function keepAsRolledOut({ next, versions, workload, transaction }: WorkloadPass): void {
-  const kept = versions.find(({ version }) => version === next.activeVersion);
-  if (kept === undefined || kept.rolledOut) return;
-  const record = Object.assign(clone(VersionRecordSchema, kept), { rolledOut: true });
-  transaction.put('version', versionKeyId(workload.value.uid, kept.version), record);
+function markVersionRolledOut({
+  nextControl,
+  versions,
+  workload,
+  transaction,
+}: WorkloadPass): void {
+  const activeVersion = versions.find(({ version }) => version === nextControl.activeVersion);
+  if (activeVersion === undefined || activeVersion.rolledOut) return;
+  const record = Object.assign(clone(VersionRecordSchema, activeVersion), { rolledOut: true });
+  transaction.put('version', toVersionKeyId(workload.value.uid, activeVersion.version), record);
 }
 
 function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
-  const { transaction, workload, next } = pass;
-  const kept = pass.versions.find((record) => record.version === version);
+  const { transaction, workload, nextControl } = pass;
+  const target = pass.versions.find((record) => record.version === version);
   const spec = workload.value.spec;
-  if (kept === undefined || spec === undefined) return; // the rollout stays failed
+  if (target === undefined || spec === undefined) return; // the rollout stays failed
   const cause = `rollback to version ${version}`;
-  const record = putSpecChange(transaction, { versions: () => pass.versions }, workload, {
-    spec: specOfVersion(spec, kept),
+  const record = putSpecUpdate(transaction, { versions: () => pass.versions }, workload, {
+    spec: restoreSpecOfVersion(spec, target),
     requestId: '',
     nowMs,
     cause,
   });
   transaction.event({
-    ...about(pass),
+    ...describeSubject(pass),
     severity: Severity.WARNING,
     reason: 'WorkloadRolledBack',
-    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${next.rolloutReason}`,
+    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${nextControl.rolloutReason}`,
   });
 }
 
-const told: Readonly<
-  Record<RolloutNews['kind'], { readonly reason: string; readonly severity: Severity }>
+const eventTypes: Readonly<
+  Record<RolloutEvent['kind'], { readonly reason: string; readonly severity: Severity }>
 > = {
   started: { reason: 'RolloutStarted', severity: Severity.INFO },
   completed: { reason: 'RolloutCompleted', severity: Severity.INFO },
@@ -143,29 +152,35 @@ const told: Readonly<
   switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
 };
 
-function tell(pass: WorkloadPass, { kind, message }: RolloutNews): void {
-  const { next, transaction } = pass;
-  const version = next.rollout?.version ?? 0;
+function addRolloutEvent(pass: WorkloadPass, { kind, message }: RolloutEvent): void {
+  const { nextControl, transaction } = pass;
+  const version = nextControl.rollout?.version ?? 0;
   transaction.event({
-    ...about(pass),
-    ...told[kind],
-    message: kind === 'failed' ? `version ${version} failed: ${next.rolloutReason}` : message,
-    ...(kind === 'failed' ? { replicaId: next.rollout?.failure?.replicaId ?? '' } : {}),
-    causedBy: causeOf(pass, kind),
+    ...describeSubject(pass),
+    ...eventTypes[kind],
+    message:
+      kind === 'failed' ? `version ${version} failed: ${nextControl.rolloutReason}` : message,
+    ...(kind === 'failed' ? { replicaId: nextControl.rollout?.failure?.replicaId ?? '' } : {}),
+    causedBy: findCause(pass, kind),
   });
 }
 
-function causeOf({ view, workload }: WorkloadPass, kind: RolloutNews['kind']): Event | undefined {
+function findCause(
+  { view, workload }: WorkloadPass,
+  kind: RolloutEvent['kind'],
+): Event | undefined {
   const { namespace, name } = workload.value;
-  const last = (...reasons: string[]) =>
+  const findLast = (...reasons: string[]) =>
     view.lastEvent({ kind: 'workload', namespace, name }, reasons);
-  if (kind === 'started') return changeOf(view, workload.value);
-  if (kind === 'resumed') return last('RolloutResumeRequested');
-  if (kind === 'paused') return last('RolloutPauseRequested');
-  return last('RolloutStarted');
+  if (kind === 'started') return findChangeEvent(view, workload.value);
+  if (kind === 'resumed') return findLast('RolloutResumeRequested');
+  if (kind === 'paused') return findLast('RolloutPauseRequested');
+  return findLast('RolloutStarted');
 }
 
-function about({ workload }: WorkloadPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
+function describeSubject({
+  workload,
+}: WorkloadPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
   const { namespace, name } = workload.value;
   return { category: Category.ROLLOUT, namespace, workload: name };
 }
@@ -176,19 +191,20 @@ function about({ workload }: WorkloadPass): Pick<EventInit, 'category' | 'namesp
  * @param versions - Ascending.
  */
 export function pruneVersions(
-  { workload, replicas, transaction, next }: WorkloadPass,
+  { workload, replicas, transaction, nextControl }: WorkloadPass,
   versions: readonly VersionRecord[],
 ): void {
   const inUse = new Set(replicas.map(({ value }) => value.version));
-  for (const number of [next.activeVersion, next.rollout?.fromVersion ?? 0]) inUse.add(number);
+  for (const number of [nextControl.activeVersion, nextControl.rollout?.fromVersion ?? 0])
+    inUse.add(number);
   for (const { version } of versions.slice(0, Math.max(0, versions.length - MAX_VERSIONS))) {
     if (transaction.size >= MAX_PASS_WRITES) return;
     if (!inUse.has(version))
-      transaction.delete('version', versionKeyId(workload.value.uid, version));
+      transaction.delete('version', toVersionKeyId(workload.value.uid, version));
   }
 }
 
-export function sameControl(a: ControlRecord, b: ControlRecord): boolean {
+export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }
 

@@ -14,10 +14,10 @@ import {
   NO_ROLLOUT,
   type RolloutPhase,
   type RolloutSettings,
-  type RolloutStage,
+  type CanaryStep,
   type RolloutState,
 } from '@cloudless/rollout';
-import { msOf } from './scheduler-input.js';
+import { toMs } from './scheduler-input.js';
 
 const strategies: Record<Strategy, RolloutState['strategy']> = {
   [Strategy.ROLLING_UPDATE]: 'rollingUpdate',
@@ -48,23 +48,23 @@ const phaseNumbers: Record<RolloutPhase, Phase> = {
 };
 
 /** The rollout settings of a spec. */
-export function toSettings(spec: WorkloadSpec): RolloutSettings {
+export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   const { rollout } = withDefaults(spec);
   return {
     strategy: strategies[rollout?.strategy ?? Strategy.ROLLING_UPDATE],
-    stages: (rollout?.steps ?? []).map(toStage),
+    canarySteps: (rollout?.steps ?? []).map(toStage),
     manualSwitch: rollout?.promotion === Promotion.MANUAL,
-    pauseMs: msOf(rollout?.pauseDuration),
-    progressDeadlineMs: msOf(rollout?.progressDeadline),
+    pauseMs: toMs(rollout?.pauseDuration),
+    progressDeadlineMs: toMs(rollout?.progressDeadline),
     maxFailedNew: rollout?.maxFailedNew ?? 0,
     onFailure: rollout?.onFailure === OnFailure.ROLLBACK ? 'rollback' : 'pause',
   };
 }
 
-function toStage({ replicas, percent, wait, promotion }: Rollout_Step): RolloutStage {
+function toStage({ replicas, percent, wait, promotion }: Rollout_Step): CanaryStep {
   return {
     size: replicas > 0 ? { replicas } : { percent },
-    wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: msOf(wait) },
+    wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: toMs(wait) },
   };
 }
 
@@ -86,19 +86,19 @@ export function toRolloutState(control: ControlRecord): RolloutState {
     fromVersion: rollout.fromVersion,
     activeVersion: control.activeVersion,
     strategy: strategies[rollout.strategy],
-    startedAtMs: msAt(rollout.startedAt),
-    stagesDone: rollout.stepsDone,
+    startedAtMs: toTimestampMs(rollout.startedAt),
+    stepsDone: rollout.stepsDone,
     waitsForPromotion: rollout.waitsForPromotion,
     promoted: rollout.promoted,
     retry: rollout.retry,
-    forgiven: rollout.forgiven,
-    progress: Number(rollout.progress),
-    progressAtMs: msAt(rollout.progressAt),
-    rollsBack: rollout.rollsBack,
+    forgivenFailures: rollout.forgiven,
+    bestProgress: Number(rollout.progress),
+    progressAtMs: toTimestampMs(rollout.progressAt),
+    rollsBackFrom: rollout.rollsBack,
   };
-  if (stepReachedAt !== undefined) state.stageReachedAtMs = timestampMs(stepReachedAt);
+  if (stepReachedAt !== undefined) state.stepReachedAtMs = timestampMs(stepReachedAt);
   if (switchedAt !== undefined) state.switchedAtMs = timestampMs(switchedAt);
-  if (until !== undefined) state.untilMs = timestampMs(until);
+  if (until !== undefined) state.waitsUntilMs = timestampMs(until);
   return state;
 }
 
@@ -106,7 +106,7 @@ export function toRolloutState(control: ControlRecord): RolloutState {
  * Writes a rollout state into a control record, in place. Fields that the state does not cover stay
  * as they are.
  */
-export function keepRolloutState(control: ControlRecord, state: RolloutState): void {
+export function writeRolloutState(control: ControlRecord, state: RolloutState): void {
   const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};
   control.rolloutPhase = phaseNumbers[state.phase];
   control.rolloutReason = state.reason;
@@ -116,28 +116,28 @@ export function keepRolloutState(control: ControlRecord, state: RolloutState): v
     fromVersion: state.fromVersion,
     strategy: strategyNumbers[state.strategy],
     startedAt: timestampFromMs(state.startedAtMs),
-    stepsDone: state.stagesDone,
+    stepsDone: state.stepsDone,
     waitsForPromotion: state.waitsForPromotion,
     promoted: state.promoted,
     retry: state.retry,
-    forgiven: state.forgiven,
-    progress: BigInt(state.progress),
+    forgiven: state.forgivenFailures,
+    progress: BigInt(state.bestProgress),
     progressAt: timestampFromMs(state.progressAtMs),
-    rollsBack: state.rollsBack,
+    rollsBack: state.rollsBackFrom,
     failedNew,
     failedGone,
     firstSequence,
-    ...(state.stageReachedAtMs === undefined
+    ...(state.stepReachedAtMs === undefined
       ? {}
-      : { stepReachedAt: timestampFromMs(state.stageReachedAtMs) }),
+      : { stepReachedAt: timestampFromMs(state.stepReachedAtMs) }),
     ...(state.switchedAtMs === undefined
       ? {}
       : { switchedAt: timestampFromMs(state.switchedAtMs) }),
-    ...(state.untilMs === undefined ? {} : { until: timestampFromMs(state.untilMs) }),
+    ...(state.waitsUntilMs === undefined ? {} : { until: timestampFromMs(state.waitsUntilMs) }),
     ...(failure === undefined ? {} : { failure }),
   });
 }
 
-function msAt(at: Timestamp | undefined): number {
+function toTimestampMs(at: Timestamp | undefined): number {
   return at === undefined ? 0 : timestampMs(at);
 }

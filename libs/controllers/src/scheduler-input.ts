@@ -1,7 +1,7 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
 import {
-  capabilitiesOf,
-  hostPortsOf,
+  listRequiredCapabilities,
+  listHostPorts,
   LabelRequirement_Operator as LabelOperator,
   Placement_Locality as Locality,
   Spread_Mode as SpreadMode,
@@ -29,8 +29,8 @@ import type {
   Toleration,
   WorkloadTerm,
 } from '@cloudless/scheduler';
-import { effectiveNode } from './effective-node.js';
-import type { NodeSoftStatus } from './node-directory.js';
+import { toEffectiveNode } from './effective-node.js';
+import type { NodeLiveStatus } from './node-directory.js';
 
 const effects: Record<Effect, TaintEffect> = {
   [Effect.NO_SCHEDULE]: 'NoSchedule',
@@ -48,35 +48,35 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
 };
 
 /** The capability that every OCI container needs. */
-const CONTAINERS = 'runtime.cri';
+const CONTAINER_CAPABILITY = 'runtime.cri';
 
 /** The scheduler's node, from a node record and the live status. */
-export function toSchedulerNode(record: NodeRecord, soft: NodeSoftStatus): SchedulerNode {
+export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus): SchedulerNode {
   const { hello } = record;
-  const { region, zone, labels, taints } = effectiveNode(record);
+  const { region, zone, labels, taints } = toEffectiveNode(record);
   return {
     id: toNodeId(record.id),
     region,
     zone,
     labels,
-    taints: taints.filter(isUsable).map(toTaint),
+    taints: taints.filter(isSupportedTaint).map(toTaint),
     capacity: toAmounts(hello?.capacity),
     systemReserved: toReserved(hello?.reserved),
     ...(hello === undefined || hello.maxReplicas <= 0 ? {} : { maxReplicas: hello.maxReplicas }),
     capabilities: hello?.capabilities ?? [],
-    ...(soft.containersUnavailable ? { suspendedCapabilities: [CONTAINERS] } : {}),
+    ...(liveStatus.containersUnavailable ? { suspendedCapabilities: [CONTAINER_CAPABILITY] } : {}),
     conditions: {
-      memoryPressure: soft.memoryPressure,
-      diskPressure: soft.diskPressure,
-      networkUnavailable: soft.networkUnavailable,
+      memoryPressure: liveStatus.memoryPressure,
+      diskPressure: liveStatus.diskPressure,
+      networkUnavailable: liveStatus.networkUnavailable,
     },
-    reliability: soft.reliability,
+    reliability: liveStatus.reliability,
     // Orders cannot reach a node without a live session, so nothing new is placed there.
     availability: {
-      lost: record.lost || !soft.alive,
+      lost: record.lost || !liveStatus.alive,
       draining: record.draining,
       cordoned: record.cordoned,
-      quarantined: soft.quarantined,
+      quarantined: liveStatus.quarantined,
     },
   };
 }
@@ -93,7 +93,7 @@ export function toPlacementRequest(
     namespace: workload.namespace,
     labels: template.labels,
     resources: toRequests(template),
-    hostPorts: hostPortsOf(template),
+    hostPorts: listHostPorts(template),
     ...(template.priority === undefined ? {} : { priority: template.priority }),
     regions: placement?.regions ?? [],
     zones: placement?.zones ?? [],
@@ -114,7 +114,7 @@ export function toPlacementRequest(
           },
         }),
     // The disconnect policy is not part of the template: a change of it replaces no replica.
-    capabilities: capabilitiesOf(template, workload.spec),
+    capabilities: listRequiredCapabilities(template, workload.spec),
   };
 }
 
@@ -145,7 +145,7 @@ export function toReservation(
     namespace: workload.namespace,
     labels: template.labels,
     resources: toRequests(template),
-    hostPorts: hostPortsOf(template),
+    hostPorts: listHostPorts(template),
     workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
     leaving: !replica.desiredRunning,
   };
@@ -179,7 +179,7 @@ function toAmount(value: number | bigint | undefined): number {
  * Tells whether this version supports a taint. Unknown effects and taints without a key are
  * ignored.
  */
-export function isUsable({ key, effect }: ApiTaint): boolean {
+export function isSupportedTaint({ key, effect }: ApiTaint): boolean {
   return key !== '' && Object.hasOwn(effects, effect);
 }
 
@@ -214,19 +214,19 @@ function toRequirement({ key, operator, values }: ApiRequirement): LabelRequirem
   return { key, operator: operators[operator], ...(values.length > 0 ? { values } : {}) };
 }
 
-function toRule(
+function toTermMode(
   weight: number,
 ): { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number } {
   return weight === 0 ? { mode: 'required' } : { mode: 'preferred', weight };
 }
 
 function toNodeTerm(term: Affinity_NodeTerm): NodeTerm {
-  return { ...toRule(term.weight), requirements: term.match.map(toRequirement) };
+  return { ...toTermMode(term.weight), requirements: term.match.map(toRequirement) };
 }
 
 function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
   return {
-    ...toRule(term.weight),
+    ...toTermMode(term.weight),
     selector: term.match.map(toRequirement),
     topology: term.topology === '' ? 'node' : term.topology,
     namespaces: term.namespaces,
@@ -234,6 +234,6 @@ function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
 }
 
 /** Milliseconds of an optional duration; 0 when absent. */
-export function msOf(duration: Parameters<typeof durationMs>[0] | undefined): number {
+export function toMs(duration: Parameters<typeof durationMs>[0] | undefined): number {
   return duration === undefined ? 0 : durationMs(duration);
 }

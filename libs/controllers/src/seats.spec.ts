@@ -13,7 +13,7 @@ import {
 } from '@cloudless/api/store';
 import { toNodeId } from '@cloudless/base';
 import { createCluster, type NodeAvailability, type Taint } from '@cloudless/scheduler';
-import { seatsOf, servedOf } from './seats.js';
+import { findGlobalTargets, findOccupiedTargets } from './seats.js';
 
 interface Node {
   readonly id: string;
@@ -29,7 +29,7 @@ type Replica = Partial<
 
 const running: Replica = { desiredRunning: true, phase: Phase.RUNNING, version: 2 };
 
-function look(nodes: readonly Node[], replicas: readonly Replica[], mode = Mode.GLOBAL) {
+function findTargets(nodes: readonly Node[], replicas: readonly Replica[], mode = Mode.GLOBAL) {
   const cluster = createCluster();
   for (const { id, closed, taints = [], draining = false } of nodes) {
     cluster.upsertNode({
@@ -54,8 +54,12 @@ function look(nodes: readonly Node[], replicas: readonly Replica[], mode = Mode.
   const records = replicas.map((replica, index) =>
     create(ReplicaRecordSchema, { id: `w-${index}`, uid: 'w', ...running, ...replica }),
   );
-  const seats = seatsOf({ cluster, view, clock: { wallTime: () => 0 } }, workload, records);
-  return { seats, records };
+  const targets = findGlobalTargets(
+    { cluster, view, clock: { wallTime: () => 0 } },
+    workload,
+    records,
+  );
+  return { seats: targets, records };
 }
 
 describe('findGlobalTargets', () => {
@@ -150,20 +154,25 @@ describe('findGlobalTargets', () => {
       nodeIds: ['a'],
     },
   ])('$name', ({ nodes, replicas, nodeIds, open = nodeIds, ended = [], frozen = [] }) => {
-    expect(look(nodes, replicas).seats).toEqual({ nodeIds, open, ended, frozen: new Set(frozen) });
+    expect(findTargets(nodes, replicas).seats).toEqual({
+      nodeIds,
+      open,
+      ended,
+      frozen: new Set(frozen),
+    });
   });
 
   it('returns undefined for a REPLICATED workload', () => {
-    expect(look([{ id: 'a' }], [], Mode.REPLICATED).seats).toBeUndefined();
+    expect(findTargets([{ id: 'a' }], [], Mode.REPLICATED).seats).toBeUndefined();
   });
 
   it('findOccupiedTargets returns nodes with a replica, also a finished one', () => {
     const nodes = ['a', 'b', 'c'].map((id) => ({ id }));
-    const { seats, records } = look(nodes, [
+    const { seats, records } = findTargets(nodes, [
       { nodeId: 'a' },
       { nodeId: 'b', phase: Phase.SUCCEEDED },
       { onlyNodeId: 'c' },
     ]);
-    expect([...servedOf(seats!, records)]).toEqual(['a', 'b']);
+    expect([...findOccupiedTargets(seats!, records)]).toEqual(['a', 'b']);
   });
 });

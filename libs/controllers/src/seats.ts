@@ -2,20 +2,20 @@ import { create } from '@bufbuild/protobuf';
 import { WorkloadSpec_Mode as Mode, WorkloadSpecSchema, type WorkloadSpec } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { canonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
+import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
-import { movingOf } from './moving.js';
+import { findEviction } from './moving.js';
 import { toPlacementRequest, toStayingRequest } from './scheduler-input.js';
-import { isFinal } from './workload-pass.js';
+import { isFinished } from './workload-pass.js';
 
-export interface SeatSources {
+export interface GlobalTargetSources {
   readonly view: Pick<ClusterView, 'node' | 'version'>;
-  readonly cluster: Pick<Cluster, 'eligible'>;
+  readonly cluster: Pick<Cluster, 'eligibleNodes'>;
   readonly clock: Pick<Clock, 'wallTime'>;
 }
 
 /** The target nodes of a workload in mode GLOBAL. All lists of ids are sorted. */
-export interface Seats {
+export interface GlobalTargets {
   /**
    * All target nodes, also those whose replica has finished. Their number is the wanted count of
    * the workload.
@@ -25,7 +25,7 @@ export interface Seats {
    * Target nodes where the planner keeps a replica: all but {@link ended} and those of {@link
    * pinned}.
    */
-  readonly open: readonly string[];
+  readonly schedulable: readonly string[];
   /** Target nodes whose replica has finished. The replica does not run there again. */
   readonly ended: readonly string[];
   /**
@@ -33,7 +33,7 @@ export interface Seats {
    * placed there, so they stay until the node accepts replicas again. The planner does not see
    * them.
    */
-  readonly frozen: ReadonlySet<string>;
+  readonly pinned: ReadonlySet<string>;
 }
 
 /** Tells whether a workload runs one replica on each fitting node, as a DaemonSet does. */
@@ -48,65 +48,65 @@ export function isGlobal(spec: Pick<WorkloadSpec, 'mode'> | undefined): boolean 
  * longer fits loses it.
  * @returns Undefined for a workload in mode REPLICATED.
  */
-export function seatsOf(
-  sources: SeatSources,
+export function findGlobalTargets(
+  sources: GlobalTargetSources,
   workload: WorkloadRecord,
   replicas: readonly ReplicaRecord[],
-): Seats | undefined {
+): GlobalTargets | undefined {
   if (!isGlobal(workload.spec)) return undefined;
   const spec = workload.spec ?? create(WorkloadSpecSchema);
   const nowMs = sources.clock.wallTime();
-  const takesNew = new Set<string>();
-  const eligible = sources.cluster.eligible(toPlacementRequest(workload, spec));
-  for (const node of eligible) if (node.takesNew) takesNew.add(node.nodeId);
-  const isForATime =
+  const openNodes = new Set<string>();
+  const eligible = sources.cluster.eligibleNodes(toPlacementRequest(workload, spec));
+  for (const node of eligible) if (node.schedulable) openNodes.add(node.nodeId);
+  const hasTimedToleration =
     spec.placement?.tolerations.some(({ tolerationPeriod }) => tolerationPeriod !== undefined) ??
     false;
-  const staying = isForATime
-    ? sources.cluster.eligible(toStayingRequest(workload, spec))
+  const eligibleToStay = hasTimedToleration
+    ? sources.cluster.eligibleNodes(toStayingRequest(workload, spec))
     : eligible;
-  const mayStay = new Set<string>(staying.map(({ nodeId }) => nodeId));
-  const wanted = replicas.filter(
+  const mayStay = new Set<string>(eligibleToStay.map(({ nodeId }) => nodeId));
+  const wantedReplicas = replicas.filter(
     ({ nodeId, desiredRunning, lost }) => nodeId !== '' && desiredRunning && !lost,
   );
   const ended = new Set(
-    wanted
-      .filter((replica) => isFinal(sources.view, workload, replica))
+    wantedReplicas
+      .filter((replica) => isFinished(sources.view, workload, replica))
       .map(({ nodeId }) => nodeId),
   );
-  const stays = (replica: ReplicaRecord): boolean =>
-    mayStay.has(replica.nodeId) && !movingOf(sources.view, replica, nowMs).draining;
-  const closed = wanted.filter(
-    (replica) => !takesNew.has(replica.nodeId) && isLive(replica) && stays(replica),
+  const mayRemain = (replica: ReplicaRecord): boolean =>
+    mayStay.has(replica.nodeId) && !findEviction(sources.view, replica, nowMs).draining;
+  const onClosedNodes = wantedReplicas.filter(
+    (replica) => !openNodes.has(replica.nodeId) && isLive(replica) && mayRemain(replica),
   );
   const canonical = (version: number): number =>
-    canonicalVersion(sources.view, workload.uid, version);
+    toCanonicalVersion(sources.view, workload.uid, version);
   const isCurrent = ({ version }: ReplicaRecord): boolean =>
     canonical(version) === canonical(workload.version);
-  const current = new Set(closed.filter(isCurrent).map(({ nodeId }) => nodeId));
-  const frozen = closed.filter(({ nodeId }) => !current.has(nodeId) && !ended.has(nodeId));
-  const isOpen = (nodeId: string): boolean => !ended.has(nodeId);
+  const current = new Set(onClosedNodes.filter(isCurrent).map(({ nodeId }) => nodeId));
+  const pinned = onClosedNodes.filter(({ nodeId }) => !current.has(nodeId) && !ended.has(nodeId));
+  const isNotEnded = (nodeId: string): boolean => !ended.has(nodeId);
   return {
-    nodeIds: inOrder([...takesNew, ...ended, ...closed.map(({ nodeId }) => nodeId)]),
-    open: inOrder([...takesNew, ...current]).filter(isOpen),
-    ended: inOrder(ended),
-    frozen: new Set(frozen.map(({ id }) => id)),
+    nodeIds: sortUnique([...openNodes, ...ended, ...onClosedNodes.map(({ nodeId }) => nodeId)]),
+    schedulable: sortUnique([...openNodes, ...current]).filter(isNotEnded),
+    ended: sortUnique(ended),
+    pinned: new Set(pinned.map(({ id }) => id)),
   };
 }
 
 /** The target nodes that have their replica, also a finished one. */
-export function servedOf(
-  { nodeIds }: Seats,
+export function findOccupiedTargets(
+  { nodeIds }: GlobalTargets,
   replicas: readonly ReplicaRecord[],
 ): ReadonlySet<string> {
-  const held = new Set(
+  const nodesWithReplica = new Set(
     replicas
       .filter(({ desiredRunning, lost }) => desiredRunning && !lost)
       .map(({ nodeId }) => nodeId),
   );
-  return new Set(nodeIds.filter((nodeId) => held.has(nodeId)));
+  return new Set(nodeIds.filter((nodeId) => nodesWithReplica.has(nodeId)));
 }
 
-function inOrder(nodeIds: Iterable<string>): readonly string[] {
+function sortUnique(nodeIds: Iterable<string>): readonly string[] {
   return [...new Set(nodeIds)].sort();
 }

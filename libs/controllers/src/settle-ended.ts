@@ -5,9 +5,14 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive, isTombstone, type Stored } from '@cloudless/cluster-state';
-import { failuresOf } from './rollout-failure.js';
+import { countFailures } from './rollout-failure.js';
 import type { SlotBackoffs } from './slot-backoff.js';
-import { isFinal, isFormerFinal, MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+import {
+  isFinished,
+  isFinishedOfActiveVersion,
+  MAX_REPLICA_WRITES,
+  type WorkloadPass,
+} from './workload-pass.js';
 
 /**
  * Deletes the records of replicas that have stopped as ordered, and retires failed replicas: their
@@ -16,33 +21,39 @@ import { isFinal, isFormerFinal, MAX_REPLICA_WRITES, type WorkloadPass } from '.
  * @param readyForMs - Returns for how many milliseconds a replica was ready before it last stopped
  *   being ready.
  */
-export function settleEnded(
+export function retireEndedReplicas(
   pass: WorkloadPass,
   backoffs: SlotBackoffs,
   readyForMs: (replicaId: string) => number,
 ): void {
   const { transaction, deleting } = pass;
-  const newestFailed = newestFailedBySlot(pass);
+  const newestFailed = findNewestFailedBySlot(pass);
   for (const replica of pass.replicas) {
     if (transaction.size >= MAX_REPLICA_WRITES) return;
     const { value } = replica;
     if (isTombstone(value) || isLive(value)) continue;
-    const { view, workload, next } = pass;
-    const former = isFormerFinal(view, workload.value, next.activeVersion, value);
-    const final = former || isFinal(view, workload.value, value);
+    const { view, workload, nextControl } = pass;
+    const finishedOfActiveVersion = isFinishedOfActiveVersion(
+      view,
+      workload.value,
+      nextControl.activeVersion,
+      value,
+    );
+    const finished = finishedOfActiveVersion || isFinished(view, workload.value, value);
     if (value.phase === Phase.STOPPED || deleting) {
       // A replica that stopped without an order may do so again at once.
-      if (value.desiredRunning && !deleting) backoffs.failed(value.slot, readyForMs(value.id));
-      forget(pass, replica);
-    } else if (value.phase === Phase.FAILED && value.desiredRunning && !final) {
-      backoffs.failed(value.slot, readyForMs(value.id));
+      if (value.desiredRunning && !deleting)
+        backoffs.recordFailure(value.slot, readyForMs(value.id));
+      deleteReplicaRecord(pass, replica);
+    } else if (value.phase === Phase.FAILED && value.desiredRunning && !finished) {
+      backoffs.recordFailure(value.slot, readyForMs(value.id));
       transaction.updateReplica(
         replica,
         copyReplica(value, { desiredRunning: false, stopReason: value.reason }),
       );
-      transaction.event(failedEvent(pass, value));
-    } else if (final ? !value.desiredRunning : isForgettable(value, newestFailed)) {
-      forget(pass, replica);
+      transaction.event(createFailedEvent(pass, value));
+    } else if (finished ? !value.desiredRunning : isDeletable(value, newestFailed)) {
+      deleteReplicaRecord(pass, replica);
     }
   }
 }
@@ -50,9 +61,12 @@ export function settleEnded(
 /**
  * Deletes the record of a replica. Its failures still count against the rollout that created it.
  */
-function forget({ transaction, next, view }: WorkloadPass, replica: Stored<ReplicaRecord>): void {
-  const { rollout } = next;
-  if (rollout !== undefined) rollout.failedGone += failuresOf({ view, rollout }, replica.value);
+function deleteReplicaRecord(
+  { transaction, nextControl, view }: WorkloadPass,
+  replica: Stored<ReplicaRecord>,
+): void {
+  const { rollout } = nextControl;
+  if (rollout !== undefined) rollout.failedGone += countFailures({ view, rollout }, replica.value);
   transaction.deleteReplica(replica);
 }
 
@@ -60,18 +74,21 @@ function forget({ transaction, next, view }: WorkloadPass, replica: Stored<Repli
  * Tells whether an ended replica can be deleted. The newest failed replica of each slot is kept for
  * diagnosis.
  */
-function isForgettable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
+function isDeletable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
   return (
     replica.phase === Phase.SUCCEEDED || replica.sequence < (newestFailed.get(replica.slot) ?? 0n)
   );
 }
 
-function newestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, bigint> {
+function findNewestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, bigint> {
   const failed = replicas.filter(({ value }) => value.phase === Phase.FAILED);
   return new Map(failed.map(({ value }) => [value.slot, value.sequence]));
 }
 
-function failedEvent({ workload, view }: WorkloadPass, { id, reason, nodeId }: ReplicaRecord) {
+function createFailedEvent(
+  { workload, view }: WorkloadPass,
+  { id, reason, nodeId }: ReplicaRecord,
+) {
   return {
     severity: Severity.WARNING,
     category: Category.WORKLOAD,

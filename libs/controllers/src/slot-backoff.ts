@@ -26,7 +26,7 @@ export class SlotBackoffs {
    * Counts a failure of a slot.
    * @param readyForMs - For how long the failed replica was ready, milliseconds.
    */
-  failed(slot: number, readyForMs: number): void {
+  recordFailure(slot: number, readyForMs: number): void {
     const failures =
       (readyForMs >= RESET_AFTER_READY_MS ? 0 : (this.control.backoff[slot]?.failures ?? 0)) + 1;
     const notBefore = timestampFromMs(this.wallTimeMs + backoffDelayMs(POLICY, failures - 1));
@@ -37,7 +37,7 @@ export class SlotBackoffs {
    * Milliseconds until the slot may be filled again, at most 5 minutes even when the clock was set
    * back.
    */
-  waitMs(slot: number): number {
+  getWaitMs(slot: number): number {
     const notBefore = this.control.backoff[slot]?.notBefore;
     if (notBefore === undefined) return 0;
     return Math.min(POLICY.maxMs, Math.max(0, timestampMs(notBefore) - this.wallTimeMs));

@@ -1,54 +1,56 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { ReplicaStatus_Phase as Phase, disconnectTimesOf } from '@cloudless/api';
+import { ReplicaStatus_Phase as Phase, resolveDisconnectTimes } from '@cloudless/api';
 import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import { replicaIdOf, toWorkloadId } from '@cloudless/base';
-import { canonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
+import { toCanonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { toDisconnectFields } from './follow-disconnect.js';
 import type { SlotBackoffs } from './slot-backoff.js';
-import type { StepsTaken } from './step-events.js';
+import type { ReplicaSteps } from './step-events.js';
 import {
-  isFinal,
+  isFinished,
   MAX_REPLICA_WRITES,
-  WAITS_FOR_A_NODE,
+  WAITS_FOR_NODE,
   type WorkloadPass,
 } from './workload-pass.js';
 
 /** The replicas that a decision created and stopped, and the wait for slots in back-off. */
-export interface TakenSteps extends StepsTaken {
+export interface AppliedSteps extends ReplicaSteps {
   /** Milliseconds until the next slot may be filled; undefined when no slot is in back-off. */
-  readonly delayMs: number | undefined;
+  readonly retryDelayMs: number | undefined;
 }
 
 /**
  * Adds the steps of a decision to the transaction of the pass, up to {@link MAX_REPLICA_WRITES}.
  * Any prefix of a decision is safe; the next pass decides the rest anew.
  */
-export function takeSteps(
+export function applySteps(
   pass: WorkloadPass,
   steps: readonly RolloutStep[],
   backoffs: SlotBackoffs,
   now: { readonly wallTimeMs: number; readonly revision: bigint },
-): TakenSteps {
+): AppliedSteps {
   const byId = new Map<string, Stored<ReplicaRecord>>(
     pass.replicas.map((replica) => [replica.value.id, replica]),
   );
-  const ownSlots = slotsOfNodes(pass, steps);
+  const slotOfNode = findSlotsOfNodes(pass, steps);
   const slots = new FreeSlots(
-    pass.replicas.map(({ value }) => value).filter(takesSlot(pass)),
-    new Set(ownSlots.values()),
+    pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)),
+    new Set(slotOfNode.values()),
   );
   const created: ReplicaRecord[] = [];
   const stopped: ReplicaRecord[] = [];
-  let delayMs: number | undefined;
+  let retryDelayMs: number | undefined;
   for (const step of steps) {
     if (created.length + stopped.length >= MAX_REPLICA_WRITES) break;
     if (step.kind === 'createReplica') {
-      const slot = slots.take(step.nodeId === undefined ? undefined : ownSlots.get(step.nodeId));
-      const waitMs = backoffs.waitMs(slot);
+      const slot = slots.allocate(
+        step.nodeId === undefined ? undefined : slotOfNode.get(step.nodeId),
+      );
+      const waitMs = backoffs.getWaitMs(slot);
       if (waitMs > 0) {
-        delayMs = Math.min(delayMs ?? waitMs, waitMs);
+        retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
         continue;
       }
       created.push(createReplica(pass, step, slot, now.wallTimeMs));
@@ -59,7 +61,7 @@ export function takeSteps(
       stopped.push(replica.value);
     }
   }
-  return { created, stopped, delayMs };
+  return { created, stopped, retryDelayMs };
 }
 
 /**
@@ -67,20 +69,22 @@ export function takeSteps(
  * that serves or may serve, switches versions, or completes the rollout. A replica that stops being
  * ready at the same moment then fails the commit, and the workload is reconciled again.
  */
-export function requireEvidence(
+export function requireReadinessGuard(
   pass: WorkloadPass,
   observed: RolloutObserved,
   steps: readonly RolloutStep[],
 ): void {
-  const serving = observed.replicas.filter((replica) => replica.ready || replica.unproven === true);
-  const ids = new Set<string>(serving.map(({ id }) => id));
-  const rests = steps.some(
+  const mayServe = observed.replicas.filter(
+    (replica) => replica.available || replica.notYetAvailable === true,
+  );
+  const ids = new Set<string>(mayServe.map(({ id }) => id));
+  const dependsOnReadiness = steps.some(
     (step) =>
       step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)),
   );
-  const becomesActive = pass.next.activeVersion !== pass.control.value.activeVersion;
-  if (rests || becomesActive)
-    pass.transaction.require('evidence', pass.workload.value.uid, pass.evidence);
+  const becomesActive = pass.nextControl.activeVersion !== pass.control.value.activeVersion;
+  if (dependsOnReadiness || becomesActive)
+    pass.transaction.require('evidence', pass.workload.value.uid, pass.readinessGuard);
 }
 
 function createReplica(
@@ -89,20 +93,20 @@ function createReplica(
   slot: number,
   wallTimeMs: number,
 ): ReplicaRecord {
-  const { transaction, next, workload } = pass;
-  const sequence = next.nextSequence;
-  next.nextSequence += 1n;
+  const { transaction, nextControl, workload } = pass;
+  const sequence = nextControl.nextSequence;
+  nextControl.nextSequence += 1n;
   const replica = create(ReplicaRecordSchema, {
     id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
     uid: workload.value.uid,
     sequence,
     slot,
-    version: namedVersion(pass, version),
+    version: selectRecordedVersion(pass, version),
     onlyNodeId: nodeId,
     desiredRunning: true,
     phase: Phase.PENDING,
-    reason: WAITS_FOR_A_NODE,
-    ...toDisconnectFields(disconnectTimesOf(workload.value.spec)),
+    reason: WAITS_FOR_NODE,
+    ...toDisconnectFields(resolveDisconnectTimes(workload.value.spec)),
     createdAt: timestampFromMs(wallTimeMs),
   });
   transaction.createReplica(replica);
@@ -114,10 +118,15 @@ function createReplica(
  * template, whose record may be gone; the wanted version and the active version always have a
  * record.
  */
-function namedVersion({ view, next, workload }: WorkloadPass, version: number): number {
+function selectRecordedVersion(
+  { view, nextControl, workload }: WorkloadPass,
+  version: number,
+): number {
   const { uid } = workload.value;
-  const kept = [workload.value.version, next.activeVersion];
-  return kept.find((candidate) => canonicalVersion(view, uid, candidate) === version) ?? version;
+  const recorded = [workload.value.version, nextControl.activeVersion];
+  return (
+    recorded.find((candidate) => toCanonicalVersion(view, uid, candidate) === version) ?? version
+  );
 }
 
 function stopReplica(
@@ -132,8 +141,8 @@ function stopReplica(
   }
   const stopReason = deleting
     ? 'the workload is being deleted'
-    : canonicalVersion(view, value.uid, value.version) ===
-        canonicalVersion(view, value.uid, workload.value.version)
+    : toCanonicalVersion(view, value.uid, value.version) ===
+        toCanonicalVersion(view, value.uid, workload.value.version)
       ? 'scaled down or moved'
       : 'replaced by another version';
   transaction.updateReplica(
@@ -147,10 +156,10 @@ function stopReplica(
  * the disconnect policy EXCLUSIVE, where at most one process may run in each slot: there, it frees
  * the slot when it has ended.
  */
-function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
-  const exclusive = disconnectTimesOf(workload.value.spec).stopAfterMs !== undefined;
+function createSlotFilter({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
+  const exclusive = resolveDisconnectTimes(workload.value.spec).stopAfterMs !== undefined;
   return (replica) =>
-    (replica.desiredRunning && (isLive(replica) || isFinal(view, workload.value, replica))) ||
+    (replica.desiredRunning && (isLive(replica) || isFinished(view, workload.value, replica))) ||
     (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
 }
 
@@ -158,7 +167,7 @@ function takesSlot({ workload, view }: WorkloadPass): (replica: ReplicaRecord) =
  * The slot of the latest replica on each node that a step names. A GLOBAL workload reuses the slot
  * of the node, so that each node has its own back-off.
  */
-function slotsOfNodes(
+function findSlotsOfNodes(
   { replicas }: WorkloadPass,
   steps: readonly RolloutStep[],
 ): ReadonlyMap<string, number> {
@@ -176,20 +185,20 @@ class FreeSlots {
   private readonly used: Set<number>;
   private lowest = 0;
 
-  /** @param kept - Slots that are allocated only when `take` names them. */
+  /** @param reserved - Slots that are allocated only when `take` names them. */
   constructor(
     replicas: readonly ReplicaRecord[],
-    private readonly kept: ReadonlySet<number>,
+    private readonly reserved: ReadonlySet<number>,
   ) {
     this.used = new Set(replicas.map(({ slot }) => slot));
   }
 
-  take(own?: number): number {
-    if (own !== undefined && !this.used.has(own)) {
-      this.used.add(own);
-      return own;
+  allocate(preferred?: number): number {
+    if (preferred !== undefined && !this.used.has(preferred)) {
+      this.used.add(preferred);
+      return preferred;
     }
-    while (this.used.has(this.lowest) || this.kept.has(this.lowest)) this.lowest += 1;
+    while (this.used.has(this.lowest) || this.reserved.has(this.lowest)) this.lowest += 1;
     this.used.add(this.lowest);
     return this.lowest;
   }

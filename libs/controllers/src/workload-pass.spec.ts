@@ -9,16 +9,16 @@ import {
 import { toReplicaId } from '@cloudless/base';
 import { Transaction, type Stored } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutReplica, type RolloutStep } from '@cloudless/rollout';
-import { settleEnded } from './settle-ended.js';
+import { retireEndedReplicas } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
-import { requireEvidence, takeSteps } from './take-steps.js';
+import { requireReadinessGuard, applySteps } from './take-steps.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 const NOW = { wallTimeMs: 0, revision: 9n };
 /** Most writes of a store transaction. */
 const MAX_WRITES = 100;
 
-function passOver(
+function aPass(
   count: number,
   fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>,
 ): WorkloadPass {
@@ -47,43 +47,43 @@ function passOver(
     },
     workload: { value: create(WorkloadRecordSchema, { uid: 'w', version: 1 }), revision: 1n },
     control: { value: control, revision: 1n },
-    evidence: 'absent',
+    readinessGuard: 'absent',
     versions: [],
     replicas,
     transaction: new Transaction({ nextId: () => '1', nowMs: () => 0 }),
-    next: control,
+    nextControl: control,
     deleting: false,
   };
 }
 
 describe('workload pass', () => {
   it('fits into one transaction when 500 replicas failed at once', () => {
-    const pass = passOver(500, { phase: Phase.FAILED });
-    settleEnded(pass, new SlotBackoffs(pass.next, 0), () => 0);
+    const pass = aPass(500, { phase: Phase.FAILED });
+    retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, 0), () => 0);
     expect(pass.transaction.size).toBeGreaterThan(50);
     expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1); // and the control record
   });
 
   it('fits into one transaction when 500 replicas are wanted', () => {
-    const pass = passOver(0, {});
+    const pass = aPass(0, {});
     const steps = Array.from(
       { length: 500 },
       () => ({ kind: 'createReplica', version: 1 }) as const,
     );
-    expect(takeSteps(pass, steps, new SlotBackoffs(pass.next, 0), NOW).created.length).toBe(
+    expect(applySteps(pass, steps, new SlotBackoffs(pass.nextControl, 0), NOW).created.length).toBe(
       pass.transaction.size,
     );
     expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
   });
 
-  const observedOf = (pass: WorkloadPass, facts: Partial<RolloutReplica>) => ({
+  const anObserved = (pass: WorkloadPass, facts: Partial<RolloutReplica>) => ({
     ...resolveLimits({ desired: 2 }),
     version: 1,
     replicas: pass.replicas.map(({ value }): RolloutReplica => ({
       id: toReplicaId(value.id),
       version: 1,
       desired: 'running',
-      ready: false,
+      available: false,
       lost: false,
       draining: false,
       createdSequence: Number(value.sequence),
@@ -98,30 +98,35 @@ describe('workload pass', () => {
     readonly steps: readonly RolloutStep[];
     readonly rests: boolean;
   }>([
-    { name: 'the stop of a ready replica', facts: { ready: true }, steps: stop, rests: true },
+    { name: 'the stop of a ready replica', facts: { available: true }, steps: stop, rests: true },
     {
       name: 'the stop of a replica that may serve',
-      facts: { ready: false, unproven: true },
+      facts: { available: false, notYetAvailable: true },
       steps: stop,
       rests: true,
     },
-    { name: 'the stop of an unready replica', facts: { ready: false }, steps: stop, rests: false },
+    {
+      name: 'the stop of an unready replica',
+      facts: { available: false },
+      steps: stop,
+      rests: false,
+    },
     {
       name: 'a version switch',
-      facts: { ready: true },
+      facts: { available: true },
       steps: [{ kind: 'switchVersion', version: 2 }],
       rests: true,
     },
     {
       name: 'a creation',
-      facts: { ready: true },
+      facts: { available: true },
       steps: [{ kind: 'createReplica', version: 1 }],
       rests: false,
     },
   ])('requires the readiness guard for $name: $rests', ({ facts, steps, rests }) => {
-    const pass = passOver(3, { phase: Phase.RUNNING, ready: facts.ready ?? false });
-    requireEvidence(pass, observedOf(pass, facts), steps);
-    expect(pass.transaction.compares()).toEqual(
+    const pass = aPass(3, { phase: Phase.RUNNING, ready: facts.available ?? false });
+    requireReadinessGuard(pass, anObserved(pass, facts), steps);
+    expect(pass.transaction.toCompares()).toEqual(
       rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
     );
   });

@@ -7,28 +7,28 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import {
-  canonicalVersion,
+  toCanonicalVersion,
   type ClusterView,
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import type { CauseView } from './causes.js';
+import type { EventView } from './causes.js';
 
 /** The input of one pass over a workload, and the transaction that the pass fills. */
 export interface WorkloadPass {
   /** The view at the begin of the pass. */
-  readonly view: CauseView & Pick<ClusterView, 'version'>;
+  readonly view: EventView & Pick<ClusterView, 'version'>;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
   /** The readiness guard: changes when a replica of the workload stops being ready. */
-  readonly evidence: Stored<EvidenceRecord> | 'absent';
+  readonly readinessGuard: Stored<EvidenceRecord> | 'absent';
   /** The versions that still have a record, ascending. */
   readonly versions: readonly VersionRecord[];
   /** Ascending by sequence. */
   readonly replicas: readonly Stored<ReplicaRecord>[];
   readonly transaction: Transaction;
   /** The control record as the pass will write it. Changed in place. */
-  readonly next: ControlRecord;
+  readonly nextControl: ControlRecord;
   readonly deleting: boolean;
 }
 
@@ -41,19 +41,19 @@ export const MAX_REPLICA_WRITES = 60;
 export const MAX_PASS_WRITES = 90;
 
 /** The reason of a replica that the placer has not tried to place yet. */
-export const WAITS_FOR_A_NODE = 'waits for a node';
+export const WAITS_FOR_NODE = 'waits for a node';
 
 /**
  * Tells whether a replica has finished for good: SUCCEEDED, or FAILED under restart policy NEVER,
  * with the wanted template. Such a replica counts as one of the wanted replicas and is not
  * replaced.
  */
-export function isFinal(
+export function isFinished(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,
   replica: ReplicaRecord,
 ): boolean {
-  return hasEnded(view, workload, workload.version, replica);
+  return isFinishedOfVersion(view, workload, workload.version, replica);
 }
 
 /**
@@ -61,7 +61,7 @@ export function isFinal(
  * rolled out. Where that rollout keeps replicas of the active version, the replica counts as one of
  * them and is not replaced.
  */
-export function isFormerFinal(
+export function isFinishedOfActiveVersion(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,
   activeVersion: number,
@@ -70,12 +70,12 @@ export function isFormerFinal(
   return (
     activeVersion !== 0 &&
     replica.desiredRunning &&
-    !isFinal(view, workload, replica) &&
-    hasEnded(view, workload, activeVersion, replica)
+    !isFinished(view, workload, replica) &&
+    isFinishedOfVersion(view, workload, activeVersion, replica)
   );
 }
 
-function hasEnded(
+function isFinishedOfVersion(
   view: Pick<ClusterView, 'version'>,
   { uid, spec }: WorkloadRecord,
   version: number,
@@ -83,7 +83,7 @@ function hasEnded(
 ): boolean {
   if (
     replica.lost ||
-    canonicalVersion(view, uid, replica.version) !== canonicalVersion(view, uid, version)
+    toCanonicalVersion(view, uid, replica.version) !== toCanonicalVersion(view, uid, version)
   )
     return false;
   const never = spec?.restart?.policy === RestartMode.NEVER;
@@ -91,14 +91,14 @@ function hasEnded(
 }
 
 /** The number of replicas that have to run: the wanted count minus the finished replicas. */
-export function stillWanted(
+export function countStillWanted(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,
   replicas: readonly ReplicaRecord[],
   wanted: number,
 ): number {
-  const final = replicas.filter(
-    (replica) => replica.desiredRunning && isFinal(view, workload, replica),
+  const finished = replicas.filter(
+    (replica) => replica.desiredRunning && isFinished(view, workload, replica),
   );
-  return Math.max(0, wanted - final.length);
+  return Math.max(0, wanted - finished.length);
 }

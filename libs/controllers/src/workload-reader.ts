@@ -24,42 +24,42 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import {
-  canonicalVersion,
+  toCanonicalVersion,
   isLive,
   isTombstone,
-  servesOf,
+  createServingFilter,
   type ClusterState,
   type ClusterView,
 } from '@cloudless/cluster-state';
-import { askedFor, isUnderWay } from './asked-for.js';
-import { zoneOf } from './effective-node.js';
+import { getPendingUserAction, isInProgress } from './asked-for.js';
+import { getZone } from './effective-node.js';
 import type { NodeDirectory } from './node-directory.js';
-import { limitsOf } from './rollout-input.js';
-import { seatsOf, type Seats, type SeatSources } from './seats.js';
-import { WAITS_FOR_A_NODE } from './workload-pass.js';
+import { resolveSpecLimits } from './rollout-input.js';
+import { findGlobalTargets, type GlobalTargets, type GlobalTargetSources } from './seats.js';
+import { WAITS_FOR_NODE } from './workload-pass.js';
 
 /** Builds the API messages of workloads and replicas from records and liveness. */
-export class WorkloadReader {
+export class WorkloadPresenter {
   constructor(
     private readonly state: ClusterState,
     private readonly nodes: NodeDirectory,
-    private readonly placing: Omit<SeatSources, 'view'>,
+    private readonly targetSources: Omit<GlobalTargetSources, 'view'>,
   ) {}
 
   /**
    * The API message of a workload.
    * @param full - Whether to include replicas and versions.
    */
-  read(record: WorkloadRecord, full: boolean): Workload {
+  present(record: WorkloadRecord, full: boolean): Workload {
     const view = this.state.view();
-    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(byAge);
+    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(compareAge);
     const control = view.control(record.uid)?.value;
     const versions = full
       ? view
           .versions(record.uid)
           .map((version) => toVersionInfo(version, control?.activeVersion || record.version))
       : [];
-    const seats = seatsOf({ ...this.placing, view }, record, replicas);
+    const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
     return create(WorkloadSchema, {
       namespace: record.namespace,
       name: record.name,
@@ -71,25 +71,25 @@ export class WorkloadReader {
         ? {}
         : { deletionRequestedAt: record.deletionRequestedAt }),
       status: {
-        ...statusOf(view, record, control, replicas, seats),
-        replicas: full ? replicas.map((replica) => this.readReplica(replica)) : [],
+        ...toWorkloadStatus(view, record, control, replicas, targets),
+        replicas: full ? replicas.map((replica) => this.presentReplica(replica)) : [],
         versions,
       },
     });
   }
 
   /** The API message of a replica. */
-  readReplica(replica: ReplicaRecord): ReplicaStatus {
+  presentReplica(replica: ReplicaRecord): ReplicaStatus {
     const node = this.state.view().node(replica.nodeId)?.value;
     return create(ReplicaStatusSchema, {
       id: replica.id,
       slot: replica.slot,
       version: replica.version,
-      phase: shownPhase(replica),
+      phase: toShownPhase(replica),
       ready: replica.ready && replica.desiredRunning,
       reason: replica.reason,
       nodeId: replica.nodeId,
-      zone: node === undefined ? '' : zoneOf(node),
+      zone: node === undefined ? '' : getZone(node),
       containerId: replica.containerId,
       restarts: replica.restarts,
       endpoints: replica.endpoints,
@@ -113,25 +113,25 @@ export class WorkloadReader {
  * The phase that users see: STOPPING from the moment of the stop order, before the agent reports
  * it.
  */
-function shownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
+function toShownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
   return isLive({ phase }) && !desiredRunning ? ReplicaPhase.STOPPING : phase;
 }
 
-const byAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
+const compareAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
 
-function statusOf(
+function toWorkloadStatus(
   view: ClusterView,
   record: WorkloadRecord,
   control: ControlRecord | undefined,
   replicas: readonly ReplicaRecord[],
-  seats: Seats | undefined,
+  targets: GlobalTargets | undefined,
 ) {
   const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
-  const desired = seats?.nodeIds.length ?? spec.replicas ?? 0;
+  const desired = targets?.nodeIds.length ?? spec.replicas ?? 0;
   const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
   const serving = live.filter((replica) => replica.desiredRunning);
-  const isWanted = isOfVersion(view, record);
-  const serves = servesOf(view, record.uid);
+  const isWanted = createVersionFilter(view, record);
+  const serves = createServingFilter(view, record.uid);
   const ready = serving.filter((replica) => replica.ready && serves(replica)).length;
   const updated = serving.filter(isWanted).length;
   const ended = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
@@ -139,7 +139,7 @@ function statusOf(
   const failed = ended.filter(
     ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
   );
-  const facts: Facts = {
+  const facts: StatusFacts = {
     record,
     control,
     desired,
@@ -150,10 +150,10 @@ function statusOf(
     succeeded,
     failed,
     replicas,
-    seats,
+    targets,
   };
   return create(WorkloadStatusSchema, {
-    phase: phaseOf(facts),
+    phase: toPhase(facts),
     observedGeneration: control?.observedGeneration ?? 0n,
     version: record.version,
     desiredReplicas: desired,
@@ -161,24 +161,24 @@ function statusOf(
     readyReplicas: ready,
     updatedReplicas: updated,
     succeededReplicas: succeeded,
-    reason: reasonOf(facts),
-    minAvailable: limitsOf(spec, desired).minAvailable,
+    reason: explainStatus(facts),
+    minAvailable: resolveSpecLimits(spec, desired).minAvailable,
     activeVersion: control?.activeVersion ?? 0,
-    rollout: rolloutStatusOf(record, control, { updated, ready, total: live.length }),
+    rollout: toRolloutStatus(record, control, { updated, ready, total: live.length }),
   });
 }
 
 /** Tells which replicas have the wanted template. */
-function isOfVersion(
+function createVersionFilter(
   view: ClusterView,
   { uid, version }: WorkloadRecord,
 ): (replica: ReplicaRecord) => boolean {
-  const wanted = canonicalVersion(view, uid, version);
-  return (replica) => canonicalVersion(view, uid, replica.version) === wanted;
+  const wanted = toCanonicalVersion(view, uid, version);
+  return (replica) => toCanonicalVersion(view, uid, replica.version) === wanted;
 }
 
 /** The rollout status of a workload. A rollout that no pass has begun shows only its version. */
-function rolloutStatusOf(
+function toRolloutStatus(
   { version, spec }: WorkloadRecord,
   control: ControlRecord | undefined,
   counts: { readonly updated: number; readonly ready: number; readonly total: number },
@@ -198,15 +198,15 @@ function rolloutStatusOf(
     phase: control.rolloutPhase,
     reason: control.rolloutReason,
     waitsForPromotion: rollout.waitsForPromotion,
-    ...askedFor(control, rollout),
+    ...getPendingUserAction(control, rollout),
     version,
     fromVersion: rollout.fromVersion,
     step:
-      rollout.stepsDone < steps && isUnderWay(control) && rollout.fromVersion !== 0
+      rollout.stepsDone < steps && isInProgress(control) && rollout.fromVersion !== 0
         ? rollout.stepsDone + 1
         : 0,
     steps,
-    pausedByUser: control.pausedVersion === version && isUnderWay(control),
+    pausedByUser: control.pausedVersion === version && isInProgress(control),
     failedNew: rollout.failedNew,
     strategy: rollout.strategy,
     ...(rollout.startedAt === undefined ? {} : { startedAt: rollout.startedAt }),
@@ -215,7 +215,7 @@ function rolloutStatusOf(
   });
 }
 
-interface Facts {
+interface StatusFacts {
   readonly record: WorkloadRecord;
   readonly control: ControlRecord | undefined;
   readonly desired: number;
@@ -227,10 +227,10 @@ interface Facts {
   readonly failed: readonly ReplicaRecord[];
   readonly replicas: readonly ReplicaRecord[];
   /** Defined in mode GLOBAL only. */
-  readonly seats: Seats | undefined;
+  readonly targets: GlobalTargets | undefined;
 }
 
-function phaseOf({
+function toPhase({
   record,
   control,
   desired,
@@ -239,7 +239,7 @@ function phaseOf({
   updated,
   succeeded,
   failed,
-}: Facts): Phase {
+}: StatusFacts): Phase {
   if (record.deletionRequestedAt !== undefined) return Phase.TERMINATING;
   if (succeeded > 0 && succeeded >= desired && live.length === 0) return Phase.SUCCEEDED;
   if (failed.length > 0) return Phase.FAILED;
@@ -247,15 +247,15 @@ function phaseOf({
   if (unplaced > 0) return unplaced === serving.length ? Phase.PENDING : Phase.SCHEDULING;
   if (desired > 0 && serving.length === 0 && succeeded === 0) return Phase.PENDING;
   const settled = control?.observedGeneration === record.generation;
-  const exact =
+  const isExact =
     live.length === serving.length &&
     serving.length + succeeded === desired &&
     updated === serving.length;
-  return settled && exact ? Phase.RUNNING : Phase.UPDATING;
+  return settled && isExact ? Phase.RUNNING : Phase.UPDATING;
 }
 
 /** Why the workload is not in its wanted state; the most severe cause comes first. */
-function reasonOf({
+function explainStatus({
   serving,
   ready,
   desired,
@@ -263,36 +263,42 @@ function reasonOf({
   failed,
   replicas,
   control,
-  seats,
-}: Facts): string {
+  targets,
+}: StatusFacts): string {
   const unplaced = serving.filter(({ nodeId }) => nodeId === '');
   if (unplaced.length > 0) {
-    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_A_NODE;
+    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_NODE;
     return `${unplaced.length} of ${desired} replicas without a node: ${why}`;
   }
-  const broken = failed[0];
-  if (broken !== undefined) return `replica ${broken.id} failed: ${broken.reason}`;
+  const failedReplica = failed[0];
+  if (failedReplica !== undefined)
+    return `replica ${failedReplica.id} failed: ${failedReplica.reason}`;
   if (ready + succeeded >= desired)
-    return seats === undefined ? '' : reasonOfSeats(seats, replicas);
+    return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
   const unready = serving.find((replica) => !replica.ready && replica.reason !== '');
   if (unready !== undefined)
     return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
-  const retired = replicas.findLast(({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost);
-  if (retired !== undefined)
-    return `${ready} of ${desired} ready: replica ${retired.id} failed: ${retired.reason}`;
+  const retiredReplica = replicas.findLast(
+    ({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost,
+  );
+  if (retiredReplica !== undefined)
+    return `${ready} of ${desired} ready: replica ${retiredReplica.id} failed: ${retiredReplica.reason}`;
   return control?.rolloutReason ?? '';
 }
 
 /** What is unusual although every target node has its replica. */
-function reasonOfSeats({ nodeIds, frozen }: Seats, replicas: readonly ReplicaRecord[]): string {
+function explainGlobalTargets(
+  { nodeIds, pinned }: GlobalTargets,
+  replicas: readonly ReplicaRecord[],
+): string {
   if (nodeIds.length === 0) return 'no node fits';
-  const nodes = replicas.filter(({ id }) => frozen.has(id)).map(({ nodeId }) => nodeId);
+  const nodes = replicas.filter(({ id }) => pinned.has(id)).map(({ nodeId }) => nodeId);
   if (nodes.length === 0) return '';
-  const [what, where] =
+  const [subject, where] =
     nodes.length === 1
       ? ['1 replica stays', 'its node takes']
       : [`${nodes.length} replicas stay`, 'their nodes take'];
-  return `${what} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
+  return `${subject} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
 }
 
 function toVersionInfo(
@@ -304,13 +310,13 @@ function toVersionInfo(
     sameAs,
     cause,
     active: version === active,
-    summary: template === undefined ? '' : summaryOf(template),
+    summary: template === undefined ? '' : summarizeTemplate(template),
     ...(createdAt === undefined ? {} : { createdAt }),
   });
 }
 
 /** A one-line summary of a template: its image, or its command line. */
-export function summaryOf(spec: WorkloadSpec): string {
+export function summarizeTemplate(spec: WorkloadSpec): string {
   const words = spec.image !== '' ? [spec.image] : [...spec.command, ...spec.args];
   const text = words.join(' ');
   return text.length > MAX_SUMMARY ? `${text.slice(0, MAX_SUMMARY - 1)}…` : text;

@@ -16,33 +16,33 @@ import {
 import {
   isLive,
   isTombstone,
-  nameKeyId,
-  versionKeyId,
+  toNameKeyId,
+  toVersionKeyId,
   type ClusterState,
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
-import { nextSteps } from '@cloudless/rollout';
+import { decideNextSteps } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
-import { changeOf } from './causes.js';
-import { commitOrPlanAgain } from './commit.js';
-import { followDisconnect } from './follow-disconnect.js';
+import { findChangeEvent } from './causes.js';
+import { commitOrReconcileAgain } from './commit.js';
+import { syncDisconnectPolicy } from './follow-disconnect.js';
 import type { NodeDirectory } from './node-directory.js';
-import type { Readiness } from './readiness.js';
+import type { ReadinessTracker } from './readiness.js';
 import { toRolloutInput } from './rollout-input.js';
-import { advancePass, pruneVersions, sameControl } from './rollout-progress.js';
+import { advancePass, pruneVersions, isSameControl } from './rollout-progress.js';
 import { isGlobal } from './seats.js';
-import { settleEnded } from './settle-ended.js';
+import { retireEndedReplicas } from './settle-ended.js';
 import { SlotBackoffs } from './slot-backoff.js';
-import { decisionIdOf, noteSteps } from './step-events.js';
-import { requireEvidence, takeSteps } from './take-steps.js';
-import { MAX_PASS_WRITES, stillWanted, type WorkloadPass } from './workload-pass.js';
+import { toDecisionId, addStepEvents } from './step-events.js';
+import { requireReadinessGuard, applySteps } from './take-steps.js';
+import { MAX_PASS_WRITES, countStillWanted, type WorkloadPass } from './workload-pass.js';
 
 export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
-  readonly readiness: Readiness;
-  readonly cluster: Pick<Cluster, 'eligible'>;
+  readonly readiness: ReadinessTracker;
+  readonly cluster: Pick<Cluster, 'eligibleNodes'>;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
@@ -62,7 +62,7 @@ export class WorkloadReconciler {
    * Ids of workloads in mode GLOBAL. Any change of a node may add or remove a target of such a
    * workload.
    */
-  private readonly globals = new Set<string>();
+  private readonly globalWorkloads = new Set<string>();
 
   constructor(private readonly deps: WorkloadReconcilerDeps) {
     this.queue = new WorkQueue<string>({
@@ -81,7 +81,7 @@ export class WorkloadReconciler {
     this.wakeAll();
     this.unsubscribes = [
       deps.state.subscribe((changes) => this.wakeFor(changes)),
-      deps.nodes.subscribe((nodeId) => this.wakeOn(nodeId)),
+      deps.nodes.subscribe((nodeId) => this.wakeForNode(nodeId)),
     ];
   }
 
@@ -98,39 +98,39 @@ export class WorkloadReconciler {
   async reconcile(uid: string): Promise<WorkResult> {
     const { state, clock, readiness } = this.deps;
     // The change of the cluster record wakes this loop when an operator accepts the state.
-    if (state.restored !== undefined) return { kind: 'done' };
+    if (state.storeRolledBack !== undefined) return { kind: 'done' };
     const view = state.view();
     const workload = view.workload(uid);
     const control = view.control(uid);
     const replicas = [...view.replicasOf(uid)].sort((a, b) =>
       Number(a.value.sequence - b.value.sequence),
     );
-    if (workload === undefined || control === undefined) return this.dropEnded(replicas);
+    if (workload === undefined || control === undefined) return this.deleteEndedReplicas(replicas);
     const pass: WorkloadPass = {
       view,
       workload,
       control,
       replicas,
-      evidence: view.evidence(uid) ?? 'absent',
+      readinessGuard: view.readinessGuard(uid) ?? 'absent',
       versions: view.versions(uid),
       transaction: state.transaction(),
-      next: clone(ControlRecordSchema, control.value),
+      nextControl: clone(ControlRecordSchema, control.value),
       deleting: workload.value.deletionRequestedAt !== undefined,
     };
-    settleEnded(pass, new SlotBackoffs(pass.next, clock.wallTime()), (id) =>
+    retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
       readiness.lastReadyForMs(id),
     );
-    followDisconnect(pass, view.revision);
+    syncDisconnectPolicy(pass, view.revision);
     if (pass.transaction.size > 0) return this.commit(pass);
     return this.advance(pass);
   }
 
   private wakeFor(changes: readonly RecordChange[]): void {
     for (const { kind, id, before, after } of changes) {
-      if (kind === 'workload') this.noteMode(id, after as WorkloadRecord | undefined);
+      if (kind === 'workload') this.trackMode(id, after as WorkloadRecord | undefined);
       if (kind === 'workload' || kind === 'control') this.queue.wake(id);
       else if (kind === 'replica') this.queue.wake(((after ?? before) as ReplicaRecord).uid);
-      else if (kind === 'node') this.wakeOn(id);
+      else if (kind === 'node') this.wakeForNode(id);
       else if (kind === 'meta') this.wakeAll();
     }
   }
@@ -138,77 +138,81 @@ export class WorkloadReconciler {
   private wakeAll(): void {
     const view = this.deps.state.view();
     for (const { value } of view.workloads()) {
-      this.noteMode(value.uid, value);
+      this.trackMode(value.uid, value);
       this.queue.wake(value.uid);
     }
     for (const { value } of view.replicas()) this.queue.wake(value.uid);
   }
 
-  private wakeOn(nodeId: string): void {
+  private wakeForNode(nodeId: string): void {
     for (const { value } of this.deps.state.view().replicasOn(nodeId)) this.queue.wake(value.uid);
-    for (const uid of this.globals) this.queue.wake(uid);
+    for (const uid of this.globalWorkloads) this.queue.wake(uid);
   }
 
-  private noteMode(uid: string, workload: WorkloadRecord | undefined): void {
-    if (isGlobal(workload?.spec)) this.globals.add(uid);
-    else this.globals.delete(uid);
+  private trackMode(uid: string, workload: WorkloadRecord | undefined): void {
+    if (isGlobal(workload?.spec)) this.globalWorkloads.add(uid);
+    else this.globalWorkloads.delete(uid);
   }
 
   /**
    * Deletes the replica records of a deleted workload once the stop of each replica is confirmed.
    * Tombstones stay until their node confirms the stop.
    */
-  private async dropEnded(replicas: readonly Stored<ReplicaRecord>[]): Promise<WorkResult> {
+  private async deleteEndedReplicas(
+    replicas: readonly Stored<ReplicaRecord>[],
+  ): Promise<WorkResult> {
     const ended = replicas
       .filter(({ value }) => !isTombstone(value) && !isLive(value))
       .slice(0, MAX_PASS_WRITES);
     if (ended.length === 0) return { kind: 'done' };
     const transaction = this.deps.state.transaction();
     for (const replica of ended) transaction.deleteReplica(replica);
-    return commitOrPlanAgain(this.deps.state, transaction);
+    return commitOrReconcileAgain(this.deps.state, transaction);
   }
 
   private async advance(pass: WorkloadPass): Promise<WorkResult> {
-    const { workload, deleting, next, transaction } = pass;
+    const { workload, deleting, nextControl, transaction } = pass;
     const { state, nodes, readiness, cluster, clock } = this.deps;
     const view = state.view();
     // A change of the spec resets the back-off of every slot.
-    if (next.observedGeneration !== workload.value.generation) next.backoff = {};
-    if (deleting) next.observedGeneration = workload.value.generation;
+    if (nextControl.observedGeneration !== workload.value.generation) nextControl.backoff = {};
+    if (deleting) nextControl.observedGeneration = workload.value.generation;
     const values = pass.replicas.map(({ value }) => value);
-    const wanted = deleting
+    const wantedReplicas = deleting
       ? 0
-      : stillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
+      : countStillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
     const input = toRolloutInput(
       { view, nodes, readiness, cluster, clock },
       workload.value,
       values,
-      wanted,
+      wantedReplicas,
     );
-    const { nextFreshMs } = input;
+    const { recheckInMs } = input;
     const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
     const { observed, decision } = advance ?? {
       observed: input.observed,
-      decision: nextSteps(input.observed),
+      decision: decideNextSteps(input.observed),
     };
     if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
     const steps = decision.kind === 'steps' ? decision.steps : [];
-    const { created, stopped, delayMs } = takeSteps(
+    const { created, stopped, retryDelayMs } = applySteps(
       pass,
       steps,
-      new SlotBackoffs(next, now.wallTimeMs),
+      new SlotBackoffs(nextControl, now.wallTimeMs),
       now,
     );
-    noteSteps(pass, observed, { created, stopped });
-    requireEvidence(pass, observed, steps);
+    addStepEvents(pass, observed, { created, stopped });
+    requireReadinessGuard(pass, observed, steps);
     pruneVersions(pass, pass.versions);
-    if (!sameControl(pass.control.value, next) || transaction.size > 0) return this.commit(pass);
-    const dueMs = advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
-    const wakeMs = Math.min(
-      ...[nextFreshMs, delayMs, dueMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
+    if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
+      return this.commit(pass);
+    const wakeInMs =
+      advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
+    const nextPassMs = Math.min(
+      ...[recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
     );
-    return Number.isFinite(wakeMs) ? { kind: 'after', delayMs: wakeMs } : { kind: 'done' };
+    return Number.isFinite(nextPassMs) ? { kind: 'after', delayMs: nextPassMs } : { kind: 'done' };
   }
 
   private async removeWorkload({
@@ -221,14 +225,14 @@ export class WorkloadReconciler {
     const { uid, namespace, name } = workload.value;
     const versions = this.deps.state.view().versions(uid);
     for (const { version } of versions.slice(0, MAX_PASS_WRITES))
-      transaction.delete('version', versionKeyId(uid, version));
+      transaction.delete('version', toVersionKeyId(uid, version));
     transaction.require('workload', uid, workload).require('control', uid, control);
     if (versions.length <= MAX_PASS_WRITES) {
       transaction
         .delete('workload', uid)
         .delete('control', uid)
         .delete('evidence', uid)
-        .delete('name', nameKeyId(namespace, name));
+        .delete('name', toNameKeyId(namespace, name));
       transaction.event({
         severity: Severity.INFO,
         category: Category.WORKLOAD,
@@ -236,10 +240,10 @@ export class WorkloadReconciler {
         ...describeRemoval({ namespace, name }, replicas),
         namespace,
         workload: name,
-        causedBy: changeOf(view, workload.value),
+        causedBy: findChangeEvent(view, workload.value),
       });
     }
-    return commitOrPlanAgain(this.deps.state, transaction);
+    return commitOrReconcileAgain(this.deps.state, transaction);
   }
 
   /**
@@ -247,19 +251,19 @@ export class WorkloadReconciler {
    * rewrites it, so that all of them share one disruption budget.
    */
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
-    const { workload, control, transaction, next } = pass;
+    const { workload, control, transaction, nextControl } = pass;
     const { uid, requestId } = workload.value;
     const { state, log } = this.deps;
     transaction
       .require('control', uid, control)
-      .put('control', uid, next)
+      .put('control', uid, nextControl)
       .require('workload', uid, workload);
     const writes = transaction.size;
     // Same id as in the events of this pass: the revision of the view changes with the commit.
-    const decisionId = decisionIdOf(pass);
-    const result = await commitOrPlanAgain(state, transaction);
-    const request = requestId === '' ? {} : { requestId };
-    log.info('workload advanced', { workloadId: uid, writes, decisionId, ...request });
+    const decisionId = toDecisionId(pass);
+    const result = await commitOrReconcileAgain(state, transaction);
+    const requestField = requestId === '' ? {} : { requestId };
+    log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
     return result;
   }
 }
@@ -272,15 +276,17 @@ function describeRemoval(
   { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
   replicas: readonly Stored<ReplicaRecord>[],
 ): { readonly message: string; readonly replicaIds: string[] } {
-  const left = replicas.map(({ value }) => value).filter(isTombstone);
-  const gone = `workload ${namespace}/${name} is gone: every`;
-  if (left.length === 0) return { message: `${gone} node has confirmed`, replicaIds: [] };
-  const named = left.slice(0, MAX_NAMED).map(({ id, nodeId }) => `${id} on lost node ${nodeId}`);
-  const more = left.length > MAX_NAMED ? ` and ${left.length - MAX_NAMED} more` : '';
-  const count = left.length === 1 ? '1 replica' : `${left.length} replicas`;
+  const tombstones = replicas.map(({ value }) => value).filter(isTombstone);
+  const subject = `workload ${namespace}/${name} is gone: every`;
+  if (tombstones.length === 0) return { message: `${subject} node has confirmed`, replicaIds: [] };
+  const named = tombstones
+    .slice(0, MAX_NAMED)
+    .map(({ id, nodeId }) => `${id} on lost node ${nodeId}`);
+  const more = tombstones.length > MAX_NAMED ? ` and ${tombstones.length - MAX_NAMED} more` : '';
+  const count = tombstones.length === 1 ? '1 replica' : `${tombstones.length} replicas`;
   return {
-    message: `${gone} reachable node has confirmed; ${count} may still run: ${named.join(', ')}${more}`,
-    replicaIds: left.slice(0, MAX_IDS).map(({ id }) => id),
+    message: `${subject} reachable node has confirmed; ${count} may still run: ${named.join(', ')}${more}`,
+    replicaIds: tombstones.slice(0, MAX_IDS).map(({ id }) => id),
   };
 }
 

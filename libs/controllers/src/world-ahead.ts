@@ -20,13 +20,13 @@ import {
 } from '@cloudless/cluster-state';
 import type { Cluster } from '@cloudless/scheduler';
 import type { NodeDirectory } from './node-directory.js';
-import type { Readiness } from './readiness.js';
+import type { ReadinessTracker } from './readiness.js';
 import { toReservation, toSchedulerNode } from './scheduler-input.js';
 
-export interface WorldAheadDeps {
+export interface DryRunClusterDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
-  readonly readiness: Readiness;
+  readonly readiness: ReadinessTracker;
   readonly cluster: Cluster;
 }
 
@@ -34,19 +34,19 @@ export interface WorldAheadDeps {
  * Most node evaluations of one plan. They take about 0.1 s, during which the coordinator does
  * nothing else.
  */
-const MAX_LOOKS = 20_000;
+const MAX_NODE_EVALUATIONS = 20_000;
 
 /** The view of a dry run: the records of the state, overlaid with predicted ones. */
-export type PlannedView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
+export type DryRunView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
 
 /**
  * A simulated cluster for dry runs: the records of the state overlaid with predicted ones, and a
  * copy of the scheduler's model. The state itself is never changed.
  */
-export class WorldAhead {
-  readonly cluster: Cluster;
+export class DryRunCluster {
+  readonly schedulerModel: Cluster;
   /** Reads predicted records first, then those of the state. */
-  readonly view: PlannedView;
+  readonly view: DryRunView;
   private readonly base: ClusterView;
   private readonly workloads = new Map<string, WorkloadRecord>();
   private readonly controls = new Map<string, ControlRecord>();
@@ -56,22 +56,22 @@ export class WorldAhead {
   /** The next sequence number of each workload. */
   private readonly sequences = new Map<string, bigint>();
   private readonly nodeCount: number;
-  private looks = 0;
-  private readonly made = new Set<ReplicaRecord>();
+  private evaluatedNodes = 0;
+  private readonly createdReplicas = new Set<ReplicaRecord>();
   /** Ids of replicas that are predicted to be available. */
-  private readonly plannedReady = new Set<string>();
+  private readonly predictedReady = new Set<string>();
 
-  constructor(private readonly deps: WorldAheadDeps) {
+  constructor(private readonly deps: DryRunClusterDeps) {
     this.base = deps.state.view();
-    this.cluster = deps.cluster.clone();
-    this.view = this.overlay();
+    this.schedulerModel = deps.cluster.clone();
+    this.view = this.createOverlay();
     this.nodeCount = [...this.base.nodes()].length;
   }
 
   /** Readiness of existing and of predicted replicas. */
-  readonly readiness: Pick<Readiness, 'readyForMs'> = {
+  readonly readiness: Pick<ReadinessTracker, 'readyForMs'> = {
     readyForMs: (replica) =>
-      this.plannedReady.has(replica.id)
+      this.predictedReady.has(replica.id)
         ? Number.POSITIVE_INFINITY
         : this.deps.readiness.readyForMs(replica),
   };
@@ -90,7 +90,7 @@ export class WorldAhead {
   }
 
   /** A copy of the control record of a workload, to change and put back. */
-  controlOf(uid: string): ControlRecord {
+  copyControl(uid: string): ControlRecord {
     const control = this.view.control(uid)?.value;
     return control === undefined
       ? create(ControlRecordSchema, { uid, nextSequence: 1n })
@@ -100,7 +100,7 @@ export class WorldAhead {
   /** Adds a node as a change would leave it. */
   putNode(node: NodeRecord): void {
     this.nodeRecords.set(node.id, node);
-    this.cluster.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+    this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
   }
 
   /** All replicas of a workload, ended and lost ones included. */
@@ -123,31 +123,31 @@ export class WorldAhead {
    * Marks a replica as stopping: it still holds its resources, but no longer counts for the spread
    * of its workload.
    */
-  leave(workload: WorkloadRecord, replica: ReplicaRecord): void {
+  markLeaving(workload: WorkloadRecord, replica: ReplicaRecord): void {
     const template = this.view.version(workload.uid, replica.version)?.template;
     if (replica.nodeId === '' || template === undefined) return;
-    this.cluster.reserve({ ...toReservation(workload, replica, template), leaving: true });
+    this.schedulerModel.reserve({ ...toReservation(workload, replica, template), leaving: true });
   }
 
   /** Releases the resources of a replica, as its confirmed stop would. */
   release(replicaId: string): void {
-    this.cluster.release(toReplicaId(replicaId));
+    this.schedulerModel.release(toReplicaId(replicaId));
   }
 
   /**
    * Counts one placement decision against the budget of the plan.
    * @returns Whether the budget allows the decision.
    */
-  mayLook(): boolean {
-    this.looks += this.nodeCount;
-    return this.looks <= MAX_LOOKS;
+  consumePlacementBudget(): boolean {
+    this.evaluatedNodes += this.nodeCount;
+    return this.evaluatedNodes <= MAX_NODE_EVALUATIONS;
   }
 
   /**
    * Creates a predicted replica without a node.
    * @param onlyNodeId - The only node that the replica may run on; empty for any node.
    */
-  makeReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
+  createReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
     const { uid } = workload;
     const sequence = this.sequences.get(uid) ?? this.view.control(uid)?.value.nextSequence ?? 1n;
     this.sequences.set(uid, sequence + 1n);
@@ -161,9 +161,9 @@ export class WorldAhead {
       desiredRunning: true,
       phase: Phase.PENDING,
     };
-    const made = create(ReplicaRecordSchema, init);
-    this.made.add(made);
-    return made;
+    const created = create(ReplicaRecordSchema, init);
+    this.createdReplicas.add(created);
+    return created;
   }
 
   /**
@@ -172,16 +172,18 @@ export class WorldAhead {
    */
   placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
     // A predicted replica is in no view: it need not be copied.
-    const placed = this.made.has(replica) ? replica : clone(ReplicaRecordSchema, replica);
+    const placed = this.createdReplicas.has(replica)
+      ? replica
+      : clone(ReplicaRecordSchema, replica);
     Object.assign(placed, { nodeId, phase: Phase.RUNNING, ready: true });
     const template = this.view.version(workload.uid, replica.version)?.template;
     if (nodeId !== '' && template !== undefined)
-      this.cluster.reserve(toReservation(workload, placed, template));
+      this.schedulerModel.reserve(toReservation(workload, placed, template));
     return placed;
   }
 
   /** Adds replicas of a workload, or replaces those with the same id. */
-  put(uid: string, replicas: readonly ReplicaRecord[]): void {
+  putReplicas(uid: string, replicas: readonly ReplicaRecord[]): void {
     if (replicas.length === 0) return;
     const byId = new Map(
       [...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]),
@@ -194,10 +196,14 @@ export class WorldAhead {
    * are gone.
    * @param changed - Replicas that were created or changed.
    */
-  settle(uid: string, stopped: ReadonlySet<string>, put: readonly ReplicaRecord[]): void {
-    const replaced = new Set(put.map(({ id }) => id));
-    const left = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !replaced.has(id));
-    const settled = left.flatMap((replica) => {
+  settleReplicas(
+    uid: string,
+    stopped: ReadonlySet<string>,
+    changed: readonly ReplicaRecord[],
+  ): void {
+    const replaced = new Set(changed.map(({ id }) => id));
+    const others = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !replaced.has(id));
+    const settled = others.flatMap((replica) => {
       if (!isLive(replica) || replica.lost) return [replica];
       if (!replica.desiredRunning) {
         this.release(replica.id);
@@ -209,22 +215,22 @@ export class WorldAhead {
           : copyReplica(replica, { phase: Phase.RUNNING, ready: true }),
       ];
     });
-    const replicas = [...settled, ...put].sort((a, b) => Number(a.sequence - b.sequence));
+    const replicas = [...settled, ...changed].sort((a, b) => Number(a.sequence - b.sequence));
     this.replicas.set(uid, replicas);
-    for (const replica of replicas) if (replica.ready) this.plannedReady.add(replica.id);
+    for (const replica of replicas) if (replica.ready) this.predictedReady.add(replica.id);
   }
 
-  private overlay(): PlannedView {
+  private createOverlay(): DryRunView {
     const { base } = this;
     const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
-    const over = <Value>(
+    const preferPlanned = <Value>(
       planned: Value | undefined,
       otherwise: () => Stored<Value> | undefined,
     ): Stored<Value> | undefined => (planned === undefined ? otherwise() : stored(planned));
     return {
-      workload: (uid) => over(this.workloads.get(uid), () => base.workload(uid)),
-      control: (uid) => over(this.controls.get(uid), () => base.control(uid)),
-      node: (id) => over(this.nodeRecords.get(id), () => base.node(id)),
+      workload: (uid) => preferPlanned(this.workloads.get(uid), () => base.workload(uid)),
+      control: (uid) => preferPlanned(this.controls.get(uid), () => base.control(uid)),
+      node: (id) => preferPlanned(this.nodeRecords.get(id), () => base.node(id)),
       version: (uid, version) => {
         const added = this.newVersions.get(uid);
         return added?.version === version ? added : base.version(uid, version);

@@ -3,7 +3,7 @@ import {
   checkHostHeader,
   checkOrigin,
   isLoopbackHost,
-  principalOf,
+  getPrincipal,
   requireLoopback,
 } from './index.js';
 
@@ -163,7 +163,7 @@ describe('principalOf', () => {
   it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])(
     'is anonymous for a call from %s',
     (remoteAddress) => {
-      expect(principalOf({ remoteAddress })).toEqual({
+      expect(getPrincipal({ remoteAddress })).toEqual({
         kind: 'anonymous-loopback',
         name: 'anonymous@loopback',
         address: remoteAddress,
@@ -172,7 +172,7 @@ describe('principalOf', () => {
   );
 
   it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])('refuses a call from %j', (remoteAddress) => {
-    expect(() => principalOf({ remoteAddress })).toThrow(
+    expect(() => getPrincipal({ remoteAddress })).toThrow(
       expect.objectContaining({ kind: 'unauthenticated' }),
     );
   });

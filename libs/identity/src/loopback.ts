@@ -1,9 +1,9 @@
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 
-const loopback = new BlockList();
-loopback.addSubnet('127.0.0.0', 8, 'ipv4');
-loopback.addAddress('::1', 'ipv6');
+const LOOPBACK_ADDRESSES = new BlockList();
+LOOPBACK_ADDRESSES.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK_ADDRESSES.addAddress('::1', 'ipv6');
 
 /**
  * Says whether an address literal is on loopback, so that only this machine can use it.
@@ -11,8 +11,8 @@ loopback.addAddress('::1', 'ipv6');
  *   names are not.
  */
 export function isLoopbackAddress(address: string): boolean {
-  if (isIPv4(address)) return loopback.check(address, 'ipv4');
-  return isIPv6(address) && !address.includes('%') && loopback.check(address, 'ipv6');
+  if (isIPv4(address)) return LOOPBACK_ADDRESSES.check(address, 'ipv4');
+  return isIPv6(address) && !address.includes('%') && LOOPBACK_ADDRESSES.check(address, 'ipv6');
 }
 
 /**
@@ -21,7 +21,7 @@ export function isLoopbackAddress(address: string): boolean {
  * a loopback address, because a resolver may change its mind.
  */
 export function isLoopbackHost(host: string): boolean {
-  return host.toLowerCase() === 'localhost' || isLoopbackAddress(withoutBrackets(host));
+  return host.toLowerCase() === 'localhost' || isLoopbackAddress(stripBrackets(host));
 }
 
 /**
@@ -32,7 +32,7 @@ export function isLoopbackHost(host: string): boolean {
  */
 export function requireLoopback(host: string): string {
   if (isLoopbackHost(host))
-    return host.toLowerCase() === 'localhost' ? '127.0.0.1' : withoutBrackets(host);
+    return host.toLowerCase() === 'localhost' ? '127.0.0.1' : stripBrackets(host);
   throw new CloudlessError(
     'precondition',
     `refusing to listen on ${host === '' ? 'every address' : host} without TLS; identities are not available in this version, ` +
@@ -40,7 +40,7 @@ export function requireLoopback(host: string): string {
   );
 }
 
-function withoutBrackets(host: string): string {
+function stripBrackets(host: string): string {
   const inner = host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : undefined;
   return inner !== undefined && isIPv6(inner) ? inner : host;
 }

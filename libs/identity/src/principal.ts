@@ -19,7 +19,7 @@ export interface AnonymousPrincipal {
  * @throws CloudlessError `unauthenticated` when the address is not on loopback, which a loopback
  *   listener never sees.
  */
-export function principalOf(connection: { readonly remoteAddress: string }): Principal {
+export function getPrincipal(connection: { readonly remoteAddress: string }): Principal {
   const { remoteAddress } = connection;
   if (!isLoopbackAddress(remoteAddress)) {
     throw new CloudlessError(

@@ -21,7 +21,7 @@ export function checkHostHeader(host: string | undefined): RequestCheck {
   const { name, port = '0' } = HOST.exec(host)?.groups ?? {};
   if (name !== undefined && Number(port) <= MAX_PORT && isLoopbackHost(name)) return ALLOWED;
   return refuse(
-    `host ${quoted(host)} is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`,
+    `host ${quote(host)} is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`,
   );
 }
 
@@ -46,7 +46,7 @@ export function checkOrigin(
   if (origin === undefined || allowedOrigins.includes(origin) || isLoopbackOrigin(origin))
     return ALLOWED;
   return refuse(
-    `origin ${quoted(origin)} may not call this server; only pages served from this machine may`,
+    `origin ${quote(origin)} may not call this server; only pages served from this machine may`,
   );
 }
 
@@ -63,6 +63,6 @@ function refuse(reason: string): RequestCheck {
   return { allowed: false, reason };
 }
 
-function quoted(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text.length > MAX_ECHO ? `${text.slice(0, MAX_ECHO)}...` : text);
 }

@@ -4,7 +4,7 @@ export type {
   Membership,
   MembershipOptions,
   NodeState,
-  Renewal,
+  RenewalResult,
   Transition,
 } from './membership.js';
 export { createReplacementBrake } from './replacement-brake.js';

@@ -45,18 +45,18 @@ describe('Membership with random actions', () => {
           } else if (what === 'renew') {
             if (membership.renew(who, nowMs) === 'renewed') heard.set(who, nowMs);
           } else if (what === 'reset') {
-            membership.connectionLost(who, nowMs);
-            if (membership.stateOf(who) === 'reconnecting') reset.add(who);
+            membership.loseConnection(who, nowMs);
+            if (membership.getState(who) === 'reconnecting') reset.add(who);
           } else if (what === 'leave') {
             membership.leave(who);
             heard.delete(who);
             told.delete(who);
             reset.delete(who);
           } else if (what === 'freeze') {
-            membership.freeze(lagMs);
+            membership.extendLeases(lagMs);
             for (const [nodeId, at] of heard) heard.set(nodeId, at + lagMs);
           } else if (what === 'fresh') {
-            membership.startAllFresh(nowMs);
+            membership.renewAll(nowMs);
             for (const nodeId of heard.keys())
               heard.set(nodeId, Math.max(nowMs, heard.get(nodeId) ?? 0));
             reset.clear();

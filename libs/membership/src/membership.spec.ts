@@ -2,16 +2,17 @@ import { toNodeId } from '@cloudless/base';
 import { createMembership, type Membership } from './index.js';
 
 const a = toNodeId('a');
-const some = (count: number) => Array.from({ length: count }, (_, index) => toNodeId(`n${index}`));
+const nodeIds = (count: number) =>
+  Array.from({ length: count }, (_, index) => toNodeId(`n${index}`));
 /** `alive a`, `lost a silence`. */
 const sweep = (membership: Membership, nowMs: number) =>
   membership
     .sweep(nowMs)
     .map((t) => (t.kind === 'alive' ? `alive ${t.nodeId}` : `lost ${t.nodeId} ${t.cause}`));
 
-function joined(count: number): Membership {
+function aMembershipOf(count: number): Membership {
   const membership = createMembership();
-  for (const nodeId of some(count)) membership.join(nodeId, 0);
+  for (const nodeId of nodeIds(count)) membership.join(nodeId, 0);
   membership.sweep(0);
   return membership;
 }
@@ -26,7 +27,7 @@ describe('Membership', () => {
     expect(sweep(membership, 3_000)).toEqual(['lost a silence']);
     expect(sweep(membership, 9_000)).toEqual([]);
     expect(membership.nextDeadline()).toBeUndefined();
-    expect(membership.stateOf(a)).toBe('lost');
+    expect(membership.getState(a)).toBe('lost');
   });
 
   it('accepts a late renewal until a sweep has ended the lease', () => {
@@ -44,7 +45,7 @@ describe('Membership', () => {
   it('returns unknown for a node that never joined or has left', () => {
     const membership = createMembership();
     expect(membership.renew(a, 0)).toBe('unknown');
-    membership.connectionLost(a, 0);
+    membership.loseConnection(a, 0);
     membership.join(a, 0);
     membership.leave(a);
     membership.leave(a);
@@ -54,7 +55,7 @@ describe('Membership', () => {
   });
 
   it('does not shorten a lease by an older renewal', () => {
-    const membership = joined(1);
+    const membership = aMembershipOf(1);
     membership.renew(toNodeId('n0'), 1_000);
     membership.renew(toNodeId('n0'), 500);
     expect(membership.nextDeadline()).toBe(4_000);
@@ -65,7 +66,7 @@ describe('Membership', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.sweep(0);
-      membership.connectionLost(a, 1_000);
+      membership.loseConnection(a, 1_000);
       expect(membership.nextDeadline()).toBe(1_250);
       expect(sweep(membership, 1_249)).toEqual([]);
       expect(sweep(membership, 1_250)).toEqual(['lost a reset']);
@@ -75,8 +76,8 @@ describe('Membership', () => {
       const membership = createMembership();
       membership.join(a, 0);
       membership.sweep(0);
-      membership.connectionLost(a, 1_000);
-      expect(membership.stateOf(a)).toBe('reconnecting');
+      membership.loseConnection(a, 1_000);
+      expect(membership.getState(a)).toBe('reconnecting');
       membership.join(a, 1_200);
       expect(sweep(membership, 4_199)).toEqual([]);
       expect(sweep(membership, 4_200)).toEqual(['lost a silence']);
@@ -86,24 +87,24 @@ describe('Membership', () => {
       const membership = createMembership();
       const first = membership.join(a, 0);
       const second = membership.join(a, 100);
-      membership.connectionLost(a, 200, first);
-      expect(membership.stateOf(a)).toBe('connected');
-      membership.connectionLost(a, 300, second);
-      expect(membership.stateOf(a)).toBe('reconnecting');
+      membership.loseConnection(a, 200, first);
+      expect(membership.getState(a)).toBe('connected');
+      membership.loseConnection(a, 300, second);
+      expect(membership.getState(a)).toBe('reconnecting');
     });
 
     it('ends the reconnect window at the end of the lease', () => {
       const membership = createMembership();
       membership.join(a, 0);
-      membership.connectionLost(a, 2_900);
+      membership.loseConnection(a, 2_900);
       expect(membership.nextDeadline()).toBe(3_000);
     });
 
     it('does not restart the reconnect window at a second reset', () => {
       const membership = createMembership();
       membership.join(a, 0);
-      membership.connectionLost(a, 1_000);
-      membership.connectionLost(a, 1_200);
+      membership.loseConnection(a, 1_000);
+      membership.loseConnection(a, 1_200);
       expect(membership.nextDeadline()).toBe(1_250);
     });
 
@@ -112,26 +113,26 @@ describe('Membership', () => {
       { name: '4 of 8 nodes: not more than half', nodes: 8, resets: 4, lost: 4 },
       { name: 'none while the lease decides, for 5 of 8 nodes', nodes: 8, resets: 5, lost: 0 },
     ])('loses $lost nodes after $resets resets, $name', ({ nodes, resets, lost }) => {
-      const membership = joined(nodes);
-      for (const nodeId of some(resets)) membership.connectionLost(nodeId, 100);
+      const membership = aMembershipOf(nodes);
+      for (const nodeId of nodeIds(resets)) membership.loseConnection(nodeId, 100);
       expect(sweep(membership, 350)).toHaveLength(lost);
     });
 
     it('gives the last node of a mass reset the whole lease, and loses it by silence', () => {
-      const membership = joined(8);
-      for (const nodeId of some(8)) membership.connectionLost(nodeId, 100);
+      const membership = aMembershipOf(8);
+      for (const nodeId of nodeIds(8)) membership.loseConnection(nodeId, 100);
       expect(sweep(membership, 150)).toEqual([]);
-      for (const nodeId of some(7)) membership.join(nodeId, 1_000);
+      for (const nodeId of nodeIds(7)) membership.join(nodeId, 1_000);
       expect(sweep(membership, 2_999)).toEqual([]);
       expect(sweep(membership, 3_000)).toEqual(['lost n7 silence']);
     });
   });
 
   it('extends leases and reconnect windows by the lag of the caller', () => {
-    const membership = joined(2);
-    membership.connectionLost(toNodeId('n1'), 1_000);
-    membership.freeze(5_000);
-    membership.freeze(-1);
+    const membership = aMembershipOf(2);
+    membership.loseConnection(toNodeId('n1'), 1_000);
+    membership.extendLeases(5_000);
+    membership.extendLeases(-1);
     expect(sweep(membership, 6_249)).toEqual([]);
     expect(sweep(membership, 6_250)).toEqual(['lost n1 reset']);
     membership.renew(toNodeId('n0'), 7_000);
@@ -141,7 +142,7 @@ describe('Membership', () => {
   describe('after a change of the leader', () => {
     it('gives every registered node a full lease, and reports it alive when it joins', () => {
       const membership = createMembership();
-      membership.startAllFresh(10_000, some(2));
+      membership.renewAll(10_000, nodeIds(2));
       expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
       membership.join(toNodeId('n0'), 10_500);
       expect(sweep(membership, 12_999)).toEqual(['alive n0']);
@@ -150,16 +151,16 @@ describe('Membership', () => {
 
     it('keeps a node that renews before it has joined, in state expected', () => {
       const membership = createMembership();
-      membership.startAllFresh(10_000, some(2));
+      membership.renewAll(10_000, nodeIds(2));
       expect(membership.renew(toNodeId('n0'), 12_000)).toBe('renewed');
       expect(sweep(membership, 13_000)).toEqual(['lost n1 silence']);
-      expect(membership.stateOf(toNodeId('n0'))).toBe('expected');
+      expect(membership.getState(toNodeId('n0'))).toBe('expected');
       expect(sweep(membership, 15_000)).toEqual(['lost n0 silence']);
     });
 
     it('adds extraMs until the first message of a node, then uses the usual lease', () => {
       const membership = createMembership();
-      membership.startAllFresh(10_000, some(2), 5_000);
+      membership.renewAll(10_000, nodeIds(2), 5_000);
       membership.join(toNodeId('n0'), 11_000);
       expect(sweep(membership, 14_000)).toEqual(['alive n0', 'lost n0 silence']);
       expect(sweep(membership, 17_999)).toEqual([]);
@@ -167,14 +168,14 @@ describe('Membership', () => {
     });
 
     it('renews silent and reconnecting nodes, and lost nodes only when they are registered', () => {
-      const membership = joined(3);
+      const membership = aMembershipOf(3);
       membership.renew(toNodeId('n0'), 2_900);
       membership.renew(toNodeId('n1'), 2_900);
       expect(sweep(membership, 3_000)).toEqual(['lost n2 silence']);
-      membership.connectionLost(toNodeId('n1'), 5_000);
-      membership.startAllFresh(5_100);
+      membership.loseConnection(toNodeId('n1'), 5_000);
+      membership.renewAll(5_100);
       expect(membership.counts()).toEqual({ expected: 1, connected: 1, reconnecting: 0, lost: 1 });
-      membership.startAllFresh(5_100, some(3));
+      membership.renewAll(5_100, nodeIds(3));
       expect(sweep(membership, 8_099)).toEqual([]);
       expect(sweep(membership, 8_100)).toHaveLength(3);
     });
@@ -191,7 +192,7 @@ describe('example of the README', () => {
     const session = membership.join(a, 0);
     expect(membership.sweep(0)).toEqual([{ kind: 'alive', nodeId: a, atMs: 0 }]);
     expect(membership.renew(a, 900)).toBe('renewed');
-    membership.connectionLost(a, 1_000, session);
+    membership.loseConnection(a, 1_000, session);
     expect(membership.nextDeadline()).toBe(1_250);
     expect(membership.sweep(1_250)).toEqual([
       { kind: 'lost', nodeId: a, atMs: 1_250, cause: 'reset' },

@@ -39,7 +39,7 @@ export type Transition =
  * Result of a renewal. A node with result `lost` or `unknown` has to join again, with its
  * inventory.
  */
-export type Renewal = 'renewed' | 'lost' | 'unknown';
+export type RenewalResult = 'renewed' | 'lost' | 'unknown';
 
 /**
  * The table of node leases. Every method takes `nowMs`, monotonic milliseconds of the caller's
@@ -54,12 +54,12 @@ export interface Membership {
    */
   join(nodeId: NodeId, nowMs: number): number;
   /** Renews the lease of a node, also of an expected one that has not joined yet. */
-  renew(nodeId: NodeId, nowMs: number): Renewal;
+  renew(nodeId: NodeId, nowMs: number): RenewalResult;
   /**
    * Records that the connection of a session broke.
    * @param session - Default: the newest session.
    */
-  connectionLost(nodeId: NodeId, nowMs: number, session?: number): void;
+  loseConnection(nodeId: NodeId, nowMs: number, session?: number): void;
   /** Removes a node without a transition. */
   leave(nodeId: NodeId): void;
   /**
@@ -71,7 +71,7 @@ export interface Membership {
    * Extends every running lease and reconnect window by `lagMs`: the caller's event loop was
    * blocked for that time, so no message could be received.
    */
-  freeze(lagMs: number): void;
+  extendLeases(lagMs: number): void;
   /**
    * After a change of the leader: gives a full lease to every node that is not lost, and to each
    * node of `registered`, known or not, lost or not. A new leader cannot know which nodes were
@@ -79,13 +79,13 @@ export interface Membership {
    * @param extraMs - Added to the lease until the first message of the node, as many nodes cannot
    *   reconnect at the same moment. Default 0.
    */
-  startAllFresh(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
+  renewAll(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
   /**
    * When the next lease or reconnect window ends without a renewal; undefined when none is running.
    * A sweep before that time changes nothing.
    */
   nextDeadline(): number | undefined;
-  stateOf(nodeId: NodeId): NodeState | undefined;
+  getState(nodeId: NodeId): NodeState | undefined;
   /** The number of nodes in each state. */
   counts(): Readonly<Record<NodeState, number>>;
 }
@@ -115,33 +115,33 @@ const DEFAULT_RECONNECT_WINDOW_MS = 250;
  */
 const MASS_RESET_NODES = 4;
 
-interface Entry {
+interface NodeLease {
   state: NodeState;
   session: number;
   /** Time of the last renewal, minus all extensions. */
-  heardAt: number;
+  renewedAt: number;
   /**
    * Begin of the reconnect window, minus all extensions; Infinity when the lease decides instead.
    * Used while `reconnecting`.
    */
-  windowFrom: number;
+  reconnectSince: number;
 }
 
 class LeaseTable implements Membership {
-  private readonly entries = new Map<NodeId, Entry>();
-  private readonly tally: Record<NodeState, number> = {
+  private readonly entries = new Map<NodeId, NodeLease>();
+  private readonly stateCounts: Record<NodeState, number> = {
     expected: 0,
     connected: 0,
     reconnecting: 0,
     lost: 0,
   };
-  private pending: Transition[] = [];
+  private pendingTransitions: Transition[] = [];
   private sessions = 0;
   /**
    * Sum of all extensions. Stored times are relative to it, so that one extension moves every
    * deadline.
    */
-  private frozenMs = 0;
+  private extendedMs = 0;
 
   constructor(
     private readonly leaseMs: number,
@@ -155,76 +155,78 @@ class LeaseTable implements Membership {
 
   join(nodeId: NodeId, nowMs: number): number {
     const session = (this.sessions += 1);
-    const heardAt = nowMs - this.frozenMs;
+    const renewedAt = nowMs - this.extendedMs;
     const entry = this.entries.get(nodeId);
     const wasTrusted = entry?.state === 'connected' || entry?.state === 'reconnecting';
-    if (!wasTrusted) this.pending.push({ kind: 'alive', nodeId, atMs: nowMs });
+    if (!wasTrusted) this.pendingTransitions.push({ kind: 'alive', nodeId, atMs: nowMs });
     if (entry === undefined) {
-      this.add(nodeId, { state: 'connected', session, heardAt, windowFrom: 0 });
+      this.add(nodeId, { state: 'connected', session, renewedAt, reconnectSince: 0 });
     } else {
-      this.move(entry, 'connected');
+      this.setState(entry, 'connected');
       entry.session = session;
-      entry.heardAt = wasTrusted ? Math.max(entry.heardAt, heardAt) : heardAt;
+      entry.renewedAt = wasTrusted ? Math.max(entry.renewedAt, renewedAt) : renewedAt;
     }
     return session;
   }
 
-  renew(nodeId: NodeId, nowMs: number): Renewal {
+  renew(nodeId: NodeId, nowMs: number): RenewalResult {
     const entry = this.entries.get(nodeId);
     if (entry === undefined) return 'unknown';
     if (entry.state === 'lost') return 'lost';
-    entry.heardAt = Math.max(entry.heardAt, nowMs - this.frozenMs);
+    entry.renewedAt = Math.max(entry.renewedAt, nowMs - this.extendedMs);
     return 'renewed';
   }
 
-  connectionLost(nodeId: NodeId, nowMs: number, session?: number): void {
+  loseConnection(nodeId: NodeId, nowMs: number, session?: number): void {
     const entry = this.entries.get(nodeId);
     if (entry?.state !== 'connected' || (session !== undefined && session !== entry.session))
       return;
-    this.move(entry, 'reconnecting');
-    entry.windowFrom = nowMs - this.frozenMs;
+    this.setState(entry, 'reconnecting');
+    entry.reconnectSince = nowMs - this.extendedMs;
   }
 
   leave(nodeId: NodeId): void {
     const entry = this.entries.get(nodeId);
     if (entry === undefined) return;
-    this.tally[entry.state] -= 1;
+    this.stateCounts[entry.state] -= 1;
     this.entries.delete(nodeId);
-    this.pending = this.pending.filter((transition) => transition.nodeId !== nodeId);
+    this.pendingTransitions = this.pendingTransitions.filter(
+      (transition) => transition.nodeId !== nodeId,
+    );
   }
 
   sweep(nowMs: number): readonly Transition[] {
     const massReset = this.isMassReset();
     for (const [nodeId, entry] of this.entries) {
       // Permanent until the node joins again: the last of many nodes has as much time as the first.
-      if (massReset && entry.state === 'reconnecting') entry.windowFrom = Infinity;
-      if (entry.state === 'lost' || this.deadlineOf(entry, massReset) + this.frozenMs > nowMs)
+      if (massReset && entry.state === 'reconnecting') entry.reconnectSince = Infinity;
+      if (entry.state === 'lost' || this.getDeadline(entry, massReset) + this.extendedMs > nowMs)
         continue;
       const cause =
-        entry.state === 'reconnecting' && entry.windowFrom !== Infinity ? 'reset' : 'silence';
-      this.pending.push({ kind: 'lost', nodeId, atMs: nowMs, cause });
-      this.move(entry, 'lost');
+        entry.state === 'reconnecting' && entry.reconnectSince !== Infinity ? 'reset' : 'silence';
+      this.pendingTransitions.push({ kind: 'lost', nodeId, atMs: nowMs, cause });
+      this.setState(entry, 'lost');
     }
-    const transitions = this.pending;
-    this.pending = [];
+    const transitions = this.pendingTransitions;
+    this.pendingTransitions = [];
     return transitions;
   }
 
-  freeze(lagMs: number): void {
-    this.frozenMs += Math.max(0, lagMs);
+  extendLeases(lagMs: number): void {
+    this.extendedMs += Math.max(0, lagMs);
   }
 
-  startAllFresh(nowMs: number, registered: Iterable<NodeId> = [], extraMs = 0): void {
-    const heardAt = nowMs - this.frozenMs + extraMs;
+  renewAll(nowMs: number, registered: Iterable<NodeId> = [], extraMs = 0): void {
+    const renewedAt = nowMs - this.extendedMs + extraMs;
     for (const entry of this.entries.values()) {
-      entry.heardAt = Math.max(entry.heardAt, heardAt);
-      if (entry.state === 'reconnecting') this.move(entry, 'expected');
+      entry.renewedAt = Math.max(entry.renewedAt, renewedAt);
+      if (entry.state === 'reconnecting') this.setState(entry, 'expected');
     }
     for (const nodeId of registered) {
       const entry = this.entries.get(nodeId);
       if (entry === undefined)
-        this.add(nodeId, { state: 'expected', session: 0, heardAt, windowFrom: 0 });
-      else if (entry.state === 'lost') this.move(entry, 'expected');
+        this.add(nodeId, { state: 'expected', session: 0, renewedAt, reconnectSince: 0 });
+      else if (entry.state === 'lost') this.setState(entry, 'expected');
     }
   }
 
@@ -232,17 +234,17 @@ class LeaseTable implements Membership {
     const massReset = this.isMassReset();
     let next = Infinity;
     for (const entry of this.entries.values()) {
-      if (entry.state !== 'lost') next = Math.min(next, this.deadlineOf(entry, massReset));
+      if (entry.state !== 'lost') next = Math.min(next, this.getDeadline(entry, massReset));
     }
-    return next === Infinity ? undefined : next + this.frozenMs;
+    return next === Infinity ? undefined : next + this.extendedMs;
   }
 
-  stateOf(nodeId: NodeId): NodeState | undefined {
+  getState(nodeId: NodeId): NodeState | undefined {
     return this.entries.get(nodeId)?.state;
   }
 
   counts(): Readonly<Record<NodeState, number>> {
-    return { ...this.tally };
+    return { ...this.stateCounts };
   }
 
   /**
@@ -250,27 +252,27 @@ class LeaseTable implements Membership {
    * cause. Then the lease decides, not the reconnect window.
    */
   private isMassReset(): boolean {
-    const { expected, connected, reconnecting } = this.tally;
+    const { expected, connected, reconnecting } = this.stateCounts;
     return (
       reconnecting >= MASS_RESET_NODES && reconnecting * 2 > expected + connected + reconnecting
     );
   }
 
-  private deadlineOf(entry: Entry, massReset: boolean): number {
-    const lease = entry.heardAt + this.leaseMs;
+  private getDeadline(entry: NodeLease, massReset: boolean): number {
+    const lease = entry.renewedAt + this.leaseMs;
     return entry.state === 'reconnecting' && !massReset
-      ? Math.min(lease, entry.windowFrom + this.reconnectWindowMs)
+      ? Math.min(lease, entry.reconnectSince + this.reconnectWindowMs)
       : lease;
   }
 
-  private add(nodeId: NodeId, entry: Entry): void {
+  private add(nodeId: NodeId, entry: NodeLease): void {
     this.entries.set(nodeId, entry);
-    this.tally[entry.state] += 1;
+    this.stateCounts[entry.state] += 1;
   }
 
-  private move(entry: Entry, state: NodeState): void {
-    this.tally[entry.state] -= 1;
-    this.tally[state] += 1;
+  private setState(entry: NodeLease, state: NodeState): void {
+    this.stateCounts[entry.state] -= 1;
+    this.stateCounts[state] += 1;
     entry.state = state;
   }
 }

@@ -5,7 +5,7 @@ const a = toNodeId('a');
 const MINUTE = 60_000;
 
 /** Three losses at once, at `atMinute`; returns the end of the quarantine in minutes. */
-function flap(
+function recordThreeLosses(
   quarantine: ReturnType<typeof createQuarantine>,
   atMinute: number,
 ): number | undefined {
@@ -39,17 +39,17 @@ describe('Quarantine', () => {
 
   it('ends by itself, doubles when repeated, and starts over after a stable time as long as the last one', () => {
     const quarantine = createQuarantine();
-    expect(flap(quarantine, 0)).toBe(10);
+    expect(recordThreeLosses(quarantine, 0)).toBe(10);
     expect(quarantine.quarantinedUntil(a, 10 * MINUTE)).toBeUndefined();
-    expect(flap(quarantine, 15)).toBe(35);
-    expect(flap(quarantine, 40)).toBe(80);
-    expect(flap(quarantine, 120)).toBe(130);
+    expect(recordThreeLosses(quarantine, 15)).toBe(35);
+    expect(recordThreeLosses(quarantine, 40)).toBe(80);
+    expect(recordThreeLosses(quarantine, 120)).toBe(130);
   });
 
   it('is extended by losses during the quarantine', () => {
     const quarantine = createQuarantine();
-    expect(flap(quarantine, 0)).toBe(10);
-    expect(flap(quarantine, 2)).toBe(22);
+    expect(recordThreeLosses(quarantine, 0)).toBe(10);
+    expect(recordThreeLosses(quarantine, 2)).toBe(22);
   });
 
   it('is never longer than a day', () => {
@@ -57,17 +57,17 @@ describe('Quarantine', () => {
     let until = 0;
     for (let round = 0; round < 20; round += 1) {
       const at = until;
-      until = flap(quarantine, at) ?? NaN;
+      until = recordThreeLosses(quarantine, at) ?? NaN;
       expect(until - at).toBeLessThanOrEqual(24 * 60);
     }
   });
 
   it('applies to one node, and ends when the node is forgotten', () => {
     const quarantine = createQuarantine();
-    flap(quarantine, 0);
+    recordThreeLosses(quarantine, 0);
     expect(quarantine.quarantinedUntil(toNodeId('b'), 0)).toBeUndefined();
     quarantine.forget(a);
     expect(quarantine.quarantinedUntil(a, 0)).toBeUndefined();
-    expect(flap(quarantine, 1)).toBe(11);
+    expect(recordThreeLosses(quarantine, 1)).toBe(11);
   });
 });

@@ -3,7 +3,7 @@ import { backoffDelayMs, type NodeId } from '@cloudless/base';
 /** When a node is quarantined, and for how long. Durations in milliseconds. */
 export interface QuarantineOptions {
   /** This many losses within `windowMs` quarantine a node. Default 3. */
-  readonly losses?: number;
+  readonly maxLosses?: number;
   /** Time in which losses count together. Default 600 000. */
   readonly windowMs?: number;
   /** Length of the first quarantine; each next one is twice as long. Default 600 000. */
@@ -28,7 +28,7 @@ export interface Quarantine {
   forget(nodeId: NodeId): void;
 }
 
-interface Flapping {
+interface LossHistory {
   losses: number[];
   quarantines: number;
   lastLengthMs: number;
@@ -37,14 +37,14 @@ interface Flapping {
 }
 
 export function createQuarantine(options: QuarantineOptions = {}): Quarantine {
-  const { losses = 3, windowMs = 600_000, firstMs = 600_000, maxMs = 86_400_000 } = options;
-  const nodes = new Map<NodeId, Flapping>();
+  const { maxLosses = 3, windowMs = 600_000, firstMs = 600_000, maxMs = 86_400_000 } = options;
+  const nodes = new Map<NodeId, LossHistory>();
   return {
     recordLoss(nodeId, nowMs) {
       let node = nodes.get(nodeId);
-      const calm =
+      const wasStable =
         node !== undefined && nowMs - Math.max(node.untilMs, node.lastLossMs) >= node.lastLengthMs;
-      if (node === undefined || (node.quarantines > 0 && calm)) {
+      if (node === undefined || (node.quarantines > 0 && wasStable)) {
         node = {
           losses: [],
           quarantines: 0,
@@ -56,7 +56,7 @@ export function createQuarantine(options: QuarantineOptions = {}): Quarantine {
       }
       node.lastLossMs = nowMs;
       node.losses = [...node.losses.filter((at) => nowMs - at < windowMs), nowMs];
-      if (node.losses.length < losses) return;
+      if (node.losses.length < maxLosses) return;
       node.losses = [];
       node.quarantines += 1;
       node.lastLengthMs = backoffDelayMs({ firstMs, maxMs }, node.quarantines);

@@ -20,7 +20,7 @@ export interface Reliability {
 /** Length of the evaluated past. */
 const WINDOW_MS = 3_600_000;
 /** Shortest time between two changes of a score. */
-const HOLD_MS = 10_000;
+const MIN_CHANGE_INTERVAL_MS = 10_000;
 /** Number of steps between 0 and 1. */
 const STEPS = 32;
 /**
@@ -35,7 +35,7 @@ interface Outage {
   to: number;
 }
 
-interface History {
+interface ReadinessHistory {
   readonly joinedAt: number;
   outages: Outage[];
   score: number;
@@ -43,7 +43,7 @@ interface History {
 }
 
 export function createReliability(): Reliability {
-  const nodes = new Map<NodeId, History>();
+  const nodes = new Map<NodeId, ReadinessHistory>();
   return {
     record(nodeId, ready, nowMs) {
       let node = nodes.get(nodeId);
@@ -56,13 +56,15 @@ export function createReliability(): Reliability {
       const isOut = last?.to === Infinity;
       if (ready && isOut) last.to = nowMs;
       if (!ready && !isOut) node.outages.push({ from: nowMs, to: Infinity });
-      node.outages = bounded(node.outages.filter((outage) => outage.to > nowMs - WINDOW_MS));
+      node.outages = mergeOldestOutages(
+        node.outages.filter((outage) => outage.to > nowMs - WINDOW_MS),
+      );
     },
     score(nodeId, nowMs) {
       const node = nodes.get(nodeId);
       if (node === undefined) return 1;
-      const score = Math.round(readyShare(node, nowMs) * STEPS) / STEPS;
-      if (score !== node.score && nowMs - node.changedAt >= HOLD_MS) {
+      const score = Math.round(computeReadyShare(node, nowMs) * STEPS) / STEPS;
+      if (score !== node.score && nowMs - node.changedAt >= MIN_CHANGE_INTERVAL_MS) {
         node.score = score;
         node.changedAt = nowMs;
       }
@@ -74,17 +76,17 @@ export function createReliability(): Reliability {
   };
 }
 
-function readyShare({ joinedAt, outages }: History, nowMs: number): number {
+function computeReadyShare({ joinedAt, outages }: ReadinessHistory, nowMs: number): number {
   const from = Math.max(joinedAt, nowMs - WINDOW_MS);
   if (nowMs <= from) return 1;
-  const outMs = outages.reduce(
+  const outageMs = outages.reduce(
     (sum, outage) => sum + Math.max(0, Math.min(outage.to, nowMs) - Math.max(outage.from, from)),
     0,
   );
-  return 1 - outMs / (nowMs - from);
+  return 1 - outageMs / (nowMs - from);
 }
 
-function bounded(outages: Outage[]): Outage[] {
+function mergeOldestOutages(outages: Outage[]): Outage[] {
   const [first, second, ...rest] = outages;
   if (outages.length <= MAX_OUTAGES || first === undefined || second === undefined) return outages;
   return [{ from: first.from, to: second.to }, ...rest];

@@ -3,19 +3,24 @@ import fc from 'fast-check';
 import { createReplacementBrake, type LossCause, type Transition } from './index.js';
 
 const node = (index: number) => toNodeId(`n${index}`);
-const lost = (count: number, atMs: number, cause: LossCause = 'silence', from = 0): Transition[] =>
+const lostNodes = (
+  count: number,
+  atMs: number,
+  cause: LossCause = 'silence',
+  from = 0,
+): Transition[] =>
   Array.from({ length: count }, (_, index) => ({
     kind: 'lost',
     nodeId: node(from + index),
     atMs,
     cause,
   }));
-const alive = (count: number, atMs: number): Transition[] =>
+const aliveNodes = (count: number, atMs: number): Transition[] =>
   Array.from({ length: count }, (_, index) => ({ kind: 'alive', nodeId: node(index), atMs }));
 
-function braked() {
+function aHoldingBrake() {
   const brake = createReplacementBrake();
-  brake.apply(lost(6, 0));
+  brake.apply(lostNodes(6, 0));
   expect(brake.check(0, 4)).toMatchObject({
     kind: 'holding',
     sinceMs: 0,
@@ -35,62 +40,62 @@ describe('ReplacementBrake', () => {
     { name: 'does not hold for a single node of many', silent: 1, alive: 99, kind: 'released' },
   ])('$name: $silent silent, $alive alive', ({ silent, alive: aliveCount, kind }) => {
     const brake = createReplacementBrake();
-    brake.apply(lost(silent, 0));
+    brake.apply(lostNodes(silent, 0));
     expect(brake.check(0, aliveCount).kind).toBe(kind);
   });
 
   it('gives the reason of a hold', () => {
     const brake = createReplacementBrake();
-    brake.apply(lost(6, 0));
+    brake.apply(lostNodes(6, 0));
     expect(brake.check(0, 4)).toMatchObject({ reason: '6 of 10 nodes fell silent together' });
   });
 
   it('does not count losses by reset', () => {
     const brake = createReplacementBrake();
-    brake.apply(lost(6, 0, 'reset'));
+    brake.apply(lostNodes(6, 0, 'reset'));
     expect(brake.check(0, 0).kind).toBe('released');
   });
 
   it('counts losses within 30 s together', () => {
     const brake = createReplacementBrake();
-    brake.apply(lost(3, 0));
+    brake.apply(lostNodes(3, 0));
     expect(brake.check(0, 4).kind).toBe('released');
-    brake.apply(lost(2, 30_000, 'silence', 3));
+    brake.apply(lostNodes(2, 30_000, 'silence', 3));
     expect(brake.check(30_000, 2).kind).toBe('holding');
     const slow = createReplacementBrake();
-    slow.apply(lost(3, 0));
-    slow.apply(lost(2, 30_001, 'silence', 3));
+    slow.apply(lostNodes(3, 0));
+    slow.apply(lostNodes(2, 30_001, 'silence', 3));
     expect(slow.check(30_001, 2).kind).toBe('released');
   });
 
   it('ends when half of the nodes are alive again', () => {
-    const brake = braked();
-    brake.apply(alive(1, 200_000));
+    const brake = aHoldingBrake();
+    brake.apply(aliveNodes(1, 200_000));
     expect(brake.check(200_000, 5).kind).toBe('released');
     expect(brake.check(200_001, 5).kind).toBe('released');
   });
 
   it('ends after 5 minutes and does not hold again for the same losses', () => {
-    const brake = braked();
+    const brake = aHoldingBrake();
     expect(brake.check(299_999, 4).kind).toBe('holding');
     expect(brake.check(300_000, 4).kind).toBe('released');
     expect(brake.check(300_050, 4).kind).toBe('released');
   });
 
   it('ends when an operator confirms the losses', () => {
-    const brake = braked();
+    const brake = aHoldingBrake();
     brake.confirmLost([node(0), node(77)]);
     expect(brake.check(1, 4).kind).toBe('holding');
     brake.confirmLost([node(1)]);
     expect(brake.check(1, 4).kind).toBe('released');
-    const all = braked();
+    const all = aHoldingBrake();
     all.confirmLost();
     expect(all.check(1, 4).kind).toBe('released');
   });
 
   it('counts nodes that fall silent during a hold', () => {
-    const brake = braked();
-    brake.apply(lost(2, 100_000, 'silence', 6));
+    const brake = aHoldingBrake();
+    brake.apply(lostNodes(2, 100_000, 'silence', 6));
     expect(brake.check(100_000, 2)).toMatchObject({
       kind: 'holding',
       sinceMs: 0,
@@ -122,7 +127,7 @@ describe('ReplacementBrake', () => {
           if (state.kind === 'released') continue;
           expect(nowMs - state.sinceMs).toBeLessThan(300_000);
           expect(10 - up.size).toBeGreaterThanOrEqual(state.silent);
-          expect(state.silent * 2).toBeGreaterThan(state.of);
+          expect(state.silent * 2).toBeGreaterThan(state.total);
         }
       }),
     );

@@ -6,7 +6,7 @@ export interface BrakeOptions {
   /** Losses within this time count together, milliseconds. Default 30 000. */
   readonly windowMs?: number;
   /** Fewer silent nodes than this never engage the brake. Default 4. */
-  readonly leastNodes?: number;
+  readonly minNodes?: number;
   /** Longest hold, milliseconds. Default 300 000. */
   readonly holdMs?: number;
 }
@@ -19,7 +19,7 @@ export type BrakeState =
       readonly sinceMs: number;
       readonly untilMs: number;
       readonly silent: number;
-      readonly of: number;
+      readonly total: number;
       readonly reason: string;
     };
 
@@ -45,7 +45,7 @@ export interface ReplacementBrake {
 }
 
 export function createReplacementBrake(options: BrakeOptions = {}): ReplacementBrake {
-  const { windowMs = 30_000, leastNodes = 4, holdMs = 300_000 } = options;
+  const { windowMs = 30_000, minNodes = 4, holdMs = 300_000 } = options;
   /** Silent nodes with the time of their loss. */
   const silent = new Map<NodeId, number>();
   let sinceMs: number | undefined;
@@ -68,21 +68,21 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       }
       // The share is that of the nodes that were alive before the loss; nodes lost long ago do not
       // count.
-      const of = aliveCount + silent.size;
-      const most = silent.size * 2 > of;
-      if (sinceMs === undefined && most && silent.size >= leastNodes) sinceMs = nowMs;
-      else if (sinceMs !== undefined && !most) {
+      const totalNodes = aliveCount + silent.size;
+      const isMajority = silent.size * 2 > totalNodes;
+      if (sinceMs === undefined && isMajority && silent.size >= minNodes) sinceMs = nowMs;
+      else if (sinceMs !== undefined && !isMajority) {
         sinceMs = undefined;
         silent.clear();
       }
       if (sinceMs === undefined) return { kind: 'released' };
-      const reason = `${silent.size} of ${of} nodes fell silent together`;
+      const reason = `${silent.size} of ${totalNodes} nodes fell silent together`;
       return {
         kind: 'holding',
         sinceMs,
         untilMs: sinceMs + holdMs,
         silent: silent.size,
-        of,
+        total: totalNodes,
         reason,
       };
     },

@@ -1,7 +1,7 @@
 import { errorFields, Throttle, type Clock, type Log } from '@cloudless/base';
 
 /** Lines of one RPC that are logged in a row; after that one line each `everyMs`. */
-const LINES = { burst: 5, everyMs: 10_000 };
+const LINE_LIMIT = { burst: 5, everyMs: 10_000 };
 
 /**
  * Creates a function that logs the causes of internal errors, which callers do not see. A caller
@@ -14,7 +14,7 @@ export function createFailureLog(
   { clock, log }: { readonly clock: Clock; readonly log: Log },
   message: string,
 ): (rpc: string, reason: unknown) => void {
-  const lines = new Throttle({ clock, ...LINES });
+  const lines = new Throttle({ clock, ...LINE_LIMIT });
   return (rpc, reason) => {
     const throttled = lines.take(rpc);
     if (!throttled.passes) return;

@@ -4,7 +4,7 @@ import type { LogFields } from '@cloudless/base';
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 
 /** One log line before formatting. */
-export interface LogLine {
+export interface LogEntry {
   readonly level: LogLevel;
   readonly message: string;
   /** Milliseconds since the Unix epoch. */
@@ -13,14 +13,14 @@ export interface LogLine {
 }
 
 /** Names that the JSON line itself uses. A field of the same name gets a trailing underscore. */
-const RESERVED = ['time', 'level', 'message'];
+const RESERVED_NAMES = ['time', 'level', 'message'];
 
 /**
  * Formats a line as one JSON object: `time` (RFC 3339, UTC), `level`, `message`, then the fields.
  */
-export function toJsonLine({ level, message, timeMs, fields }: LogLine): string {
+export function toJsonLine({ level, message, timeMs, fields }: LogEntry): string {
   const own = Object.entries(toSafeFields(fields)).map(([key, value]) => [
-    RESERVED.includes(key) ? `${key}_` : key,
+    RESERVED_NAMES.includes(key) ? `${key}_` : key,
     value,
   ]);
   return JSON.stringify({
@@ -35,11 +35,11 @@ export function toJsonLine({ level, message, timeMs, fields }: LogLine): string 
  * Formats a line for terminals: `10:20:30.400 INFO [rollout] rollout advanced workloadId=5f
  * creates=1`. The result is always a single line.
  */
-export function toPrettyLine({ level, message, timeMs, fields }: LogLine): string {
+export function toPrettyLine({ level, message, timeMs, fields }: LogEntry): string {
   const { component, ...rest } = toSafeFields(fields);
   const time = new Date(timeMs).toISOString().slice(11, 23);
-  const head = component === undefined ? [] : [`[${plain(component)}]`];
-  const tail = Object.entries(rest).map(([key, value]) => `${key}=${plain(value)}`);
+  const head = component === undefined ? [] : [`[${toPlainText(component)}]`];
+  const tail = Object.entries(rest).map(([key, value]) => `${key}=${toPlainText(value)}`);
   return [
     time,
     level.toUpperCase().padEnd(5),
@@ -50,7 +50,7 @@ export function toPrettyLine({ level, message, timeMs, fields }: LogLine): strin
 }
 
 /** Quotes text that is ambiguous or contains control characters. */
-function plain(value: unknown): string {
+function toPlainText(value: unknown): string {
   if (typeof value === 'string' && /^[\w./:@+-]+$/.test(value)) return value;
   return JSON.stringify(value).replace(
     /[\x7f-\x9f]/g,

@@ -6,7 +6,7 @@ export { createMetrics } from './metrics.js';
 export type { Metrics, MetricsOptions, RegisteredMetric } from './metrics.js';
 export { createRpcObserver } from './rpc-observer.js';
 export type { RpcObserverOptions } from './rpc-observer.js';
-export { OTLP_ENDPOINT_VARIABLE, otlpEndpointField, otlpLayer } from './otlp-endpoint.js';
+export { OTLP_ENDPOINT_VARIABLE, otlpEndpointField, createOtlpLayer } from './otlp-endpoint.js';
 export { noTracing, startTracing } from './tracing.js';
 export type { Tracing, TracingOptions } from './tracing.js';
 export { startLoopLagMeter } from './loop-lag.js';

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { CloudlessError, type Log, type LogFields } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 import winston from 'winston';
-import { toJsonLine, toPrettyLine, type LogLevel, type LogLine } from './format.js';
+import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 
 export interface LogOptions {
   /** Lines below this level are dropped. */
@@ -22,7 +22,7 @@ export interface LogOptions {
    * Returns fields for each line at the time it is written, such as the current trace id. Fields of
    * the line itself win.
    */
-  readonly moment?: () => LogFields;
+  readonly contextFields?: () => LogFields;
 }
 
 /** A log that can be closed. */
@@ -52,19 +52,19 @@ export function createLog(options: LogOptions): ClosableLog {
     stream = process.stdout,
     file,
     wallTime = Date.now,
-    moment = () => ({}),
+    contextFields = () => ({}),
   } = options;
   const transports: winston.transport[] = [];
-  if (stream !== null) transports.push(streamTransport(stream, format));
-  if (file !== undefined) transports.push(fileTransport(file));
+  if (stream !== null) transports.push(createStreamTransport(stream, format));
+  if (file !== undefined) transports.push(createFileTransport(file));
   const logger = winston.createLogger({
     level,
     levels: LEVELS,
     transports,
     silent: transports.length === 0,
   });
-  logger.on('error', ignore);
-  const write = (line: LogLine): void => {
+  logger.on('error', ignoreError);
+  const write = (line: LogEntry): void => {
     // The line is passed as one value, and the format of each transport unfolds it, so that winston
     // cannot mistake field names for its own.
     if (!logger.writableEnded && logger.isLevelEnabled(line.level))
@@ -82,7 +82,7 @@ export function createLog(options: LogOptions): ClosableLog {
     logger.end();
     await Promise.all([finished, ...flushed]);
   };
-  return Object.assign(new WinstonLog(write, { component }, wallTime, moment), { close });
+  return Object.assign(new WinstonLog(write, { component }, wallTime, contextFields), { close });
 }
 
 /** npm's levels, without the unused ones. */
@@ -90,60 +90,65 @@ const LEVELS: Record<LogLevel, number> = { error: 0, warn: 1, info: 2, debug: 3 
 
 class WinstonLog implements Log {
   constructor(
-    private readonly write: (line: LogLine) => void,
-    private readonly base: LogFields,
+    private readonly write: (line: LogEntry) => void,
+    private readonly baseFields: LogFields,
     private readonly wallTime: () => number,
-    private readonly moment: () => LogFields,
+    private readonly contextFields: () => LogFields,
   ) {}
 
   error(message: string, fields?: LogFields): void {
-    this.put('error', message, fields);
+    this.writeLine('error', message, fields);
   }
 
   warn(message: string, fields?: LogFields): void {
-    this.put('warn', message, fields);
+    this.writeLine('warn', message, fields);
   }
 
   info(message: string, fields?: LogFields): void {
-    this.put('info', message, fields);
+    this.writeLine('info', message, fields);
   }
 
   debug(message: string, fields?: LogFields): void {
-    this.put('debug', message, fields);
+    this.writeLine('debug', message, fields);
   }
 
   child(fields: LogFields): Log {
-    return new WinstonLog(this.write, { ...this.base, ...fields }, this.wallTime, this.moment);
+    return new WinstonLog(
+      this.write,
+      { ...this.baseFields, ...fields },
+      this.wallTime,
+      this.contextFields,
+    );
   }
 
-  private put(level: LogLevel, message: string, fields: LogFields = {}): void {
+  private writeLine(level: LogLevel, message: string, fields: LogFields = {}): void {
     this.write({
       level,
       message,
       timeMs: this.wallTime(),
-      fields: { ...this.moment(), ...this.base, ...fields },
+      fields: { ...this.contextFields(), ...this.baseFields, ...fields },
     });
   }
 }
 
-const ignore = (): void => undefined;
+const ignoreError = (): void => undefined;
 
 /** The symbol under which winston expects the formatted text. */
 const MESSAGE = Symbol.for('message');
 
-function formatWith(toText: (line: LogLine) => string): winston.Logform.Format {
+function formatWith(toText: (line: LogEntry) => string): winston.Logform.Format {
   return winston.format((info) => {
-    const { line } = info as unknown as { readonly line: LogLine };
+    const { line } = info as unknown as { readonly line: LogEntry };
     return { ...info, [MESSAGE]: toText(line) };
   })();
 }
 
-function streamTransport(
+function createStreamTransport(
   stream: NodeJS.WritableStream,
   format: 'json' | 'pretty',
 ): winston.transport {
   // without a listener, EPIPE of a closed standard output would end the process
-  stream.on('error', ignore);
+  stream.on('error', ignoreError);
   return new winston.transports.Stream({
     stream,
     eol: '\n',
@@ -151,7 +156,7 @@ function streamTransport(
   });
 }
 
-function fileTransport(file: string): winston.transport {
+function createFileTransport(file: string): winston.transport {
   try {
     makeDirectorySync(dirname(file), 0o700);
     closeSync(openSync(file, 'a', 0o600));
@@ -174,6 +179,6 @@ function fileTransport(file: string): winston.transport {
     options,
     format: formatWith(toJsonLine),
   });
-  transport.on('error', ignore);
+  transport.on('error', ignoreError);
   return transport;
 }

@@ -4,7 +4,7 @@ import { createMetrics, startLoopLagMeter } from './index.js';
 /**
  * A clock with an event loop that the test controls: time passes, but timers fire only at `run`.
  */
-function aHeldLoop() {
+function aControlledLoop() {
   let time = 0;
   let timers: { at: number; action: () => void }[] = [];
   const clock: Clock = {
@@ -26,7 +26,7 @@ function aHeldLoop() {
 
 describe('startLoopLagMeter', () => {
   it('reports 0 while timers fire in time', () => {
-    const { clock, run, pass } = aHeldLoop();
+    const { clock, run, pass } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
     for (let turn = 0; turn < 100; turn += 1) {
       pass(20);
@@ -36,7 +36,7 @@ describe('startLoopLagMeter', () => {
   });
 
   it('reports the longest delay once', () => {
-    const { clock, run, pass } = aHeldLoop();
+    const { clock, run, pass } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
     for (const ms of [320, 120, 20]) {
       pass(ms);
@@ -47,7 +47,7 @@ describe('startLoopLagMeter', () => {
   });
 
   it('reports a delay that has not ended, and later only its remainder', () => {
-    const { clock, run, pass } = aHeldLoop();
+    const { clock, run, pass } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
     pass(220);
     expect(meter.takeMaxMs()).toBe(200);
@@ -57,7 +57,7 @@ describe('startLoopLagMeter', () => {
   });
 
   it('exposes a metric that does not reset takeMaxMs', async () => {
-    const { clock, run, pass, timers } = aHeldLoop();
+    const { clock, run, pass, timers } = aControlledLoop();
     const metrics = createMetrics();
     const meter = startLoopLagMeter(clock, metrics);
     pass(520);

@@ -25,9 +25,9 @@ const SAMPLE_MS = 20;
  *   longest delay between two scrapes, measured independently of `takeMaxMs`.
  */
 export function startLoopLagMeter(clock: Clock, metrics?: Metrics): LoopLagMeter {
-  const meter = measure(clock);
+  const meter = startMeter(clock);
   if (metrics === undefined) return meter;
-  const shown = measure(clock);
+  const shown = startMeter(clock);
   const gauge = metrics.gauge({
     name: 'cloudless_event_loop_lag_seconds',
     help: 'Longest delay of the event loop since the last scrape.',
@@ -42,23 +42,23 @@ export function startLoopLagMeter(clock: Clock, metrics?: Metrics): LoopLagMeter
   };
 }
 
-function measure(clock: Clock): LoopLagMeter {
+function startMeter(clock: Clock): LoopLagMeter {
   let maxMs = 0;
   let dueAt = 0;
   let closed = false;
-  const look = (): void => void (maxMs = Math.max(maxMs, clock.now() - dueAt));
-  const sample = () => {
+  const updateMax = (): void => void (maxMs = Math.max(maxMs, clock.now() - dueAt));
+  const scheduleSample = () => {
     dueAt = clock.now() + SAMPLE_MS;
     return clock.setTimer(SAMPLE_MS, () => {
-      look();
-      timer = sample();
+      updateMax();
+      timer = scheduleSample();
     });
   };
-  let timer = sample();
+  let timer = scheduleSample();
   return {
     takeMaxMs: () => {
       if (closed) return 0;
-      look();
+      updateMax();
       const taken = maxMs;
       maxMs = 0;
       // a delay that was returned is not counted again when the late timer fires

@@ -9,7 +9,7 @@ export interface Metrics extends Meter {
    */
   expose(): Promise<string>;
   /** All metrics created so far, without the process metrics. */
-  registered(): readonly RegisteredMetric[];
+  listRegistered(): readonly RegisteredMetric[];
 }
 
 export interface RegisteredMetric extends MetricSpec {
@@ -32,7 +32,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });
   const collectors = new Set<() => void | Promise<void>>();
-  const known = new Map<string, unknown>();
+  const metricsByKey = new Map<string, unknown>();
   const specs: RegisteredMetric[] = [];
   const dropped = new prom.Counter({
     name: 'cloudless_metrics_dropped_total',
@@ -47,39 +47,39 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     registers: [registry],
   });
 
-  const once = <Metric>(
+  const getOrCreate = <Metric>(
     kind: RegisteredMetric['kind'],
     spec: MetricSpec,
     create: () => Metric,
   ): Metric => {
     const key = `${kind} ${spec.name}`;
-    const found = known.get(key) as Metric | undefined;
+    const found = metricsByKey.get(key) as Metric | undefined;
     if (found !== undefined) return found;
     const metric = create();
-    known.set(key, metric);
+    metricsByKey.set(key, metric);
     specs.push({ kind, name: spec.name, help: spec.help, labels: spec.labels ?? [] });
     return metric;
   };
-  const boundedSeries = (name: string) => {
+  const createSeriesLimit = (name: string) => {
     const seen = new Set<string>();
-    const keyOf = (labels: Labels): string =>
+    const toKey = (labels: Labels): string =>
       JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
-    const fits = (labels: Labels): boolean => {
-      const key = keyOf(labels);
-      const room = seen.has(key) || seen.size < MAX_SERIES;
-      if (room) seen.add(key);
+    const accept = (labels: Labels): boolean => {
+      const key = toKey(labels);
+      const isAccepted = seen.has(key) || seen.size < MAX_SERIES;
+      if (isAccepted) seen.add(key);
       else dropped.inc({ metric: name });
-      return room;
+      return isAccepted;
     };
-    return { fits, forget: (labels: Labels) => void seen.delete(keyOf(labels)) };
+    return { fits: accept, forget: (labels: Labels) => void seen.delete(toKey(labels)) };
   };
 
   return {
     counter: (spec) =>
-      once('counter', spec, () => {
+      getOrCreate('counter', spec, () => {
         assert(spec.name.endsWith('_total'), `counter ${spec.name} ends in _total`);
         const metric = new prom.Counter({ ...toConfig(spec), registers: [registry] });
-        const { fits, forget } = boundedSeries(spec.name);
+        const { fits, forget } = createSeriesLimit(spec.name);
         return {
           add: (amount = 1, labels = {}) => (fits(labels) ? metric.inc(labels, amount) : undefined),
           remove: (labels) => {
@@ -89,9 +89,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         };
       }),
     gauge: (spec) =>
-      once('gauge', spec, () => {
+      getOrCreate('gauge', spec, () => {
         const metric = new prom.Gauge({ ...toConfig(spec), registers: [registry] });
-        const { fits, forget } = boundedSeries(spec.name);
+        const { fits, forget } = createSeriesLimit(spec.name);
         return {
           set: (value, labels = {}) => (fits(labels) ? metric.set(labels, value) : undefined),
           remove: (labels) => {
@@ -101,13 +101,13 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         };
       }),
     histogram: (spec) =>
-      once('histogram', spec, () => {
+      getOrCreate('histogram', spec, () => {
         const metric = new prom.Histogram({
           ...toConfig(spec),
           buckets: [...spec.buckets],
           registers: [registry],
         });
-        const { fits } = boundedSeries(spec.name);
+        const { fits } = createSeriesLimit(spec.name);
         return {
           observe: (value, labels = {}) =>
             fits(labels) ? metric.observe(labels, value) : undefined,
@@ -123,7 +123,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       for (const { status } of results) if (status === 'rejected') failures.inc();
       return registry.metrics();
     },
-    registered: () => [...specs],
+    listRegistered: () => [...specs],
   };
 }
 

@@ -37,7 +37,7 @@ export class ObjectTracer implements Tracer {
     const active = context.active();
     // A loop that a call has woken keeps the call's context long after the call has ended.
     return isRecording(trace.getSpan(active))
-      ? this.within(active, name, attributes, work)
+      ? this.runInSpan(active, name, attributes, work)
       : work();
   }
 
@@ -60,27 +60,27 @@ export class ObjectTracer implements Tracer {
     attributes: SpanAttributes,
     work: () => Promise<Result>,
   ): Promise<Result> {
-    const marked = this.markOf(key);
+    const marked = this.findMark(key);
     return marked === undefined
       ? context.with(ROOT_CONTEXT, work)
-      : this.within(marked, name, attributes, work);
+      : this.runInSpan(marked, name, attributes, work);
   }
 
   begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined {
-    const marked = this.markOf(key);
+    const marked = this.findMark(key);
     if (marked === undefined) return undefined;
     const span = this.tracer.startSpan(name, { attributes }, marked);
     return { end: (failure) => endSpan(span, failure) };
   }
 
-  private markOf(key: string): Context | undefined {
+  private findMark(key: string): Context | undefined {
     const mark = this.marks.get(key);
     if (mark === undefined || this.clock.now() - mark.atMs <= MARK_MS) return mark?.context;
     this.marks.delete(key);
     return undefined;
   }
 
-  private async within<Result>(
+  private async runInSpan<Result>(
     parent: Context,
     name: string,
     attributes: SpanAttributes,

@@ -22,7 +22,7 @@ export const otlpEndpointField: ConfigField<string | undefined> = {
  * Configuration layer of the OpenTelemetry environment variables, to be placed below a program's
  * own settings.
  */
-export function otlpLayer(env: Readonly<Record<string, string | undefined>>) {
+export function createOtlpLayer(env: Readonly<Record<string, string | undefined>>) {
   const endpoint = env[OTLP_ENDPOINT_VARIABLE];
   return {
     source: 'environment',

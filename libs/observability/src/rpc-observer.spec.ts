@@ -27,7 +27,7 @@ function aServer() {
   };
   let open: () => void = () => undefined;
   const gate = new Promise<void>((resolve) => (open = resolve));
-  const observer = createRpcObserver({ clock, log, meter, addressOf: () => '127.0.0.1' });
+  const observer = createRpcObserver({ clock, log, meter, getClientAddress: () => '127.0.0.1' });
   const transport = createRouterTransport(
     (router) =>
       router.service(CoordinatorService, {

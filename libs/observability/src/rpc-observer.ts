@@ -1,4 +1,4 @@
-import { codeName, traceIdOf } from '@cloudless/api';
+import { formatCode, parseTraceId } from '@cloudless/api';
 import {
   DURATION_BUCKETS,
   Throttle,
@@ -21,7 +21,7 @@ export interface RpcObserverOptions {
   /** Default: no metrics. */
   readonly meter?: Meter;
   /** Returns the client's address; default: no address in log lines. */
-  readonly addressOf?: (request: UnaryRequest | StreamRequest) => string | undefined;
+  readonly getClientAddress?: (request: UnaryRequest | StreamRequest) => string | undefined;
 }
 
 /** Until clients have identities. */
@@ -39,7 +39,7 @@ export function createRpcObserver({
   clock,
   log,
   meter = noMeter,
-  addressOf,
+  getClientAddress,
 }: RpcObserverOptions): Interceptor {
   const warnings = new Throttle({ clock, ...WARNINGS });
   const calls = meter.counter({
@@ -62,14 +62,14 @@ export function createRpcObserver({
   meter.onExpose(() => {
     for (const [method, count] of open) openCalls.set(count, { method });
   });
-  const ended = (
+  const recordEnd = (
     request: UnaryRequest | StreamRequest,
     beganMs: number,
     failure: { readonly reason: unknown } | undefined,
   ): void => {
     const method = request.method.name;
     open.set(method, (open.get(method) ?? 1) - 1);
-    const code = failure === undefined ? 'ok' : codeName(ConnectError.from(failure.reason).code);
+    const code = failure === undefined ? 'ok' : formatCode(ConnectError.from(failure.reason).code);
     calls.add(1, { method, code });
     const durationMs = Math.round((clock.now() - beganMs) * 1_000) / 1_000;
     if (!request.stream) duration.observe(durationMs / 1_000, { method });
@@ -77,9 +77,9 @@ export function createRpcObserver({
       rpc: `${request.service.typeName}/${method}`,
       code,
       durationMs,
-      ...callerOf(request, addressOf?.(request)),
+      ...describeCaller(request, getClientAddress?.(request)),
     };
-    if (failure === undefined || code === codeName(Code.Canceled))
+    if (failure === undefined || code === formatCode(Code.Canceled))
       return log.debug('call ended', fields);
     const throttled = warnings.take(`${method} ${code}`);
     const reason = ConnectError.from(failure.reason).rawMessage;
@@ -94,21 +94,23 @@ export function createRpcObserver({
     try {
       const response = await next(request);
       if (!response.stream) {
-        ended(request, began, undefined);
+        recordEnd(request, began, undefined);
         return response;
       }
-      const message = whenEnded(response.message, (failure) => ended(request, began, failure));
+      const message = onStreamEnd(response.message, (failure) =>
+        recordEnd(request, began, failure),
+      );
       return { ...response, message };
     } catch (reason) {
-      ended(request, began, { reason });
+      recordEnd(request, began, { reason });
       throw reason;
     }
   };
 }
 
 /** Log fields about the caller, the request id and the trace id, as far as the request has them. */
-function callerOf(request: UnaryRequest | StreamRequest, address: string | undefined) {
-  const traceId = traceIdOf(request.header);
+function describeCaller(request: UnaryRequest | StreamRequest, address: string | undefined) {
+  const traceId = parseTraceId(request.header);
   const message: unknown = request.stream ? {} : request.message;
   const requestId =
     typeof message === 'object' && message !== null && 'requestId' in message
@@ -125,7 +127,7 @@ function callerOf(request: UnaryRequest | StreamRequest, address: string | undef
 /**
  * Returns the same items. Runs `ended` once: when the items end or fail, or their reader leaves.
  */
-function whenEnded<Item>(
+function onStreamEnd<Item>(
   items: AsyncIterable<Item>,
   ended: (failure: { readonly reason: unknown } | undefined) => void,
 ): AsyncIterable<Item> {

@@ -25,7 +25,7 @@ const MAX_ITEMS = 100;
  * errors keep their causes, cycles and long values are truncated.
  */
 export function toSafeFields(fields: LogFields): Record<string, unknown> {
-  return safeObject(fields, []);
+  return toSafeObject(fields, []);
 }
 
 /** Replaces the secrets in a text that are recognised by their form, and truncates the text. */
@@ -35,7 +35,7 @@ export function redactText(text: string): string {
   return shown.replace(SECRET_TEXT, REDACTED);
 }
 
-function safeObject(value: object, parents: readonly object[]): Record<string, unknown> {
+function toSafeObject(value: object, parents: readonly object[]): Record<string, unknown> {
   const entries = Object.entries(value).flatMap(([key, item]): [string, unknown][] => {
     if (item === undefined || typeof item === 'function') return [];
     return [
@@ -43,33 +43,33 @@ function safeObject(value: object, parents: readonly object[]): Record<string, u
         key,
         SECRET_KEY.test(key) && !HARMLESS_KEY.test(key)
           ? REDACTED
-          : safeValue(item, [...parents, value]),
+          : toSafeValue(item, [...parents, value]),
       ],
     ];
   });
   return Object.fromEntries(entries);
 }
 
-function safeValue(value: unknown, parents: readonly object[]): unknown {
+function toSafeValue(value: unknown, parents: readonly object[]): unknown {
   if (typeof value === 'string') return redactText(value);
   if (typeof value === 'bigint' || typeof value === 'symbol') return String(value);
   if (typeof value === 'number' && !Number.isFinite(value)) return String(value);
   if (typeof value !== 'object' || value === null) return value;
   if (parents.includes(value)) return '[cycle]';
   if (parents.length >= MAX_DEPTH) return '[deep]';
-  if (value instanceof Error) return safeObject(errorFields(value), parents);
+  if (value instanceof Error) return toSafeObject(errorFields(value), parents);
   if (value instanceof Date)
     return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString();
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
   if (value instanceof Map)
-    return safeValue(
+    return toSafeValue(
       Object.fromEntries([...value].map(([key, item]) => [String(key), item])),
       parents,
     );
-  if (value instanceof Set) return safeValue([...value], parents);
-  if (!Array.isArray(value)) return safeObject(value, parents);
+  if (value instanceof Set) return toSafeValue([...value], parents);
+  if (!Array.isArray(value)) return toSafeObject(value, parents);
   const items = value
     .slice(0, MAX_ITEMS)
-    .map((item) => safeValue(item, [...parents, value]) ?? null);
+    .map((item) => toSafeValue(item, [...parents, value]) ?? null);
   return value.length > MAX_ITEMS ? [...items, `[${value.length - MAX_ITEMS} more]`] : items;
 }

@@ -12,8 +12,8 @@ import type { Tracing, TracingOptions } from './tracing.js';
 
 /** Limit of spans that wait to be sent (about 2 MB); more are dropped. */
 const MAX_QUEUE = 2_048;
-const BATCH = 512;
-const EVERY_MS = 1_000;
+const BATCH_SIZE = 512;
+const EXPORT_INTERVAL_MS = 1_000;
 const EXPORT_TIMEOUT_MS = 5_000;
 /** Limit of the last export at close. Spans not sent by then are lost. */
 const CLOSE_WITHIN_MS = 2_000;
@@ -25,7 +25,7 @@ const CLOSE_WITHIN_MS = 2_000;
 export function startExport(options: TracingOptions & { readonly endpoint: string }): Tracing {
   const { endpoint, clock, log } = options;
   const failures = new Throttle({ clock, burst: 1, everyMs: 60_000 });
-  const failed = (message: string): void => {
+  const logFailure = (message: string): void => {
     const throttled = failures.take('export');
     if (throttled.passes)
       log.warn('traces not sent', {
@@ -34,9 +34,15 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
         repeated: throttled.left?.count ?? 0,
       });
   };
-  const ignore = (): void => undefined;
+  const ignoreMessage = (): void => undefined;
   diag.setLogger(
-    { error: failed, warn: failed, info: ignore, debug: ignore, verbose: ignore },
+    {
+      error: logFailure,
+      warn: logFailure,
+      info: ignoreMessage,
+      debug: ignoreMessage,
+      verbose: ignoreMessage,
+    },
     DiagLogLevel.WARN,
   );
   const exporter = new OTLPTraceExporter({
@@ -44,12 +50,12 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
     timeoutMillis: EXPORT_TIMEOUT_MS,
   });
   const provider = new NodeTracerProvider({
-    resource: resourceOf(options),
+    resource: createResource(options),
     spanProcessors: [
       new BatchSpanProcessor(exporter, {
         maxQueueSize: MAX_QUEUE,
-        maxExportBatchSize: BATCH,
-        scheduledDelayMillis: EVERY_MS,
+        maxExportBatchSize: BATCH_SIZE,
+        scheduledDelayMillis: EXPORT_INTERVAL_MS,
         exportTimeoutMillis: EXPORT_TIMEOUT_MS,
       }),
     ],
@@ -60,7 +66,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
     tracer: new ObjectTracer(tracer, clock),
     serverInterceptor: createServerTracing(tracer),
     clientInterceptor: createClientTracing(tracer),
-    logFields: () => {
+    getLogFields: () => {
       const span = trace.getSpan(context.active());
       return isRecording(span) ? { traceId: span.spanContext().traceId } : {};
     },
@@ -68,9 +74,9 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       // close() may log; it must not be part of the caller's trace.
       context.with(ROOT_CONTEXT, async () => {
         const given = new AbortController();
-        const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignore);
+        const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignoreMessage);
         await Promise.race([
-          provider.shutdown().catch((reason: unknown) => failed(String(reason))),
+          provider.shutdown().catch((reason: unknown) => logFailure(String(reason))),
           limit,
         ]);
         given.abort();
@@ -80,7 +86,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
 }
 
 /** Attributes of the process for every span (OpenTelemetry semantic conventions, "Service"). */
-function resourceOf({
+function createResource({
   service,
   version,
   instance,

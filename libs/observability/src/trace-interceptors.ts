@@ -1,4 +1,4 @@
-import { codeName } from '@cloudless/api';
+import { formatCode } from '@cloudless/api';
 import {
   Code,
   ConnectError,
@@ -34,7 +34,7 @@ export function createServerTracing(tracer: Tracer): Interceptor {
       get: (header, key) => header.get(key) ?? undefined,
     });
     const span = startSpan(tracer, request, SpanKind.SERVER, caller);
-    return traced(span, trace.setSpan(caller, span), () => next(request));
+    return runInSpan(span, trace.setSpan(caller, span), () => next(request));
   };
 }
 
@@ -48,7 +48,7 @@ export function createClientTracing(tracer: Tracer): Interceptor {
     propagation.inject(within, request.header, {
       set: (header, key, value) => header.set(key, value),
     });
-    return traced(span, within, () => next(request));
+    return runInSpan(span, within, () => next(request));
   };
 }
 
@@ -73,7 +73,7 @@ function startSpan(
  * Ends the span with the call. The span of a stream ends when its last message was read or its
  * reader left.
  */
-async function traced<Response extends { readonly stream: boolean; readonly message: unknown }>(
+async function runInSpan<Response extends { readonly stream: boolean; readonly message: unknown }>(
   span: Span,
   within: Context,
   call: () => Promise<Response>,
@@ -86,15 +86,15 @@ async function traced<Response extends { readonly stream: boolean; readonly mess
     }
     return {
       ...response,
-      message: tracedStream(response.message as AsyncIterable<unknown>, span, within),
+      message: traceStream(response.message as AsyncIterable<unknown>, span, within),
     };
   } catch (reason) {
-    endFailed(span, reason);
+    endWithFailure(span, reason);
     throw reason;
   }
 }
 
-function tracedStream<Item>(
+function traceStream<Item>(
   items: AsyncIterable<Item>,
   span: Span,
   within: Context,
@@ -109,7 +109,7 @@ function tracedStream<Item>(
             if (result.done === true) endSpan(span);
             return result;
           } catch (reason) {
-            endFailed(span, reason);
+            endWithFailure(span, reason);
             throw reason;
           }
         },
@@ -122,8 +122,8 @@ function tracedStream<Item>(
   };
 }
 
-function endFailed(span: Span, reason: unknown): void {
+function endWithFailure(span: Span, reason: unknown): void {
   const { code } = ConnectError.from(reason);
-  span.setAttribute('rpc.connect_rpc.error_code', codeName(code));
+  span.setAttribute('rpc.connect_rpc.error_code', formatCode(code));
   endSpan(span, code === Code.Canceled ? undefined : reason);
 }

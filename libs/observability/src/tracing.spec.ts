@@ -50,7 +50,7 @@ class Receiver {
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const options = { service: 'cloudless-test', version: '0.1.0', instance: 'one', clock };
 
-function clientOf(tracing: Tracing, onScale: () => Promise<void>) {
+function createTracedClient(tracing: Tracing, onScale: () => Promise<void>) {
   const transport = createRouterTransport(
     (router) => {
       router.service(CoordinatorService, {
@@ -82,7 +82,7 @@ async function aReceiver(
   return { receiver, endpoint };
 }
 
-async function tracingTo(endpoint: string, log = silentLog): Promise<Tracing> {
+async function startTracingTo(endpoint: string, log = silentLog): Promise<Tracing> {
   const tracing = await startTracing({ ...options, endpoint, log });
   opened.push(tracing);
   return tracing;
@@ -92,22 +92,22 @@ describe('startTracing', () => {
   it('traces nothing without an endpoint', async () => {
     expect(await startTracing({ ...options, endpoint: undefined, log: silentLog })).toBe(noTracing);
     await expect(noTracing.tracer.run('x', {}, async () => 5)).resolves.toBe(5);
-    expect(noTracing.logFields()).toEqual({});
+    expect(noTracing.getLogFields()).toEqual({});
   });
 
   it('continues the trace of the caller through the call and the work that follows, and exports it', async () => {
     const { receiver, endpoint } = await aReceiver();
-    const tracing = await tracingTo(endpoint);
+    const tracing = await startTracingTo(endpoint);
     let within: unknown;
-    await clientOf(tracing, async () => {
-      within = tracing.logFields();
+    await createTracedClient(tracing, async () => {
+      within = tracing.getLogFields();
       tracing.tracer.mark('w1');
       await tracing.tracer.run('commit', {}, async () => undefined);
     }).scaleWorkload({ name: 'web' }, traceparent);
     expect(within).toEqual({ traceId: TRACE });
-    expect(tracing.logFields()).toEqual({});
+    expect(tracing.getLogFields()).toEqual({});
     await tracing.tracer.follow('w1', 'reconcile workload', {}, async () => {
-      expect(tracing.logFields()).toEqual({ traceId: TRACE });
+      expect(tracing.getLogFields()).toEqual({ traceId: TRACE });
       await tracing.tracer.run('commit', {}, async () => undefined);
     });
     await tracing.tracer.follow('other', 'not shown', {}, () =>
@@ -129,7 +129,7 @@ describe('startTracing', () => {
   });
 
   it('sends the current trace to the server', async () => {
-    const tracing = await tracingTo((await aReceiver()).endpoint);
+    const tracing = await startTracingTo((await aReceiver()).endpoint);
     let heard: string | null = null;
     const inner = createRouterTransport(
       (router) =>
@@ -141,7 +141,7 @@ describe('startTracing', () => {
         }),
       { transport: { interceptors: [tracing.clientInterceptor] } },
     );
-    await clientOf(
+    await createTracedClient(
       tracing,
       async () => void (await createClient(CoordinatorService, inner).getServerInfo({})),
     ).scaleWorkload({ name: 'web' }, traceparent);
@@ -158,8 +158,8 @@ describe('startTracing', () => {
       if (status === undefined) await receiver.close();
       const warnings: string[] = [];
       const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
-      const tracing = await tracingTo(endpoint, log);
-      const client = clientOf(tracing, async () => undefined);
+      const tracing = await startTracingTo(endpoint, log);
+      const client = createTracedClient(tracing, async () => undefined);
       // More than the queue holds.
       for (let call = 0; call < 2_100; call += 1) await client.scaleWorkload({ name: 'web' });
       await tracing.close();

@@ -24,7 +24,7 @@ export interface Tracing {
   /** Sends the current trace to the server. */
   readonly clientInterceptor: Interceptor;
   /** Fields of the current trace, for log lines. */
-  readonly logFields: () => LogFields;
+  readonly getLogFields: () => LogFields;
   /** Sends the remaining spans, within 2 s. */
   close(): Promise<void>;
 }
@@ -36,7 +36,7 @@ export const noTracing: Tracing = {
   tracer: noTracer,
   serverInterceptor: passThrough,
   clientInterceptor: passThrough,
-  logFields: () => ({}),
+  getLogFields: () => ({}),
   close: () => Promise.resolve(),
 };
 

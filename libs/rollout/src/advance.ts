@@ -1,13 +1,20 @@
-import { nextSteps, type RolloutDecision } from './next-steps.js';
+import { decideNextSteps, type RolloutDecision } from './next-steps.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
-import { NO_ROLLOUT, isFirst, isSettled, readyOf, textOfMs, without } from './rollout-state.js';
+import {
+  NO_ROLLOUT,
+  isFirstRollout,
+  isSettled,
+  countAvailable,
+  formatDuration,
+  omitTimes,
+} from './rollout-state.js';
 import type {
   RolloutAdvance,
-  RolloutNews,
+  RolloutEvent,
   RolloutSituation,
   RolloutState,
 } from './rollout-state.js';
-import { hasOpenStage, passStages, reasonOf } from './stages.js';
+import { hasOpenCanaryStep, passCanarySteps, explainStepWait } from './stages.js';
 
 /**
  * Advances a rollout by one decision: starts it, passes canary steps, detects its failure, and asks
@@ -15,65 +22,75 @@ import { hasOpenStage, passStages, reasonOf } from './stages.js';
  * transaction, so that a crash between two decisions loses nothing.
  */
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
-  const news: RolloutNews[] = [];
-  let state = begun(rewound(before, situation.nowMs), situation, news);
-  state = noteProgress(retried(followed(state, situation), situation, news), situation);
-  const failure = failureOf(state, situation);
+  const events: RolloutEvent[] = [];
+  let state = startIfNewVersion(limitTimesToNow(before, situation.nowMs), situation, events);
+  state = recordProgress(
+    applyRetry(followStrategyChange(state, situation), situation, events),
+    situation,
+  );
+  const failure = detectFailure(state, situation);
   if (failure !== undefined) {
     state = {
-      ...without(state, 'untilMs'),
+      ...omitTimes(state, 'untilMs'),
       phase: 'failed',
       reason: failure,
       waitsForPromotion: false,
     };
-    news.push({ kind: 'failed', message: `version ${state.version} failed: ${failure}` });
-    if (goesBack(state, situation)) {
-      state = { ...state, rollsBack: state.version };
-      const observed = observedOf(state, situation, undefined);
-      return { state, observed, decision: STAND_STILL, rollBackTo: state.fromVersion, news };
+    events.push({ kind: 'failed', message: `version ${state.version} failed: ${failure}` });
+    if (shouldRollBack(state, situation)) {
+      state = { ...state, rollsBackFrom: state.version };
+      const observed = toObserved(state, situation, undefined);
+      return {
+        state,
+        observed,
+        decision: WAIT_FOR_ROLLBACK,
+        rollBackTo: state.fromVersion,
+        events,
+      };
     }
   }
-  const staged = passStages(state, situation, news);
-  state = staged.state;
-  const observed = observedOf(state, situation, staged.updated);
-  const decision = nextSteps(observed);
+  const steps = passCanarySteps(state, situation, events);
+  state = steps.state;
+  const observed = toObserved(state, situation, steps.updated);
+  const decision = decideNextSteps(observed);
   if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
-    state = switched(state, situation, news);
+    state = recordSwitch(state, situation, events);
   }
-  state = concluded(state, situation, decision, { news, wasWaiting: before.waitsForPromotion });
-  const wakeAtMs = wakeAt(state, situation);
-  return { state, observed, decision, news, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
+  state = concludeDecision(state, situation, decision, {
+    news: events,
+    wasWaiting: before.waitsForPromotion,
+  });
+  const wakeAtMs = computeWakeTime(state, situation);
+  return { state, observed, decision, events, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
 }
 
 /** Limits stored times to the present, so that a clock that was set back prolongs no wait. */
-function rewound(state: RolloutState, nowMs: number): RolloutState {
-  const { progressAtMs, stageReachedAtMs, switchedAtMs } = state;
+function limitTimesToNow(state: RolloutState, nowMs: number): RolloutState {
+  const { progressAtMs, stepReachedAtMs, switchedAtMs } = state;
   return {
     ...state,
     progressAtMs: Math.min(progressAtMs, nowMs),
-    ...(stageReachedAtMs === undefined
-      ? {}
-      : { stageReachedAtMs: Math.min(stageReachedAtMs, nowMs) }),
+    ...(stepReachedAtMs === undefined ? {} : { stepReachedAtMs: Math.min(stepReachedAtMs, nowMs) }),
     ...(switchedAtMs === undefined ? {} : { switchedAtMs: Math.min(switchedAtMs, nowMs) }),
   };
 }
 
 /** The decision while a rollback is being written: no steps. */
-const STAND_STILL: RolloutDecision = {
+const WAIT_FOR_ROLLBACK: RolloutDecision = {
   kind: 'waiting',
   reason: { kind: 'paused', text: 'rolling back to the previous version' },
   wakeOn: { kind: 'spec' },
 };
 
-function begun(
+function startIfNewVersion(
   state: RolloutState,
   situation: RolloutSituation,
-  news: RolloutNews[],
+  events: RolloutEvent[],
 ): RolloutState {
-  const { version, settings, nowMs, canonical } = situation;
+  const { version, settings, nowMs, toCanonical } = situation;
   if (state.version === version) return state;
-  const { activeVersion, strategy, rollsBack, fromVersion, switchedAtMs } = state;
-  news.push({
+  const { activeVersion, strategy, rollsBackFrom, fromVersion, switchedAtMs } = state;
+  events.push({
     kind: 'started',
     message:
       activeVersion === 0
@@ -88,15 +105,15 @@ function begun(
     activeVersion,
     strategy: state.version === 0 || isSettled(state) ? settings.strategy : strategy,
     startedAtMs: nowMs,
-    progress: Number.MIN_SAFE_INTEGER,
+    bestProgress: Number.MIN_SAFE_INTEGER,
     progressAtMs: nowMs,
     // No promotion is needed to return to the previous version while it is kept.
     promoted:
       switchedAtMs !== undefined &&
       fromVersion !== 0 &&
-      canonical(fromVersion) === canonical(version),
+      toCanonical(fromVersion) === toCanonical(version),
     // Stays set for the version that the rollback wrote; any other change ends the rollback.
-    rollsBack: rollsBack === state.version ? rollsBack : 0,
+    rollsBackFrom: rollsBackFrom === state.version ? rollsBackFrom : 0,
   };
 }
 
@@ -105,51 +122,57 @@ function begun(
  * version are live, as two versions cannot both be active; it changes from blue/green only when the
  * set that does not serve is gone.
  */
-function followed(
+function followStrategyChange(
   state: RolloutState,
-  { settings, observed, canonical }: RolloutSituation,
+  { settings, observed, toCanonical }: RolloutSituation,
 ): RolloutState {
   const { strategy } = settings;
   if (state.strategy === strategy) return state;
-  const active = canonical(state.activeVersion === 0 ? state.version : state.activeVersion);
+  const active = toCanonical(state.activeVersion === 0 ? state.version : state.activeVersion);
   const mixed = observed.replicas.some((replica) => !replica.lost && replica.version !== active);
-  const free = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
-  return free ? { ...without(state, 'switchedAtMs'), strategy } : state;
+  const mayFollow = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
+  return mayFollow ? { ...omitTimes(state, 'switchedAtMs'), strategy } : state;
 }
 
-function retried(
+function applyRetry(
   state: RolloutState,
   { failures, nowMs }: RolloutSituation,
-  news: RolloutNews[],
+  events: RolloutEvent[],
 ): RolloutState {
   if (!state.retry) return state;
   const next = { ...state, retry: false };
   if (isSettled(state)) return next;
-  if (state.phase !== 'failed') return { ...next, forgiven: failures };
-  news.push({ kind: 'resumed', message: `version ${state.version} is retried` });
-  return { ...next, phase: 'inProgress', reason: '', forgiven: failures, progressAtMs: nowMs };
+  if (state.phase !== 'failed') return { ...next, forgivenFailures: failures };
+  events.push({ kind: 'resumed', message: `version ${state.version} is retried` });
+  return {
+    ...next,
+    phase: 'inProgress',
+    reason: '',
+    forgivenFailures: failures,
+    progressAtMs: nowMs,
+  };
 }
 
-function failureOf(state: RolloutState, situation: RolloutSituation): string | undefined {
+function detectFailure(state: RolloutState, situation: RolloutSituation): string | undefined {
   const { settings, failures, nowMs, pausedByUser } = situation;
   if (state.phase !== 'inProgress' || pausedByUser) return undefined;
-  const failed = failures - state.forgiven;
+  const failed = failures - state.forgivenFailures;
   if (failed >= Math.max(1, settings.maxFailedNew))
     return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
-  const deadlineMs = deadlineOf(state, situation);
+  const deadlineMs = getProgressDeadline(state, situation);
   if (deadlineMs !== undefined && nowMs >= deadlineMs)
-    return `no progress for ${textOfMs(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
+    return `no progress for ${formatDuration(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
   return undefined;
 }
 
 /**
  * When the rollout fails because it makes no progress; undefined while it waits for something else.
  */
-function deadlineOf(state: RolloutState, situation: RolloutSituation): number | undefined {
+function getProgressDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (
     state.phase !== 'inProgress' ||
-    state.stageReachedAtMs !== undefined ||
-    awaitsStops(state, situation)
+    state.stepReachedAtMs !== undefined ||
+    isWaitingForStops(state, situation)
   )
     return undefined;
   return state.progressAtMs + situation.settings.progressDeadlineMs;
@@ -159,11 +182,11 @@ function deadlineOf(state: RolloutState, situation: RolloutSituation): number | 
  * Tells whether RECREATE still waits for stops of the previous version, which end within their
  * grace period.
  */
-function awaitsStops(
+function isWaitingForStops(
   { strategy, version }: RolloutState,
-  { observed, canonical }: RolloutSituation,
+  { observed, toCanonical }: RolloutSituation,
 ): boolean {
-  const wanted = canonical(version);
+  const wanted = toCanonical(version);
   const isLeaving = (replica: RolloutReplica): boolean =>
     replica.version !== wanted && replica.desired === 'stopped';
   return (
@@ -172,37 +195,38 @@ function awaitsStops(
   );
 }
 
-function goesBack(state: RolloutState, { settings, canonical }: RolloutSituation): boolean {
-  if (settings.onFailure !== 'rollback' || isFirst(state) || state.rollsBack !== 0) return false;
-  return canonical(state.fromVersion) !== canonical(state.version);
+function shouldRollBack(state: RolloutState, { settings, toCanonical }: RolloutSituation): boolean {
+  if (settings.onFailure !== 'rollback' || isFirstRollout(state) || state.rollsBackFrom !== 0)
+    return false;
+  return toCanonical(state.fromVersion) !== toCanonical(state.version);
 }
 
-function observedOf(
+function toObserved(
   state: RolloutState,
   situation: RolloutSituation,
   updated: number | undefined,
 ): RolloutObserved {
-  const { canonical, observed, pausedByUser } = situation;
-  const wanted = canonical(state.version);
-  const active = state.activeVersion === 0 ? wanted : canonical(state.activeVersion);
+  const { toCanonical, observed, pausedByUser } = situation;
+  const wanted = toCanonical(state.version);
+  const active = state.activeVersion === 0 ? wanted : toCanonical(state.activeVersion);
   const paused =
-    !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirst(state)));
-  const leaves =
+    !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirstRollout(state)));
+  const leavesBlueGreen =
     state.strategy === 'blueGreen' &&
     situation.settings.strategy !== 'blueGreen' &&
     !isSettled(state);
   return {
     ...observed,
-    version: leaves ? active : wanted,
+    version: leavesBlueGreen ? active : wanted,
     baseVersion: active,
     paused,
-    strategy: strategyOf(state, situation, active, updated),
+    strategy: toStrategy(state, situation, active, updated),
   };
 }
 
-function strategyOf(
+function toStrategy(
   state: RolloutState,
-  { settings, canonical, nowMs }: RolloutSituation,
+  { settings, toCanonical, nowMs }: RolloutSituation,
   activeVersion: number,
   updated: number | undefined,
 ): RolloutStrategy {
@@ -210,25 +234,26 @@ function strategyOf(
   if (state.strategy === 'rollingUpdate')
     return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
   const kept = state.switchedAtMs !== undefined && nowMs - state.switchedAtMs < settings.pauseMs;
-  const asks = settings.manualSwitch && !state.promoted && !isFirst(state) && state.rollsBack === 0;
+  const needsPromotion =
+    settings.manualSwitch && !state.promoted && !isFirstRollout(state) && state.rollsBackFrom === 0;
   return {
     kind: 'blueGreen',
     activeVersion,
-    maySwitch: !asks,
-    ...(kept && state.fromVersion !== 0 ? { keepVersion: canonical(state.fromVersion) } : {}),
+    maySwitch: !needsPromotion,
+    ...(kept && state.fromVersion !== 0 ? { keepVersion: toCanonical(state.fromVersion) } : {}),
   };
 }
 
-function switched(
+function recordSwitch(
   state: RolloutState,
   { nowMs, settings }: RolloutSituation,
-  news: RolloutNews[],
+  events: RolloutEvent[],
 ): RolloutState {
   const kept =
     settings.pauseMs > 0
-      ? `; version ${state.activeVersion} is kept for ${textOfMs(settings.pauseMs)}`
+      ? `; version ${state.activeVersion} is kept for ${formatDuration(settings.pauseMs)}`
       : '';
-  news.push({
+  events.push({
     kind: 'switched',
     message: `traffic is switched to version ${state.version}${kept}`,
   });
@@ -245,110 +270,121 @@ function switched(
  * Records progress: more available replicas of the wanted version, and fewer of other versions,
  * than ever before in this rollout.
  */
-function noteProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
+function recordProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
-  const wanted = situation.canonical(state.version);
+  const wanted = situation.toCanonical(state.version);
   const others = situation.observed.replicas.filter(
     (replica) => !replica.lost && replica.version !== wanted,
   ).length;
-  const progress = readyOf(situation) - others;
-  const further = progress > state.progress;
+  const progress = countAvailable(situation) - others;
+  const further = progress > state.bestProgress;
   if (!further && !situation.changed) return state;
-  return { ...state, progress: Math.max(progress, state.progress), progressAtMs: situation.nowMs };
+  return {
+    ...state,
+    bestProgress: Math.max(progress, state.bestProgress),
+    progressAtMs: situation.nowMs,
+  };
 }
 
-function concluded(
+function concludeDecision(
   state: RolloutState,
   situation: RolloutSituation,
   decision: RolloutDecision,
-  { news, wasWaiting }: { readonly news: RolloutNews[]; readonly wasWaiting: boolean },
+  { news, wasWaiting }: { readonly news: RolloutEvent[]; readonly wasWaiting: boolean },
 ): RolloutState {
   if (isSettled(state))
     return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
-  if (decision.kind === 'converged' && isThere(state, situation)) return completed(state, news);
+  if (decision.kind === 'converged' && isComplete(state, situation))
+    return markCompleted(state, news);
   if (state.phase === 'failed') return state;
   const { pausedByUser, settings, nowMs } = situation;
   const text = decision.kind === 'waiting' ? decision.reason.text : '';
-  const why = decision.kind === 'waiting' ? decision.reason.kind : undefined;
+  const waitKind = decision.kind === 'waiting' ? decision.reason.kind : undefined;
   const waitsForPromotion =
-    why === 'promotion' || (state.stageReachedAtMs !== undefined && state.waitsForPromotion);
-  const paused = pausedByUser || waitsForPromotion || why === 'impossibleLimits';
+    waitKind === 'promotion' || (state.stepReachedAtMs !== undefined && state.waitsForPromotion);
+  const paused = pausedByUser || waitsForPromotion || waitKind === 'impossibleLimits';
   const phase = paused ? 'paused' : 'inProgress';
   if (pausedByUser && state.phase !== 'paused')
     news.push({ kind: 'paused', message: `version ${state.version} is paused` });
-  if (why === 'promotion' && !wasWaiting) news.push({ kind: 'awaitsPromotion', message: text });
+  if (waitKind === 'promotion' && !wasWaiting)
+    news.push({ kind: 'awaitsPromotion', message: text });
   if (state.phase === 'paused' && !paused && !wasWaiting)
     news.push({ kind: 'resumed', message: `version ${state.version} continues` });
   const next: RolloutState = {
-    ...without(state, 'untilMs'),
+    ...omitTimes(state, 'untilMs'),
     phase,
     reason: pausedByUser
       ? `paused by a user${text === '' ? '' : `; ${text}`}`
-      : reasonOf(state, situation, text),
+      : explainStepWait(state, situation, text),
     waitsForPromotion,
     // Time in a pause does not count against the progress deadline.
     ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
     // Neither does the time for which the previous version is kept while the new set is complete.
-    ...(why === 'kept' ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs } : {}),
+    ...(waitKind === 'kept'
+      ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs }
+      : {}),
   };
-  const untilMs = why === 'kept' ? next.progressAtMs : dueAt(next, situation);
-  return untilMs === undefined || phase === 'paused' ? next : { ...next, untilMs };
+  const untilMs = waitKind === 'kept' ? next.progressAtMs : findNextDeadline(next, situation);
+  return untilMs === undefined || phase === 'paused' ? next : { ...next, waitsUntilMs: untilMs };
 }
 
 /**
  * Tells whether a converged decision completes the rollout. At a canary step, or during a change
  * from blue/green to another strategy, it does not.
  */
-function isThere(state: RolloutState, situation: RolloutSituation): boolean {
+function isComplete(state: RolloutState, situation: RolloutSituation): boolean {
   const { version, strategy, activeVersion } = state;
-  const { observed, canonical } = situation;
-  const wanted = canonical(version);
-  if (hasOpenStage(state, situation)) return false;
+  const { observed, toCanonical } = situation;
+  const wanted = toCanonical(version);
+  if (hasOpenCanaryStep(state, situation)) return false;
   if (
     strategy === 'blueGreen' &&
-    canonical(activeVersion === 0 ? version : activeVersion) !== wanted
+    toCanonical(activeVersion === 0 ? version : activeVersion) !== wanted
   )
     return false;
   return observed.replicas.every((replica) => replica.lost || replica.version === wanted);
 }
 
-function completed(state: RolloutState, news: RolloutNews[]): RolloutState {
-  const { version, rollsBack } = state;
-  if (rollsBack === 0)
-    news.push({
+function markCompleted(state: RolloutState, events: RolloutEvent[]): RolloutState {
+  const { version, rollsBackFrom } = state;
+  if (rollsBackFrom === 0)
+    events.push({
       kind: 'completed',
       message: `version ${version} is rolled out: no replica of another version is left`,
     });
   else
-    news.push({
+    events.push({
       kind: 'rolledBack',
-      message: `version ${version} is rolled out: it restores the template from before version ${rollsBack}, which failed`,
+      message: `version ${version} is rolled out: it restores the template from before version ${rollsBackFrom}, which failed`,
     });
   return {
-    ...without(state, 'untilMs', 'stageReachedAtMs', 'switchedAtMs'),
-    phase: rollsBack === 0 ? 'completed' : 'rolledBack',
+    ...omitTimes(state, 'untilMs', 'stageReachedAtMs', 'switchedAtMs'),
+    phase: rollsBackFrom === 0 ? 'completed' : 'rolledBack',
     reason: '',
     activeVersion: version,
     waitsForPromotion: false,
     promoted: false,
-    rollsBack: 0,
+    rollsBackFrom: 0,
   };
 }
 
 /** When the current canary step or the progress deadline ends. */
-function dueAt(state: RolloutState, situation: RolloutSituation): number | undefined {
+function findNextDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
-  const stage = situation.settings.stages[state.stagesDone];
-  if (state.stageReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
-    return state.stageReachedAtMs + stage.wait.ms;
-  return deadlineOf(state, situation);
+  const stage = situation.settings.canarySteps[state.stepsDone];
+  if (state.stepReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
+    return state.stepReachedAtMs + stage.wait.ms;
+  return getProgressDeadline(state, situation);
 }
 
-function wakeAt({ untilMs }: RolloutState, { nowMs }: RolloutSituation): number | undefined {
+function computeWakeTime(
+  { waitsUntilMs }: RolloutState,
+  { nowMs }: RolloutSituation,
+): number | undefined {
   // A deadline in the past depends on something else by now, such as unconfirmed stops.
-  return untilMs === undefined || untilMs <= nowMs
+  return waitsUntilMs === undefined || waitsUntilMs <= nowMs
     ? undefined
-    : Math.min(untilMs, nowMs + MAX_WAKE_MS);
+    : Math.min(waitsUntilMs, nowMs + MAX_WAKE_MS);
 }
 
 /** Longest time until the next check, as wall clocks may be set. */

@@ -3,17 +3,17 @@ import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
 import { chooseVersion } from './rolling-update.js';
 import {
-  actsOf,
-  byDisruptionOrder,
-  countOf,
-  excessOf,
+  decideActions,
+  sortByDisruptionOrder,
+  countWhere,
+  findExcess,
   isStaying,
-  tallyOf,
+  tallyReplicas,
   toSteps,
-  type Missing,
-  type Tally,
+  type MissingReplica,
+  type ReplicaTally,
 } from './tally.js';
-import { pausedWith, replicas, waitFor, whySetWaits } from './waiting.js';
+import { waitPaused, formatReplicaCount, waitFor, explainSetWait } from './waiting.js';
 
 type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
@@ -24,70 +24,76 @@ type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
  * serve nobody.
  */
 export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen): RolloutDecision {
-  const world = worldOf(observed, strategy);
-  if (world.complete && strategy.maySwitch)
+  const sets = assessSets(observed, strategy);
+  if (sets.complete && strategy.maySwitch)
     return { kind: 'steps', steps: [{ kind: 'switchVersion', version: observed.version }] };
   const { want } = observed;
-  const { live, draining } = world;
+  const { live, draining } = sets;
   // The maximum of live replicas covers both sets.
-  const acts = actsOf({ ...observed, maxSurge: want }, { ...world.active, live, draining });
-  const room = 2 * want + draining - live - acts.creates.length;
-  const creates = world.missing.length <= room ? world.missing : [];
+  const activeActions = decideActions(
+    { ...observed, maxSurge: want },
+    { ...sets.active, live, draining },
+  );
+  const room = 2 * want + draining - live - activeActions.creates.length;
+  const creates = sets.missing.length <= room ? sets.missing : [];
   const steps = toSteps({
-    creates: [...acts.creates, ...creates],
-    stops: [...acts.stops, ...world.needless],
+    creates: [...activeActions.creates, ...creates],
+    stops: [...activeActions.stops, ...sets.removable],
   });
   if (steps.length > 0) return { kind: 'steps', steps };
-  return whyWaiting(observed, world) ?? { kind: 'converged' };
+  return explainWait(observed, sets) ?? { kind: 'converged' };
 }
 
-interface World {
+interface SetStatus {
   readonly live: number;
   readonly draining: number;
   /** Unconfirmed stops of any version. */
   readonly leaving: number;
-  readonly active: Tally;
+  readonly active: ReplicaTally;
   /** The new set; undefined when the active version is the wanted one, or the rollout is paused. */
-  readonly next: Tally | undefined;
+  readonly newSet: ReplicaTally | undefined;
   /** Replicas that the new set lacks. */
-  readonly missing: readonly Missing[];
+  readonly missing: readonly MissingReplica[];
   /** Whether the new set is complete and available. */
   readonly complete: boolean;
   /** Replicas of neither set, which may stop at once. */
-  readonly needless: readonly RolloutReplica[];
+  readonly removable: readonly RolloutReplica[];
   /** Number of replicas that stay beside the active set. */
-  readonly beside: number;
+  readonly besideActive: number;
 }
 
-function worldOf(observed: RolloutObserved, strategy: BlueGreen): World {
+function assessSets(observed: RolloutObserved, strategy: BlueGreen): SetStatus {
   const { want, version } = observed;
   const { activeVersion } = strategy;
   const isActive = (replica: RolloutReplica): boolean => replica.version === activeVersion;
-  const active = tallyOf(observed.replicas.filter(isActive), chooseVersion(activeVersion, want));
+  const active = tallyReplicas(
+    observed.replicas.filter(isActive),
+    chooseVersion(activeVersion, want),
+  );
   const others = observed.replicas.filter((replica) => isStaying(replica) && !isActive(replica));
   const mayStay = (replica: RolloutReplica): boolean =>
-    !replica.draining && mayRemain(replica, observed, strategy);
+    !replica.draining && mayStayBeside(replica, observed, strategy);
   const remain = others.filter(mayStay);
-  const needless = byDisruptionOrder([
+  const removable = sortByDisruptionOrder([
     ...others.filter((replica) => !mayStay(replica)),
-    ...excessOf(remain, want),
+    ...findExcess(remain, want),
   ]);
-  const isNext = observed.paused !== true && activeVersion !== version;
-  const next = isNext ? tallyOf(remain, chooseVersion(version, want)) : undefined;
-  const live = countOf(observed.replicas, (replica) => !replica.lost);
+  const needsNewSet = observed.paused !== true && activeVersion !== version;
+  const newSet = needsNewSet ? tallyReplicas(remain, chooseVersion(version, want)) : undefined;
+  const live = countWhere(observed.replicas, (replica) => !replica.lost);
   return {
     live,
-    draining: countOf(observed.replicas, (replica) => !replica.lost && replica.draining),
-    leaving: countOf(
+    draining: countWhere(observed.replicas, (replica) => !replica.lost && replica.draining),
+    leaving: countWhere(
       observed.replicas,
       (replica) => !replica.lost && replica.desired === 'stopped',
     ),
     active,
-    next,
-    missing: next?.missing ?? [],
-    complete: next !== undefined && next.ready >= want && (want > 0 || live === 0),
-    needless,
-    beside: others.length - needless.length,
+    newSet,
+    missing: newSet?.missing ?? [],
+    complete: newSet !== undefined && newSet.available >= want && (want > 0 || live === 0),
+    removable,
+    besideActive: others.length - removable.length,
   };
 }
 
@@ -95,7 +101,7 @@ function worldOf(observed: RolloutObserved, strategy: BlueGreen): World {
  * Tells whether a replica that is not active may stay: a member of the new set; without a new set,
  * one of the former version while it is kept; while paused, every replica.
  */
-function mayRemain(
+function mayStayBeside(
   { version }: RolloutReplica,
   observed: RolloutObserved,
   { activeVersion, keepVersion }: BlueGreen,
@@ -106,41 +112,45 @@ function mayRemain(
     : version === observed.version;
 }
 
-function whyWaiting(observed: RolloutObserved, world: World): RolloutDecision | undefined {
+function explainWait(observed: RolloutObserved, sets: SetStatus): RolloutDecision | undefined {
   const { want, version, paused } = observed;
-  const { active, next, beside, leaving } = world;
-  if (world.complete)
+  const { active, newSet, besideActive, leaving } = sets;
+  if (sets.complete)
     return waitFor(
       'promotion',
       'permission',
       `version ${version} is complete and ready, and waits for a promotion`,
     );
-  const unfinished = next === undefined ? undefined : whyUnfinished(observed, next);
-  const why = unfinished ?? whySetWaits({ ...observed, maxSurge: want }, { ...active, leaving });
+  const unfinished = newSet === undefined ? undefined : explainUnfinishedSet(observed, newSet);
+  const why = unfinished ?? explainSetWait({ ...observed, maxSurge: want }, { ...active, leaving });
   if (why !== undefined) return why;
-  assert(next === undefined, 'only stopping replicas occupy the room of a new set');
-  const others = countOf(
+  assert(newSet === undefined, 'only stopping replicas occupy the room of a new set');
+  const others = countWhere(
     observed.replicas,
     (replica) => isStaying(replica) && replica.version !== version,
   );
-  if (paused === true) return others > 0 ? pausedWith(others) : undefined;
-  return beside > 0
-    ? waitFor('kept', 'permission', `${replicas(beside)} of the previous version are kept`)
+  if (paused === true) return others > 0 ? waitPaused(others) : undefined;
+  return besideActive > 0
+    ? waitFor(
+        'kept',
+        'permission',
+        `${formatReplicaCount(besideActive)} of the previous version are kept`,
+      )
     : undefined;
 }
 
 /** Why the new set is not available; undefined when it waits for room. */
-function whyUnfinished(
+function explainUnfinishedSet(
   { want, version }: RolloutObserved,
-  next: Tally,
+  newSet: ReplicaTally,
 ): RolloutDecision | undefined {
-  const ready = `${next.ready} of ${want} replicas of version ${version}`;
-  if (next.unready > 0)
-    return waitFor('notReady', 'replicas', `${ready} are ready, ${next.unready} not yet`);
-  if (next.unproven === 0) return undefined;
+  const ready = `${newSet.available} of ${want} replicas of version ${version}`;
+  if (newSet.unready > 0)
+    return waitFor('notReady', 'replicas', `${ready} are ready, ${newSet.unready} not yet`);
+  if (newSet.notYetAvailable === 0) return undefined;
   return waitFor(
     'unproven',
     'replicas',
-    `${ready} are available; ${next.unproven} not yet: ready for less than min_ready_duration, or on silent nodes`,
+    `${ready} are available; ${newSet.notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
   );
 }

@@ -1,18 +1,23 @@
-export { nextSteps } from './next-steps.js';
+export { decideNextSteps } from './next-steps.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './next-steps.js';
 export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
-export { impossibleLimits, resolveLimits, validateVoluntaryStop } from './limits.js';
+export { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './limits.js';
 export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './limits.js';
-export { layOut } from './lay-out.js';
-export type { LaidOut, LaidOutStep, LayOutGrants, LayOutVerdict } from './lay-out.js';
+export { predictRollout } from './lay-out.js';
+export type {
+  RolloutPrediction,
+  PredictedStep,
+  PredictionGrants,
+  PredictedOutcome,
+} from './lay-out.js';
 export { advanceRollout } from './advance.js';
-export { NO_ROLLOUT, textOfMs } from './rollout-state.js';
+export { NO_ROLLOUT, formatDuration } from './rollout-state.js';
 export type {
   RolloutAdvance,
-  RolloutNews,
+  RolloutEvent,
   RolloutPhase,
   RolloutSettings,
   RolloutSituation,
-  RolloutStage,
+  CanaryStep,
   RolloutState,
 } from './rollout-state.js';

@@ -1,28 +1,35 @@
 import { toReplicaId } from '@cloudless/base';
 import type { RolloutStep } from './decision.js';
-import { withMoves } from './moving.js';
+import { markMovingAsDraining } from './moving.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { chooserOf } from './rolling-update.js';
-import { movesOf, tallyOf, toCreate, type Counts, type Missing, type Tally } from './tally.js';
+import { createChooser } from './rolling-update.js';
+import {
+  computeMoves,
+  tallyReplicas,
+  toCreateStep,
+  type MoveInput,
+  type MissingReplica,
+  type ReplicaTally,
+} from './tally.js';
 
 /** Records predicted steps. */
-export interface Recorder {
+export interface StepRecorder {
   /** @param stopsAvailable - Whether an available replica stops. */
-  record(step: RolloutStep, stopsReady?: boolean): void;
+  record(step: RolloutStep, stopsAvailable?: boolean): void;
   /**
    * @param liveReplicas - Number of live replicas after the decision; all of them are available.
    */
-  endDecision(standing: number): void;
+  endDecision(liveReplicas: number): void;
   /** Number of recorded steps. */
   readonly count: number;
 }
 
 /** The predicted end of the batches. */
-export interface Batches {
+export interface PredictedBatches {
   /** Whether no step is left, now or at a later canary step. */
-  readonly isEnd: boolean;
+  readonly isComplete: boolean;
   /** Returns the replicas at the end. */
-  readonly standing: () => readonly RolloutReplica[];
+  readonly getReplicas: () => readonly RolloutReplica[];
 }
 
 /**
@@ -30,36 +37,37 @@ export interface Batches {
  * available between two decisions. Counts replicas instead of sorting them for each decision, so
  * that the cost of a decision does not depend on the number of replicas.
  */
-export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batches {
-  const observed = withMoves(input);
+export function predictBatches(input: RolloutObserved, recorder: StepRecorder): PredictedBatches {
+  const observed = markMovingAsDraining(input);
   const { strategy } = observed;
   const updated = strategy?.kind === 'rollingUpdate' ? strategy.updated : undefined;
-  const tally = tallyOf(observed.replicas, chooserOf(observed, updated));
-  const { missing, readyVictims } = tally;
-  const counts = countsOf(tally);
+  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated));
+  const { missing, availableVictims } = tally;
+  const counts = toMoveInput(tally);
   /** Indexes of the steps that create replicas. */
   const created: number[] = [];
   let stopped = 0;
   for (;;) {
-    const { creates, readyStops } = movesOf(observed, counts);
-    if (creates + readyStops === 0) break;
+    const { creates, availableStops } = computeMoves(observed, counts);
+    if (creates + availableStops === 0) break;
     for (const one of missing.slice(created.length, created.length + creates)) {
       created.push(recorder.count);
-      recorder.record(toCreate(one));
+      recorder.record(toCreateStep(one));
     }
-    const stops = readyVictims.slice(stopped, stopped + readyStops);
+    const stops = availableVictims.slice(stopped, stopped + availableStops);
     for (const { id } of stops) recorder.record({ kind: 'stopReplica', replicaId: id }, true);
     stopped += stops.length;
-    settle(counts, creates, stops);
+    settleCounts(counts, creates, stops);
     recorder.endDecision(counts.live);
   }
   return {
-    isEnd: updated === undefined && counts.missing === 0 && stopped === readyVictims.length,
-    standing: () => {
-      const gone = new Set<string>(readyVictims.slice(0, stopped).map(({ id }) => id));
+    isComplete:
+      updated === undefined && counts.missing === 0 && stopped === availableVictims.length,
+    getReplicas: () => {
+      const gone = new Set<string>(availableVictims.slice(0, stopped).map(({ id }) => id));
       const made = missing
         .slice(0, created.length)
-        .map((one, index) => plannedReplica(one, created[index] ?? 0));
+        .map((one, index) => createPlannedReplica(one, created[index] ?? 0));
       return [...observed.replicas.filter(({ id }) => !gone.has(id)), ...made];
     },
   };
@@ -67,32 +75,37 @@ export function layOutBatches(input: RolloutObserved, recorder: Recorder): Batch
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-function countsOf(tally: Tally): Writable<Counts> {
+function toMoveInput(tally: ReplicaTally): Writable<MoveInput> {
   return {
     live: tally.live,
-    ready: tally.ready,
+    available: tally.available,
     draining: tally.draining,
-    surplusReady: tally.surplusReady,
-    drainingReady: tally.drainingReady,
-    outdatedReady: tally.readyVictims.length - tally.surplusReady - tally.drainingReady,
+    surplusAvailable: tally.surplusAvailable,
+    drainingAvailable: tally.drainingAvailable,
+    outdatedAvailable:
+      tally.availableVictims.length - tally.surplusAvailable - tally.drainingAvailable,
     missing: tally.missing.length,
     leaving: 0,
-    leavingReady: 0,
+    leavingAvailable: 0,
     unreadyStops: 0,
   };
 }
 
 /** Confirms every stop and makes every new replica available. */
-function settle(counts: Writable<Counts>, creates: number, stops: readonly RolloutReplica[]): void {
+function settleCounts(
+  counts: Writable<MoveInput>,
+  creates: number,
+  stops: readonly RolloutReplica[],
+): void {
   counts.missing -= creates;
   counts.live += creates - stops.length;
-  counts.ready = counts.live;
+  counts.available = counts.live;
   for (const { draining } of stops) {
     if (draining) counts.draining -= 1;
     // Same order as in `availableVictims`.
-    if (counts.surplusReady > 0) counts.surplusReady -= 1;
-    else if (counts.drainingReady > 0) counts.drainingReady -= 1;
-    else counts.outdatedReady -= 1;
+    if (counts.surplusAvailable > 0) counts.surplusAvailable -= 1;
+    else if (counts.drainingAvailable > 0) counts.drainingAvailable -= 1;
+    else counts.outdatedAvailable -= 1;
   }
 }
 
@@ -100,13 +113,16 @@ function settle(counts: Writable<Counts>, creates: number, stops: readonly Rollo
  * The available replica of a predicted creation.
  * @param index - Unique within the prediction.
  */
-export function plannedReplica({ version, nodeId }: Missing, index: number): RolloutReplica {
+export function createPlannedReplica(
+  { version, nodeId }: MissingReplica,
+  index: number,
+): RolloutReplica {
   const id = toReplicaId(`planned-${index}`);
-  const createdSequence = LATER + index;
+  const createdSequence = PLANNED_SEQUENCE_START + index;
   const planned: RolloutReplica = {
     id,
     version,
-    ready: true,
+    available: true,
     desired: 'running',
     lost: false,
     draining: false,
@@ -116,4 +132,4 @@ export function plannedReplica({ version, nodeId }: Missing, index: number): Rol
 }
 
 /** Sequence of the first predicted replica: newer than every existing one. */
-const LATER = 2 ** 40;
+const PLANNED_SEQUENCE_START = 2 ** 40;

@@ -1,13 +1,13 @@
 import {
-  layOut,
+  predictRollout,
   resolveLimits,
-  type LaidOutStep,
-  type LayOutGrants,
+  type PredictedStep,
+  type PredictionGrants,
   type RolloutObserved,
 } from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
-const sign = (step: LaidOutStep['step']): string => {
+const formatStep = (step: PredictedStep['step']): string => {
   if (step.kind === 'stopReplica') return `-${step.replicaId}`;
   if (step.kind === 'createReplica')
     return step.nodeId === undefined ? `+v${step.version}` : `+v${step.version}@${step.nodeId}`;
@@ -18,14 +18,15 @@ const sign = (step: LaidOutStep['step']): string => {
  * Formats the steps: `+` creates, `=` switches, `-id` stops; each with its decision, and the
  * available and live replicas after it.
  */
-const sketch = (observed: RolloutObserved, grants?: LayOutGrants): string[] =>
-  layOut(observed, grants).steps.map(
-    ({ step, decision, ready, live }) => `${decision}: ${sign(step)} ${ready}/${live}`,
+const formatPrediction = (observed: RolloutObserved, grants?: PredictionGrants): string[] =>
+  predictRollout(observed, grants).steps.map(
+    ({ step, decision, available, live }) =>
+      `${decision}: ${formatStep(step)} ${available}/${live}`,
   );
 
 describe('predictRollout', () => {
   it('predicts an update that creates before it stops', () => {
-    expect(sketch(anObserved({ minAvailable: 3, replicas: someReplicas(3) }))).toEqual([
+    expect(formatPrediction(anObserved({ minAvailable: 3, replicas: someReplicas(3) }))).toEqual([
       '0: +v2 3/4',
       '1: -w-3 3/4',
       '2: +v2 3/4',
@@ -36,7 +37,7 @@ describe('predictRollout', () => {
   });
 
   it('predicts an update that creates and stops in one decision', () => {
-    const laidOut = layOut(anObserved({ replicas: someReplicas(3) }));
+    const laidOut = predictRollout(anObserved({ replicas: someReplicas(3) }));
     expect(laidOut).toMatchObject({
       verdict: { kind: 'completes' },
       lowestReady: 2,
@@ -46,7 +47,7 @@ describe('predictRollout', () => {
 
   it('is stuck without a step at impossible limits', () => {
     const limits = resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 });
-    expect(layOut(anObserved({ ...limits, replicas: someReplicas(3) }))).toEqual({
+    expect(predictRollout(anObserved({ ...limits, replicas: someReplicas(3) }))).toEqual({
       steps: [],
       verdict: {
         kind: 'stuck',
@@ -61,8 +62,8 @@ describe('predictRollout', () => {
   });
 
   it('counts unready replicas at the start', () => {
-    const replicas = [aReplica(1), aReplica(2, { ready: false }), aReplica(3, { lost: true })];
-    expect(layOut(anObserved({ want: 2, minAvailable: 1, replicas }))).toMatchObject({
+    const replicas = [aReplica(1), aReplica(2, { available: false }), aReplica(3, { lost: true })];
+    expect(predictRollout(anObserved({ want: 2, minAvailable: 1, replicas }))).toMatchObject({
       lowestReady: 1,
       verdict: { kind: 'completes' },
     });
@@ -74,15 +75,15 @@ describe('predictRollout', () => {
       strategy: { kind: 'rollingUpdate', updated: 1 },
       replicas: someReplicas(3),
     } as const;
-    expect(sketch(anObserved(canary))).toEqual(['0: +v2 3/4', '0: -w-3 2/4']);
-    expect(layOut(anObserved(canary)).verdict).toEqual({
+    expect(formatPrediction(anObserved(canary))).toEqual(['0: +v2 3/4', '0: -w-3 2/4']);
+    expect(predictRollout(anObserved(canary)).outcome).toEqual({
       kind: 'waits',
       reason: {
         kind: 'stepReached',
         text: '1 of 3 replicas run version 2, as the canary step requires',
       },
     });
-    expect(sketch(anObserved(canary), { stages: [2] })).toEqual([
+    expect(formatPrediction(anObserved(canary), { canarySteps: [2] })).toEqual([
       '0: +v2 3/4',
       '0: -w-3 2/4',
       '1: wait at 1 3/3',
@@ -102,19 +103,19 @@ describe('predictRollout', () => {
       keepVersion: 1,
     } as const;
     const observed = anObserved({ want: 2, strategy, replicas: someReplicas(2) });
-    expect(sketch(observed)).toEqual(['0: +v2 2/3', '0: +v2 2/4']);
-    expect(layOut(observed).verdict).toMatchObject({
+    expect(formatPrediction(observed)).toEqual(['0: +v2 2/3', '0: +v2 2/4']);
+    expect(predictRollout(observed).outcome).toMatchObject({
       kind: 'waits',
       reason: { kind: 'promotion' },
     });
-    expect(sketch(observed, {})).toEqual([
+    expect(formatPrediction(observed, {})).toEqual([
       '0: +v2 2/3',
       '0: +v2 2/4',
       '1: =v2 2/4',
       '2: -w-2 2/4',
       '2: -w-1 2/4',
     ]);
-    const after = layOut({
+    const after = predictRollout({
       ...observed,
       strategy: { ...strategy, activeVersion: 2 },
       replicas: [...someReplicas(2), ...someReplicas(2, { version: 2 }, 9)],
@@ -131,8 +132,13 @@ describe('predictRollout', () => {
       strategy: { kind: 'recreate' },
       replicas: someReplicas(2),
     });
-    expect(sketch(observed)).toEqual(['0: -w-2 1/2', '0: -w-1 0/2', '1: +v2 0/1', '1: +v2 0/2']);
-    expect(layOut(observed)).toMatchObject({
+    expect(formatPrediction(observed)).toEqual([
+      '0: -w-2 1/2',
+      '0: -w-1 0/2',
+      '1: +v2 0/1',
+      '1: +v2 0/2',
+    ]);
+    expect(predictRollout(observed)).toMatchObject({
       verdict: { kind: 'completes' },
       lowestReady: 0,
       highestLive: 2,
@@ -141,13 +147,15 @@ describe('predictRollout', () => {
 
   it('names the target node of each creation', () => {
     const replicas = ['n1', 'n2'].map((nodeId, index) => aReplica(index + 1, { nodeId }));
-    expect(sketch(anObserved({ want: 2, minAvailable: 2, seats: ['n1', 'n2'], replicas }))).toEqual(
-      ['0: +v2@n2 2/3', '1: -w-2 2/3', '2: +v2@n1 2/3', '3: -w-1 2/3'],
-    );
+    expect(
+      formatPrediction(
+        anObserved({ want: 2, minAvailable: 2, globalTargets: ['n1', 'n2'], replicas }),
+      ),
+    ).toEqual(['0: +v2@n2 2/3', '1: -w-2 2/3', '2: +v2@n1 2/3', '3: -w-1 2/3']);
   });
 
   it('is stuck while the rollout is paused', () => {
-    expect(layOut(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
+    expect(predictRollout(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
       steps: [],
       verdict: {
         kind: 'stuck',
@@ -158,7 +166,7 @@ describe('predictRollout', () => {
 
   it('predicts a rollout of 10 000 replicas, one at a time', () => {
     const limits = resolveLimits({ desired: 10_000 });
-    const laidOut = layOut(anObserved({ ...limits, replicas: someReplicas(10_000) }));
+    const laidOut = predictRollout(anObserved({ ...limits, replicas: someReplicas(10_000) }));
     expect(laidOut).toMatchObject({
       verdict: { kind: 'completes' },
       lowestReady: 9_999,

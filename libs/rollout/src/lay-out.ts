@@ -1,11 +1,11 @@
 import type { RolloutStep, WaitReason } from './decision.js';
-import { layOutBatches, plannedReplica, type Recorder } from './lay-out-batches.js';
-import { nextSteps } from './next-steps.js';
+import { predictBatches, createPlannedReplica, type StepRecorder } from './lay-out-batches.js';
+import { decideNextSteps } from './next-steps.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { countOf, isStaying } from './tally.js';
+import { countWhere, isStaying } from './tally.js';
 
 /** One predicted step. */
-export interface LaidOutStep {
+export interface PredictedStep {
   /** The step, or the wait at a canary step, which then continues. */
   readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
   /**
@@ -17,7 +17,7 @@ export interface LaidOutStep {
    * Available replicas after this step, if new replicas become available before the next decision;
    * under blue/green only those of the active version.
    */
-  readonly ready: number;
+  readonly available: number;
   /** Live replicas after this step, stopping ones included. */
   readonly live: number;
 }
@@ -26,7 +26,7 @@ export interface LaidOutStep {
  * How a rollout ends when nothing fails: it completes, waits for a promotion or time that was not
  * granted, or is stuck without a possible step.
  */
-export type LayOutVerdict =
+export type PredictedOutcome =
   | { readonly kind: 'completes' }
   | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
 
@@ -34,20 +34,20 @@ export type LayOutVerdict =
  * Assumptions of a prediction: promotions are granted, and the waits of canary steps and after a
  * switch pass.
  */
-export interface LayOutGrants {
+export interface PredictionGrants {
   /**
    * The canary steps after `strategy.updated`, in order, each as a number of updated replicas. All
    * replicas follow after the last one. Default none.
    */
-  readonly stages?: readonly number[];
+  readonly canarySteps?: readonly number[];
 }
 
 /** The prediction of a whole rollout. */
-export interface LaidOut {
-  readonly steps: readonly LaidOutStep[];
-  readonly verdict: LayOutVerdict;
+export interface RolloutPrediction {
+  readonly steps: readonly PredictedStep[];
+  readonly outcome: PredictedOutcome;
   /** The fewest available replicas at any moment, the start included. */
-  readonly lowestReady: number;
+  readonly lowestAvailable: number;
   /** The most live replicas at any moment, the start included. */
   readonly highestLive: number;
 }
@@ -58,23 +58,27 @@ export interface LaidOut {
  * silent nodes reconnect.
  * @param grants - Absent: the prediction ends where a permission is needed.
  */
-export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
-  const ahead = new Ahead(input);
-  const stages = (grants?.stages ?? []).values();
+export function predictRollout(
+  input: RolloutObserved,
+  grants?: PredictionGrants,
+): RolloutPrediction {
+  const state = new PredictedState(input);
+  const canarySteps = (grants?.canarySteps ?? []).values();
   for (;;) {
-    const decision = nextSteps(ahead.observed);
-    if (decision.kind === 'converged') return ahead.laidOut({ kind: 'completes' });
+    const decision = decideNextSteps(state.observed);
+    if (decision.kind === 'converged') return state.toPrediction({ kind: 'completes' });
     if (decision.kind === 'steps') {
-      ahead.take(decision.steps);
-      ahead.settle();
-      if (!goesInBatches(ahead.observed)) continue;
-      const batches = layOutBatches(ahead.observed, ahead);
-      if (batches.isEnd) return ahead.laidOut({ kind: 'completes' });
-      ahead.become(batches.standing());
-    } else if (decision.wakeOn.kind === 'permission' && grants !== undefined) ahead.goOn(stages);
-    else if (!ahead.isSettled) ahead.settle();
+      state.applyDecision(decision.steps);
+      state.settle();
+      if (!isPredictedInBatches(state.observed)) continue;
+      const batches = predictBatches(state.observed, state);
+      if (batches.isComplete) return state.toPrediction({ kind: 'completes' });
+      state.setReplicas(batches.getReplicas());
+    } else if (decision.wakeOn.kind === 'permission' && grants !== undefined)
+      state.grantPermission(canarySteps);
+    else if (!state.isSettled) state.settle();
     else
-      return ahead.laidOut({
+      return state.toPrediction({
         kind: decision.wakeOn.kind === 'permission' ? 'waits' : 'stuck',
         reason: decision.reason,
       });
@@ -85,23 +89,23 @@ export function layOut(input: RolloutObserved, grants?: LayOutGrants): LaidOut {
  * Tells whether the rest may need one decision for each replica. Every other rollout needs only a
  * few.
  */
-const goesInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
+const isPredictedInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
   paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
 
 /** The replicas as the predicted steps have left them. */
-class Ahead implements Recorder {
+class PredictedState implements StepRecorder {
   observed: RolloutObserved;
-  private readonly steps: LaidOutStep[] = [];
+  private readonly steps: PredictedStep[] = [];
   private decision = 0;
-  private ready = 0;
+  private available = 0;
   private live = 0;
-  private lowestReady: number;
+  private lowestAvailable: number;
   private highestLive: number;
 
   constructor(input: RolloutObserved) {
     this.observed = input;
-    this.become(input.replicas.filter((replica) => !replica.lost).map(heard));
-    this.lowestReady = this.ready;
+    this.setReplicas(input.replicas.filter((replica) => !replica.lost).map(assumeConnected));
+    this.lowestAvailable = this.available;
     this.highestLive = this.live;
   }
 
@@ -112,11 +116,11 @@ class Ahead implements Recorder {
   /** Whether time alone changes nothing any more. */
   get isSettled(): boolean {
     return this.observed.replicas.every(
-      (replica) => replica.ready && replica.desired === 'running',
+      (replica) => replica.available && replica.desired === 'running',
     );
   }
 
-  take(steps: readonly RolloutStep[]): void {
+  applyDecision(steps: readonly RolloutStep[]): void {
     const ids = new Set<string>(
       steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
     );
@@ -128,48 +132,48 @@ class Ahead implements Recorder {
     );
     for (const step of steps) {
       if (step.kind === 'createReplica')
-        replicas.push({ ...plannedReplica(step, this.count), ready: false });
-      if (step.kind === 'switchVersion') this.switchTo(step.version);
+        replicas.push({ ...createPlannedReplica(step, this.count), available: false });
+      if (step.kind === 'switchVersion') this.switchActiveVersion(step.version);
       const before = step.kind === 'stopReplica' ? stopped.get(step.replicaId) : undefined;
-      this.record(step, before !== undefined && isCounted(this.observed, before));
+      this.record(step, before !== undefined && isCountedAvailable(this.observed, before));
     }
     this.observed = { ...this.observed, replicas };
     this.endDecision();
   }
 
-  record(step: LaidOutStep['step'], stopsReady = false): void {
+  record(step: PredictedStep['step'], stopsAvailable = false): void {
     if (step.kind === 'createReplica') this.live += 1;
-    if (stopsReady) this.ready -= 1;
-    this.steps.push({ step, decision: this.decision, ready: this.ready, live: this.live });
-    if (this.ready < this.lowestReady) this.lowestReady = this.ready;
+    if (stopsAvailable) this.available -= 1;
+    this.steps.push({ step, decision: this.decision, available: this.available, live: this.live });
+    if (this.available < this.lowestAvailable) this.lowestAvailable = this.available;
     if (this.live > this.highestLive) this.highestLive = this.live;
   }
 
-  endDecision(standing?: number): void {
+  endDecision(liveReplicas?: number): void {
     this.decision += 1;
-    if (standing !== undefined) this.live = this.ready = standing;
+    if (liveReplicas !== undefined) this.live = this.available = liveReplicas;
   }
 
   /** Confirms every stop and makes every other replica available. */
   settle(): void {
-    const standing: RolloutReplica[] = [];
+    const remaining: RolloutReplica[] = [];
     for (const replica of this.observed.replicas)
       if (replica.desired === 'running')
-        standing.push(replica.ready ? replica : { ...replica, ready: true });
-    this.become(standing);
+        remaining.push(replica.available ? replica : { ...replica, available: true });
+    this.setReplicas(remaining);
   }
 
-  become(replicas: readonly RolloutReplica[]): void {
+  setReplicas(replicas: readonly RolloutReplica[]): void {
     this.observed = { ...this.observed, replicas };
     this.live = replicas.length;
-    this.ready = countOf(replicas, (replica) => isCounted(this.observed, replica));
+    this.available = countWhere(replicas, (replica) => isCountedAvailable(this.observed, replica));
   }
 
   /**
    * Grants the current wait: the next canary step, a promotion, or the end of the pause after a
    * switch.
    */
-  goOn(stages: Iterator<number>): void {
+  grantPermission(canarySteps: Iterator<number>): void {
     const { strategy } = this.observed;
     if (strategy?.kind === 'blueGreen') {
       const { activeVersion } = strategy;
@@ -180,7 +184,7 @@ class Ahead implements Recorder {
     } else if (strategy?.kind === 'rollingUpdate') {
       this.record({ kind: 'stepReached', updated: strategy.updated ?? this.observed.want });
       this.endDecision();
-      const { done, value } = stages.next();
+      const { done, value } = canarySteps.next();
       this.observed = {
         ...this.observed,
         strategy: { kind: 'rollingUpdate', ...(done === true ? {} : { updated: value }) },
@@ -188,28 +192,32 @@ class Ahead implements Recorder {
     }
   }
 
-  laidOut(verdict: LayOutVerdict): LaidOut {
+  toPrediction(outcome: PredictedOutcome): RolloutPrediction {
     return {
       steps: this.steps,
-      verdict,
-      lowestReady: this.lowestReady,
+      outcome,
+      lowestAvailable: this.lowestAvailable,
       highestLive: this.highestLive,
     };
   }
 
-  private switchTo(version: number): void {
+  private switchActiveVersion(version: number): void {
     const { strategy } = this.observed;
     if (strategy?.kind !== 'blueGreen') return;
     this.observed = { ...this.observed, strategy: { ...strategy, activeVersion: version } };
-    this.ready = countOf(this.observed.replicas, (replica) => isCounted(this.observed, replica));
+    this.available = countWhere(this.observed.replicas, (replica) =>
+      isCountedAvailable(this.observed, replica),
+    );
   }
 }
 
 /** Tells whether a replica is available and counts for `minAvailable`. */
-function isCounted({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
+function isCountedAvailable({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
   const counts = strategy?.kind !== 'blueGreen' || replica.version === strategy.activeVersion;
-  return counts && replica.ready && replica.forced !== true && isStaying(replica);
+  return counts && replica.available && replica.forced !== true && isStaying(replica);
 }
 
-const heard = (replica: RolloutReplica): RolloutReplica =>
-  replica.unproven === true ? { ...replica, ready: true, unproven: false } : replica;
+const assumeConnected = (replica: RolloutReplica): RolloutReplica =>
+  replica.notYetAvailable === true
+    ? { ...replica, available: true, notYetAvailable: false }
+    : replica;

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { impossibleLimits, resolveLimits, validateVoluntaryStop } from './index.js';
+import { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './index.js';
 
 describe('resolveLimits', () => {
   it.each([
@@ -147,7 +147,7 @@ describe('findImpossibleLimits', () => {
     { spec: { desired: 3, maxSurge: 1, minAvailable: 3 }, text: undefined },
     { spec: { desired: 0, maxSurge: 0, minAvailable: 3 }, text: undefined },
   ])('$spec', ({ spec, text }) => {
-    expect(impossibleLimits(spec)).toBe(text);
+    expect(findImpossibleLimits(spec)).toBe(text);
   });
 });
 

@@ -39,11 +39,11 @@ export interface RolloutLimits {
 export function resolveLimits(spec: RolloutLimitsSpec): RolloutLimits {
   const want = Math.max(0, spec.desired);
   const maxUnavailable = Math.max(0, spec.maxUnavailable ?? 0);
-  const asked = spec.minAvailable ?? 0;
+  const requested = spec.minAvailable ?? 0;
   const fallback = maxUnavailable > 0 ? want - maxUnavailable : Math.max(1, want - 1);
   return {
     want,
-    minAvailable: Math.min(want, Math.max(0, asked > 0 ? asked : fallback)),
+    minAvailable: Math.min(want, Math.max(0, requested > 0 ? requested : fallback)),
     maxSurge: Math.max(0, spec.maxSurge ?? DEFAULT_MAX_SURGE),
     batch: Math.max(1, maxUnavailable),
   };
@@ -57,12 +57,12 @@ const DEFAULT_MAX_SURGE = 1;
  * wanted count, and none may be stopped.
  * @returns The text for the user; undefined when a step is possible, or nothing is wanted.
  */
-export function impossibleLimits(spec: RolloutLimitsSpec): string | undefined {
-  return describeImpossible(resolveLimits(spec));
+export function findImpossibleLimits(spec: RolloutLimitsSpec): string | undefined {
+  return describeImpossibleLimits(resolveLimits(spec));
 }
 
 /** As {@link findImpossibleLimits}, for resolved limits. Scaling can lead to such limits later. */
-export function describeImpossible({
+export function describeImpossibleLimits({
   want,
   minAvailable,
   maxSurge,
@@ -76,7 +76,7 @@ export type VoluntaryStop =
   | { readonly allowed: true }
   | {
       readonly allowed: false;
-      readonly ready: number;
+      readonly available: number;
       readonly minAvailable: number;
       readonly reason: string;
     };
@@ -88,12 +88,12 @@ export type VoluntaryStop =
  * @param available - Available replicas *after* the stop.
  * @param minAvailable - The resolved limit.
  */
-export function validateVoluntaryStop(ready: number, minAvailable: number): VoluntaryStop {
-  if (ready >= minAvailable) return { allowed: true };
+export function validateVoluntaryStop(available: number, minAvailable: number): VoluntaryStop {
+  if (available >= minAvailable) return { allowed: true };
   return {
     allowed: false,
-    ready,
+    available,
     minAvailable,
-    reason: `the stop would leave ${ready} available, below min_available ${minAvailable}`,
+    reason: `the stop would leave ${available} available, below min_available ${minAvailable}`,
   };
 }

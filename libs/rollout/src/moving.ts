@@ -1,6 +1,6 @@
 import { assert } from '@cloudless/base';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { crowdedOut } from './seats.js';
+import { findDuplicates } from './seats.js';
 import { isStaying } from './tally.js';
 
 /**
@@ -8,38 +8,45 @@ import { isStaying } from './tally.js';
  * target and a duplicate on a target node. A forced replica also counts as unready, so that
  * `minAvailable` does not protect it.
  */
-export function withMoves(observed: RolloutObserved): RolloutObserved {
-  const { want, replicas, seats } = observed;
-  if (seats !== undefined) return withMovesToSeats(observed, want === 0 ? [] : seats);
+export function markMovingAsDraining(observed: RolloutObserved): RolloutObserved {
+  const { want, replicas, globalTargets } = observed;
+  if (globalTargets !== undefined)
+    return markMovingToTargets(observed, want === 0 ? [] : globalTargets);
   return replicas.some(isForced)
     ? {
         ...observed,
-        replicas: replicas.map((replica) => (isForced(replica) ? moved(replica) : replica)),
+        replicas: replicas.map((replica) => (isForced(replica) ? markDraining(replica) : replica)),
       }
     : observed;
 }
 
-function withMovesToSeats(observed: RolloutObserved, seats: readonly string[]): RolloutObserved {
-  const open = new Set(seats);
-  assert(open.size === observed.want, 'want is the number of global targets');
-  const isSeated = (replica: RolloutReplica): boolean =>
-    replica.nodeId !== undefined && open.has(replica.nodeId);
+function markMovingToTargets(
+  observed: RolloutObserved,
+  globalTargets: readonly string[],
+): RolloutObserved {
+  const targets = new Set(globalTargets);
+  assert(targets.size === observed.want, 'want is the number of global targets');
+  const isOnTarget = (replica: RolloutReplica): boolean =>
+    replica.nodeId !== undefined && targets.has(replica.nodeId);
   const candidates = observed.replicas.filter(
-    (one) => isStaying(one) && isSeated(one) && !one.draining && !isForced(one),
+    (one) => isStaying(one) && isOnTarget(one) && !one.draining && !isForced(one),
   );
-  const crowd = crowdedOut(observed, seats, candidates);
+  const duplicates = findDuplicates(observed, globalTargets, candidates);
   const mayStay = (replica: RolloutReplica): boolean =>
-    isSeated(replica) && !isForced(replica) && !crowd.has(replica);
+    isOnTarget(replica) && !isForced(replica) && !duplicates.has(replica);
   if (observed.replicas.every(mayStay)) return observed;
   return {
     ...observed,
-    replicas: observed.replicas.map((replica) => (mayStay(replica) ? replica : moved(replica))),
+    replicas: observed.replicas.map((replica) =>
+      mayStay(replica) ? replica : markDraining(replica),
+    ),
   };
 }
 
 const isForced = (replica: RolloutReplica): boolean => replica.forced === true;
 
-function moved(replica: RolloutReplica): RolloutReplica {
-  if (isForced(replica)) return { ...replica, draining: true, ready: false, unproven: false };
+function markDraining(replica: RolloutReplica): RolloutReplica {
+  if (isForced(replica))
+    return { ...replica, draining: true, available: false, notYetAvailable: false };
   return replica.draining ? replica : { ...replica, draining: true };
 }

@@ -1,5 +1,5 @@
 import {
-  nextSteps,
+  decideNextSteps,
   resolveLimits,
   type RolloutDecision,
   type RolloutObserved,
@@ -7,12 +7,12 @@ import {
 } from './index.js';
 import { aReplica, anObserved, someReplicas } from './testing/builders.js';
 
-const old = (count: number, changes: Partial<RolloutReplica> = {}) =>
+const outdated = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 1, ...changes }, 1);
 const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
 
-function shape(decision: RolloutDecision) {
+function toDetails(decision: RolloutDecision) {
   if (decision.kind !== 'steps')
     return decision.kind === 'waiting' ? decision.reason.kind : decision.kind;
   const stops = decision.steps.flatMap((step) =>
@@ -20,7 +20,8 @@ function shape(decision: RolloutDecision) {
   );
   return { creates: decision.steps.length - stops.length, stops };
 }
-const decide = (changes: Partial<RolloutObserved>) => shape(nextSteps(anObserved(changes)));
+const decideDetails = (changes: Partial<RolloutObserved>) =>
+  toDetails(decideNextSteps(anObserved(changes)));
 
 describe('decideNextSteps: create and scale', () => {
   it.each([
@@ -56,7 +57,10 @@ describe('decideNextSteps: create and scale', () => {
     },
     {
       name: 'stops unready replicas first at a scale-down',
-      changes: { want: 2, replicas: [...current(3), aReplica(99, { version: 2, ready: false })] },
+      changes: {
+        want: 2,
+        replicas: [...current(3), aReplica(99, { version: 2, available: false })],
+      },
       gives: { creates: 0, stops: ['99', '103'] },
     },
     {
@@ -75,20 +79,23 @@ describe('decideNextSteps: create and scale', () => {
         want: 2,
         replicas: [
           ...current(1),
-          aReplica(103, { version: 2, ready: false, unproven: true }),
-          aReplica(99, { version: 2, ready: false }),
+          aReplica(103, { version: 2, available: false, notYetAvailable: true }),
+          aReplica(99, { version: 2, available: false }),
         ],
       },
       gives: { creates: 0, stops: ['99'] },
     },
     {
       name: 'does not wait for unconfirmed stops when scaled to 0',
-      changes: { want: 0, replicas: [...old(2), aReplica(9, { desired: 'stopped' as const })] },
+      changes: {
+        want: 0,
+        replicas: [...outdated(2), aReplica(9, { desired: 'stopped' as const })],
+      },
       gives: { creates: 0, stops: ['2', '1'] },
     },
     {
       name: 'stops both versions when scaled to 0 during an update',
-      changes: { want: 0, replicas: [...old(2), ...current(1, { ready: false })] },
+      changes: { want: 0, replicas: [...outdated(2), ...current(1, { available: false })] },
       gives: { creates: 0, stops: ['101', '2', '1'] },
     },
     {
@@ -101,42 +108,42 @@ describe('decideNextSteps: create and scale', () => {
     },
     {
       name: 'waits until new replicas are ready',
-      changes: { replicas: current(3, { ready: false }) },
+      changes: { replicas: current(3, { available: false }) },
       gives: 'notReady',
     },
-  ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
+  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
 });
 
 describe('decideNextSteps: update', () => {
   it.each([
     {
       name: 'creates one and stops one where minAvailable allows',
-      changes: { replicas: old(3) },
+      changes: { replicas: outdated(3) },
       gives: { creates: 1, stops: ['3'] },
     },
     {
       name: 'creates first where minAvailable allows no stop',
-      changes: { minAvailable: 3, replicas: old(3) },
+      changes: { minAvailable: 3, replicas: outdated(3) },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'stops the newest old replica when the new one is available',
-      changes: { minAvailable: 3, replicas: [...old(3), ...current(1)] },
+      changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1)] },
       gives: { creates: 0, stops: ['3'] },
     },
     {
       name: 'stops nothing while the new replica is not ready',
-      changes: { minAvailable: 3, replicas: [...old(3), ...current(1, { ready: false })] },
+      changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, { available: false })] },
       gives: 'notReady',
     },
     {
       name: 'stops up to max_unavailable replicas at once',
-      changes: { want: 6, minAvailable: 3, batch: 3, replicas: old(6) },
+      changes: { want: 6, minAvailable: 3, batch: 3, replicas: outdated(6) },
       gives: { creates: 1, stops: ['6', '5', '4'] },
     },
     {
       name: 'stops no more than min_available allows',
-      changes: { want: 6, minAvailable: 4, batch: 3, replicas: old(6) },
+      changes: { want: 6, minAvailable: 4, batch: 3, replicas: outdated(6) },
       gives: { creates: 1, stops: ['6', '5'] },
     },
     {
@@ -146,7 +153,7 @@ describe('decideNextSteps: update', () => {
         minAvailable: 1,
         batch: 2,
         maxSurge: 0,
-        replicas: [...old(4), ...current(2, { ready: false })],
+        replicas: [...outdated(4), ...current(2, { available: false })],
       },
       gives: 'notReady',
     },
@@ -155,13 +162,13 @@ describe('decideNextSteps: update', () => {
       changes: {
         want: 3,
         maxSurge: 3,
-        replicas: [...old(2), ...current(3), aReplica(9, { desired: 'stopped' })],
+        replicas: [...outdated(2), ...current(3), aReplica(9, { desired: 'stopped' })],
       },
       gives: 'stopping',
     },
     {
       name: 'stops unready old replicas in any case',
-      changes: { minAvailable: 3, replicas: old(3, { ready: false }) },
+      changes: { minAvailable: 3, replicas: outdated(3, { available: false }) },
       gives: { creates: 1, stops: ['3', '2', '1'] },
     },
     {
@@ -169,28 +176,28 @@ describe('decideNextSteps: update', () => {
       changes: {
         minAvailable: 3,
         maxSurge: 0,
-        replicas: [...old(2, { ready: false }), aReplica(9)],
+        replicas: [...outdated(2, { available: false }), aReplica(9)],
       },
       gives: { creates: 0, stops: ['2', '1'] },
     },
     {
       name: 'creates replicas and stops no available one below minAvailable',
-      changes: { minAvailable: 3, replicas: old(2) },
+      changes: { minAvailable: 3, replicas: outdated(2) },
       gives: { creates: 2, stops: [] },
     },
     {
       name: 'waits at impossible limits',
-      changes: { minAvailable: 3, maxSurge: 0, replicas: old(3) },
+      changes: { minAvailable: 3, maxSurge: 0, replicas: outdated(3) },
       gives: 'impossibleLimits',
     },
     {
       name: 'stops first with max_surge 0',
-      changes: { maxSurge: 0, replicas: old(3) },
+      changes: { maxSurge: 0, replicas: outdated(3) },
       gives: { creates: 0, stops: ['3'] },
     },
     {
       name: 'returns to an older version during an update',
-      changes: { version: 1, replicas: [...old(2), ...current(2)] },
+      changes: { version: 1, replicas: [...outdated(2), ...current(2)] },
       gives: { creates: 0, stops: ['102'] },
     },
     {
@@ -198,33 +205,35 @@ describe('decideNextSteps: update', () => {
       changes: {
         version: 3,
         minAvailable: 3,
-        replicas: [...old(2), ...current(2, { ready: false })],
+        replicas: [...outdated(2), ...current(2, { available: false })],
       },
       gives: { creates: 0, stops: ['102', '101'] },
     },
     {
       name: 'combines a scale-up with an update',
-      changes: { want: 5, replicas: old(3) },
+      changes: { want: 5, replicas: outdated(3) },
       gives: { creates: 3, stops: [] },
     },
     {
       name: 'combines a scale-down with an update: first the surplus, then batches',
-      changes: { want: 3, replicas: old(10) },
+      changes: { want: 3, replicas: outdated(10) },
       gives: { creates: 0, stops: ['10', '9', '8', '7', '6', '5', '4'] },
     },
-  ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
+  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
 });
 
 describe('decideNextSteps: lost, draining and not yet available replicas', () => {
   it.each([
     {
       name: 'replaces a lost replica and keeps the others',
-      changes: { replicas: [...current(2), aReplica(9, { version: 2, ready: false, lost: true })] },
+      changes: {
+        replicas: [...current(2), aReplica(9, { version: 2, available: false, lost: true })],
+      },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'creates the surge although a lost replica exists',
-      changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { lost: true })] },
+      changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, { lost: true })] },
       gives: { creates: 1, stops: [] },
     },
     {
@@ -237,7 +246,7 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
       changes: {
         want: 4,
         minAvailable: 3,
-        replicas: [...old(2), ...current(1), aReplica(9, { lost: true })],
+        replicas: [...outdated(2), ...current(1), aReplica(9, { lost: true })],
       },
       gives: { creates: 2, stops: [] },
     },
@@ -272,76 +281,86 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
     },
     {
       name: 'stops draining old replicas before other old ones',
-      changes: { replicas: [...old(2), aReplica(0, { draining: true })] },
+      changes: { replicas: [...outdated(2), aReplica(0, { draining: true })] },
       gives: { creates: 2, stops: ['0'] },
     },
     {
       name: 'keeps an old replica that is not yet available while the others do not satisfy minAvailable',
-      changes: { minAvailable: 2, replicas: old(3, { ready: false, unproven: true }) },
+      changes: {
+        minAvailable: 2,
+        replicas: outdated(3, { available: false, notYetAvailable: true }),
+      },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'stops it when the others satisfy minAvailable',
       changes: {
         minAvailable: 2,
-        replicas: [...current(2), aReplica(1, { ready: false, unproven: true })],
+        replicas: [...current(2), aReplica(1, { available: false, notYetAvailable: true })],
       },
       gives: { creates: 1, stops: ['1'] },
     },
     {
       name: 'keeps a replica of the wanted version that is not yet available',
       changes: {
-        replicas: [...current(2), aReplica(9, { version: 2, ready: false, unproven: true })],
+        replicas: [
+          ...current(2),
+          aReplica(9, { version: 2, available: false, notYetAvailable: true }),
+        ],
       },
       gives: 'unproven',
     },
     {
       name: 'stops replicas that are not yet available at a deletion',
-      changes: { want: 0, replicas: current(1, { ready: false, unproven: true }) },
+      changes: { want: 0, replicas: current(1, { available: false, notYetAvailable: true }) },
       gives: { creates: 0, stops: ['101'] },
     },
-  ])('$name', ({ changes, gives }) => expect(decide(changes)).toEqual(gives));
+  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
 });
 
 describe('decideNextSteps: paused', () => {
   it.each([
-    { name: 'rolls nothing while paused', changes: { replicas: old(3) }, gives: 'paused' },
+    { name: 'rolls nothing while paused', changes: { replicas: outdated(3) }, gives: 'paused' },
     {
       name: 'replaces a missing replica while paused',
-      changes: { replicas: [...old(1), ...current(1)] },
+      changes: { replicas: [...outdated(1), ...current(1)] },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'scales down while paused',
-      changes: { want: 1, replicas: old(3) },
+      changes: { want: 1, replicas: outdated(3) },
       gives: { creates: 0, stops: ['3', '2'] },
     },
     {
       name: 'keeps a surplus of two versions up to the maximum while paused',
-      changes: { replicas: [...old(3), ...current(1)] },
+      changes: { replicas: [...outdated(3), ...current(1)] },
       gives: 'paused',
     },
     {
       name: 'stops a surplus above the maximum while paused',
-      changes: { replicas: [...old(3), ...current(2, { ready: false })] },
+      changes: { replicas: [...outdated(3), ...current(2, { available: false })] },
       gives: { creates: 0, stops: ['102'] },
     },
     {
       name: 'replaces a draining replica although a failed new one exists while paused',
       changes: {
         minAvailable: 3,
-        replicas: [...old(2), ...current(1, { ready: false }), aReplica(9, { draining: true })],
+        replicas: [
+          ...outdated(2),
+          ...current(1, { available: false }),
+          aReplica(9, { draining: true }),
+        ],
       },
       gives: { creates: 1, stops: [] },
     },
     {
       name: 'scales to 0 while paused',
-      changes: { want: 0, replicas: [...old(1), ...current(1)] },
+      changes: { want: 0, replicas: [...outdated(1), ...current(1)] },
       gives: { creates: 0, stops: ['101', '1'] },
     },
     {
       name: 'replaces a draining replica while paused',
-      changes: { want: 1, replicas: old(1, { draining: true }) },
+      changes: { want: 1, replicas: outdated(1, { draining: true }) },
       gives: { creates: 1, stops: [] },
     },
     {
@@ -350,15 +369,15 @@ describe('decideNextSteps: paused', () => {
       gives: 'converged',
     },
   ])('$name', ({ changes, gives }) =>
-    expect(decide({ paused: true, baseVersion: 1, ...changes })).toEqual(gives),
+    expect(decideDetails({ paused: true, baseVersion: 1, ...changes })).toEqual(gives),
   );
 });
 
 describe('decideNextSteps: waiting', () => {
   it('returns the wait reason and what can change it', () => {
     expect(
-      nextSteps(
-        anObserved({ replicas: [...current(2), aReplica(9, { version: 2, ready: false })] }),
+      decideNextSteps(
+        anObserved({ replicas: [...current(2), aReplica(9, { version: 2, available: false })] }),
       ),
     ).toEqual({
       kind: 'waiting',
@@ -366,10 +385,10 @@ describe('decideNextSteps: waiting', () => {
       wakeOn: { kind: 'replicas' },
     });
     expect(
-      nextSteps(
+      decideNextSteps(
         anObserved({
           ...resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 }),
-          replicas: old(3),
+          replicas: outdated(3),
         }),
       ),
     ).toEqual({
@@ -386,11 +405,11 @@ describe('decideNextSteps: waiting', () => {
   const noRoom =
     '3 of 3 replicas are ready, 1 not yet: no node fits: cpu: 3 of 3 nodes; min_available 3 allows no stop before the new replica is ready: ' +
     'free resources, or lower min_available, or raise max_unavailable';
-  const homeless = aReplica(9, { version: 2, ready: false, unplaced });
+  const unplacedReplica = aReplica(9, { version: 2, available: false, unplaced });
   it.each<{ name: string; changes: Partial<RolloutObserved>; text: string }>([
     {
       name: 'tells the user what to do when no node fits the new replica and no stop is allowed',
-      changes: { replicas: [...old(3), homeless] },
+      changes: { replicas: [...outdated(3), unplacedReplica] },
       text: noRoom,
     },
     {
@@ -398,9 +417,9 @@ describe('decideNextSteps: waiting', () => {
       changes: {
         maxSurge: 2,
         replicas: [
-          ...old(3),
-          aReplica(10, { version: 2, ready: false, unplaced: 'later' }),
-          homeless,
+          ...outdated(3),
+          aReplica(10, { version: 2, available: false, unplaced: 'later' }),
+          unplacedReplica,
         ],
       },
       text: noRoom.replace('1 not yet', '2 not yet'),
@@ -408,23 +427,23 @@ describe('decideNextSteps: waiting', () => {
     {
       name: 'gives no advice while a stop frees resources',
       changes: {
-        replicas: [...old(3), aReplica(8, { desired: 'stopped' }), homeless],
+        replicas: [...outdated(3), aReplica(8, { desired: 'stopped' }), unplacedReplica],
         maxSurge: 2,
       },
       text: '3 of 3 replicas are ready, 1 not yet',
     },
     {
       name: 'gives no advice when no old replica holds resources',
-      changes: { replicas: [...current(2), homeless] },
+      changes: { replicas: [...current(2), unplacedReplica] },
       text: '2 of 3 replicas are ready, 1 not yet',
     },
     {
       name: 'gives no advice while a batch, not minAvailable, delays the update',
-      changes: { minAvailable: 1, maxSurge: 0, replicas: [...old(2), homeless] },
+      changes: { minAvailable: 1, maxSurge: 0, replicas: [...outdated(2), unplacedReplica] },
       text: '2 of 3 replicas are ready, 1 not yet',
     },
   ])('says $name', ({ changes, text }) => {
-    const decision = nextSteps(
+    const decision = decideNextSteps(
       anObserved({ ...resolveLimits({ desired: 3, minAvailable: 3 }), ...changes }),
     );
     expect(decision).toMatchObject({ kind: 'waiting', reason: { kind: 'notReady', text } });
@@ -435,19 +454,25 @@ describe('example of the README', () => {
   it('creates, waits and stops', () => {
     const limits = resolveLimits({ desired: 3, minAvailable: 3 });
     expect(limits).toEqual({ want: 3, minAvailable: 3, maxSurge: 1, batch: 1 });
-    const replicas = old(3);
-    expect(nextSteps({ ...limits, version: 2, replicas })).toEqual({
+    const replicas = outdated(3);
+    expect(decideNextSteps({ ...limits, version: 2, replicas })).toEqual({
       kind: 'steps',
       steps: [{ kind: 'createReplica', version: 2 }],
     });
-    const starting = aReplica(4, { version: 2, ready: false });
-    expect(nextSteps({ ...limits, version: 2, replicas: [...replicas, starting] })).toMatchObject({
+    const starting = aReplica(4, { version: 2, available: false });
+    expect(
+      decideNextSteps({ ...limits, version: 2, replicas: [...replicas, starting] }),
+    ).toMatchObject({
       kind: 'waiting',
       reason: { kind: 'notReady' },
     });
     const stops = [{ kind: 'stopReplica', replicaId: 'w-3' }];
     expect(
-      nextSteps({ ...limits, version: 2, replicas: [...replicas, { ...starting, ready: true }] }),
+      decideNextSteps({
+        ...limits,
+        version: 2,
+        replicas: [...replicas, { ...starting, available: true }],
+      }),
     ).toEqual({
       kind: 'steps',
       steps: stops,

@@ -1,7 +1,7 @@
 import { assert } from '@cloudless/base';
 import { decideBlueGreen } from './blue-green.js';
 import type { RolloutDecision } from './decision.js';
-import { withMoves } from './moving.js';
+import { markMovingAsDraining } from './moving.js';
 import type { RolloutObserved, RolloutStrategy } from './observed.js';
 import { decideRecreate } from './recreate.js';
 import { decideRollingUpdate } from './rolling-update.js';
@@ -20,14 +20,15 @@ export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './decisio
  *   the available ones alone satisfy `minAvailable`. Replicas on lost nodes take no room. Under
  *   blue/green only replicas of the active version count as available.
  */
-export function nextSteps(observed: RolloutObserved): RolloutDecision {
+export function decideNextSteps(observed: RolloutObserved): RolloutDecision {
   const { strategy = ROLLING_UPDATE } = observed;
   // RECREATE creates replicas beside existing ones only to replace draining ones.
-  if (strategy.kind === 'recreate') return decideRecreate(withMoves({ ...observed, maxSurge: 0 }));
-  const world = withMoves(observed);
-  if (strategy.kind === 'rollingUpdate') return decideRollingUpdate(world, strategy.updated);
-  assert(observed.seats === undefined, 'blue/green is not for one replica per node');
-  return decideBlueGreen(world, strategy);
+  if (strategy.kind === 'recreate')
+    return decideRecreate(markMovingAsDraining({ ...observed, maxSurge: 0 }));
+  const marked = markMovingAsDraining(observed);
+  if (strategy.kind === 'rollingUpdate') return decideRollingUpdate(marked, strategy.updated);
+  assert(observed.globalTargets === undefined, 'blue/green is not for one replica per node');
+  return decideBlueGreen(marked, strategy);
 }
 
 /** The default strategy. */

@@ -10,7 +10,7 @@ export interface RolloutReplica {
   /** Version of the template that the replica was created from. */
   readonly version: number;
   /** Available: ready for at least min_ready_duration, on a node with a live session. */
-  readonly ready: boolean;
+  readonly available: boolean;
   /** `stopped` from the commit of the stop until its confirmation. */
   readonly desired: 'running' | 'stopped';
   /** True when the node is lost: the replica takes no room and does not count. */
@@ -22,7 +22,7 @@ export interface RolloutReplica {
    * or it has been ready for less than min_ready_duration. It must not be stopped like an unready
    * replica. The state ends by time. Default false; ignored when `available`.
    */
-  readonly unproven?: boolean;
+  readonly notYetAvailable?: boolean;
   /** Creation order within the workload; the newest replica has the highest number. */
   readonly createdSequence: number;
   /**
@@ -83,5 +83,5 @@ export interface RolloutObserved extends RolloutLimits {
    * The target nodes of mode GLOBAL, one replica on each; `want` is their number. Absent: any
    * nodes.
    */
-  readonly seats?: readonly string[];
+  readonly globalTargets?: readonly string[];
 }

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { toReplicaId } from '@cloudless/base';
 import {
-  layOut,
-  nextSteps,
+  predictRollout,
+  decideNextSteps,
   resolveLimits,
   type RolloutObserved,
   type RolloutReplica,
@@ -15,14 +15,14 @@ function example(console: { readonly log: (line: string) => void }): void {
   const replica = (sequence: number, version: number, ready = true): RolloutReplica => ({
     id: toReplicaId(`web-${sequence}`),
     version,
-    ready,
+    available: ready,
     desired: 'running',
     lost: false,
     draining: false,
     createdSequence: sequence,
   });
   const decide = (observed: RolloutObserved): void => {
-    const decision = nextSteps(observed);
+    const decision = decideNextSteps(observed);
     if (decision.kind === 'steps')
       for (const step of decision.steps) console.log(JSON.stringify(step));
     else console.log(decision.kind === 'waiting' ? decision.reason.text : 'done');
@@ -47,7 +47,7 @@ function example(console: { readonly log: (line: string) => void }): void {
 
   // A prediction of the whole rollout as blue/green.
   const blueGreen: RolloutStrategy = { kind: 'blueGreen', activeVersion: 1, maySwitch: true };
-  const { steps, verdict, lowestReady, highestLive } = layOut({
+  const { steps, outcome, lowestAvailable, highestLive } = predictRollout({
     ...limits,
     version: 2,
     strategy: blueGreen,
@@ -55,7 +55,9 @@ function example(console: { readonly log: (line: string) => void }): void {
   });
   console.log(steps.map(({ step }) => step.kind.replace(/[A-Z].*/, '')).join(' '));
   // prints: create create create switch stop stop stop
-  console.log(`${verdict.kind}: at least ${lowestReady} available, at most ${highestLive} live`);
+  console.log(
+    `${outcome.kind}: at least ${lowestAvailable} available, at most ${highestLive} live`,
+  );
   // prints: completes: at least 3 available, at most 6 live
   // README end
 }

@@ -1,8 +1,15 @@
 import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved } from './observed.js';
-import { chooserOf, decideRollingUpdate } from './rolling-update.js';
-import { actsOf, byDisruptionOrder, countOf, isStaying, tallyOf, toSteps } from './tally.js';
-import { replicas, waitFor } from './waiting.js';
+import { createChooser, decideRollingUpdate } from './rolling-update.js';
+import {
+  decideActions,
+  sortByDisruptionOrder,
+  countWhere,
+  isStaying,
+  tallyReplicas,
+  toSteps,
+} from './tally.js';
+import { formatReplicaCount, waitFor } from './waiting.js';
 
 /**
  * Decides the next steps of RECREATE: stops all replicas of other versions, whatever `minAvailable`
@@ -21,12 +28,16 @@ export function decideRecreate(observed: RolloutObserved): RolloutDecision {
     });
   if (others.length === 0) return decideRollingUpdate(observed);
   const own = observed.replicas.filter((replica) => replica.version === version);
-  const { stops } = actsOf(observed, tallyOf(own, chooserOf(observed)));
+  const { stops } = decideActions(observed, tallyReplicas(own, createChooser(observed)));
   const steps = toSteps({
     creates: [],
-    stops: [...byDisruptionOrder(others.filter(isStaying)), ...stops],
+    stops: [...sortByDisruptionOrder(others.filter(isStaying)), ...stops],
   });
   if (steps.length > 0) return { kind: 'steps', steps };
-  const leaving = countOf(others, (replica) => !isStaying(replica));
-  return waitFor('stopping', 'replicas', `${replicas(leaving)} of other versions still stopping`);
+  const leaving = countWhere(others, (replica) => !isStaying(replica));
+  return waitFor(
+    'stopping',
+    'replicas',
+    `${formatReplicaCount(leaving)} of other versions still stopping`,
+  );
 }

@@ -1,23 +1,23 @@
 import { assert } from '@cloudless/base';
 import type { RolloutDecision } from './decision.js';
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { choosePausedSeats, chooseSeats } from './seats.js';
+import { choosePausedGlobalTargets, chooseGlobalTargets } from './seats.js';
 import {
-  actsOf,
-  byDisruptionOrder,
-  countOf,
-  excessOf,
-  isReady,
+  decideActions,
+  sortByDisruptionOrder,
+  countWhere,
+  findExcess,
+  isAvailable,
   isStaying,
   isUnready,
-  tallyOf,
-  times,
+  tallyReplicas,
+  repeat,
   toSteps,
-  type Choose,
-  type Missing,
-  type Tally,
+  type ChooseReplicas,
+  type MissingReplica,
+  type ReplicaTally,
 } from './tally.js';
-import { pausedWith, waitFor, whySetWaits } from './waiting.js';
+import { waitPaused, waitFor, explainSetWait } from './waiting.js';
 
 /**
  * Decides the next steps of a rolling update within `minAvailable` and the maximum of live
@@ -25,19 +25,21 @@ import { pausedWith, waitFor, whySetWaits } from './waiting.js';
  * @param updated - The canary step: at most this many replicas of the new version. Undefined: all.
  */
 export function decideRollingUpdate(observed: RolloutObserved, updated?: number): RolloutDecision {
-  const tally = tallyOf(observed.replicas, chooserOf(observed, updated));
-  const steps = toSteps(actsOf(observed, tally));
+  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated));
+  const steps = toSteps(decideActions(observed, tally));
   if (steps.length > 0) return { kind: 'steps', steps };
-  return whyWaiting(observed, tally, updated) ?? { kind: 'converged' };
+  return explainWait(observed, tally, updated) ?? { kind: 'converged' };
 }
 
 /** Returns the function that chooses which replicas a rolling update keeps. */
-export function chooserOf(observed: RolloutObserved, updated = observed.want): Choose {
-  const { want, version, baseVersion = version, paused, seats } = observed;
-  if (seats !== undefined) {
+export function createChooser(observed: RolloutObserved, updated = observed.want): ChooseReplicas {
+  const { want, version, baseVersion = version, paused, globalTargets } = observed;
+  if (globalTargets !== undefined) {
     assert(updated >= want, 'canary steps are not for one replica per node');
-    const open = want === 0 ? [] : seats;
-    return paused === true ? choosePausedSeats(open, baseVersion) : chooseSeats(open, version);
+    const targets = want === 0 ? [] : globalTargets;
+    return paused === true
+      ? choosePausedGlobalTargets(targets, baseVersion)
+      : chooseGlobalTargets(targets, version);
   }
   if (paused === true) return choosePaused(observed, baseVersion);
   return updated >= want || baseVersion === version
@@ -49,7 +51,7 @@ export function chooserOf(observed: RolloutObserved, updated = observed.want): C
 }
 
 /** Keeps `want` replicas of one version. */
-export function chooseVersion(version: number, want: number): Choose {
+export function chooseVersion(version: number, want: number): ChooseReplicas {
   return (candidates) => {
     const current = candidates.filter((replica) => replica.version === version);
     const outdated =
@@ -57,9 +59,9 @@ export function chooseVersion(version: number, want: number): Choose {
         ? []
         : candidates.filter((replica) => replica.version !== version);
     return {
-      surplus: excessOf(current, want),
-      outdated: byDisruptionOrder(outdated),
-      missing: times(want - current.length, { version }),
+      surplus: findExcess(current, want),
+      outdated: sortByDisruptionOrder(outdated),
+      missing: repeat(want - current.length, { version }),
     };
   };
 }
@@ -70,18 +72,18 @@ export function chooseVersion(version: number, want: number): Choose {
  */
 function chooseCanary(
   shares: readonly { readonly version: number; readonly count: number }[],
-): Choose {
+): ChooseReplicas {
   return (candidates) => {
     const outdated: RolloutReplica[] = candidates.filter((replica) =>
       shares.every(({ version }) => version !== replica.version),
     );
-    const missing: Missing[] = [];
+    const missing: MissingReplica[] = [];
     for (const { version, count } of shares) {
       const own = candidates.filter((replica) => replica.version === version);
-      outdated.push(...excessOf(own, count));
-      missing.push(...times(count - own.length, { version }));
+      outdated.push(...findExcess(own, count));
+      missing.push(...repeat(count - own.length, { version }));
     }
-    return { surplus: [], outdated: byDisruptionOrder(outdated), missing };
+    return { surplus: [], outdated: sortByDisruptionOrder(outdated), missing };
   };
 }
 
@@ -90,28 +92,31 @@ function chooseCanary(
  * maxSurge`, so that a failed new replica can be examined. As such a replica may never be ready, it
  * does not prevent the replacement of a draining one.
  */
-function choosePaused({ want, maxSurge }: RolloutObserved, baseVersion: number): Choose {
-  return (candidates, drainingReady) => {
+function choosePaused({ want, maxSurge }: RolloutObserved, baseVersion: number): ChooseReplicas {
+  return (candidates, drainingAvailable) => {
     const count = candidates.length;
     const mixed = candidates.some(({ version }) => version !== candidates[0]?.version);
-    const most = want === 0 ? 0 : want + maxSurge;
-    const stuck = countOf(
+    const maxReplicas = want === 0 ? 0 : want + maxSurge;
+    const unreadyNew = countWhere(
       candidates,
       (replica) => isUnready(replica) && replica.version !== baseVersion,
     );
     return {
-      surplus: excessOf(candidates, mixed ? most : want),
+      surplus: findExcess(candidates, mixed ? maxReplicas : want),
       outdated: [],
-      missing: times(Math.min(want - count + Math.min(stuck, drainingReady), most - count), {
-        version: baseVersion,
-      }),
+      missing: repeat(
+        Math.min(want - count + Math.min(unreadyNew, drainingAvailable), maxReplicas - count),
+        {
+          version: baseVersion,
+        },
+      ),
     };
   };
 }
 
-function whyWaiting(
+function explainWait(
   observed: RolloutObserved,
-  tally: Tally,
+  tally: ReplicaTally,
   updated = observed.want,
 ): RolloutDecision | undefined {
   const { want, version, baseVersion = version, paused } = observed;
@@ -120,19 +125,22 @@ function whyWaiting(
   if (
     canary &&
     tally.leaving === 0 &&
-    tally.readyVictims.length + tally.unprovenVictims.length === 0
+    tally.availableVictims.length + tally.notYetAvailableVictims.length === 0
   ) {
     // Replicas of the previous version need not be ready: the update may be the repair.
-    const fresh = countOf(staying, (replica) => isReady(replica) && replica.version === version);
-    if (fresh >= updated)
+    const available = countWhere(
+      staying,
+      (replica) => isAvailable(replica) && replica.version === version,
+    );
+    if (available >= updated)
       return waitFor(
         'stepReached',
         'permission',
-        `${fresh} of ${want} replicas run version ${version}, as the canary step requires`,
+        `${available} of ${want} replicas run version ${version}, as the canary step requires`,
       );
   }
-  const why = whySetWaits(observed, tally);
+  const why = explainSetWait(observed, tally);
   if (why !== undefined) return why;
-  const others = countOf(staying, (replica) => replica.version !== version);
-  return others > 0 ? pausedWith(others) : undefined;
+  const others = countWhere(staying, (replica) => replica.version !== version);
+  return others > 0 ? waitPaused(others) : undefined;
 }

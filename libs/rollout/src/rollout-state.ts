@@ -9,7 +9,7 @@ export type RolloutPhase =
   'starting' | 'inProgress' | 'paused' | 'failed' | 'completed' | 'rolledBack';
 
 /** One canary step: update a number of replicas, then wait. */
-export interface RolloutStage {
+export interface CanaryStep {
   /** A number of replicas, or a percentage of the wanted number, rounded up. */
   readonly size: { readonly replicas: number } | { readonly percent: number };
   /** A time in milliseconds, or until a promotion. */
@@ -20,7 +20,7 @@ export interface RolloutStage {
 export interface RolloutSettings {
   readonly strategy: RolloutStrategy['kind'];
   /** Canary steps of a rolling update, in order. */
-  readonly stages: readonly RolloutStage[];
+  readonly canarySteps: readonly CanaryStep[];
   readonly manualSwitch: boolean;
   /** How long the previous version is kept after a blue/green switch. */
   readonly pauseMs: number;
@@ -46,24 +46,24 @@ export interface RolloutState {
   readonly strategy: RolloutStrategy['kind'];
   readonly startedAtMs: number;
   /** Number of completed canary steps. */
-  readonly stagesDone: number;
+  readonly stepsDone: number;
   /** Since when all replicas of the current canary step have been available. */
-  readonly stageReachedAtMs?: number;
+  readonly stepReachedAtMs?: number;
   readonly waitsForPromotion: boolean;
   /** A user promoted the rollout past its current wait. */
   readonly promoted: boolean;
   /** A user asked to retry a failed rollout. */
   readonly retry: boolean;
   /** Number of failures before the last retry, which no longer count. */
-  readonly forgiven: number;
+  readonly forgivenFailures: number;
   /** The best progress so far, and its time: the progress deadline counts from there. */
-  readonly progress: number;
+  readonly bestProgress: number;
   readonly progressAtMs: number;
   readonly switchedAtMs?: number;
   /** The failed version that this rollout rolls back from; 0 when it is no rollback. */
-  readonly rollsBack: number;
+  readonly rollsBackFrom: number;
   /** When the current wait ends by time. */
-  readonly untilMs?: number;
+  readonly waitsUntilMs?: number;
 }
 
 /** State of a workload without any rollout. */
@@ -75,14 +75,14 @@ export const NO_ROLLOUT: RolloutState = {
   activeVersion: 0,
   strategy: 'rollingUpdate',
   startedAtMs: 0,
-  stagesDone: 0,
+  stepsDone: 0,
   waitsForPromotion: false,
   promoted: false,
   retry: false,
-  forgiven: 0,
-  progress: 0,
+  forgivenFailures: 0,
+  bestProgress: 0,
   progressAtMs: 0,
-  rollsBack: 0,
+  rollsBackFrom: 0,
 };
 
 /** Everything that the next decision of a rollout depends on. */
@@ -94,7 +94,7 @@ export interface RolloutSituation {
    * Returns the oldest version with the same template. Replicas of both versions are
    * interchangeable.
    */
-  readonly canonical: (version: number) => number;
+  readonly toCanonical: (version: number) => number;
   /** Limits and replicas; replica versions are canonical. */
   readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
   readonly pausedByUser: boolean;
@@ -106,7 +106,7 @@ export interface RolloutSituation {
 }
 
 /** An event of a rollout, for users. */
-export interface RolloutNews {
+export interface RolloutEvent {
   readonly kind:
     | 'started'
     | 'completed'
@@ -128,7 +128,7 @@ export interface RolloutAdvance {
   readonly decision: RolloutDecision;
   /** Instead of applying steps, write this version's template as the newest version. */
   readonly rollBackTo?: number;
-  readonly news: readonly RolloutNews[];
+  readonly events: readonly RolloutEvent[];
   /** When the answer changes by time alone. */
   readonly wakeAtMs?: number;
 }
@@ -141,20 +141,20 @@ export const isSettled = ({ phase }: RolloutState): boolean =>
  * Tells whether a rollout is the first deployment. It has no previous version to roll back to, so
  * after a failure it continues trying.
  */
-export const isFirst = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
+export const isFirstRollout = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
 
 /** The number of available replicas of the wanted version. */
-export function readyOf({ observed, version, canonical }: RolloutSituation): number {
-  const wanted = canonical(version);
+export function countAvailable({ observed, version, toCanonical }: RolloutSituation): number {
+  const wanted = toCanonical(version);
   return observed.replicas.filter(
-    (replica) => replica.ready && isStaying(replica) && replica.version === wanted,
+    (replica) => replica.available && isStaying(replica) && replica.version === wanted,
   ).length;
 }
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
 
 /** Copies the state without some of its times. */
-export function without(
+export function omitTimes(
   state: RolloutState,
   ...keys: readonly ('untilMs' | 'stageReachedAtMs' | 'switchedAtMs')[]
 ): RolloutState {
@@ -164,7 +164,7 @@ export function without(
 }
 
 /** `90s`, `10m`, `250ms`. */
-export function textOfMs(ms: number): string {
+export function formatDuration(ms: number): string {
   if (ms >= 60_000 && ms % 60_000 === 0) return `${ms / 60_000}m`;
   return ms >= 1_000 ? `${Math.round(ms / 100) / 10}s` : `${ms}ms`;
 }

@@ -1,42 +1,49 @@
 import { assert } from '@cloudless/base';
 import fc from 'fast-check';
 import {
-  layOut,
-  nextSteps,
+  predictRollout,
+  decideNextSteps,
   resolveLimits,
-  type LaidOut,
+  type RolloutPrediction,
   type RolloutObserved,
   type RolloutReplica,
 } from './index.js';
 import { anObserved, someReplicas } from './testing/builders.js';
-import { ceilingOf, readyCount } from './testing/promises.js';
-import { arbEvent, arbObserved, arbSpec, happen, KINDS } from './testing/arbitraries.js';
-import { World } from './testing/world.js';
+import { getMaxLive, countAvailable } from './testing/promises.js';
+import {
+  arbEvent,
+  arbObserved,
+  arbSpec,
+  applyEvent,
+  ROLLOUT_KINDS,
+} from './testing/arbitraries.js';
+import { SimulatedWorkload } from './testing/world.js';
 
 /**
  * Most decisions that a workload of this size may need: each stops or creates at least one replica,
  * with waits in between.
  */
-const MOST_DECISIONS = 200;
+const MAX_DECISIONS = 200;
 
 /** Number of applied and checked steps. */
 let steps = 0;
 
 /** Lets time pass without failures and grants every permission. @returns The final decision. */
-function runUntilSettled(world: World): string {
-  for (let round = 0; round < MOST_DECISIONS; round += 1) {
-    const decision = world.take();
+function runUntilSettled(world: SimulatedWorkload): string {
+  for (let round = 0; round < MAX_DECISIONS; round += 1) {
+    const decision = world.applyNextDecision();
     if (decision.kind === 'converged') return 'converged';
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'spec') return decision.reason.kind;
-    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission') world.permit();
+    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission')
+      world.grantPermission();
     world.settle();
   }
   return 'no end';
 }
 
 /** Checks that a converged workload has exactly the wanted replicas. */
-function checkEnd(world: World, end: string): void {
-  const { want, minAvailable, maxSurge, version, strategy, seats } = world.view();
+function checkEnd(world: SimulatedWorkload, end: string): void {
+  const { want, minAvailable, maxSurge, version, strategy, globalTargets } = world.observe();
   if (end === 'impossibleLimits') {
     assert(
       maxSurge === 0 && minAvailable === want && strategy?.kind === 'rollingUpdate',
@@ -48,13 +55,13 @@ function checkEnd(world: World, end: string): void {
   assert(world.live.length === want, `${world.live.length} of ${want} live`);
   assert(
     world.live.every(
-      (one) => one.ready && one.version === version && !one.draining && one.forced !== true,
+      (one) => one.available && one.version === version && !one.draining && one.forced !== true,
     ),
     'an unwanted replica is left',
   );
   const places = world.live.map(({ nodeId }) => nodeId ?? '').sort();
   assert(
-    seats === undefined || want === 0 || places.join() === [...seats].sort().join(),
+    globalTargets === undefined || want === 0 || places.join() === [...globalTargets].sort().join(),
     `replicas on ${places.join()}`,
   );
   assert(
@@ -63,15 +70,15 @@ function checkEnd(world: World, end: string): void {
   );
 }
 
-describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
+describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('keeps minAvailable, the maximum, wanted replicas and the rules of the strategy', () => {
     fc.assert(
       fc.property(
         arbObserved(kind),
         fc.array(arbEvent, { maxLength: 150, size: 'max' }),
         (observed, events) => {
-          const world = new World(observed);
-          for (const event of events) happen(world, event);
+          const world = new SimulatedWorkload(observed);
+          for (const event of events) applyEvent(world, event);
           steps += world.steps;
         },
       ),
@@ -82,9 +89,9 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('reaches the wanted count of the wanted version once failures stop, or reports impossible limits', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.array(arbEvent, { maxLength: 30 }), (observed, events) => {
-        const world = new World(observed);
-        for (const event of events) happen(world, event);
-        world.wants({ paused: false });
+        const world = new SimulatedWorkload(observed);
+        for (const event of events) applyEvent(world, event);
+        world.update({ paused: false });
         checkEnd(world, runUntilSettled(world));
         steps += world.steps;
       }),
@@ -95,12 +102,12 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('reaches the wanted count while paused and stops no replica for its version', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
-        const world = new World({ ...observed, paused: true });
+        const world = new SimulatedWorkload({ ...observed, paused: true });
         const end = runUntilSettled(world);
-        const { want, maxSurge, strategy } = world.view();
+        const { want, maxSurge, strategy } = world.observe();
         assert(['converged', 'paused'].includes(end), `ends: ${end}`);
         const serving =
-          strategy?.kind === 'blueGreen' ? readyCount(world.view()) : world.live.length;
+          strategy?.kind === 'blueGreen' ? countAvailable(world.observe()) : world.live.length;
         const most = strategy?.kind === 'rollingUpdate' && want > 0 ? want + maxSurge : want;
         assert(serving >= want && serving <= most, `${serving} of ${want}`);
         steps += world.steps;
@@ -112,14 +119,14 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('makes progress while replicas become available and stop one at a time, in any order', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.infiniteStream(fc.nat(100)), (observed, choices) => {
-        const world = new World({ ...observed, paused: false });
-        for (let round = 0; round < MOST_DECISIONS * 2; round += 1) {
-          const decision = world.take();
+        const world = new SimulatedWorkload({ ...observed, paused: false });
+        for (let round = 0; round < MAX_DECISIONS * 2; round += 1) {
+          const decision = world.applyNextDecision();
           if (decision.kind === 'steps') continue;
           if (decision.kind === 'converged' || decision.wakeOn.kind === 'spec')
             return void (steps += world.steps);
-          if (decision.wakeOn.kind === 'permission') world.permit();
-          else letOneGoOn(world, choices.next().value);
+          if (decision.wakeOn.kind === 'permission') world.grantPermission();
+          else progressOneReplica(world, choices.next().value);
         }
         throw new Error('no end');
       }),
@@ -130,14 +137,14 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('does not depend on the order of replicas', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.nat(11), (observed, turn) => {
-        const { replicas, seats } = observed;
+        const { replicas, globalTargets } = observed;
         const turned = [...replicas.slice(turn), ...replicas.slice(0, turn)].reverse();
         const other = {
           ...observed,
           replicas: turned,
-          ...(seats === undefined ? {} : { seats: [...seats].reverse() }),
+          ...(globalTargets === undefined ? {} : { seats: [...globalTargets].reverse() }),
         };
-        expect(nextSteps(other)).toEqual(nextSteps(observed));
+        expect(decideNextSteps(other)).toEqual(decideNextSteps(observed));
       }),
       { numRuns: 500 },
     );
@@ -146,24 +153,24 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
   it('is predicted with the decisions of decideNextSteps, within minAvailable and the maximum', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
-        const laidOut = layOut(observed, {});
-        const driven = drive(observed);
-        expect(inAnyOrderOfSeats(observed, toldApart(laidOut))).toEqual(
-          inAnyOrderOfSeats(observed, driven.steps),
+        const laidOut = predictRollout(observed, {});
+        const driven = runDecisions(observed);
+        expect(sortForGlobalTargets(observed, toStepTexts(laidOut))).toEqual(
+          sortForGlobalTargets(observed, driven.steps),
         );
         const left = laidOut.steps
           .filter(({ step }) => step.kind !== 'stepReached')
-          .map(({ ready, live }) => [ready, live]);
-        expect({ left, end: laidOut.verdict.kind }).toEqual({ left: driven.left, end: driven.end });
-        const heard = withAllHeard(observed);
-        const floor = Math.min(readyCount(heard), observed.minAvailable);
+          .map(({ available, live }) => [available, live]);
+        expect({ left, end: laidOut.outcome.kind }).toEqual({ left: driven.left, end: driven.end });
+        const heard = assumeAllConnected(observed);
+        const floor = Math.min(countAvailable(heard), observed.minAvailable);
         const live = observed.replicas.filter((replica) => !replica.lost).length;
         assert(
-          observed.strategy?.kind === 'recreate' || laidOut.lowestReady >= floor,
-          `${laidOut.lowestReady} of ${floor}`,
+          observed.strategy?.kind === 'recreate' || laidOut.lowestAvailable >= floor,
+          `${laidOut.lowestAvailable} of ${floor}`,
         );
         assert(
-          laidOut.highestLive <= Math.max(live, ceilingOf(observed)),
+          laidOut.highestLive <= Math.max(live, getMaxLive(observed)),
           `${laidOut.highestLive} live`,
         );
       }),
@@ -173,42 +180,43 @@ describe.each(KINDS)('decideNextSteps, %s, with random input', (kind) => {
 });
 
 /** Makes one replica available, or confirms one stop. */
-function letOneGoOn(world: World, choice: number): void {
-  const { replicas } = world.view();
+function progressOneReplica(world: SimulatedWorkload, choice: number): void {
+  const { replicas } = world.observe();
   const open = replicas.flatMap((one, index) =>
-    !one.lost && (one.desired === 'stopped' || !one.ready) ? [index] : [],
+    !one.lost && (one.desired === 'stopped' || !one.available) ? [index] : [],
   );
   const chosen = open[choice % open.length];
   assert(chosen !== undefined, 'there is something to wait for');
-  if (replicas[chosen]?.desired === 'stopped') world.remove(chosen);
-  else world.change(chosen, { ready: true, unproven: false });
+  if (replicas[chosen]?.desired === 'stopped') world.removeReplica(chosen);
+  else world.changeReplica(chosen, { available: true, notYetAvailable: false });
 }
 
 /** Predictions assume that silent nodes reconnect. */
-const withAllHeard = (observed: RolloutObserved): RolloutObserved => ({
+const assumeAllConnected = (observed: RolloutObserved): RolloutObserved => ({
   ...observed,
   replicas: observed.replicas.map((one): RolloutReplica =>
-    one.unproven === true ? { ...one, ready: true, unproven: false } : one,
+    one.notYetAvailable === true ? { ...one, available: true, notYetAvailable: false } : one,
   ),
 });
 
 /** Applies every decision of `decideNextSteps`, as `predictRollout` promises to. */
-function drive(observed: RolloutObserved) {
-  const world = new World(withAllHeard(observed));
+function runDecisions(observed: RolloutObserved) {
+  const world = new SimulatedWorkload(assumeAllConnected(observed));
   const taken: string[] = [];
   const left: (readonly [number, number])[] = [];
-  for (let round = 0; round < MOST_DECISIONS; round += 1) {
-    const decision = nextSteps(world.view());
+  for (let round = 0; round < MAX_DECISIONS; round += 1) {
+    const decision = decideNextSteps(world.observe());
     if (decision.kind === 'converged') return { steps: taken, left, end: 'completes' };
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'spec')
       return { steps: taken, left, end: 'stuck' };
-    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission') world.permit();
+    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission')
+      world.grantPermission();
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'replicas') world.settle();
     if (decision.kind !== 'steps') continue;
     for (const step of decision.steps) {
-      world.apply(step);
+      world.applyStep(step);
       taken.push(JSON.stringify(step));
-      left.push([availableCount(world.view()), world.live.length]);
+      left.push([countReachable(world.observe()), world.live.length]);
     }
     world.settle();
   }
@@ -219,15 +227,15 @@ function drive(observed: RolloutObserved) {
  * The available replicas that users can reach: under RECREATE also those that do not count for
  * `minAvailable`.
  */
-const availableCount = (observed: RolloutObserved): number =>
-  readyCount(
+const countReachable = (observed: RolloutObserved): number =>
+  countAvailable(
     observed.strategy?.kind === 'recreate'
       ? { ...observed, strategy: { kind: 'rollingUpdate' } }
       : observed,
   );
 
 /** The steps of a prediction, with the replica ids of {@link SimulatedWorkload}. */
-function toldApart({ steps: laid }: LaidOut): readonly string[] {
+function toStepTexts({ steps: laid }: RolloutPrediction): readonly string[] {
   const ids = new Map<string, string>();
   return laid.flatMap(({ step }, index) => {
     if (step.kind === 'stepReached') return [];
@@ -241,10 +249,10 @@ function toldApart({ steps: laid }: LaidOut): readonly string[] {
 }
 
 /** Sorts the steps of a GLOBAL workload: the order of its empty target nodes may differ. */
-const inAnyOrderOfSeats = (
-  { seats }: RolloutObserved,
+const sortForGlobalTargets = (
+  { globalTargets }: RolloutObserved,
   all: readonly string[],
-): readonly string[] => (seats === undefined ? all : [...all].sort());
+): readonly string[] => (globalTargets === undefined ? all : [...all].sort());
 
 describe('decideNextSteps, rolling update', () => {
   it('always has a step when the limits allow one, and keeps minAvailable until the end', () => {
@@ -252,7 +260,9 @@ describe('decideNextSteps, rolling update', () => {
       fc.property(arbSpec, fc.nat(9), (spec, count) => {
         const limits = resolveLimits(spec);
         fc.pre(limits.maxSurge > 0 || limits.minAvailable < limits.want);
-        const world = new World(anObserved({ ...limits, replicas: someReplicas(count) }));
+        const world = new SimulatedWorkload(
+          anObserved({ ...limits, replicas: someReplicas(count) }),
+        );
         expect(runUntilSettled(world)).toBe('converged');
         steps += world.steps;
       }),
@@ -265,9 +275,9 @@ describe('decideNextSteps, rolling update', () => {
       fc.property(
         fc.array(
           fc.constantFrom<Partial<RolloutReplica>>(
-            { ready: true },
-            { ready: false },
-            { ready: false, unproven: true },
+            { available: true },
+            { available: false },
+            { available: false, notYetAvailable: true },
           ),
           { maxLength: 9 },
         ),
@@ -276,7 +286,9 @@ describe('decideNextSteps, rolling update', () => {
             ...someReplicas(1, { version: 2 }, index)[0]!,
             ...state,
           }));
-          expect(nextSteps(anObserved({ want: replicas.length, replicas })).kind).not.toBe('steps');
+          expect(decideNextSteps(anObserved({ want: replicas.length, replicas })).kind).not.toBe(
+            'steps',
+          );
         },
       ),
     );

@@ -1,5 +1,11 @@
 import type { RolloutObserved, RolloutReplica } from './observed.js';
-import { byDisruptionOrder, excessOf, isReady, isUnready, type Choose } from './tally.js';
+import {
+  sortByDisruptionOrder,
+  findExcess,
+  isAvailable,
+  isUnready,
+  type ChooseReplicas,
+} from './tally.js';
 
 /**
  * Keeps one replica of `version` on each target node (mode GLOBAL). A replacement is created beside
@@ -7,66 +13,76 @@ import { byDisruptionOrder, excessOf, isReady, isUnready, type Choose } from './
  * replicas that already have a replacement on their node stop first, so that no node is without a
  * replica.
  */
-export function chooseSeats(seats: readonly string[], version: number): Choose {
+export function chooseGlobalTargets(
+  globalTargets: readonly string[],
+  version: number,
+): ChooseReplicas {
   return (candidates) => {
-    const all = seatsOf(seats, candidates);
-    const open = all.filter(({ sitting }) =>
-      sitting.every((replica) => replica.version !== version),
+    const all = groupByTarget(globalTargets, candidates);
+    const withoutVersion = all.filter(({ replicas }) =>
+      replicas.every((replica) => replica.version !== version),
     );
-    const outdated = all.filter(({ sitting }) =>
-      sitting.some((replica) => replica.version !== version),
+    const outdatedTargets = all.filter(({ replicas }) =>
+      replicas.some((replica) => replica.version !== version),
     );
-    const inOrder = outdated.map((seat) => toOutdatedSeat(seat, version)).sort(byDeparture);
+    const inOrder = outdatedTargets
+      .map((seat) => toOutdatedTarget(seat, version))
+      .sort(compareStopOrder);
     const served = inOrder.filter(
-      ({ standing, since }) => standing === NOBODY_NEW && since > NOBODY,
+      ({ successor, oldestServing }) => successor === NO_SUCCESSOR && oldestServing > NONE_SERVING,
     );
     const isServed = new Set(served.map(({ nodeId }) => nodeId));
     // Nodes without a replica come first: they need no surge.
-    const empty = open.map(({ nodeId }) => nodeId).filter((nodeId) => !isServed.has(nodeId));
+    const empty = withoutVersion
+      .map(({ nodeId }) => nodeId)
+      .filter((nodeId) => !isServed.has(nodeId));
     return {
       surplus: [],
-      outdated: inOrder.flatMap(({ old }) => old),
+      outdated: inOrder.flatMap(({ outdated }) => outdated),
       missing: [...empty.sort(), ...isServed].map((nodeId) => ({ version, nodeId })),
     };
   };
 }
 
 /** A target node with replicas to replace. */
-interface OutdatedSeat {
+interface OutdatedTarget {
   readonly nodeId: string;
-  readonly old: readonly RolloutReplica[];
+  readonly outdated: readonly RolloutReplica[];
   /** State of the replacement: 0 available, 1 not available, else {@link NO_SUCCESSOR}. */
-  readonly standing: number;
+  readonly successor: number;
   /** Sequence of the oldest outdated replica that serves; {@link NONE_SERVING} when none does. */
-  readonly since: number;
+  readonly oldestServing: number;
 }
-const NOBODY_NEW = 2;
-const NOBODY = -1;
+const NO_SUCCESSOR = 2;
+const NONE_SERVING = -1;
 
-function toOutdatedSeat({ nodeId, sitting }: Seat, version: number): OutdatedSeat {
-  const old = sitting.filter((replica) => replica.version !== version);
+function toOutdatedTarget({ nodeId, replicas }: GlobalTarget, version: number): OutdatedTarget {
+  const old = replicas.filter((replica) => replica.version !== version);
   const current =
-    sitting.length === old.length ? [] : sitting.filter((replica) => replica.version === version);
+    replicas.length === old.length ? [] : replicas.filter((replica) => replica.version === version);
   const serving = old.filter((replica) => !isUnready(replica));
   return {
     nodeId,
-    old,
-    standing: current.some(isReady) ? 0 : current.length > 0 ? 1 : NOBODY_NEW,
-    since:
+    outdated: old,
+    successor: current.some(isAvailable) ? 0 : current.length > 0 ? 1 : NO_SUCCESSOR,
+    oldestServing:
       serving.length === 0
-        ? NOBODY
+        ? NONE_SERVING
         : Math.min(...serving.map(({ createdSequence }) => createdSequence)),
   };
 }
 
-const byDeparture = (a: OutdatedSeat, b: OutdatedSeat): number =>
-  a.standing - b.standing || b.since - a.since || (a.nodeId < b.nodeId ? -1 : 1);
+const compareStopOrder = (a: OutdatedTarget, b: OutdatedTarget): number =>
+  a.successor - b.successor || b.oldestServing - a.oldestServing || (a.nodeId < b.nodeId ? -1 : 1);
 
 /** Keeps one replica of any version on each target node. */
-export function choosePausedSeats(seats: readonly string[], baseVersion: number): Choose {
+export function choosePausedGlobalTargets(
+  globalTargets: readonly string[],
+  baseVersion: number,
+): ChooseReplicas {
   return (candidates) => {
-    const empty = seatsOf(seats, candidates).flatMap(({ nodeId, sitting }) =>
-      sitting.length === 0 ? [nodeId] : [],
+    const empty = groupByTarget(globalTargets, candidates).flatMap(({ nodeId, replicas }) =>
+      replicas.length === 0 ? [nodeId] : [],
     );
     return {
       surplus: [],
@@ -81,41 +97,46 @@ export function choosePausedSeats(seats: readonly string[], baseVersion: number)
  * paused, of another version beyond the surge.
  * @param candidates - Only replicas that are on a target node and could stay there.
  */
-export function crowdedOut(
+export function findDuplicates(
   { paused, maxSurge, version }: RolloutObserved,
-  seats: readonly string[],
+  globalTargets: readonly string[],
   candidates: readonly RolloutReplica[],
 ): ReadonlySet<RolloutReplica> {
   if (new Set(candidates.map(({ nodeId }) => nodeId)).size === candidates.length) return new Set();
-  const shared = seatsOf(seats, candidates).filter(({ sitting }) => sitting.length > 1);
+  const shared = groupByTarget(globalTargets, candidates).filter(
+    ({ replicas }) => replicas.length > 1,
+  );
   if (paused !== true) {
-    const current = shared.map(({ sitting }) =>
-      sitting.filter((replica) => replica.version === version),
+    const current = shared.map(({ replicas }) =>
+      replicas.filter((replica) => replica.version === version),
     );
     return new Set(current.flatMap((alike) => alike.slice(0, -1)));
   }
-  const [alike, mixed]: [RolloutReplica[], RolloutReplica[]] = [[], []];
-  for (const { sitting } of shared)
-    for (const replica of sitting.slice(0, -1))
-      (replica.version === sitting.at(-1)?.version ? alike : mixed).push(replica);
-  return new Set([...alike, ...excessOf(mixed, maxSurge)]);
+  const [sameVersion, mixed]: [RolloutReplica[], RolloutReplica[]] = [[], []];
+  for (const { replicas } of shared)
+    for (const replica of replicas.slice(0, -1))
+      (replica.version === replicas.at(-1)?.version ? sameVersion : mixed).push(replica);
+  return new Set([...sameVersion, ...findExcess(mixed, maxSurge)]);
 }
 
-interface Seat {
+interface GlobalTarget {
   readonly nodeId: string;
   /** In disruption order. */
-  readonly sitting: readonly RolloutReplica[];
+  readonly replicas: readonly RolloutReplica[];
 }
 
 /**
  * Every target node with its replicas.
  * @param candidates - Only replicas on target nodes.
  */
-function seatsOf(seats: readonly string[], candidates: readonly RolloutReplica[]): Seat[] {
-  const sitting = new Map<string, RolloutReplica[]>(seats.map((nodeId) => [nodeId, []]));
-  for (const replica of candidates) sitting.get(replica.nodeId ?? '')?.push(replica);
-  return [...sitting].map(([nodeId, replicas]): Seat => ({
+function groupByTarget(
+  globalTargets: readonly string[],
+  candidates: readonly RolloutReplica[],
+): GlobalTarget[] {
+  const byNode = new Map<string, RolloutReplica[]>(globalTargets.map((nodeId) => [nodeId, []]));
+  for (const replica of candidates) byNode.get(replica.nodeId ?? '')?.push(replica);
+  return [...byNode].map(([nodeId, replicas]): GlobalTarget => ({
     nodeId,
-    sitting: replicas.length > 1 ? byDisruptionOrder(replicas) : replicas,
+    replicas: replicas.length > 1 ? sortByDisruptionOrder(replicas) : replicas,
   }));
 }

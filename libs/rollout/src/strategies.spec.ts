@@ -1,64 +1,69 @@
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './index.js';
 import { aReplica, someReplicas } from './testing/builders.js';
-import { shapeFor } from './testing/shape.js';
+import { decideShape } from './testing/shape.js';
 
-const old = (count: number, changes: Partial<RolloutReplica> = {}) =>
+const outdated = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 1, ...changes }, 1);
 const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
 const leaving = { desired: 'stopped' as const };
-const unready: Partial<RolloutReplica> = { ready: false };
+const unready: Partial<RolloutReplica> = { available: false };
 
 describe('decideNextSteps: canary', () => {
   const canary = (updated: number, changes: Partial<RolloutObserved>) =>
-    shapeFor({ baseVersion: 1, want: 4, strategy: { kind: 'rollingUpdate', updated }, ...changes });
+    decideShape({
+      baseVersion: 1,
+      want: 4,
+      strategy: { kind: 'rollingUpdate', updated },
+      ...changes,
+    });
   it.each([
     {
       name: 'creates as many replicas as the step allows',
       updated: 1,
-      changes: { replicas: old(4) },
+      changes: { replicas: outdated(4) },
       gives: '+2 -4',
     },
     {
       name: 'waits until the new replicas are ready',
       updated: 1,
-      changes: { replicas: [...old(3), ...current(1, unready)] },
+      changes: { replicas: [...outdated(3), ...current(1, unready)] },
       gives: 'notReady',
     },
     {
       name: 'waits at the step when the new replicas are available',
       updated: 1,
-      changes: { replicas: [...old(3), ...current(1)] },
+      changes: { replicas: [...outdated(3), ...current(1)] },
       gives: 'stepReached',
     },
     {
       name: 'waits at the step although a replica of the previous version is not ready',
       updated: 1,
-      changes: { replicas: [...old(2), aReplica(9, unready), ...current(1)] },
+      changes: { replicas: [...outdated(2), aReplica(9, unready), ...current(1)] },
       gives: 'stepReached',
     },
     {
       name: 'continues with the next step',
       updated: 2,
-      changes: { replicas: [...old(3), ...current(1)] },
+      changes: { replicas: [...outdated(3), ...current(1)] },
       gives: '+2 -3',
     },
     {
       name: 'replaces a missing replica with its own version',
       updated: 1,
-      changes: { replicas: [...old(2), ...current(1)] },
+      changes: { replicas: [...outdated(2), ...current(1)] },
       gives: '+1',
     },
     {
       name: 'stops new replicas when the step shrinks',
       updated: 1,
-      changes: { replicas: [...old(2), ...current(2)] },
+      changes: { replicas: [...outdated(2), ...current(2)] },
       gives: '+1 -102',
     },
     {
       name: 'replaces replicas of a third version with the previous version',
       updated: 0,
-      changes: { replicas: [...old(3), aReplica(9, { version: 3 })] },
+      changes: { replicas: [...outdated(3), aReplica(9, { version: 3 })] },
       gives: '+1 -9',
     },
     {
@@ -70,7 +75,7 @@ describe('decideNextSteps: canary', () => {
     {
       name: 'rolls nothing while paused',
       updated: 2,
-      changes: { paused: true, replicas: [...old(3), ...current(1)] },
+      changes: { paused: true, replicas: [...outdated(3), ...current(1)] },
       gives: 'paused',
     },
   ])('$name', ({ updated, changes, gives }) => expect(canary(updated, changes)).toBe(gives));
@@ -78,11 +83,11 @@ describe('decideNextSteps: canary', () => {
 
 describe('decideNextSteps: recreate', () => {
   const recreate = (changes: Partial<RolloutObserved>) =>
-    shapeFor({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
+    decideShape({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
   it.each([
     {
       name: 'stops all replicas of other versions',
-      changes: { minAvailable: 3, replicas: old(3) },
+      changes: { minAvailable: 3, replicas: outdated(3) },
       gives: '-3 -2 -1',
     },
     {
@@ -97,7 +102,7 @@ describe('decideNextSteps: recreate', () => {
     },
     {
       name: 'keeps replicas that already have the version',
-      changes: { replicas: [...old(1), ...current(2)] },
+      changes: { replicas: [...outdated(1), ...current(2)] },
       gives: '-1',
     },
     {
@@ -117,7 +122,7 @@ describe('decideNextSteps: recreate', () => {
     },
     {
       name: 'replaces with the previous version while paused and one of it is live',
-      changes: { paused: true, replicas: old(2) },
+      changes: { paused: true, replicas: outdated(2) },
       gives: '+1',
     },
     {
@@ -133,71 +138,71 @@ describe('decideNextSteps: blue/green', () => {
     changes: object,
     strategy: Partial<Extract<RolloutStrategy, { kind: 'blueGreen' }>> = {},
   ) =>
-    shapeFor({
+    decideShape({
       strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true, ...strategy },
       ...changes,
     });
   it.each([
-    { name: 'creates the whole new set', changes: { replicas: old(3) }, gives: '+2 +2 +2' },
+    { name: 'creates the whole new set', changes: { replicas: outdated(3) }, gives: '+2 +2 +2' },
     {
       name: 'creates nothing while there is no room for the whole set',
-      changes: { replicas: [...old(3), aReplica(9, { version: 3, ...leaving })] },
+      changes: { replicas: [...outdated(3), aReplica(9, { version: 3, ...leaving })] },
       gives: 'stopping',
     },
     {
       name: 'stops replicas of a third version at once, and counts them until they are gone',
-      changes: { minAvailable: 3, replicas: [...old(3), aReplica(9, { version: 3 })] },
+      changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, { version: 3 })] },
       gives: '-9',
     },
     {
       name: 'waits until the new set is ready',
-      changes: { replicas: [...old(3), ...current(3, unready)] },
+      changes: { replicas: [...outdated(3), ...current(3, unready)] },
       gives: 'notReady',
     },
     {
       name: 'waits until the new set is available',
       changes: {
         replicas: [
-          ...old(3),
+          ...outdated(3),
           ...current(2),
-          aReplica(9, { version: 2, ...unready, unproven: true }),
+          aReplica(9, { version: 2, ...unready, notYetAvailable: true }),
         ],
       },
       gives: 'unproven',
     },
     {
       name: 'replaces a failed replica of the new set',
-      changes: { replicas: [...old(3), ...current(2)] },
+      changes: { replicas: [...outdated(3), ...current(2)] },
       gives: '+2',
     },
     {
       name: 'replaces a draining replica of the new set without minAvailable',
       changes: {
         minAvailable: 3,
-        replicas: [...old(3), ...current(2), aReplica(9, { version: 2, draining: true })],
+        replicas: [...outdated(3), ...current(2), aReplica(9, { version: 2, draining: true })],
       },
       gives: '+2 -9',
     },
     {
       name: 'switches when the new set is complete',
-      changes: { replicas: [...old(3), ...current(3)] },
+      changes: { replicas: [...outdated(3), ...current(3)] },
       gives: '=2',
     },
     {
       name: 'switches while a replica of the active set is being replaced',
-      changes: { replicas: [...old(1), ...current(3)] },
+      changes: { replicas: [...outdated(1), ...current(3)] },
       gives: '=2',
     },
     {
       name: 'replaces a missing replica of the active set',
-      changes: { replicas: [...old(2), ...current(3, unready)] },
+      changes: { replicas: [...outdated(2), ...current(3, unready)] },
       gives: '+1',
     },
     {
       name: 'replaces draining replicas of the active set within minAvailable',
       changes: {
         minAvailable: 3,
-        replicas: [...old(2), aReplica(9, { draining: true }), ...current(3, unready)],
+        replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(3, unready)],
       },
       gives: '+1',
     },
@@ -206,28 +211,28 @@ describe('decideNextSteps: blue/green', () => {
       changes: {
         minAvailable: 2,
         batch: 3,
-        replicas: [...old(2), aReplica(9, { draining: true }), ...current(2)],
+        replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(2)],
       },
       gives: '+1 +2 -9',
     },
     {
       name: 'scales both sets up',
-      changes: { want: 4, replicas: [...old(3), ...current(3, unready)] },
+      changes: { want: 4, replicas: [...outdated(3), ...current(3, unready)] },
       gives: '+1 +2',
     },
     {
       name: 'scales both sets down',
-      changes: { want: 2, replicas: [...old(3), ...current(3, unready)] },
+      changes: { want: 2, replicas: [...outdated(3), ...current(3, unready)] },
       gives: '-3 -103',
     },
     {
       name: 'replaces the new set by that of a newer version',
-      changes: { version: 3, replicas: [...old(3), ...current(2)] },
+      changes: { version: 3, replicas: [...outdated(3), ...current(2)] },
       gives: '-102 -101',
     },
     {
       name: 'stops all replicas before the switch when scaled to 0',
-      changes: { want: 0, replicas: [...old(1), ...current(1)] },
+      changes: { want: 0, replicas: [...outdated(1), ...current(1)] },
       gives: '-1 -101',
     },
     {
@@ -240,37 +245,37 @@ describe('decideNextSteps: blue/green', () => {
   it.each([
     {
       name: 'waits for a promotion',
-      changes: { replicas: [...old(3), ...current(3)] },
+      changes: { replicas: [...outdated(3), ...current(3)] },
       strategy: { maySwitch: false },
       gives: 'promotion',
     },
     {
       name: 'replaces replicas of the active set during the wait for a promotion',
-      changes: { replicas: [...old(2), ...current(3)] },
+      changes: { replicas: [...outdated(2), ...current(3)] },
       strategy: { maySwitch: false },
       gives: '+1',
     },
     {
       name: 'stops the previous set after the switch',
-      changes: { minAvailable: 3, replicas: [...old(3), ...current(3)] },
+      changes: { minAvailable: 3, replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2 },
       gives: '-3 -2 -1',
     },
     {
       name: 'keeps the previous set while keepVersion names it',
-      changes: { replicas: [...old(3), ...current(3)] },
+      changes: { replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: 'kept',
     },
     {
       name: 'stops kept replicas on draining nodes without a replacement',
-      changes: { replicas: [...old(2), aReplica(9, { draining: true }), ...current(3)] },
+      changes: { replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: '-9',
     },
     {
       name: 'stops kept replicas for another new set',
-      changes: { version: 3, replicas: [...old(3), ...current(3)] },
+      changes: { version: 3, replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
       gives: '-3 -2 -1',
     },
@@ -282,13 +287,13 @@ describe('decideNextSteps: blue/green', () => {
     },
     {
       name: 'keeps the new set and repairs the active one while paused',
-      changes: { paused: true, replicas: [...old(2), ...current(2, unready)] },
+      changes: { paused: true, replicas: [...outdated(2), ...current(2, unready)] },
       strategy: {},
       gives: '+1',
     },
     {
       name: 'does not switch while paused',
-      changes: { paused: true, replicas: [...old(3), ...current(3)] },
+      changes: { paused: true, replicas: [...outdated(3), ...current(3)] },
       strategy: {},
       gives: 'paused',
     },
@@ -296,11 +301,11 @@ describe('decideNextSteps: blue/green', () => {
 });
 
 describe('decideNextSteps: one replica per node', () => {
-  const on = (nodeId: string, sequence: number, changes: Partial<RolloutReplica> = {}) =>
+  const replicaOn = (nodeId: string, sequence: number, changes: Partial<RolloutReplica> = {}) =>
     aReplica(sequence, { nodeId, ...changes });
-  const global = (seats: readonly string[], changes: Partial<RolloutObserved>) =>
-    shapeFor({ seats, want: seats.length, ...changes });
-  const [n1, n2] = [on('n1', 1), on('n2', 2)];
+  const decideGlobal = (globalTargets: readonly string[], changes: Partial<RolloutObserved>) =>
+    decideShape({ globalTargets, want: globalTargets.length, ...changes });
+  const [n1, n2] = [replicaOn('n1', 1), replicaOn('n2', 2)];
   it.each<{
     name: string;
     seats: readonly string[];
@@ -322,7 +327,7 @@ describe('decideNextSteps: one replica per node', () => {
     {
       name: 'stops the old replica beside an available new one',
       seats: ['n1', 'n2'],
-      changes: { minAvailable: 2, replicas: [n1, n2, on('n1', 9, { version: 2 })] },
+      changes: { minAvailable: 2, replicas: [n1, n2, replicaOn('n1', 9, { version: 2 })] },
       gives: '-1',
     },
     {
@@ -346,13 +351,17 @@ describe('decideNextSteps: one replica per node', () => {
     {
       name: 'keeps that replica while minAvailable needs it',
       seats: ['n1', 'n3'],
-      changes: { version: 1, minAvailable: 2, replicas: [n1, n2, on('n3', 3, { ready: false })] },
+      changes: {
+        version: 1,
+        minAvailable: 2,
+        replicas: [n1, n2, replicaOn('n3', 3, { available: false })],
+      },
       gives: 'notReady',
     },
     {
       name: 'stops a duplicate on a target node',
       seats: ['n1', 'n2'],
-      changes: { version: 1, replicas: [n1, n2, on('n2', 9)] },
+      changes: { version: 1, replicas: [n1, n2, replicaOn('n2', 9)] },
       gives: '-9',
     },
     {
@@ -367,7 +376,7 @@ describe('decideNextSteps: one replica per node', () => {
       changes: {
         paused: true,
         baseVersion: 1,
-        replicas: [n1, on('n1', 9, { version: 2, ready: false })],
+        replicas: [n1, replicaOn('n1', 9, { version: 2, available: false })],
       },
       gives: '+1@n2',
     },
@@ -377,13 +386,13 @@ describe('decideNextSteps: one replica per node', () => {
       changes: { want: 0, minAvailable: 0, replicas: [n1, n2] },
       gives: '-2 -1',
     },
-  ])('$name', ({ seats, changes, gives }) => expect(global(seats, changes)).toBe(gives));
+  ])('$name', ({ seats, changes, gives }) => expect(decideGlobal(seats, changes)).toBe(gives));
 
   it('refuses blue/green and canary steps', () => {
     expect(() =>
-      global(['n1'], { strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true } }),
+      decideGlobal(['n1'], { strategy: { kind: 'blueGreen', activeVersion: 1, maySwitch: true } }),
     ).toThrow('blue/green is not for one replica per node');
-    expect(() => global(['n1'], { strategy: { kind: 'rollingUpdate', updated: 0 } })).toThrow(
+    expect(() => decideGlobal(['n1'], { strategy: { kind: 'rollingUpdate', updated: 0 } })).toThrow(
       'canary steps are not for one replica per node',
     );
   });
@@ -394,12 +403,12 @@ describe('decideNextSteps: a forced drain', () => {
   it.each([
     {
       name: 'stops the last available replica',
-      changes: { want: 1, version: 1, minAvailable: 1, replicas: old(1, forced) },
+      changes: { want: 1, version: 1, minAvailable: 1, replicas: outdated(1, forced) },
       gives: '+1 -1',
     },
     {
       name: 'requires minAvailable of the other replicas only',
-      changes: { minAvailable: 2, replicas: [...old(2), aReplica(9, forced)] },
+      changes: { minAvailable: 2, replicas: [...outdated(2), aReplica(9, forced)] },
       gives: '+2 +2 -9',
     },
     {
@@ -407,5 +416,5 @@ describe('decideNextSteps: a forced drain', () => {
       changes: { want: 1, version: 1, replicas: [aReplica(1, { ...forced, lost: true })] },
       gives: '+1',
     },
-  ])('$name', ({ changes, gives }) => expect(shapeFor(changes)).toBe(gives));
+  ])('$name', ({ changes, gives }) => expect(decideShape(changes)).toBe(gives));
 });

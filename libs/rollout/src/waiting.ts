@@ -1,7 +1,7 @@
 import { assert } from '@cloudless/base';
 import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
-import { describeImpossible, type RolloutLimits } from './limits.js';
-import type { Tally } from './tally.js';
+import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
+import type { ReplicaTally } from './tally.js';
 
 export function waitFor(
   kind: WaitReason['kind'],
@@ -15,26 +15,30 @@ export function waitFor(
  * Why a set of replicas waits; the longest wait is named first, as stops end by themselves.
  * Undefined when the set is in its wanted state.
  */
-export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecision | undefined {
+export function explainSetWait(
+  limits: RolloutLimits,
+  tally: ReplicaTally,
+): RolloutDecision | undefined {
   const { want } = limits;
-  const { ready, unready, unproven, leaving } = tally;
+  const { available, unready, notYetAvailable, leaving } = tally;
   if (unready > 0)
     return waitFor(
       'notReady',
       'replicas',
-      `${ready} of ${want} replicas are ready, ${unready} not yet${whyNoRoom(limits, tally)}`,
+      `${available} of ${want} replicas are ready, ${unready} not yet${explainMissingRoom(limits, tally)}`,
     );
-  if (unproven > 0)
+  if (notYetAvailable > 0)
     return waitFor(
       'unproven',
       'replicas',
-      `${ready} of ${want} replicas are available; ${unproven} not yet: ready for less than min_ready_duration, or on silent nodes`,
+      `${available} of ${want} replicas are available; ${notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
     );
-  if (leaving > 0) return waitFor('stopping', 'replicas', `${replicas(leaving)} still stopping`);
-  if (tally.readyVictims.length === 0 && tally.missing.length === 0) return undefined;
+  if (leaving > 0)
+    return waitFor('stopping', 'replicas', `${formatReplicaCount(leaving)} still stopping`);
+  if (tally.availableVictims.length === 0 && tally.missing.length === 0) return undefined;
   // No replica is stopping, all are available, and no step is possible: only impossible limits lead
   // here.
-  const text = describeImpossible(limits);
+  const text = describeImpossibleLimits(limits);
   assert(text !== undefined, 'limits that allow a step always lead to one');
   return waitFor('impossibleLimits', 'spec', text);
 }
@@ -43,11 +47,16 @@ export function whySetWaits(limits: RolloutLimits, tally: Tally): RolloutDecisio
  * What a user has to do when no node fits a new replica and `minAvailable` prevents stopping
  * another one first; empty while something else may free resources.
  */
-function whyNoRoom(
+function explainMissingRoom(
   { minAvailable }: RolloutLimits,
-  { unplaced, ready, leaving, readyVictims }: Tally,
+  { unplaced, available, leaving, availableVictims }: ReplicaTally,
 ): string {
-  if (unplaced === undefined || leaving > 0 || readyVictims.length === 0 || ready > minAvailable)
+  if (
+    unplaced === undefined ||
+    leaving > 0 ||
+    availableVictims.length === 0 ||
+    available > minAvailable
+  )
     return '';
   return (
     `: ${unplaced}; min_available ${minAvailable} allows no stop before the new replica is ready: ` +
@@ -55,8 +64,8 @@ function whyNoRoom(
   );
 }
 
-export const pausedWith = (others: number): RolloutDecision =>
-  waitFor('paused', 'spec', `paused with ${replicas(others)} of other versions`);
+export const waitPaused = (others: number): RolloutDecision =>
+  waitFor('paused', 'spec', `paused with ${formatReplicaCount(others)} of other versions`);
 
-export const replicas = (count: number): string =>
+export const formatReplicaCount = (count: number): string =>
   count === 1 ? '1 replica' : `${count} replicas`;

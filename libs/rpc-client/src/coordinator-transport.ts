@@ -10,7 +10,7 @@ import {
   type EnrollNodeResponse,
   type TunnelFrame,
 } from '@cloudless/api';
-import { grpcOver, type CallInterceptors } from './grpc-over.js';
+import { createGrpcTransportOver, type CallInterceptors } from './grpc-over.js';
 
 /** Limit of one message from the coordinator: an order with a large spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;
@@ -31,25 +31,25 @@ export const createCoordinatorTransport = (interceptors: CallInterceptors = []) 
    * @throws kind `unavailable` when the coordinator cannot be reached, or `signal` is aborted
    *   first.
    */
-  connect: (address: string, signal: AbortSignal): Promise<CoordinatorLink> =>
+  connect: (address: string, signal: AbortSignal): Promise<CoordinatorConnection> =>
     new Promise((resolve, reject) => {
-      const refuse = (cause: unknown): void =>
+      const fail = (cause: unknown): void =>
         reject(
           new CloudlessError('unavailable', `no coordinator reached at ${address}`, { cause }),
         );
-      if (signal.aborted) return refuse(signal.reason);
+      if (signal.aborted) return fail(signal.reason);
       const session = http2.connect(address);
-      const giveUp = (): void => {
+      const abortConnect = (): void => {
         session.destroy();
-        refuse(signal.reason);
+        fail(signal.reason);
       };
-      signal.addEventListener('abort', giveUp, { once: true });
+      signal.addEventListener('abort', abortConnect, { once: true });
       // also after the connection was established: calls and pings fail with the same error
-      session.on('error', refuse);
-      session.once('close', () => signal.removeEventListener('abort', giveUp));
+      session.on('error', fail);
+      session.once('close', () => signal.removeEventListener('abort', abortConnect));
       session.once('connect', () => {
-        signal.removeEventListener('abort', giveUp);
-        resolve(new CoordinatorLink(session, address, interceptors));
+        signal.removeEventListener('abort', abortConnect);
+        resolve(new CoordinatorConnection(session, address, interceptors));
       });
     }),
 });
@@ -61,7 +61,7 @@ export const coordinatorTransport = createCoordinatorTransport();
  * One open connection. All its calls fail with kind `unavailable` once the connection is closed or
  * broken.
  */
-export class CoordinatorLink {
+export class CoordinatorConnection {
   private readonly client: CoordinatorClient;
   private readonly closing = new AbortController();
 
@@ -73,14 +73,16 @@ export class CoordinatorLink {
     session.once('close', () =>
       this.closing.abort(new CloudlessError('unavailable', 'the connection was closed')),
     );
-    this.client = createCoordinatorClient(grpcOver(session, address, READ_MAX_BYTES, interceptors));
+    this.client = createCoordinatorClient(
+      createGrpcTransportOver(session, address, READ_MAX_BYTES, interceptors),
+    );
   }
 
   async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
     try {
       return await this.client.enrollNode(request, { signal: this.closing.signal });
     } catch (reason) {
-      throw this.failureOf(reason);
+      throw this.toFailure(reason);
     }
   }
 
@@ -89,28 +91,28 @@ export class CoordinatorLink {
    * the loop over the result ends the call.
    */
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage> {
-    return this.call((signal) => this.client.session(outgoing, { signal }));
+    return this.openStream((signal) => this.client.session(outgoing, { signal }));
   }
 
   /**
-   * Starts the Tunnel call. Flow control and end are as for {@link CoordinatorLink.openSession}.
+   * Starts the Tunnel call. Flow control and end are as for {@link CoordinatorConnection.openSession}.
    */
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
-    return this.call((signal) => this.client.tunnel(outgoing, { signal }));
+    return this.openStream((signal) => this.client.tunnel(outgoing, { signal }));
   }
 
   /** Sends an HTTP/2 PING. Resolves at the reply; rejects when the connection breaks. */
   ping(): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (this.session.destroyed || this.session.closed) return reject(gone());
-      const closed = (): void => reject(gone());
+      if (this.session.destroyed || this.session.closed) return reject(createConnectionError());
+      const closed = (): void => reject(createConnectionError());
       this.session.once('close', closed);
       const sent = this.session.ping((reason) => {
         this.session.off('close', closed);
         if (reason === null) resolve();
-        else reject(gone(reason));
+        else reject(createConnectionError(reason));
       });
-      if (!sent) reject(gone());
+      if (!sent) reject(createConnectionError());
     });
   }
 
@@ -119,7 +121,7 @@ export class CoordinatorLink {
     this.session.destroy();
   }
 
-  private async *call<Message>(
+  private async *openStream<Message>(
     begin: (signal: AbortSignal) => AsyncIterable<Message>,
   ): AsyncGenerator<Message> {
     const call = new AbortController();
@@ -129,7 +131,7 @@ export class CoordinatorLink {
     try {
       yield* begin(call.signal);
     } catch (reason) {
-      throw this.failureOf(reason);
+      throw this.toFailure(reason);
     } finally {
       this.closing.signal.removeEventListener('abort', end);
       call.abort();
@@ -137,14 +139,14 @@ export class CoordinatorLink {
   }
 
   /** Once the connection is gone, the reason of every failure is `unavailable`. */
-  private failureOf(reason: unknown): CloudlessError {
+  private toFailure(reason: unknown): CloudlessError {
     return this.closing.signal.aborted || this.session.destroyed
-      ? gone(reason)
+      ? createConnectionError(reason)
       : fromConnectError(reason);
   }
 }
 
-function gone(cause?: unknown): CloudlessError {
+function createConnectionError(cause?: unknown): CloudlessError {
   return new CloudlessError(
     'unavailable',
     'the connection to the coordinator broke',

@@ -6,7 +6,7 @@ export type CallInterceptors = NonNullable<GrpcTransportOptions['interceptors']>
 /**
  * Creates a gRPC transport over an open HTTP/2 session. The caller opens and closes the session.
  */
-export function grpcOver(
+export function createGrpcTransportOver(
   session: ClientHttp2Session,
   address: string,
   readMaxBytes: number,

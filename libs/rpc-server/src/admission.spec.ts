@@ -1,52 +1,57 @@
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { Admission, type AdmissionSettings } from './admission.js';
-import type { Lane } from './lanes.js';
+import { CallAdmission, type CallAdmissionSettings } from './admission.js';
+import type { CallPriority } from './lanes.js';
 import { defaultRpcLimits } from './options.js';
 import type { OverloadLevel } from './overload.js';
 import { RETRY_AFTER_HEADER } from './refusal.js';
 
 const never = new AbortController().signal;
-const roomy = { running: 100, waiting: 100, waitMs: 1_000 };
+const ample = { running: 100, waiting: 100, waitMs: 1_000 };
 
 /** A call admission whose event loop iterations the test triggers. */
-function anAdmission(override: Partial<AdmissionSettings> = {}) {
+function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
   const clock = new ManualClock();
-  const turns: (() => void)[] = [];
-  const admission = new Admission({
+  const iterations: (() => void)[] = [];
+  const admission = new CallAdmission({
     clock,
-    lanes: { control: roomy, stop: roomy, write: roomy, read: roomy },
+    priorities: { control: ample, stop: ample, write: ample, read: ample },
     runningPerPrincipal: 16,
-    callsPerTurn: 2,
-    overload: () => 0,
-    nextTurn: (action) => void turns.push(action),
+    callsPerIteration: 2,
+    getOverload: () => 0,
+    nextIteration: (action) => void iterations.push(action),
     ...override,
   });
-  const begun: string[] = [];
+  const started: string[] = [];
   const refused: Record<string, ConnectError> = {};
   const ends = new Map<string, () => void>();
-  const call = (lane: Lane, principal: string, name = principal, signal = never): void => {
+  const startCall = (
+    lane: CallPriority,
+    principal: string,
+    name = principal,
+    signal = never,
+  ): void => {
     admission.admit(lane, principal, signal).then(
       (end) => {
-        begun.push(name);
+        started.push(name);
         ends.set(name, end);
       },
       (reason: unknown) => (refused[name] = reason as ConnectError),
     );
   };
-  const turn = async (): Promise<readonly string[]> => {
+  const runIteration = async (): Promise<readonly string[]> => {
     await settle();
-    const before = begun.length;
-    for (const action of turns.splice(0)) action();
+    const before = started.length;
+    for (const action of iterations.splice(0)) action();
     await settle();
-    return begun.slice(before);
+    return started.slice(before);
   };
-  return { admission, clock, call, turn, begun, refused, ends };
+  return { admission, clock, call: startCall, turn: runIteration, begun: started, refused, ends };
 }
 
 describe('CallAdmission.admit, start order', () => {
   it('starts higher priorities first, but at least one call of each priority in every event loop iteration', async () => {
-    const { call, turn, begun } = anAdmission({ callsPerTurn: 2 });
+    const { call, turn, begun } = anAdmission({ callsPerIteration: 2 });
     for (const lane of ['read', 'write', 'stop'] as const)
       for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
     await settle();
@@ -58,7 +63,7 @@ describe('CallAdmission.admit, start order', () => {
   });
 
   it('starts one call of each priority per iteration under overload, but control calls at once', async () => {
-    const { call, turn, begun } = anAdmission({ callsPerTurn: 8, overload: () => 1 });
+    const { call, turn, begun } = anAdmission({ callsPerIteration: 8, getOverload: () => 1 });
     for (const n of [1, 2, 3]) call('stop', 's', `stop${n}`);
     for (const n of [1, 2, 3]) call('control', 'agent', `control${n}`);
     await settle();
@@ -67,7 +72,7 @@ describe('CallAdmission.admit, start order', () => {
   });
 
   it('lets a single call of one client start before the fifty calls of another', async () => {
-    const { call, turn } = anAdmission({ callsPerTurn: 3 });
+    const { call, turn } = anAdmission({ callsPerIteration: 3 });
     for (let n = 1; n <= 50; n += 1) call('read', 'flood', `flood${n}`);
     call('read', 'single');
     expect(await turn()).toContain('single');
@@ -75,9 +80,9 @@ describe('CallAdmission.admit, start order', () => {
 
   it('holds calls back at the limits of their client and priority until a call ends', async () => {
     const { call, turn, begun, ends } = anAdmission({
-      callsPerTurn: 100,
+      callsPerIteration: 100,
       runningPerPrincipal: 1,
-      lanes: { ...defaultRpcLimits.lanes, write: { ...roomy, running: 2 } },
+      priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 2 } },
     });
     for (const name of ['a1', 'a2', 'b1', 'c1']) call('write', name.slice(0, 1), name);
     await turn();
@@ -92,13 +97,13 @@ describe('CallAdmission.admit, start order', () => {
 
   it('starts a call of a blocked principal only after canStart allows it and recheck runs', async () => {
     let mayBegin = false;
-    const { admission, call, begun } = anAdmission({ mayBegin: () => mayBegin });
+    const { admission, call, begun } = anAdmission({ canStart: () => mayBegin });
     call('read', 'a');
     call('control', 'agent');
     await settle();
     expect(begun).toEqual(['agent']);
     mayBegin = true;
-    admission.wake();
+    admission.recheck();
     await settle();
     expect(begun).toEqual(['agent', 'a']);
   });
@@ -106,7 +111,7 @@ describe('CallAdmission.admit, start order', () => {
 
 describe('CallAdmission, refusals', () => {
   it('refuses a call after its longest wait and says when to retry', async () => {
-    const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
+    const { admission, clock, call, refused } = anAdmission({ canStart: () => false });
     call('read', 'a');
     await clock.advance(999);
     expect(refused).toEqual({});
@@ -116,13 +121,13 @@ describe('CallAdmission, refusals', () => {
       rawMessage: 'the call waited too long behind other read calls; try again in 1 s',
     });
     expect(refused['a']?.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
-    expect(admission.load().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
+    expect(admission.getLoad().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
     expect(clock.pendingTimers).toBe(0);
   });
 
   it('drops the newest call of the client with the most waiting calls when the queue is full', async () => {
-    const lanes = { ...defaultRpcLimits.lanes, read: { ...roomy, waiting: 2 } };
-    const { call, refused } = anAdmission({ mayBegin: () => false, lanes });
+    const lanes = { ...defaultRpcLimits.priorities, read: { ...ample, waiting: 2 } };
+    const { call, refused } = anAdmission({ canStart: () => false, priorities: lanes });
     call('read', 'a', 'a1');
     call('read', 'a', 'a2');
     call('read', 'a', 'a3');
@@ -135,14 +140,14 @@ describe('CallAdmission, refusals', () => {
   });
 
   it('removes a call from the queue when its client has gone', async () => {
-    const { admission, clock, call, refused } = anAdmission({ mayBegin: () => false });
+    const { admission, clock, call, refused } = anAdmission({ canStart: () => false });
     const client = new AbortController();
     call('read', 'a', 'a', client.signal);
     client.abort(new ConnectError('gone', Code.Canceled));
     call('read', 'b', 'b', client.signal);
     await settle();
     expect(Object.values(refused).map(({ code }) => code)).toEqual([Code.Canceled, Code.Canceled]);
-    expect([admission.load().read.waiting, clock.pendingTimers]).toEqual([0, 0]);
+    expect([admission.getLoad().read.waiting, clock.pendingTimers]).toEqual([0, 0]);
   });
 
   it.each<{ level: OverloadLevel; sheds: readonly string[] }>([
@@ -151,13 +156,13 @@ describe('CallAdmission, refusals', () => {
     { level: 2, sheds: ['read', 'a second read'] },
     { level: 3, sheds: ['write', 'read', 'a second read'] },
   ])('refuses $sheds at overload level $level', async ({ level, sheds }) => {
-    const { admission, call } = anAdmission({ overload: () => level });
+    const { admission, call } = anAdmission({ getOverload: () => level });
     call('read', 'busy');
     await settle();
     const found: string[] = [];
-    const check = (what: string, lane: Lane, principal: string): void => {
+    const check = (what: string, lane: CallPriority, principal: string): void => {
       try {
-        admission.check(lane, principal);
+        admission.refuseIfOverloaded(lane, principal);
       } catch (reason) {
         expect(reason).toMatchObject({
           code: Code.ResourceExhausted,

@@ -1,23 +1,23 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { Code, type ConnectError } from '@connectrpc/connect';
 import { FairQueue } from './fair-queue.js';
-import { LANES, type Lane, type LaneLimits } from './lanes.js';
+import { CALL_PRIORITIES, type CallPriority, type PriorityLimits } from './lanes.js';
 import type { OverloadLevel } from './overload.js';
-import { refusal } from './refusal.js';
+import { createRetryableError } from './refusal.js';
 
-export interface AdmissionSettings {
+export interface CallAdmissionSettings {
   readonly clock: Clock;
-  readonly lanes: Readonly<Record<Lane, LaneLimits>>;
+  readonly priorities: Readonly<Record<CallPriority, PriorityLimits>>;
   readonly runningPerPrincipal: number;
-  readonly callsPerTurn: number;
-  readonly overload: () => OverloadLevel;
+  readonly callsPerIteration: number;
+  readonly getOverload: () => OverloadLevel;
   /**
    * Says whether calls of this principal may start now. {@link CallAdmission} calls it again after
    * {@link CallAdmission.recheck}. Default: always.
    */
-  readonly mayBegin?: (principal: string) => boolean;
+  readonly canStart?: (principal: string) => boolean;
   /** Runs `action` in the next iteration of the event loop; default `setImmediate`. */
-  readonly nextTurn?: (action: () => void) => void;
+  readonly nextIteration?: (action: () => void) => void;
 }
 
 /**
@@ -27,35 +27,35 @@ export interface AdmissionSettings {
 export type ShedReason = 'overload' | 'full' | 'waited';
 
 /** Calls of one priority: running and waiting now, admitted and refused since the start. */
-export interface LaneLoad {
+export interface PriorityLoad {
   readonly running: number;
   readonly waiting: number;
   readonly admitted: number;
   readonly shed: Readonly<Record<ShedReason, number>>;
 }
 
-interface Waiting {
+interface WaitingCall {
   readonly principal: string;
-  readonly begin: () => void;
+  readonly start: () => void;
   readonly refuse: (reason: ShedReason) => void;
 }
 
 /** Queue, running calls and counters of one priority. */
-class LaneState {
-  readonly queue = new FairQueue<Waiting>();
+class PriorityState {
+  readonly queue = new FairQueue<WaitingCall>();
   readonly runningBy = new Map<string, number>();
   readonly shed: Record<ShedReason, number> = { overload: 0, full: 0, waited: 0 };
   running = 0;
   admitted = 0;
-  begunThisTurn = 0;
+  startedThisIteration = 0;
 
-  began(principal: string): void {
+  recordStart(principal: string): void {
     this.running += 1;
     this.admitted += 1;
     this.runningBy.set(principal, (this.runningBy.get(principal) ?? 0) + 1);
   }
 
-  ended(principal: string): void {
+  recordEnd(principal: string): void {
     this.running -= 1;
     const left = (this.runningBy.get(principal) ?? 1) - 1;
     if (left > 0) this.runningBy.set(principal, left);
@@ -68,22 +68,22 @@ class LaneState {
  * turns. Only a few user calls start in each iteration of the event loop, so that the server reads
  * new input, agents' heartbeats above all, before it starts more calls.
  */
-export class Admission {
+export class CallAdmission {
   private readonly states = Object.fromEntries(
-    LANES.map((lane) => [lane, new LaneState()]),
-  ) as Record<Lane, LaneState>;
-  private begunThisTurn = 0;
-  private turnAwaited = false;
+    CALL_PRIORITIES.map((lane) => [lane, new PriorityState()]),
+  ) as Record<CallPriority, PriorityState>;
+  private startedThisIteration = 0;
+  private isIterationScheduled = false;
 
-  constructor(private readonly settings: AdmissionSettings) {}
+  constructor(private readonly settings: CallAdmissionSettings) {}
 
-  load(): Readonly<Record<Lane, LaneLoad>> {
+  getLoad(): Readonly<Record<CallPriority, PriorityLoad>> {
     return Object.fromEntries(
-      LANES.map((lane) => {
-        const { running, queue, admitted, shed } = this.states[lane];
-        return [lane, { running, waiting: queue.size, admitted, shed: { ...shed } }];
+      CALL_PRIORITIES.map((priority) => {
+        const { running, queue, admitted, shed } = this.states[priority];
+        return [priority, { running, waiting: queue.size, admitted, shed: { ...shed } }];
       }),
-    ) as Record<Lane, LaneLoad>;
+    ) as Record<CallPriority, PriorityLoad>;
   }
 
   /**
@@ -91,10 +91,10 @@ export class Admission {
    * body.
    * @throws ConnectError RESOURCE_EXHAUSTED with the time after which to retry.
    */
-  check(lane: Lane, principal: string): void {
-    if (!this.isShed(lane, principal)) return;
-    this.states[lane].shed.overload += 1;
-    throw refusalOf(lane, 'overload');
+  refuseIfOverloaded(priority: CallPriority, principal: string): void {
+    if (!this.isShed(priority, principal)) return;
+    this.states[priority].shed.overload += 1;
+    throw createRefusal(priority, 'overload');
   }
 
   /**
@@ -105,41 +105,41 @@ export class Admission {
    * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused; the reason of `signal` when
    *   `signal` is aborted first.
    */
-  admit(lane: Lane, principal: string, signal: AbortSignal): Promise<() => void> {
+  admit(priority: CallPriority, principal: string, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
-      const state = this.states[lane];
+      const state = this.states[priority];
       let timer: Timer | undefined;
-      const leave = (): void => {
+      const stopWaiting = (): void => {
         timer?.cancel();
         signal.removeEventListener('abort', onAbort);
       };
-      const call: Waiting = {
+      const call: WaitingCall = {
         principal,
-        begin: () => {
-          leave();
-          resolve(this.began(lane, principal));
+        start: () => {
+          stopWaiting();
+          resolve(this.start(priority, principal));
         },
         refuse: (reason) => {
-          leave();
+          stopWaiting();
           state.queue.remove(principal, call);
           state.shed[reason] += 1;
-          reject(refusalOf(lane, reason));
+          reject(createRefusal(priority, reason));
         },
       };
       const onAbort = (): void => {
-        leave();
+        stopWaiting();
         state.queue.remove(principal, call);
         reject(signal.reason);
       };
       if (signal.aborted) return reject(signal.reason);
-      if (state.queue.size === 0 && this.mayBegin(lane, principal)) return call.begin();
-      if (!this.makeRoom(lane, principal)) return call.refuse('full');
+      if (state.queue.size === 0 && this.canStart(priority, principal)) return call.start();
+      if (!this.makeQueueSpace(priority, principal)) return call.refuse('full');
       signal.addEventListener('abort', onAbort, { once: true });
-      timer = this.settings.clock.setTimer(this.settings.lanes[lane].waitMs, () =>
+      timer = this.settings.clock.setTimer(this.settings.priorities[priority].waitMs, () =>
         call.refuse('waited'),
       );
       state.queue.push(principal, call);
-      this.begin();
+      this.startWaitingCalls();
     });
   }
 
@@ -147,76 +147,80 @@ export class Admission {
    * Starts waiting calls that may start now. Call it when the result of `canStart` may have
    * changed.
    */
-  wake(): void {
-    this.begin();
+  recheck(): void {
+    this.startWaitingCalls();
   }
 
-  private isShed(lane: Lane, principal: string): boolean {
-    const level = this.settings.overload();
-    if (level === 0 || lane === 'control' || lane === 'stop') return false;
-    if (lane === 'write') return level === 3;
-    const state = this.states[lane];
-    return level > 1 || state.runningBy.has(principal) || state.queue.sizeOf(principal) > 0;
+  private isShed(priority: CallPriority, principal: string): boolean {
+    const level = this.settings.getOverload();
+    if (level === 0 || priority === 'control' || priority === 'stop') return false;
+    if (priority === 'write') return level === 3;
+    const state = this.states[priority];
+    return level > 1 || state.runningBy.has(principal) || state.queue.countOf(principal) > 0;
   }
 
   /** When the queue is full, the principal with the most waiting calls loses its newest one. */
-  private makeRoom(lane: Lane, principal: string): boolean {
-    const { queue } = this.states[lane];
-    if (queue.size < this.settings.lanes[lane].waiting) return true;
-    queue.newestOfLongest(principal)?.refuse('full');
-    return queue.size < this.settings.lanes[lane].waiting;
+  private makeQueueSpace(priority: CallPriority, principal: string): boolean {
+    const { queue } = this.states[priority];
+    if (queue.size < this.settings.priorities[priority].waiting) return true;
+    queue.findNewestOfLongest(principal)?.refuse('full');
+    return queue.size < this.settings.priorities[priority].waiting;
   }
 
-  private mayBegin(lane: Lane, principal: string): boolean {
-    const { lanes, runningPerPrincipal, callsPerTurn, mayBegin, overload } = this.settings;
-    const state = this.states[lane];
-    if (state.running >= lanes[lane].running) return false;
-    if (lane === 'control') return true;
+  private canStart(priority: CallPriority, principal: string): boolean {
+    const { priorities, runningPerPrincipal, callsPerIteration, canStart, getOverload } =
+      this.settings;
+    const state = this.states[priority];
+    if (state.running >= priorities[priority].running) return false;
+    if (priority === 'control') return true;
     // One call of each priority starts in every iteration: a higher priority cannot starve a lower
     // one.
-    if (state.begunThisTurn > 0 && this.begunThisTurn >= (overload() === 0 ? callsPerTurn : 1))
+    if (
+      state.startedThisIteration > 0 &&
+      this.startedThisIteration >= (getOverload() === 0 ? callsPerIteration : 1)
+    )
       return false;
     if ((state.runningBy.get(principal) ?? 0) >= runningPerPrincipal) return false;
-    return mayBegin?.(principal) ?? true;
+    return canStart?.(principal) ?? true;
   }
 
-  private began(lane: Lane, principal: string): () => void {
-    const state = this.states[lane];
-    state.began(principal);
-    if (lane !== 'control') {
-      this.begunThisTurn += 1;
-      state.begunThisTurn += 1;
+  private start(priority: CallPriority, principal: string): () => void {
+    const state = this.states[priority];
+    state.recordStart(principal);
+    if (priority !== 'control') {
+      this.startedThisIteration += 1;
+      state.startedThisIteration += 1;
     }
-    this.awaitTurn();
-    let ended = false;
+    this.scheduleNextIteration();
+    let hasEnded = false;
     return () => {
-      if (ended) return;
-      ended = true;
-      state.ended(principal);
-      this.begin();
+      if (hasEnded) return;
+      hasEnded = true;
+      state.recordEnd(principal);
+      this.startWaitingCalls();
     };
   }
 
-  private begin(): void {
-    for (const lane of LANES) {
-      const { queue } = this.states[lane];
+  private startWaitingCalls(): void {
+    for (const priority of CALL_PRIORITIES) {
+      const { queue } = this.states[priority];
       while (queue.size > 0) {
-        const call = queue.take((principal) => this.mayBegin(lane, principal));
+        const call = queue.shift((principal) => this.canStart(priority, principal));
         if (call === undefined) break;
-        call.begin();
+        call.start();
       }
     }
   }
 
-  private awaitTurn(): void {
-    if (this.turnAwaited) return;
-    this.turnAwaited = true;
-    const { nextTurn = setImmediate } = this.settings;
-    nextTurn(() => {
-      this.turnAwaited = false;
-      this.begunThisTurn = 0;
-      for (const state of Object.values(this.states)) state.begunThisTurn = 0;
-      this.begin();
+  private scheduleNextIteration(): void {
+    if (this.isIterationScheduled) return;
+    this.isIterationScheduled = true;
+    const { nextIteration = setImmediate } = this.settings;
+    nextIteration(() => {
+      this.isIterationScheduled = false;
+      this.startedThisIteration = 0;
+      for (const state of Object.values(this.states)) state.startedThisIteration = 0;
+      this.startWaitingCalls();
     });
   }
 }
@@ -228,16 +232,16 @@ const RETRY_AFTER_MS: Readonly<Record<ShedReason, number>> = {
   waited: 1_000,
 };
 
-function refusalOf(lane: Lane, reason: ShedReason): ConnectError {
-  const calls = lane === 'control' ? 'calls' : `${lane} calls`;
-  const why = {
+function createRefusal(priority: CallPriority, reason: ShedReason): ConnectError {
+  const calls = priority === 'control' ? 'calls' : `${priority} calls`;
+  const explanation = {
     overload: `the server is overloaded and accepts no more ${calls} from this client`,
     full: `too many ${calls} are waiting on the server`,
     waited: `the call waited too long behind other ${calls}`,
   }[reason];
-  return refusal(
+  return createRetryableError(
     Code.ResourceExhausted,
-    `${why}; try again in ${RETRY_AFTER_MS[reason] / 1_000} s`,
+    `${explanation}; try again in ${RETRY_AFTER_MS[reason] / 1_000} s`,
     RETRY_AFTER_MS[reason],
   );
 }

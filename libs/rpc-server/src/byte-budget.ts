@@ -1,7 +1,7 @@
 import { assert } from '@cloudless/base';
 
 /** The bytes that one call holds in memory, until the call releases them. */
-export interface HeldBytes {
+export interface TrackedBytes {
   /**
    * Adds to the bytes of the call; a negative number subtracts. May abort this call or another call
    * when the budget is exceeded.
@@ -11,15 +11,15 @@ export interface HeldBytes {
   release(): void;
 }
 
-interface Holding {
+interface TrackedCall {
   bytes: number;
-  readonly cut: () => void;
+  readonly abort: () => void;
 }
 
 /** All calls of one principal. */
-interface Share {
+interface PrincipalUsage {
   bytes: number;
-  readonly holdings: Set<Holding>;
+  readonly calls: Set<TrackedCall>;
 }
 
 /**
@@ -27,14 +27,14 @@ interface Share {
  * largest call of the principal that holds the most is aborted.
  */
 export class ByteBudget {
-  private readonly shares = new Map<string, Share>();
+  private readonly usageByPrincipal = new Map<string, PrincipalUsage>();
   private total = 0;
-  private cutCount = 0;
+  private abortedCount = 0;
 
   /** @param onRelease - Called after bytes were released. */
   constructor(
     private readonly limitBytes: number,
-    private readonly changed: () => void = () => undefined,
+    private readonly onRelease: () => void = () => undefined,
   ) {}
 
   get bytes(): number {
@@ -42,68 +42,71 @@ export class ByteBudget {
   }
 
   /** Number of calls aborted since the start. */
-  get cuts(): number {
-    return this.cutCount;
+  get aborted(): number {
+    return this.abortedCount;
   }
 
-  bytesOf(principal: string): number {
-    return this.shares.get(principal)?.bytes ?? 0;
+  getBytes(principal: string): number {
+    return this.usageByPrincipal.get(principal)?.bytes ?? 0;
   }
 
   /** @param abort - Ends the call. The budget no longer counts its bytes by then. */
-  hold(principal: string, cut: () => void): HeldBytes {
+  track(principal: string, abort: () => void): TrackedBytes {
     let released = false;
-    const holding: Holding = {
+    const call: TrackedCall = {
       bytes: 0,
-      cut: () => {
+      abort: () => {
         released = true;
-        cut();
+        abort();
       },
     };
     return {
       add: (bytes) => {
         if (released) return;
-        this.count(principal, holding, bytes);
-        if (bytes < 0) this.changed();
-        while (this.total > this.limitBytes) this.cutLargest();
+        this.addBytes(principal, call, bytes);
+        if (bytes < 0) this.onRelease();
+        while (this.total > this.limitBytes) this.abortLargestCall();
       },
       release: () => {
         if (released) return;
         released = true;
-        this.forget(principal, holding);
-        this.changed();
+        this.removeCall(principal, call);
+        this.onRelease();
       },
     };
   }
 
-  private count(principal: string, holding: Holding, bytes: number): void {
-    let share = this.shares.get(principal);
-    if (share === undefined)
-      this.shares.set(principal, (share = { bytes: 0, holdings: new Set() }));
-    share.holdings.add(holding);
-    share.bytes += bytes;
-    holding.bytes += bytes;
+  private addBytes(principal: string, call: TrackedCall, bytes: number): void {
+    let usage = this.usageByPrincipal.get(principal);
+    if (usage === undefined)
+      this.usageByPrincipal.set(principal, (usage = { bytes: 0, calls: new Set() }));
+    usage.calls.add(call);
+    usage.bytes += bytes;
+    call.bytes += bytes;
     this.total += bytes;
   }
 
-  private forget(principal: string, holding: Holding): void {
-    const share = this.shares.get(principal);
-    if (share?.holdings.delete(holding) !== true) return;
-    if (share.holdings.size === 0) this.shares.delete(principal);
-    share.bytes -= holding.bytes;
-    this.total -= holding.bytes;
+  private removeCall(principal: string, call: TrackedCall): void {
+    const usage = this.usageByPrincipal.get(principal);
+    if (usage?.calls.delete(call) !== true) return;
+    if (usage.calls.size === 0) this.usageByPrincipal.delete(principal);
+    usage.bytes -= call.bytes;
+    this.total -= call.bytes;
   }
 
-  private cutLargest(): void {
-    const [principal, share] = largest(this.shares.entries(), ([, { bytes }]) => bytes);
-    const holding = largest(share.holdings, ({ bytes }) => bytes);
-    this.forget(principal, holding);
-    this.cutCount += 1;
-    holding.cut();
+  private abortLargestCall(): void {
+    const [principal, usage] = findLargest(
+      this.usageByPrincipal.entries(),
+      ([, { bytes }]) => bytes,
+    );
+    const call = findLargest(usage.calls, ({ bytes }) => bytes);
+    this.removeCall(principal, call);
+    this.abortedCount += 1;
+    call.abort();
   }
 }
 
-function largest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item {
+function findLargest<Item>(items: Iterable<Item>, sizeOf: (item: Item) => number): Item {
   let best: Item | undefined;
   for (const item of items) if (best === undefined || sizeOf(item) > sizeOf(best)) best = item;
   assert(best !== undefined, 'an exceeded budget has a holder');

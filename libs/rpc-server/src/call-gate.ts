@@ -2,21 +2,21 @@ import { assert, type Clock, type Log } from '@cloudless/base';
 import type { DescMethod } from '@bufbuild/protobuf';
 import { ConnectError, Code } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
-import { Admission } from './admission.js';
+import { CallAdmission } from './admission.js';
 import { ByteBudget } from './byte-budget.js';
-import type { CallControl } from './call-limiter.js';
+import type { CallCanceller } from './call-limiter.js';
 import type { ServerConnection } from './connection.js';
 import type { AnyRequest, AnyResponse } from './http-types.js';
-import type { CallClass, ClassOf } from './lanes.js';
+import type { CallClass, ClassifyCall } from './lanes.js';
 import type { RpcLimits, RpcLoad, RpcServerOptions } from './options.js';
-import { OverloadMeter } from './overload.js';
-import { AnswerPacer, cut } from './pace-answer.js';
+import { OverloadDetector } from './overload.js';
+import { ResponsePacer, resetCall } from './pace-answer.js';
 import { readAhead } from './read-ahead.js';
-import { peerOf } from './peer.js';
-import { StreamShares } from './stream-shares.js';
-import { StreamTurns } from './stream-turns.js';
+import { toPeerKey } from './peer.js';
+import { StreamLimiter } from './stream-shares.js';
+import { EventLoopQuota } from './stream-turns.js';
 
-export interface CallGateSettings extends Omit<RpcServerOptions, 'limits' | 'log'> {
+export interface OverloadProtectionSettings extends Omit<RpcServerOptions, 'limits' | 'log'> {
   readonly limits: RpcLimits;
   readonly clock: Clock;
   readonly log: Log;
@@ -29,7 +29,7 @@ export interface IncomingCall {
   readonly response: AnyResponse;
   readonly header: Headers;
   readonly signal: AbortSignal;
-  readonly control: CallControl;
+  readonly control: CallCanceller;
 }
 
 export interface AdmittedCall {
@@ -38,7 +38,7 @@ export interface AdmittedCall {
    * Wraps the response body, so that the call's share of the running calls ends when the handler
    * has finished (unary call) or has started (stream).
    */
-  finishing(answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+  withFinish(answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
 }
 
 /** Flags and length before each message of a streaming protocol. */
@@ -47,51 +47,53 @@ const ENVELOPE_BYTES = 5;
 const REQUEST_BYTES = 4 * 1024;
 
 /** Streams refused in one iteration of the event loop. One refusal takes about 0.2 ms. */
-const REFUSALS_PER_TURN = 8;
+const REFUSALS_PER_ITERATION = 8;
 
 /**
  * Protects the process from its clients. Applies every limit between the arrival of a request and
  * its handler: priorities, streams for each client, memory of requests and responses, and slow
  * readers.
  */
-export class CallGate {
-  private readonly overload: OverloadMeter;
-  private readonly admission: Admission;
-  private readonly shares: StreamShares;
-  private readonly turns: StreamTurns;
-  private readonly refusals = new StreamTurns(REFUSALS_PER_TURN);
+export class OverloadProtection {
+  private readonly overloadDetector: OverloadDetector;
+  private readonly admission: CallAdmission;
+  private readonly streamLimiter: StreamLimiter;
+  private readonly messageQuota: EventLoopQuota;
+  private readonly refusalQuota = new EventLoopQuota(REFUSALS_PER_ITERATION);
   private readonly waitingRequests: ByteBudget;
-  private readonly unreadAnswers: ByteBudget;
-  private readonly pacer: AnswerPacer;
+  private readonly unreadResponses: ByteBudget;
+  private readonly pacer: ResponsePacer;
   private readonly classes = new Map<DescMethod, CallClass>();
 
-  constructor(private readonly settings: CallGateSettings) {
-    const { clock, log, limits, loopLagMs = () => 0 } = settings;
-    this.overload = new OverloadMeter(clock, loopLagMs);
-    this.shares = new StreamShares(limits);
-    this.turns = new StreamTurns(limits.snapshotMessagesPerTurn);
+  constructor(private readonly settings: OverloadProtectionSettings) {
+    const { clock, log, limits, getLoopLagMs = () => 0 } = settings;
+    this.overloadDetector = new OverloadDetector(clock, getLoopLagMs);
+    this.streamLimiter = new StreamLimiter(limits);
+    this.messageQuota = new EventLoopQuota(limits.snapshotMessagesPerIteration);
     this.waitingRequests = new ByteBudget(limits.waitingRequestBytes);
-    this.unreadAnswers = new ByteBudget(limits.unreadAnswerBytes, () => this.admission.wake());
-    this.pacer = new AnswerPacer({ clock, log, readerStallMs: limits.readerStallMs });
-    this.admission = new Admission({
+    this.unreadResponses = new ByteBudget(limits.unreadResponseBytes, () =>
+      this.admission.recheck(),
+    );
+    this.pacer = new ResponsePacer({ clock, log, slowReaderTimeoutMs: limits.slowReaderTimeoutMs });
+    this.admission = new CallAdmission({
       clock,
-      lanes: limits.lanes,
+      priorities: limits.priorities,
       runningPerPrincipal: limits.runningPerPrincipal,
-      callsPerTurn: limits.callsPerTurn,
-      overload: () => this.overload.level(),
-      mayBegin: (principal) =>
-        this.unreadAnswers.bytesOf(principal) <= limits.unreadAnswerBytesPerPrincipal,
+      callsPerIteration: limits.callsPerIteration,
+      getOverload: () => this.overloadDetector.getLevel(),
+      canStart: (principal) =>
+        this.unreadResponses.getBytes(principal) <= limits.unreadResponseBytesPerPrincipal,
     });
   }
 
   /**
    * Sets the class of an RPC. Call it once for each RPC before the server listens.
-   * @param own - The class of an RPC that the server adds itself, such as health checks; default:
+   * @param ownClass - The class of an RPC that the server adds itself, such as health checks; default:
    *   what `classifyCall` returns.
    */
-  register(method: DescMethod, own?: CallClass): void {
-    const { classOf = everythingWrites } = this.settings;
-    const callClass = own ?? classOf(method);
+  register(method: DescMethod, ownClass?: CallClass): void {
+    const { classifyCall = classifyAsWrite } = this.settings;
+    const callClass = ownClass ?? classifyCall(method);
     assert(
       callClass !== undefined,
       `${method.parent.typeName}/${method.name} has no priority; return one from classifyCall`,
@@ -99,15 +101,15 @@ export class CallGate {
     this.classes.set(method, callClass);
   }
 
-  load(): Omit<RpcLoad, 'connections' | 'connectionsDropped'> {
+  getLoad(): Omit<RpcLoad, 'connections' | 'connectionsDropped'> {
     return {
-      overload: this.overload.level(),
-      lanes: this.admission.load(),
-      streams: this.shares.open,
-      streamsRefused: this.shares.refused,
+      overload: this.overloadDetector.getLevel(),
+      priorities: this.admission.getLoad(),
+      streams: this.streamLimiter.openStreams,
+      streamsRefused: this.streamLimiter.refusedStreams,
       waitingRequestBytes: this.waitingRequests.bytes,
-      unreadAnswerBytes: this.unreadAnswers.bytes,
-      readersCut: this.pacer.stalled + this.unreadAnswers.cuts,
+      unreadResponseBytes: this.unreadResponses.bytes,
+      slowReadersAborted: this.pacer.slowReaders + this.unreadResponses.aborted,
     };
   }
 
@@ -117,41 +119,50 @@ export class CallGate {
    */
   async admit(call: IncomingCall): Promise<AdmittedCall> {
     const { request, response, signal, handler } = call;
-    const { lane, long, inTurns } = this.classOf(handler.method);
-    const principal = this.principalOf(call);
-    const onClose = (end: () => void): void => void response.once('close', end);
-    if (long) {
+    const { priority, longRunning, interleaved } = this.classify(handler.method);
+    const principal = this.getPrincipal(call);
+    const onClose = (action: () => void): void => void response.once('close', action);
+    if (longRunning) {
       try {
-        onClose(this.shares.begin(lane, principal, peerOf(call.connection?.remoteAddress ?? '')));
+        onClose(
+          this.streamLimiter.acquire(
+            priority,
+            principal,
+            toPeerKey(call.connection?.remoteAddress ?? ''),
+          ),
+        );
       } catch (reason) {
         // Refusals are limited for each event loop iteration as well: thousands of refusals for one
         // client must not delay other calls.
-        await this.refusals.take(principal, signal);
+        await this.refusalQuota.acquire(principal, signal);
         throw reason;
       }
     }
-    this.admission.check(lane, principal);
-    const held = this.waitingRequests.hold(principal, () => cut(call));
-    onClose(held.release);
-    held.add(REQUEST_BYTES + request.rawHeaders.reduce((sum, text) => sum + text.length, 0));
+    this.admission.refuseIfOverloaded(priority, principal);
+    const requestBytes = this.waitingRequests.track(principal, () => resetCall(call));
+    onClose(requestBytes.release);
+    requestBytes.add(
+      REQUEST_BYTES + request.rawHeaders.reduce((sum, text) => sum + text.length, 0),
+    );
     const source: AsyncIterable<Uint8Array> = {
       [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }),
     };
-    const body = clientStreams(handler.method)
+    const body = isClientStreaming(handler.method)
       ? source
-      : await readAhead(source, this.settings.limits.readMaxBytes + ENVELOPE_BYTES, held);
-    const ended = await this.admission.admit(lane, principal, signal);
+      : await readAhead(source, this.settings.limits.readMaxBytes + ENVELOPE_BYTES, requestBytes);
+    const endCall = await this.admission.admit(priority, principal, signal);
     const finish = (): void => {
-      held.release();
-      ended();
+      requestBytes.release();
+      endCall();
     };
     onClose(finish);
-    const take = (): Promise<void> => this.turns.take(principal, signal);
-    const made = (answer: AsyncIterable<Uint8Array>) =>
-      inTurns ? takingTurns(answer, take) : answer;
+    const acquireQuota = (): Promise<void> => this.messageQuota.acquire(principal, signal);
+    const toQuotaBody = (answer: AsyncIterable<Uint8Array>) =>
+      interleaved ? withMessageQuota(answer, acquireQuota) : answer;
     return {
       body,
-      finishing: (answer) => (long ? begun(made(answer), finish) : answered(answer, finish)),
+      withFinish: (answer) =>
+        longRunning ? finishAtStart(toQuotaBody(answer), finish) : finishAtResponse(answer, finish),
     };
   }
 
@@ -159,18 +170,18 @@ export class CallGate {
    * Passes a response body on at the speed of its reader, and aborts the call when the client reads
    * too slowly.
    */
-  pace(answer: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
+  paceResponse(body: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
     const { handler, connection } = call;
-    const unread = this.unreadAnswers.hold(this.principalOf(call), () => {
-      call.control.end(
+    const unread = this.unreadResponses.track(this.getPrincipal(call), () => {
+      call.control.cancel(
         new ConnectError(
           'too many responses are unread on the server; read them faster',
           Code.ResourceExhausted,
         ),
       );
-      cut(call);
+      resetCall(call);
     });
-    return this.pacer.pace(answer, {
+    return this.pacer.pace(body, {
       ...call,
       rpc: handler.method.name,
       connectionId: connection?.id,
@@ -178,46 +189,48 @@ export class CallGate {
     });
   }
 
-  private classOf(method: DescMethod): Required<CallClass> {
+  private classify(method: DescMethod): Required<CallClass> {
     const callClass = this.classes.get(method);
     return {
-      lane: callClass?.lane ?? 'read',
-      long: callClass?.long === true || method.methodKind !== 'unary',
-      inTurns: callClass?.inTurns ?? false,
+      priority: callClass?.priority ?? 'read',
+      longRunning: callClass?.longRunning === true || method.methodKind !== 'unary',
+      interleaved: callClass?.interleaved ?? false,
     };
   }
 
-  private principalOf({ connection, header }: IncomingCall): string {
-    return this.settings.principalOf?.(connection, header) ?? connection?.id ?? 'closed connection';
+  private getPrincipal({ connection, header }: IncomingCall): string {
+    return (
+      this.settings.getPrincipal?.(connection, header) ?? connection?.id ?? 'closed connection'
+    );
   }
 }
 
-const everythingWrites: ClassOf = () => ({ lane: 'write' });
+const classifyAsWrite: ClassifyCall = () => ({ priority: 'write' });
 
-function clientStreams(method: DescMethod): boolean {
+function isClientStreaming(method: DescMethod): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
 /** A unary call has finished when its first response bytes exist. */
-async function* answered(
-  answer: AsyncIterable<Uint8Array>,
+async function* finishAtResponse(
+  body: AsyncIterable<Uint8Array>,
   finish: () => void,
 ): AsyncIterable<Uint8Array> {
-  for await (const chunk of answer) {
+  for await (const chunk of body) {
     finish();
     yield chunk;
   }
 }
 
 /** Waits for the quota of the event loop iteration before each message of a stream. */
-async function* takingTurns(
-  answer: AsyncIterable<Uint8Array>,
-  take: () => Promise<void>,
+async function* withMessageQuota(
+  body: AsyncIterable<Uint8Array>,
+  acquireQuota: () => Promise<void>,
 ): AsyncIterable<Uint8Array> {
-  const items = answer[Symbol.asyncIterator]();
+  const items = body[Symbol.asyncIterator]();
   try {
     for (;;) {
-      await take();
+      await acquireQuota();
       const item = await items.next();
       if (item.done === true) return;
       yield item.value;
@@ -230,11 +243,11 @@ async function* takingTurns(
 /**
  * Ends the stream's share of the running calls once it has started: from then on it mostly waits.
  */
-async function* begun(
-  answer: AsyncIterable<Uint8Array>,
+async function* finishAtStart(
+  body: AsyncIterable<Uint8Array>,
   finish: () => void,
 ): AsyncIterable<Uint8Array> {
-  const items = answer[Symbol.asyncIterator]();
+  const items = body[Symbol.asyncIterator]();
   const first = items.next();
   finish();
   try {

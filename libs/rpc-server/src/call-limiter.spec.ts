@@ -8,12 +8,12 @@ import {
   type StreamRequest,
   type StreamResponse,
 } from '@connectrpc/connect';
-import { CallLimiter } from './call-limiter.js';
+import { CallLifetimes } from './call-limiter.js';
 
 const method = CoordinatorService.method.watchWorkloads;
 
 /** A call of WatchWorkloads, as an interceptor receives it. */
-function aStream(signal = new AbortController().signal): StreamRequest {
+function aStreamRequest(signal = new AbortController().signal): StreamRequest {
   return {
     stream: true,
     service: CoordinatorService,
@@ -28,7 +28,7 @@ function aStream(signal = new AbortController().signal): StreamRequest {
 }
 
 /** The response of a handler that sends messages without end. */
-function endless(): StreamResponse {
+function anEndlessResponse(): StreamResponse {
   const message = (async function* () {
     for (;;) yield {};
   })();
@@ -45,11 +45,13 @@ function endless(): StreamResponse {
 describe('CallLifetimes.endStreams', () => {
   const closing = new ConnectError('the server is shutting down', Code.Unavailable);
   const aLimiter = () =>
-    new CallLimiter({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
+    new CallLifetimes({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
 
   it('ends open streams', async () => {
     const limiter = aLimiter();
-    const answer = (await limiter.interceptor(async () => endless())(aStream())) as StreamResponse;
+    const answer = (await limiter.interceptor(async () => anEndlessResponse())(
+      aStreamRequest(),
+    )) as StreamResponse;
     const items = answer.message[Symbol.asyncIterator]();
     expect((await items.next()).done).toBe(false);
     limiter.endStreams(closing);
@@ -62,15 +64,15 @@ describe('CallLifetimes.endStreams', () => {
     let called = 0;
     const call = limiter.interceptor(async () => {
       called += 1;
-      return endless();
-    })(aStream());
+      return anEndlessResponse();
+    })(aStreamRequest());
     await expect(call).rejects.toBe(closing);
     expect(called).toBe(0);
   });
 
   it('ends a stream whose handler has not responded yet', async () => {
     const limiter = aLimiter();
-    const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStream());
+    const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStreamRequest());
     limiter.endStreams(closing);
     await expect(call).rejects.toBe(closing);
   });

@@ -6,40 +6,40 @@ import {
   type ContextKey,
   type Interceptor,
 } from '@connectrpc/connect';
-import { CallScope } from './call-scope.js';
+import { AbortableCall } from './call-scope.js';
 
-export interface CallLimiterSettings {
+export interface CallLifetimesSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly unaryDeadlineMs: number;
 }
 
 /** Aborts a call from outside of its handler. */
-export class CallControl {
+export class CallCanceller {
   private reason: ConnectError | undefined;
-  private onEnd: ((reason: ConnectError) => void) | undefined;
+  private listener: ((reason: ConnectError) => void) | undefined;
 
   /**
    * Ends the call with `reason`, also when its handler has not started. Only the first reason
    * counts.
    */
-  end(reason: ConnectError): void {
+  cancel(reason: ConnectError): void {
     this.reason ??= reason;
-    this.onEnd?.(this.reason);
+    this.listener?.(this.reason);
   }
 
   /** Sets the single listener. Runs it at once when the call has been aborted already. */
-  listen(onEnd: (reason: ConnectError) => void): void {
-    this.onEnd = onEnd;
-    if (this.reason !== undefined) onEnd(this.reason);
+  onCancel(listener: (reason: ConnectError) => void): void {
+    this.listener = listener;
+    if (this.reason !== undefined) listener(this.reason);
   }
 }
 
 /**
  * Context value of each call of a server: `context.values.get(callCancellerKey)?.abort(reason)`.
  */
-export const callControlKey: ContextKey<CallControl | undefined> = createContextKey<
-  CallControl | undefined
+export const callCancellerKey: ContextKey<CallCanceller | undefined> = createContextKey<
+  CallCanceller | undefined
 >(undefined, {
   description: 'control of the call',
 });
@@ -48,11 +48,11 @@ export const callControlKey: ContextKey<CallControl | undefined> = createContext
 const DEADLINE_HEADERS = ['connect-timeout-ms', 'grpc-timeout'];
 
 /** Limits how long calls last. Its interceptor must be the outermost one of a server. */
-export class CallLimiter {
-  private readonly streams = new Set<CallScope>();
+export class CallLifetimes {
+  private readonly streams = new Set<AbortableCall>();
   private endReason: ConnectError | undefined;
 
-  constructor(private readonly settings: CallLimiterSettings) {}
+  constructor(private readonly settings: CallLifetimesSettings) {}
 
   /**
    * Ends every open stream with `reason`, and every stream that starts later. Unary calls continue.
@@ -68,37 +68,37 @@ export class CallLimiter {
    * handlers that are no ConnectError.
    */
   readonly interceptor: Interceptor = (next) => async (req) => {
-    const scope = new CallScope(req.signal);
+    const scope = new AbortableCall(req.signal);
     const timer = req.stream ? undefined : this.startDeadline(scope, req.header, req.method.name);
     if (req.stream) this.streams.add(scope);
-    const ended = (): void => {
+    const releaseCall = (): void => {
       timer?.cancel();
       this.streams.delete(scope);
       scope.release();
     };
     try {
       if (req.stream && this.endReason !== undefined) scope.abort(this.endReason);
-      req.contextValues.get(callControlKey)?.listen((reason) => scope.abort(reason));
+      req.contextValues.get(callCancellerKey)?.onCancel((reason) => scope.abort(reason));
       if (scope.signal.aborted) throw scope.signal.reason;
       const response = await scope.race(next({ ...req, signal: scope.signal }));
       if (!response.stream) {
-        ended();
+        releaseCall();
         return response;
       }
-      const message = scope.guard(response.message, ({ failure }) => {
+      const message = scope.forward(response.message, ({ failure }) => {
         if (failure !== undefined) this.logUnexpected(failure.reason, req.method.name);
-        ended();
+        releaseCall();
       });
       return { ...response, message };
     } catch (reason) {
       this.logUnexpected(reason, req.method.name);
-      ended();
+      releaseCall();
       throw reason;
     }
   };
 
   private startDeadline(
-    scope: CallScope,
+    scope: AbortableCall,
     header: Headers,
     rpc: string,
   ): { cancel(): void } | undefined {

@@ -12,7 +12,7 @@ export interface StreamEnd {
  * One call that can be aborted from outside. Its signal follows the signal of the request. An abort
  * makes every pending wait of the call fail at once, also when the handler ignores the signal.
  */
-export class CallScope {
+export class AbortableCall {
   private readonly controller = new AbortController();
   private rejectPending: ((reason: unknown) => void) | undefined;
   private readonly onOuterAbort = (): void => this.abort(this.outer.reason);
@@ -30,7 +30,7 @@ export class CallScope {
   /** Ends the call. A reason that is no ConnectError means that the client has gone. */
   abort(reason: unknown): void {
     if (this.signal.aborted) return;
-    const known =
+    const error =
       reason instanceof ConnectError
         ? reason
         : new ConnectError(
@@ -40,8 +40,8 @@ export class CallScope {
             undefined,
             reason,
           );
-    this.controller.abort(known);
-    this.rejectPending?.(known);
+    this.controller.abort(error);
+    this.rejectPending?.(error);
   }
 
   /**
@@ -60,20 +60,20 @@ export class CallScope {
    * Forwards the items of `source` until it ends or the call is aborted. Then releases the call and
    * runs `ended`.
    */
-  guard<Item>(source: AsyncIterable<Item>, ended: (end: StreamEnd) => void): AsyncIterable<Item> {
+  forward<Item>(source: AsyncIterable<Item>, onEnd: (end: StreamEnd) => void): AsyncIterable<Item> {
     const end = (how: StreamEnd): void => {
       this.release();
-      ended(how);
+      onEnd(how);
     };
     return {
       [Symbol.asyncIterator]: () => {
         const items = source[Symbol.asyncIterator]();
         // Not awaited: a handler that ignores the signal may never return.
-        const leave = (): void => void items.return?.().then(undefined, () => undefined);
+        const stopSource = (): void => void items.return?.().then(undefined, () => undefined);
         // An abort between two items stops the handler at once. A slow reader may never ask for the
         // next item.
         const onAbort = (): void => {
-          if (!waiting) leave();
+          if (!waiting) stopSource();
         };
         let waiting = false;
         this.signal.addEventListener('abort', onAbort, { once: true });
@@ -90,14 +90,14 @@ export class CallScope {
               },
               (reason: unknown) => {
                 end({ failure: { reason } });
-                leave();
+                stopSource();
                 throw reason;
               },
             );
           },
           return: (value?: unknown) => {
             end({});
-            leave();
+            stopSource();
             return Promise.resolve({ done: true, value });
           },
         };

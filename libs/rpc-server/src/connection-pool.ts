@@ -5,7 +5,7 @@ import type { ServerConnection } from './connection.js';
 export class ConnectionPool {
   private readonly bySocket = new Map<Socket, ServerConnection>();
   /** Connections without a call so far. Oldest first. */
-  private readonly silent = new Set<ServerConnection>();
+  private readonly unused = new Set<ServerConnection>();
 
   /** Connections whose calls have all ended. Oldest first. */
   private readonly idle = new Set<ServerConnection>();
@@ -30,23 +30,23 @@ export class ConnectionPool {
 
   add(socket: Socket, connection: ServerConnection): void {
     this.bySocket.set(socket, connection);
-    this.silent.add(connection);
+    this.unused.add(connection);
   }
 
   remove(socket: Socket): void {
     const connection = this.bySocket.get(socket);
-    if (connection !== undefined) this.busy(connection);
+    if (connection !== undefined) this.markBusy(connection);
     this.bySocket.delete(socket);
   }
 
   /** Records the start of the first call on a connection that had none. */
-  busy(connection: ServerConnection): void {
-    this.silent.delete(connection);
+  markBusy(connection: ServerConnection): void {
+    this.unused.delete(connection);
     this.idle.delete(connection);
   }
 
   /** Records the end of the last call on a connection. */
-  atRest(connection: ServerConnection): void {
+  markIdle(connection: ServerConnection): void {
     if (!connection.isClosed) this.idle.add(connection);
   }
 
@@ -58,7 +58,7 @@ export class ConnectionPool {
    */
   makeRoom(): 'available' | 'evicted' | 'full' {
     if (this.bySocket.size < this.limit) return 'available';
-    const [oldest] = this.silent.size > 0 ? this.silent : this.idle;
+    const [oldest] = this.unused.size > 0 ? this.unused : this.idle;
     if (oldest === undefined) return 'full';
     oldest.destroy();
     this.remove(oldest.socket);

@@ -3,7 +3,7 @@ import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { createContextKey, type ContextKey } from '@connectrpc/connect';
 
 /** The connection that a call came in on, as handlers see it. */
-export interface Connection {
+export interface ClientConnection {
   /** Unique within the process; for logs. */
   readonly id: string;
   readonly remoteAddress: string;
@@ -30,8 +30,8 @@ export interface Connection {
  * const connection = context.values.get(connectionKey);
  * connection?.onClose(() => session.end());
  */
-export const connectionKey: ContextKey<Connection | undefined> = createContextKey<
-  Connection | undefined
+export const connectionKey: ContextKey<ClientConnection | undefined> = createContextKey<
+  ClientConnection | undefined
 >(undefined, {
   description: 'connection of the call',
 });
@@ -43,20 +43,20 @@ export interface ConnectionSettings {
   readonly headTimeoutMs: number;
   readonly idleTimeoutMs: number;
   /** Runs when the first call of a connection without calls starts, and when its last call ends. */
-  readonly onWork?: (connection: ServerConnection, work: 'began' | 'ended') => void;
+  readonly onBusyChange?: (connection: ServerConnection, work: 'began' | 'ended') => void;
 }
 
 /**
  * The server's side of a {@link ClientConnection}. Counts its calls, and closes it after a time
  * without calls.
  */
-export class ServerConnection implements Connection {
+export class ServerConnection implements ClientConnection {
   readonly remoteAddress: string;
   protocol: 'h2' | 'http/1.1' = 'http/1.1';
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
   private closed = false;
-  private calls = 0;
+  private openCalls = 0;
   private draining = false;
   private timer: Timer;
   private drainSession: (() => void) | undefined;
@@ -67,7 +67,7 @@ export class ServerConnection implements Connection {
     private readonly settings: ConnectionSettings,
   ) {
     this.remoteAddress = socket.remoteAddress ?? '';
-    this.timer = this.endAfter(settings.headTimeoutMs, 'no request within the head timeout');
+    this.timer = this.closeAfter(settings.headTimeoutMs, 'no request within the head timeout');
     socket.on('error', (reason) =>
       settings.log.debug('connection failed', { connectionId: id, ...errorFields(reason) }),
     );
@@ -78,23 +78,23 @@ export class ServerConnection implements Connection {
    * Records that the connection speaks HTTP/2: the idle timeout applies, and `drain` ends the
    * session with GOAWAY.
    */
-  becomeSession(drain: () => void): void {
+  switchToHttp2(drain: () => void): void {
     this.protocol = 'h2';
     this.drainSession = drain;
-    if (this.calls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
+    if (this.openCalls === 0) this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
 
   /** Each call is paired with one call of {@link onCallEnd}. */
-  callBegan(): void {
-    this.calls += 1;
+  onCallStart(): void {
+    this.openCalls += 1;
     this.timer.cancel();
-    if (this.calls === 1) this.settings.onWork?.(this, 'began');
+    if (this.openCalls === 1) this.settings.onBusyChange?.(this, 'began');
   }
 
-  callEnded(): void {
-    this.calls -= 1;
-    if (this.calls > 0 || this.closed) return;
-    this.settings.onWork?.(this, 'ended');
+  onCallEnd(): void {
+    this.openCalls -= 1;
+    if (this.openCalls > 0 || this.closed) return;
+    this.settings.onBusyChange?.(this, 'ended');
     if (this.draining && this.drainSession === undefined) this.socket.destroySoon();
     else this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }
@@ -103,15 +103,15 @@ export class ServerConnection implements Connection {
     return this.closed;
   }
 
-  pinged(): void {
-    this.tell(this.pingListeners);
+  onPingReceived(): void {
+    this.notify(this.pingListeners);
   }
 
   /** Lets running calls end, refuses new ones, then closes the connection. */
   drain(): void {
     this.draining = true;
     if (this.drainSession !== undefined) this.drainSession();
-    else if (this.calls === 0) this.socket.destroy();
+    else if (this.openCalls === 0) this.socket.destroy();
   }
 
   destroy(): void {
@@ -131,17 +131,17 @@ export class ServerConnection implements Connection {
   private onClosed(): void {
     this.closed = true;
     this.timer.cancel();
-    this.tell(this.closeListeners);
+    this.notify(this.closeListeners);
     this.closeListeners.clear();
     this.pingListeners.clear();
   }
 
   private restartTimer(delayMs: number, reason: string): void {
     this.timer.cancel();
-    this.timer = this.endAfter(delayMs, reason);
+    this.timer = this.closeAfter(delayMs, reason);
   }
 
-  private endAfter(delayMs: number, why: string): Timer {
+  private closeAfter(delayMs: number, why: string): Timer {
     return this.settings.clock.setTimer(delayMs, () => {
       this.settings.log.debug('connection closed by the server', { connectionId: this.id, why });
       this.socket.destroy();
@@ -149,7 +149,7 @@ export class ServerConnection implements Connection {
   }
 
   /** An exception of one listener must not reach the other listeners or the server. */
-  private tell(listeners: ReadonlySet<() => void>): void {
+  private notify(listeners: ReadonlySet<() => void>): void {
     for (const listener of [...listeners]) {
       try {
         listener();
@@ -165,7 +165,7 @@ export class ServerConnection implements Connection {
 
 /** Subscriptions are independent, also of the same function. */
 function subscribe(listeners: Set<() => void>, listener: () => void): () => void {
-  const own = (): void => listener();
-  listeners.add(own);
-  return () => void listeners.delete(own);
+  const subscription = (): void => listener();
+  listeners.add(subscription);
+  return () => void listeners.delete(subscription);
 }

@@ -5,23 +5,23 @@ import {
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
-import type { AdmittedCall, CallGate, IncomingCall } from './call-gate.js';
-import { CallControl, callControlKey } from './call-limiter.js';
+import type { AdmittedCall, OverloadProtection, IncomingCall } from './call-gate.js';
+import { CallCanceller, callCancellerKey } from './call-limiter.js';
 import { connectionKey, type ServerConnection } from './connection.js';
-import { guardRequest } from './guard.js';
+import { checkRequestOrigin } from './guard.js';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 import { withInputErrors } from './input-errors.js';
 import { inspectBody } from './inspect-body.js';
 import type { RpcLimits } from './options.js';
-import { isPowerOfTen } from './power-of-ten.js';
-import { bodyOf, endAfterUpload, limitUpload } from './upload.js';
+import { shouldLogOccurrence } from './power-of-ten.js';
+import { toRequestBody, endAfterRequestBody, enforceBodyTimeout } from './upload.js';
 
 export interface DispatchSettings {
   readonly handlers: readonly UniversalHandler[];
   readonly clock: Clock;
   readonly log: Log;
   readonly bodyTimeoutMs: number;
-  readonly gate: CallGate;
+  readonly protection: OverloadProtection;
   readonly limits: RpcLimits;
   readonly maxHeaderBytes: number;
   readonly allowedOrigins: readonly string[];
@@ -39,20 +39,20 @@ export type Dispatch = (
  * overload protection before it runs Connect's handler.
  */
 export function createDispatch(settings: DispatchSettings): Dispatch {
-  const { log, gate } = settings;
+  const { log, protection } = settings;
   const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
 
-  const serve = async (
+  const serveCall = async (
     handler: UniversalHandler,
     connection: ServerConnection | undefined,
     request: AnyRequest,
     response: AnyResponse,
   ) => {
-    limitUpload(settings, handler, request, response);
-    const control = new CallControl();
+    enforceBodyTimeout(settings, handler, request, response);
+    const control = new CallCanceller();
     const contextValues = createContextValues()
       .set(connectionKey, connection)
-      .set(callControlKey, control);
+      .set(callCancellerKey, control);
     try {
       const universal = universalRequestFromNodeRequest(
         request,
@@ -70,14 +70,18 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
         signal,
         control,
       };
-      const { body, finishing } = await admit(call);
+      const { body, withFinish } = await admit(call);
       const inspected = inspectBody(handler, { header, body }, settings.limits);
-      const result = withText(
+      const result = addErrorText(
         await withInputErrors(handler)({ ...universal, ...inspected }),
         handler,
       );
       const answer =
-        result.body && gate.pace(endAfterUpload(finishing(result.body), handler, request), call);
+        result.body &&
+        protection.paceResponse(
+          endAfterRequestBody(withFinish(result.body), handler, request),
+          call,
+        );
       await universalResponseToNodeResponse(
         { ...result, ...(answer === undefined ? {} : { body: answer }) },
         response,
@@ -87,7 +91,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       // here.
       const gone =
         response.destroyed ||
-        clientGone(request) ||
+        hasClientGone(request) ||
         ConnectError.from(reason).code === Code.Aborted;
       const level = gone ? 'debug' : 'warn';
       log[level]('rpc response not delivered', {
@@ -109,22 +113,22 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
     const isCall =
       handler.allowedMethods.includes(request.method ?? '') &&
       handler.supportedContentType(header.get('content-type') ?? '');
-    if (!isCall) return { body: bodyOf(request), finishing };
+    if (!isCall) return { body: toRequestBody(request), withFinish: finishing };
     try {
-      return await gate.admit(call);
+      return await protection.admit(call);
     } catch (reason) {
       if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
-      control.end(reason);
-      return { body: failing(reason), finishing };
+      control.cancel(reason);
+      return { body: createFailingBody(reason), withFinish: finishing };
     }
   };
 
-  let refused = 0;
+  let refusedCount = 0;
   return (connection, request, response) => {
-    request.on('error', ignore);
-    response.on('error', ignore);
-    if (headerBytes(request) > settings.maxHeaderBytes) {
-      answer(
+    request.on('error', ignoreError);
+    response.on('error', ignoreError);
+    if (measureHead(request) > settings.maxHeaderBytes) {
+      sendError(
         response,
         431,
         'resource_exhausted',
@@ -132,30 +136,35 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
       );
       return;
     }
-    const hosts = hostCount(request);
+    const hosts = countHostHeaders(request);
     if (hosts > 1) {
-      answer(response, 400, 'invalid_argument', `the request has ${hosts} Host headers; send one`);
+      sendError(
+        response,
+        400,
+        'invalid_argument',
+        `the request has ${hosts} Host headers; send one`,
+      );
       return;
     }
-    const decision = guardRequest(request, settings.allowedOrigins);
+    const decision = checkRequestOrigin(request, settings.allowedOrigins);
     if (decision.kind === 'refuse') {
-      refused += 1;
-      if (isPowerOfTen(refused))
+      refusedCount += 1;
+      if (shouldLogOccurrence(refusedCount))
         log.warn('requests refused', {
           connectionId: connection?.id,
           reason: decision.reason,
-          refused,
+          refused: refusedCount,
         });
-      answer(response, 403, 'permission_denied', decision.reason);
+      sendError(response, 403, 'permission_denied', decision.reason);
       return;
     }
     for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const handler = byPath.get(path);
     if (decision.kind === 'preflight') response.writeHead(204).end();
-    else if (handler !== undefined) void serve(handler, connection, request, response);
+    else if (handler !== undefined) void serveCall(handler, connection, request, response);
     else
-      answer(
+      sendError(
         response,
         404,
         'unimplemented',
@@ -168,15 +177,15 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
  * Read and write operations report these errors. Without an `error` listener, Node would end the
  * process.
  */
-const ignore = (): void => undefined;
+const ignoreError = (): void => undefined;
 
 /** Adds an error text to the responses that Connect sends with only a status. */
-function withText(
+function addErrorText(
   response: UniversalServerResponse,
   handler: UniversalHandler,
 ): UniversalServerResponse {
   if (response.body !== undefined) return response;
-  const help = HELP[response.status];
+  const help = HELP_BY_STATUS[response.status];
   if (help === undefined) return response;
   const header = new Headers(response.header);
   header.set('Content-Type', 'application/json');
@@ -185,26 +194,26 @@ function withText(
       'Allow',
       handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '),
     );
-  return { ...response, header, body: once(errorJson('unimplemented', help)) };
+  return { ...response, header, body: toBody(errorJson('unimplemented', help)) };
 }
 
-const HELP: Readonly<Record<number, string>> = {
+const HELP_BY_STATUS: Readonly<Record<number, string>> = {
   405: 'this RPC needs POST',
   415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
   505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
 };
 
-function clientGone(request: AnyRequest): boolean {
+function hasClientGone(request: AnyRequest): boolean {
   return 'stream' in request
     ? request.stream.destroyed || request.stream.closed
     : request.destroyed || request.socket.destroyed;
 }
 
-function failing(reason: ConnectError): AsyncIterable<Uint8Array> {
+function createFailingBody(reason: ConnectError): AsyncIterable<Uint8Array> {
   return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(reason) }) };
 }
 
-async function* once(text: string): AsyncIterable<Uint8Array> {
+async function* toBody(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);
 }
 
@@ -217,7 +226,12 @@ function errorJson(code: RefusalCode, message: string): string {
   return JSON.stringify({ code, message });
 }
 
-function answer(response: AnyResponse, status: number, code: RefusalCode, message: string): void {
+function sendError(
+  response: AnyResponse,
+  status: number,
+  code: RefusalCode,
+  message: string,
+): void {
   const body = errorJson(code, message);
   response.writeHead(status, {
     'Content-Type': 'application/json',
@@ -230,7 +244,7 @@ function answer(response: AnyResponse, status: number, code: RefusalCode, messag
  * Node keeps only the first of several Host headers. A proxy in front may have checked another one
  * (RFC 9112, section 3.2).
  */
-function hostCount({ rawHeaders }: AnyRequest): number {
+function countHostHeaders({ rawHeaders }: AnyRequest): number {
   return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
     .length;
 }
@@ -239,7 +253,7 @@ function hostCount({ rawHeaders }: AnyRequest): number {
  * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node enforces its own limit only
  * for HTTP/1.1.
  */
-function headerBytes(request: AnyRequest): number {
+function measureHead(request: AnyRequest): number {
   return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
 }
 

@@ -13,7 +13,7 @@ const ENUM_ERROR = /cannot decode enum (\S+) from JSON: (.*)$/s;
  */
 export function explainEnumError(input: DescMessage, message: string): string | undefined {
   const [, typeName = '', given = ''] = ENUM_ERROR.exec(message) ?? [];
-  const found = typeName === '' ? [] : fieldsOfEnum(input, typeName, new Set());
+  const found = typeName === '' ? [] : findEnumFields(input, typeName, new Set());
   const [first] = found;
   if (first === undefined) return undefined;
   const paths = [...new Set(found.map(({ path }) => path))];
@@ -25,24 +25,24 @@ interface EnumField {
   readonly type: DescEnum;
 }
 
-/** @param above - The enclosing messages; recursive types are not searched again. */
-function fieldsOfEnum(
+/** @param enclosing - The enclosing messages; recursive types are not searched again. */
+function findEnumFields(
   message: DescMessage,
   typeName: string,
-  above: ReadonlySet<DescMessage>,
+  enclosing: ReadonlySet<DescMessage>,
 ): readonly EnumField[] {
-  if (above.has(message)) return [];
-  const within = new Set([...above, message]);
+  if (enclosing.has(message)) return [];
+  const within = new Set([...enclosing, message]);
   return message.fields.flatMap((field): readonly EnumField[] => {
-    const path = field.name + (suffixes[field.fieldKind] ?? '');
+    const path = field.name + (PATH_SUFFIXES[field.fieldKind] ?? '');
     if (field.enum !== undefined)
       return field.enum.typeName === typeName ? [{ path, type: field.enum }] : [];
     if (field.message === undefined) return [];
-    return fieldsOfEnum(field.message, typeName, within).map((inner) => ({
+    return findEnumFields(field.message, typeName, within).map((inner) => ({
       ...inner,
       path: `${path}.${inner.path}`,
     }));
   });
 }
 
-const suffixes: Partial<Record<DescField['fieldKind'], string>> = { list: '[]', map: '{}' };
+const PATH_SUFFIXES: Partial<Record<DescField['fieldKind'], string>> = { list: '[]', map: '{}' };

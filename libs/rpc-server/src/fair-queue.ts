@@ -10,7 +10,7 @@ export class FairQueue<Item> {
     return this.count;
   }
 
-  sizeOf(key: string): number {
+  countOf(key: string): number {
     return this.byKey.get(key)?.length ?? 0;
   }
 
@@ -25,9 +25,9 @@ export class FairQueue<Item> {
    * Removes the oldest item of the next key that `isEligible` accepts.
    * @returns Undefined when no key with items is eligible.
    */
-  take(mayGo: (key: string) => boolean): Item | undefined {
+  shift(isEligible: (key: string) => boolean): Item | undefined {
     for (const [key, items] of this.byKey) {
-      if (!mayGo(key)) continue;
+      if (!isEligible(key)) continue;
       const item = items.shift();
       this.count -= 1;
       this.byKey.delete(key);
@@ -52,7 +52,7 @@ export class FairQueue<Item> {
    * The newest item of the key with the most items, if that key has more items than `key`;
    * undefined otherwise.
    */
-  newestOfLongest(key: string): Item | undefined {
+  findNewestOfLongest(key: string): Item | undefined {
     let longest: readonly Item[] = this.byKey.get(key) ?? [];
     const own = longest;
     for (const items of this.byKey.values()) if (items.length > longest.length) longest = items;

@@ -20,7 +20,7 @@ import { CREATE, envelope, http1, http2Request, JSON_TYPE } from './testing/raw-
 const open = serversOfTest(afterEach);
 const { createWorkload, getWorkload, watchWorkloads } = CoordinatorService.method;
 const MIB = 1024 * 1024;
-const noRoom = { running: 0, waiting: 0, waitMs: 1 };
+const noCapacity = { running: 0, waiting: 0, waitMs: 1 };
 
 const transports: readonly {
   readonly name: string;
@@ -41,7 +41,9 @@ const transports: readonly {
 
 describe.each(transports)('OverloadProtection: a refused call over $name', ({ make }) => {
   it('returns the reason and the retry delay, for unary calls and streams', async () => {
-    const { url } = await open({ limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } } });
+    const { url } = await open({
+      limits: { priorities: { ...defaultRpcLimits.priorities, write: noCapacity } },
+    });
     const client = createClient(CoordinatorService, make(url));
     const calls = [
       () => client.getWorkload({}),
@@ -63,8 +65,8 @@ describe.each(transports)('OverloadProtection: a refused call over $name', ({ ma
   it('does not reach its handler', async () => {
     let called = 0;
     const { url } = await open({
-      limits: { lanes: { ...defaultRpcLimits.lanes, write: noRoom } },
-      routes: (router) => router.rpc(getWorkload, () => ({ name: String((called += 1)) })),
+      limits: { priorities: { ...defaultRpcLimits.priorities, write: noCapacity } },
+      registerRoutes: (router) => router.rpc(getWorkload, () => ({ name: String((called += 1)) })),
     });
     await createClient(CoordinatorService, make(url))
       .getWorkload({})
@@ -151,7 +153,10 @@ describe('OverloadProtection: a slow request body', () => {
   it('does not count as a running call of its priority', async () => {
     const { url, address } = await open({
       limits: {
-        lanes: { ...defaultRpcLimits.lanes, write: { running: 1, waiting: 0, waitMs: 1 } },
+        priorities: {
+          ...defaultRpcLimits.priorities,
+          write: { running: 1, waiting: 0, waitMs: 1 },
+        },
       },
     });
     const socket = net.connect(address.port, address.host).on('error', () => undefined);
@@ -170,22 +175,22 @@ describe('OverloadProtection: a slow request body', () => {
     const streams = Array.from({ length: 40 }, () =>
       session.request(head).on('error', () => undefined),
     );
-    const anyCut = Promise.race(streams.map((stream) => closeOf(stream)));
+    const anyCut = Promise.race(streams.map((stream) => waitForReset(stream)));
     for (const stream of streams) stream.write(Buffer.alloc(60_000, ' '));
     expect(await anyCut).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    expect(server.load().waitingRequestBytes).toBeLessThanOrEqual(MIB);
+    expect(server.getLoad().waitingRequestBytes).toBeLessThanOrEqual(MIB);
     session.destroy();
   });
 });
 
 describe('OverloadProtection: an unread response', () => {
   /** A server whose watch sends 1 MiB messages without end, and counts them. */
-  async function aTalker() {
+  async function anEndlessWatch() {
     const seen = { items: 0, ended: false };
     const log = aLog();
     const server = await open({
       log,
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(watchWorkloads, async function* () {
           try {
             for (;;) {
@@ -201,7 +206,7 @@ describe('OverloadProtection: an unread response', () => {
   }
 
   /** A client whose watch reads the response head and one piece, and no more. */
-  async function notReading(url: string): Promise<{
+  async function openUnreadWatch(url: string): Promise<{
     readonly session: http2.ClientHttp2Session;
     readonly stream: http2.ClientHttp2Stream;
   }> {
@@ -217,11 +222,11 @@ describe('OverloadProtection: an unread response', () => {
   }
 
   it('holds one item in memory, ends its handler after 30 s and is reset after 60 s', async () => {
-    const { server, seen, log } = await aTalker();
-    const { session, stream } = await notReading(server.url);
+    const { server, seen, log } = await anEndlessWatch();
+    const { session, stream } = await openUnreadWatch(server.url);
     await settle();
     expect(seen).toEqual({ items: 1, ended: false });
-    expect(server.load().unreadAnswerBytes).toBeLessThan(2 * MIB);
+    expect(server.getLoad().unreadResponseBytes).toBeLessThan(2 * MIB);
     await server.clock.advance(29_999);
     expect(seen.ended).toBe(false);
     await server.clock.advance(1);
@@ -232,18 +237,18 @@ describe('OverloadProtection: an unread response', () => {
         message: 'call ended: its client did not read the response',
       }),
     );
-    const closed = closeOf(stream);
+    const closed = waitForReset(stream);
     await server.clock.advance(30_000);
     stream.resume();
     expect(await closed).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    await gone(server);
-    expect(server.load()).toMatchObject({ unreadAnswerBytes: 0, streams: 0, readersCut: 1 });
+    await waitForNoStreams(server);
+    expect(server.getLoad()).toMatchObject({ unreadAnswerBytes: 0, streams: 0, readersCut: 1 });
     session.destroy();
   });
 
   it('shows the reason to a client that reads on within the next 30 s', async () => {
-    const { server } = await aTalker();
-    const { session, stream } = await notReading(server.url);
+    const { server } = await anEndlessWatch();
+    const { session, stream } = await openUnreadWatch(server.url);
     await settle();
     await server.clock.advance(30_000);
     const trailers = once(stream, 'trailers');
@@ -260,10 +265,13 @@ describe('OverloadProtection: an unread response', () => {
     const size = 300_000;
     const { url, clock } = await open({
       limits: {
-        unreadAnswerBytesPerPrincipal: 2.5 * size,
-        lanes: { ...defaultRpcLimits.lanes, write: { running: 100, waiting: 100, waitMs: 1_000 } },
+        unreadResponseBytesPerPrincipal: 2.5 * size,
+        priorities: {
+          ...defaultRpcLimits.priorities,
+          write: { running: 100, waiting: 100, waitMs: 1_000 },
+        },
       },
-      routes: (router) => router.rpc(createWorkload, () => ({ name: 'x'.repeat(size) })),
+      registerRoutes: (router) => router.rpc(createWorkload, () => ({ name: 'x'.repeat(size) })),
     });
     const session = http2
       .connect(url, { settings: { initialWindowSize: 0 } })
@@ -296,7 +304,7 @@ describe('OverloadProtection: streams', () => {
   it('counts streams by connection until they end', async () => {
     const server = await open({
       limits: { streamsPerPrincipal: 1 },
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(watchWorkloads, async function* (_request, { signal }) {
           yield {};
           await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -314,14 +322,14 @@ describe('OverloadProtection: streams', () => {
     const second = other.watchWorkloads({})[Symbol.asyncIterator]();
     await second.next();
     first.abort();
-    while (server.load().streams > 1) await new Promise((resolve) => setImmediate(resolve));
+    while (server.getLoad().streams > 1) await new Promise((resolve) => setImmediate(resolve));
     void second.return?.();
   });
 
   it('limits the streams of one address across all its connections', async () => {
     const server = await open({
       limits: { streamsPerPeer: 2 },
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(watchWorkloads, async function* (_request, { signal }) {
           yield {};
           await new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -344,8 +352,8 @@ describe('OverloadProtection: streams', () => {
   it('serves other calls while a watch sends a large snapshot', async () => {
     let made = 0;
     const server = await open({
-      classOf: ({ name }) => ({ lane: 'read', inTurns: name === 'WatchWorkloads' }),
-      routes: (router) => {
+      classifyCall: ({ name }) => ({ priority: 'read', interleaved: name === 'WatchWorkloads' }),
+      registerRoutes: (router) => {
         router.rpc(watchWorkloads, async function* () {
           for (let count = 0; count < 5_000; count += 1, made += 1) yield {};
         });
@@ -366,16 +374,18 @@ describe('OverloadProtection: streams', () => {
 
   it('refuses to start the server when an RPC has no priority', async () => {
     await expect(
-      open({ classOf: ({ name }) => (name === 'GetWorkload' ? undefined : { lane: 'read' }) }),
+      open({
+        classifyCall: ({ name }) => (name === 'GetWorkload' ? undefined : { priority: 'read' }),
+      }),
     ).rejects.toThrow('cloudless.api.CoordinatorService/GetWorkload has no priority');
   });
 });
 
 /** Resolves with the code by which a stream was reset. */
-function closeOf(stream: http2.ClientHttp2Stream): Promise<number | undefined> {
+function waitForReset(stream: http2.ClientHttp2Stream): Promise<number | undefined> {
   return new Promise((resolve) => stream.once('close', () => resolve(stream.rstCode)));
 }
 
-async function gone(server: RpcServer): Promise<void> {
-  while (server.load().streams > 0) await new Promise((resolve) => setImmediate(resolve));
+async function waitForNoStreams(server: RpcServer): Promise<void> {
+  while (server.getLoad().streams > 0) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -4,7 +4,7 @@ import { cors } from '@connectrpc/connect';
 import { RETRY_AFTER_HEADER } from './refusal.js';
 
 /** The part of an HTTP/1.1 or HTTP/2 request that the check reads. */
-export interface GuardedRequest {
+export interface CheckedRequest {
   readonly method?: string | undefined;
   readonly headers: IncomingHttpHeaders;
 }
@@ -13,7 +13,7 @@ export interface GuardedRequest {
  * `pass`: serve the request, and add `headers` to the response. `preflight`: answer a browser's
  * CORS preflight. `refuse`: answer 403.
  */
-export type GuardDecision =
+export type OriginDecision =
   | { readonly kind: 'pass'; readonly headers: Readonly<Record<string, string>> }
   | { readonly kind: 'preflight'; readonly headers: Readonly<Record<string, string>> }
   | { readonly kind: 'refuse'; readonly reason: string };
@@ -23,10 +23,10 @@ export type GuardDecision =
  * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
  * `allowedOrigins`. Pure.
  */
-export function guardRequest(
-  request: GuardedRequest,
+export function checkRequestOrigin(
+  request: CheckedRequest,
   allowedOrigins: readonly string[],
-): GuardDecision {
+): OriginDecision {
   const { headers } = request;
   const authority = headers[':authority'];
   const hosts =

@@ -12,7 +12,7 @@ export class HealthState {
   private readonly listeners = new Set<() => void>();
 
   /** @returns Undefined for an unknown service. */
-  statusOf(service: string): ServingStatus | undefined {
+  getStatus(service: string): ServingStatus | undefined {
     return this.statuses.get(service);
   }
 
@@ -23,13 +23,13 @@ export class HealthState {
   set(service: string, status: ServingStatus): void {
     if (this.statuses.get(service) === status) return;
     this.statuses.set(service, status);
-    this.changed();
+    this.notifyListeners();
   }
 
   /** Sets the status of every known service and of the server as a whole. */
   setAll(status: ServingStatus): void {
     for (const service of this.statuses.keys()) this.statuses.set(service, status);
-    this.changed();
+    this.notifyListeners();
   }
 
   /**
@@ -37,21 +37,21 @@ export class HealthState {
    * @returns The function that ends the subscription.
    */
   onChange(listener: () => void): () => void {
-    const own = (): void => listener();
-    this.listeners.add(own);
-    return () => void this.listeners.delete(own);
+    const subscription = (): void => listener();
+    this.listeners.add(subscription);
+    return () => void this.listeners.delete(subscription);
   }
 
-  private changed(): void {
+  private notifyListeners(): void {
     for (const listener of [...this.listeners]) listener();
   }
 }
 
 /** Adds the standard health service (`grpc.health.v1.Health`). */
-export function healthRoutes(router: ConnectRouter, health: HealthState): void {
+export function registerHealthService(router: ConnectRouter, health: HealthState): void {
   router.service(Health, {
     check: ({ service }) => {
-      const status = health.statusOf(service);
+      const status = health.getStatus(service);
       if (status === undefined)
         throw new ConnectError(
           `this server has no service ${JSON.stringify(service)}`,
@@ -71,7 +71,7 @@ export function healthRoutes(router: ConnectRouter, health: HealthState): void {
       try {
         let sent: WireStatus | undefined;
         while (!signal.aborted) {
-          const status = toWire(health.statusOf(service));
+          const status = toWire(health.getStatus(service));
           if (status !== sent) yield { status: (sent = status) };
           else await new Promise<void>((resolve) => (wake = resolve));
         }

@@ -7,7 +7,7 @@ const [HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [1, 3, 4, 7];
 const REFUSED_STREAM = 7;
 const ENHANCE_YOUR_CALM = 11;
 
-function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
+function encodeFrame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -17,33 +17,33 @@ function frame(type: number, flags: number, stream: number, payload: Buffer): Bu
 }
 
 /** A header field in HPACK without compression (RFC 7541, section 6.2.2). */
-function field(name: string, value: string): Buffer {
+function encodeField(name: string, value: string): Buffer {
   const text = (part: string): Buffer =>
     Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]);
   return Buffer.concat([Buffer.from([0]), text(name), text(value)]);
 }
 
 /** The header block of a POST to an RPC. */
-function callHead(): Buffer {
+function encodeCallHead(): Buffer {
   return Buffer.concat([
     Buffer.from([0x83, 0x86]),
-    field(':path', '/cloudless.api.CoordinatorService/GetWorkload'),
-    field(':authority', 'localhost'),
-    field('content-type', 'application/grpc'),
+    encodeField(':path', '/cloudless.api.CoordinatorService/GetWorkload'),
+    encodeField(':authority', 'localhost'),
+    encodeField('content-type', 'application/grpc'),
   ]);
 }
 
-const call = (index: number): Buffer => frame(HEADERS, 4, index * 2 + 1, callHead());
+const call = (index: number): Buffer => encodeFrame(HEADERS, 4, index * 2 + 1, encodeCallHead());
 const reset = (index: number): Buffer =>
-  frame(RST_STREAM, 0, index * 2 + 1, Buffer.from([0, 0, 0, 8]));
-const times = (count: number, make: (index: number) => Buffer): Buffer =>
+  encodeFrame(RST_STREAM, 0, index * 2 + 1, Buffer.from([0, 0, 0, 8]));
+const repeatFrames = (count: number, make: (index: number) => Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, (_, index) => make(index)));
 
 /**
  * Sends the HTTP/2 preface and `bytes`. @returns The frames that arrive until `isEnough`, and
  * whether the server closed the connection.
  */
-async function answersTo(
+async function sendFrames(
   port: number,
   bytes: Buffer,
   isEnough: (frames: readonly { type: number; code: number }[]) => boolean,
@@ -52,7 +52,7 @@ async function answersTo(
   socket.write(
     Buffer.concat([
       Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
-      frame(SETTINGS, 0, 0, Buffer.alloc(0)),
+      encodeFrame(SETTINGS, 0, 0, Buffer.alloc(0)),
       bytes,
     ]),
   );
@@ -79,7 +79,7 @@ async function answersTo(
 }
 
 const never = (): boolean => false;
-const PING = frame(6, 0, 0, Buffer.alloc(8));
+const PING = encodeFrame(6, 0, 0, Buffer.alloc(8));
 /** The reply to {@link PING}: the server has read everything sent before it. */
 const pong = (frames: readonly { readonly type: number }[]): boolean =>
   frames.some(({ type }) => type === 6);
@@ -88,10 +88,12 @@ describe('HTTP/2 session limits', () => {
   it('destroy a session that resets more streams than resetBurst, and only then', async () => {
     const { address } = await open({ limits: { resetBurst: 50 } });
     const openAndReset = (count: number): Buffer =>
-      times(count, (index) => Buffer.concat([call(index), reset(index)]));
-    expect(await answersTo(address.port, openAndReset(200), never)).toMatchObject({ closed: true });
+      repeatFrames(count, (index) => Buffer.concat([call(index), reset(index)]));
+    expect(await sendFrames(address.port, openAndReset(200), never)).toMatchObject({
+      closed: true,
+    });
     const alive = Buffer.concat([openAndReset(50), PING]);
-    const { closed } = await answersTo(address.port, alive, pong);
+    const { closed } = await sendFrames(address.port, alive, pong);
     expect(closed).toBe(false);
   });
 
@@ -101,24 +103,33 @@ describe('HTTP/2 session limits', () => {
     const { address } = await open({
       limits: { maxConcurrentStreams: 5, maxSessionInvalidFrames: 10 },
     });
-    const calls = (count: number): Buffer => times(count, (index) => call(index));
-    const { frames } = await answersTo(address.port, calls(7), (seen) => refusals(seen) === 2);
-    expect(refusals(frames)).toBe(2);
-    expect(await answersTo(address.port, calls(60), never)).toMatchObject({ closed: true });
+    const calls = (count: number): Buffer => repeatFrames(count, (index) => call(index));
+    const { frames } = await sendFrames(
+      address.port,
+      calls(7),
+      (seen) => countRefusals(seen) === 2,
+    );
+    expect(countRefusals(frames)).toBe(2);
+    expect(await sendFrames(address.port, calls(60), never)).toMatchObject({ closed: true });
   });
 
   it('destroy a session with too many invalid frames', async () => {
     const { address } = await open({ limits: { maxSessionInvalidFrames: 10 } });
     // An upper-case field name is an error of its stream only (RFC 9113, section 8.2.1).
     const invalid = (index: number): Buffer =>
-      frame(HEADERS, 4, index * 2 + 1, Buffer.concat([callHead(), field('Capital', 'x')]));
-    const { closed } = await answersTo(
+      encodeFrame(
+        HEADERS,
+        4,
+        index * 2 + 1,
+        Buffer.concat([encodeCallHead(), encodeField('Capital', 'x')]),
+      );
+    const { closed } = await sendFrames(
       address.port,
-      Buffer.concat([times(5, invalid), PING]),
+      Buffer.concat([repeatFrames(5, invalid), PING]),
       pong,
     );
     expect(closed).toBe(false);
-    expect(await answersTo(address.port, times(100, invalid), never)).toMatchObject({
+    expect(await sendFrames(address.port, repeatFrames(100, invalid), never)).toMatchObject({
       closed: true,
     });
   });
@@ -128,21 +139,26 @@ describe('HTTP/2 session limits', () => {
     // heads and bodies.
     const limits = { maxSessionMemoryMb: 1, maxConcurrentStreams: 10_000 };
     const patient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10_000 } });
-    const calls = (count: number): Buffer => times(count, (index) => call(index));
-    const { frames, closed } = await answersTo(
+    const calls = (count: number): Buffer => repeatFrames(count, (index) => call(index));
+    const { frames, closed } = await sendFrames(
       patient.address.port,
       Buffer.concat([calls(3_000), PING]),
       pong,
     );
-    expect({ closed, refused: refusals(frames) > 100 }).toEqual({ closed: false, refused: true });
+    expect({ closed, refused: countRefusals(frames) > 100 }).toEqual({
+      closed: false,
+      refused: true,
+    });
     const impatient = await open({ limits: { ...limits, maxSessionRejectedStreams: 10 } });
-    expect(await answersTo(impatient.address.port, calls(3_000), never)).toMatchObject({
+    expect(await sendFrames(impatient.address.port, calls(3_000), never)).toMatchObject({
       closed: true,
     });
   });
 });
 
-function refusals(frames: readonly { readonly type: number; readonly code: number }[]): number {
+function countRefusals(
+  frames: readonly { readonly type: number; readonly code: number }[],
+): number {
   return frames.filter(
     ({ type, code }) =>
       type === RST_STREAM && (code === REFUSED_STREAM || code === ENHANCE_YOUR_CALM),

@@ -1,11 +1,11 @@
 export { startRpcServer } from './start-rpc-server.js';
 export { defaultRpcLimits } from './options.js';
 export type { RpcLimits, RpcLoad, RpcServer, RpcServerOptions } from './options.js';
-export { LANES } from './lanes.js';
-export type { CallClass, ClassOf, Lane, LaneLimits } from './lanes.js';
-export type { LaneLoad, ShedReason } from './admission.js';
+export { CALL_PRIORITIES } from './lanes.js';
+export type { CallClass, ClassifyCall, CallPriority, PriorityLimits } from './lanes.js';
+export type { PriorityLoad, ShedReason } from './admission.js';
 export { connectionKey } from './connection.js';
-export type { Connection } from './connection.js';
+export type { ClientConnection } from './connection.js';
 export { HealthState } from './health.js';
 export type { ServingStatus } from './health.js';
 export { startOpsServer } from './ops-server.js';

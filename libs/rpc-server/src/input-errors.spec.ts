@@ -8,7 +8,7 @@ const MIB = 1024 * 1024;
 /** Field 1 with length 127, but only one byte of data. */
 const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);
 
-const jsonOf = ({ body }: RawAnswer): unknown => JSON.parse(body.toString());
+const parseBody = ({ body }: RawAnswer): unknown => JSON.parse(body.toString());
 
 describe('withInputErrors: malformed JSON', () => {
   it.each([
@@ -51,7 +51,7 @@ describe('withInputErrors: malformed JSON', () => {
     const { url } = await open();
     const expected = { code: 'invalid_argument', message: expect.stringContaining(says) };
     for (const answer of [await http1(url, { body }), await http2Request(url, { body })]) {
-      expect({ status: answer.status, error: jsonOf(answer) }).toEqual({
+      expect({ status: answer.status, error: parseBody(answer) }).toEqual({
         status: 400,
         error: expected,
       });
@@ -75,7 +75,7 @@ describe('withInputErrors: malformed protobuf', () => {
       headers: { 'content-type': 'application/proto' },
       body: TRUNCATED,
     });
-    expect({ status: answer.status, error: jsonOf(answer) }).toEqual({
+    expect({ status: answer.status, error: parseBody(answer) }).toEqual({
       status: 400,
       error: { code: 'invalid_argument', message: says },
     });
@@ -130,13 +130,13 @@ describe('withInputErrors: malformed protobuf', () => {
 
   it('leaves internal errors of handlers unchanged and hides their message', async () => {
     const { url } = await open({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.createWorkload, () => {
           throw new Error('s3cr3t at /some/file.ts:1');
         }),
     });
     const answer = await http1(url, { body: '{}' });
-    expect({ status: answer.status, error: jsonOf(answer) }).toEqual({
+    expect({ status: answer.status, error: parseBody(answer) }).toEqual({
       status: 500,
       error: { code: 'internal', message: 'internal error' },
     });
@@ -154,8 +154,8 @@ describe('createDispatch: a message of 5 MiB', () => {
   it('gets RESOURCE_EXHAUSTED in each protocol, also before the client has sent all of it', async () => {
     const { url } = await open();
     const expected = { code: 'resource_exhausted', message: expect.stringContaining('4194304') };
-    expect(jsonOf(await http1(url, { body: large }))).toEqual(expected);
-    expect(jsonOf(await http2Request(url, { body: large }))).toEqual(expected);
+    expect(parseBody(await http1(url, { body: large }))).toEqual(expected);
+    expect(parseBody(await http2Request(url, { body: large }))).toEqual(expected);
     const grpc = await http2Request(url, {
       headers: { 'content-type': 'application/grpc' },
       body: envelope(large),
@@ -187,7 +187,7 @@ describe('createDispatch: a message of 5 MiB', () => {
 describe('JSON responses', () => {
   it('include fields with zero values', async () => {
     const { url } = await open();
-    expect(jsonOf(await http1(url, { body: '{"name":"web"}' }))).toEqual({
+    expect(parseBody(await http1(url, { body: '{"name":"web"}' }))).toEqual({
       namespace: '',
       name: 'web',
       uid: '',

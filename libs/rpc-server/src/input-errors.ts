@@ -14,7 +14,8 @@ import { explainEnumError } from './enum-errors.js';
  * already, the field is added.
  */
 export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
-  const repair: Repair = (code, message) => repairText(handler.method.input, code, message);
+  const rewrite: RewriteMessage = (code, message) =>
+    rewriteMessage(handler.method.input, code, message);
   return async (request) => {
     const response = await handler(request);
     const type = response.header?.get('Content-Type') ?? '';
@@ -22,17 +23,17 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
     if (type.startsWith('application/grpc-web'))
       return {
         ...response,
-        body: mapChunks(response.body, (chunk) => repairGrpcWebEnd(chunk, repair)),
+        body: mapChunks(response.body, (chunk) => rewriteGrpcWebTrailer(chunk, rewrite)),
       };
     if (type.startsWith('application/grpc'))
-      return { ...response, body: thenRepairTrailer(response, response.body, repair) };
+      return { ...response, body: rewriteGrpcTrailer(response, response.body, rewrite) };
     if (type.startsWith('application/connect+'))
       return {
         ...response,
-        body: mapChunks(response.body, (chunk) => repairConnectEnd(chunk, repair)),
+        body: mapChunks(response.body, (chunk) => rewriteConnectEnd(chunk, rewrite)),
       };
     return response.status === 500 || response.status === 400
-      ? repairConnectUnary(response, response.body, repair)
+      ? rewriteConnectUnary(response, response.body, rewrite)
       : response;
   };
 }
@@ -44,10 +45,10 @@ export function withInputErrors(handler: UniversalHandler): UniversalHandlerFn {
 export const inputErrorInterceptor: Interceptor = (next) => (request) => {
   if (!request.stream) return next(request);
   const { input } = request.method;
-  return next({ ...request, message: withErrorsOf(request.message, input) });
+  return next({ ...request, message: withParseErrors(request.message, input) });
 };
 
-async function* withErrorsOf<Item>(
+async function* withParseErrors<Item>(
   messages: AsyncIterable<Item>,
   input: DescMessage,
 ): AsyncGenerator<Item> {
@@ -56,14 +57,14 @@ async function* withErrorsOf<Item>(
   } catch (reason) {
     const { code, rawMessage } = ConnectError.from(reason);
     const message =
-      reason instanceof ConnectError ? repairText(input, code, rawMessage) : undefined;
+      reason instanceof ConnectError ? rewriteMessage(input, code, rawMessage) : undefined;
     throw message === undefined
       ? reason
       : new ConnectError(message, Code.InvalidArgument, undefined, undefined, reason);
   }
 }
 
-function repairText(input: DescMessage, code: Code, message: string): string | undefined {
+function rewriteMessage(input: DescMessage, code: Code, message: string): string | undefined {
   if (code === Code.InvalidArgument) return explainEnumError(input, message);
   return code === Code.Internal && message.startsWith(CONNECT_PREFIX)
     ? `not a valid ${input.typeName} in the binary format: ${message.slice(CONNECT_PREFIX.length)}`
@@ -77,7 +78,7 @@ function repairText(input: DescMessage, code: Code, message: string): string | u
 const CONNECT_PREFIX = 'parse binary: ';
 
 /** Returns the corrected message; undefined for other errors. */
-type Repair = (code: Code, message: string) => string | undefined;
+type RewriteMessage = (code: Code, message: string) => string | undefined;
 
 /**
  * Envelope flags: end of the stream in Connect, trailers in gRPC-Web. Compressed envelopes are not
@@ -88,15 +89,15 @@ const GRPC_WEB_TRAILER = 0b1000_0000;
 const ENVELOPE_HEAD_BYTES = 5;
 
 /** In gRPC the status is in the trailers, which are complete when the body has ended. */
-async function* thenRepairTrailer(
+async function* rewriteGrpcTrailer(
   response: UniversalServerResponse,
   body: AsyncIterable<Uint8Array>,
-  repair: Repair,
+  rewrite: RewriteMessage,
 ): AsyncIterable<Uint8Array> {
   yield* body;
   const { trailer } = response;
   if (trailer === undefined) return;
-  const message = repair(
+  const message = rewrite(
     Number(trailer.get('grpc-status')),
     decodeURIComponent(trailer.get('grpc-message') ?? ''),
   );
@@ -112,10 +113,10 @@ async function* mapChunks(
   for await (const chunk of body) yield map(chunk);
 }
 
-function repairGrpcWebEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
+function rewriteGrpcWebTrailer(chunk: Uint8Array, rewrite: RewriteMessage): Uint8Array {
   if (chunk[0] !== GRPC_WEB_TRAILER) return chunk;
   const fields = new Headers(
-    text(chunk)
+    decodeEnvelope(chunk)
       .split('\r\n')
       .filter((line) => line.includes(':'))
       .map((line): [string, string] => [
@@ -123,30 +124,32 @@ function repairGrpcWebEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
         line.slice(line.indexOf(':') + 1).trim(),
       ]),
   );
-  const message = repair(
+  const message = rewrite(
     Number(fields.get('grpc-status')),
     decodeURIComponent(fields.get('grpc-message') ?? ''),
   );
   if (message === undefined) return chunk;
   fields.set('grpc-status', String(Code.InvalidArgument));
   fields.set('grpc-message', encodeURIComponent(message));
-  return envelope(
+  return encodeEnvelope(
     GRPC_WEB_TRAILER,
     [...fields].map(([name, value]) => `${name}: ${value}\r\n`).join(''),
   );
 }
 
-function repairConnectEnd(chunk: Uint8Array, repair: Repair): Uint8Array {
+function rewriteConnectEnd(chunk: Uint8Array, rewrite: RewriteMessage): Uint8Array {
   if (chunk[0] !== CONNECT_END) return chunk;
-  const end = JSON.parse(text(chunk)) as { readonly error?: ConnectErrorJson };
-  const error = end.error === undefined ? undefined : repairJson(end.error, repair);
-  return error === undefined ? chunk : envelope(CONNECT_END, JSON.stringify({ ...end, error }));
+  const end = JSON.parse(decodeEnvelope(chunk)) as { readonly error?: ConnectErrorJson };
+  const error = end.error === undefined ? undefined : rewriteErrorJson(end.error, rewrite);
+  return error === undefined
+    ? chunk
+    : encodeEnvelope(CONNECT_END, JSON.stringify({ ...end, error }));
 }
 
-async function repairConnectUnary(
+async function rewriteConnectUnary(
   response: UniversalServerResponse,
   body: AsyncIterable<Uint8Array>,
-  repair: Repair,
+  rewrite: RewriteMessage,
 ): Promise<UniversalServerResponse> {
   if (
     response.header?.has('Content-Encoding') ||
@@ -156,12 +159,12 @@ async function repairConnectUnary(
   const chunks: Uint8Array[] = [];
   for await (const chunk of body) chunks.push(chunk);
   const whole = Buffer.concat(chunks);
-  const error = repairJson(JSON.parse(whole.toString()) as ConnectErrorJson, repair);
-  if (error === undefined) return { ...response, body: iterableOf(whole) };
+  const error = rewriteErrorJson(JSON.parse(whole.toString()) as ConnectErrorJson, rewrite);
+  if (error === undefined) return { ...response, body: toAsyncIterable(whole) };
   const bytes = Buffer.from(JSON.stringify(error));
   const header = new Headers(response.header);
   header.set('Content-Length', String(bytes.byteLength));
-  return { ...response, status: 400, header, body: iterableOf(bytes) };
+  return { ...response, status: 400, header, body: toAsyncIterable(bytes) };
 }
 
 /** Codes of errors that may be rewritten, as Connect writes them. */
@@ -175,17 +178,20 @@ interface ConnectErrorJson {
   readonly message?: string;
 }
 
-function repairJson(error: ConnectErrorJson, repair: Repair): ConnectErrorJson | undefined {
+function rewriteErrorJson(
+  error: ConnectErrorJson,
+  rewrite: RewriteMessage,
+): ConnectErrorJson | undefined {
   const code = JSON_CODES[error.code ?? ''];
-  const message = code === undefined ? undefined : repair(code, error.message ?? '');
+  const message = code === undefined ? undefined : rewrite(code, error.message ?? '');
   return message === undefined ? undefined : { ...error, code: 'invalid_argument', message };
 }
 
-function text(chunk: Uint8Array): string {
+function decodeEnvelope(chunk: Uint8Array): string {
   return Buffer.from(chunk.subarray(ENVELOPE_HEAD_BYTES)).toString();
 }
 
-function envelope(flags: number, content: string): Uint8Array {
+function encodeEnvelope(flags: number, content: string): Uint8Array {
   const data = Buffer.from(content);
   const head = Buffer.alloc(ENVELOPE_HEAD_BYTES);
   head.writeUInt8(flags, 0);
@@ -193,6 +199,6 @@ function envelope(flags: number, content: string): Uint8Array {
   return Buffer.concat([head, data]);
 }
 
-async function* iterableOf(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toAsyncIterable(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

@@ -64,14 +64,14 @@ export function inspectBody(
   }
   return {
     header,
-    body: inspectWhole(request.body, limits, async (bytes) =>
-      check(compression === undefined ? bytes : await unpack(compression, bytes, limits)),
+    body: inspectMessage(request.body, limits, async (bytes) =>
+      check(compression === undefined ? bytes : await decompress(compression, bytes, limits)),
     ),
   };
 }
 
 /** Stops at the size limit, so that a decompression bomb never takes more memory. */
-async function unpack(
+async function decompress(
   compression: (typeof COMPRESSIONS)[number],
   bytes: Uint8Array,
   { readMaxBytes }: MessageLimits,
@@ -80,7 +80,7 @@ async function unpack(
     return await compression.decompress(bytes, readMaxBytes);
   } catch (reason) {
     const cause = ConnectError.from(reason).cause as { readonly code?: string } | undefined;
-    if (cause?.code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(readMaxBytes);
+    if (cause?.code === 'ERR_BUFFER_TOO_LARGE') throw createTooLargeError(readMaxBytes);
     throw new ConnectError(
       `the message is not valid ${compression.name}`,
       Code.InvalidArgument,
@@ -92,7 +92,7 @@ async function unpack(
 }
 
 /** For a body that is a single message. */
-async function* inspectWhole(
+async function* inspectMessage(
   source: AsyncIterable<Uint8Array>,
   { readMaxBytes }: MessageLimits,
   inspect: (bytes: Uint8Array) => Promise<Uint8Array>,
@@ -102,7 +102,7 @@ async function* inspectWhole(
   for await (const chunk of source) {
     chunks.push(chunk);
     length += chunk.byteLength;
-    if (length > readMaxBytes) throw tooLarge(readMaxBytes);
+    if (length > readMaxBytes) throw createTooLargeError(readMaxBytes);
   }
   if (length > 0)
     yield await inspect(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks));
@@ -134,16 +134,20 @@ async function* inspectEnvelopes(
       const flags = head.readUInt8(0);
       checkFlags(flags, streamEncoding);
       const length = head.readUInt32BE(1);
-      if (length > limits.readMaxBytes) throw tooLarge(limits.readMaxBytes, length);
+      if (length > limits.readMaxBytes) throw createTooLargeError(limits.readMaxBytes, length);
       if (pending.length < ENVELOPE_HEAD_BYTES + length) break;
-      pending.take(ENVELOPE_HEAD_BYTES);
-      const data = pending.take(length);
-      if ((flags & COMPRESSED) === 0) yield envelope(flags, check(data));
-      else if (compression === undefined) yield envelope(flags, data);
-      else yield envelope(flags & ~COMPRESSED, check(await unpack(compression, data, limits)));
+      pending.shift(ENVELOPE_HEAD_BYTES);
+      const data = pending.shift(length);
+      if ((flags & COMPRESSED) === 0) yield encodeEnvelope(flags, check(data));
+      else if (compression === undefined) yield encodeEnvelope(flags, data);
+      else
+        yield encodeEnvelope(
+          flags & ~COMPRESSED,
+          check(await decompress(compression, data, limits)),
+        );
     }
   }
-  if (pending.length > 0) yield pending.take(pending.length);
+  if (pending.length > 0) yield pending.shift(pending.length);
 }
 
 /**
@@ -187,7 +191,7 @@ class PendingBytes {
     return Buffer.from(first.buffer, first.byteOffset, count);
   }
 
-  take(count: number): Uint8Array {
+  shift(count: number): Uint8Array {
     const first = this.chunks[0] ?? new Uint8Array();
     const whole = first.byteLength >= count ? first : Buffer.concat(this.chunks);
     this.chunks = first.byteLength >= count ? this.chunks : [whole];
@@ -198,14 +202,14 @@ class PendingBytes {
   }
 }
 
-function envelope(flags: number, data: Uint8Array): Uint8Array {
+function encodeEnvelope(flags: number, data: Uint8Array): Uint8Array {
   const head = Buffer.alloc(ENVELOPE_HEAD_BYTES);
   head.writeUInt8(flags, 0);
   head.writeUInt32BE(data.byteLength, 1);
   return Buffer.concat([head, data]);
 }
 
-function tooLarge(readMaxBytes: number, length?: number): ConnectError {
+function createTooLargeError(readMaxBytes: number, length?: number): ConnectError {
   const size = length === undefined ? 'message' : `message of ${length} bytes`;
   return new ConnectError(
     `the ${size} is larger than ${readMaxBytes} bytes, the largest that this server accepts`,

@@ -9,32 +9,32 @@ import type { DescMethod } from '@bufbuild/protobuf';
  * - `write`: every other change.
  * - `read`: everything that changes nothing.
  */
-export type Lane = 'control' | 'stop' | 'write' | 'read';
+export type CallPriority = 'control' | 'stop' | 'write' | 'read';
 
 /** All priorities, the most important first. */
-export const LANES: readonly Lane[] = ['control', 'stop', 'write', 'read'];
+export const CALL_PRIORITIES: readonly CallPriority[] = ['control', 'stop', 'write', 'read'];
 
 export interface CallClass {
-  readonly lane: Lane;
+  readonly priority: CallPriority;
   /**
    * A unary call that mostly waits for something outside of the process, such as a command that
    * runs. Counts as a stream does. Default false.
    */
-  readonly long?: boolean;
+  readonly longRunning?: boolean;
   /**
    * A stream that sends a snapshot from memory as fast as the client reads. Such streams share a
    * quota of messages for each event loop iteration, so that many of them do not delay other calls.
    * Default false.
    */
-  readonly inTurns?: boolean;
+  readonly interleaved?: boolean;
 }
 
 /**
  * Returns the class of an RPC. Undefined is a programming error: the server then does not start.
  */
-export type ClassOf = (method: DescMethod) => CallClass | undefined;
+export type ClassifyCall = (method: DescMethod) => CallClass | undefined;
 
-export interface LaneLimits {
+export interface PriorityLimits {
   /** Calls whose handler runs. A stream counts only until it has started. */
   readonly running: number;
   /** Calls that wait in the queue. */

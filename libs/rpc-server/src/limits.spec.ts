@@ -6,14 +6,14 @@ import { CoordinatorService } from '@cloudless/api';
 import { settle } from '@cloudless/base/testing';
 import { Code, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
-import type { Connection } from './connection.js';
+import type { ClientConnection } from './connection.js';
 import { aLog, aServer, serversOfTest } from './testing/fixture.js';
 import { http1, http2Request, JSON_TYPE } from './testing/raw-http.js';
 
 const open = serversOfTest(afterEach);
 
 /** A promise and the function that resolves it. */
-function aGate() {
+function aSignal() {
   let pass: () => void = () => undefined;
   const passed = new Promise<void>((resolve) => (pass = resolve));
   return { passed, pass };
@@ -21,16 +21,16 @@ function aGate() {
 
 /** Resolves with the next connection whose protocol is known. */
 function nextConnection() {
-  let resolve: (connection: Connection) => void = () => undefined;
-  const connected = new Promise<Connection>((done) => (resolve = done));
-  return { connected, onConnection: (connection: Connection) => resolve(connection) };
+  let resolve: (connection: ClientConnection) => void = () => undefined;
+  const connected = new Promise<ClientConnection>((done) => (resolve = done));
+  return { connected, onConnection: (connection: ClientConnection) => resolve(connection) };
 }
 
 describe('startRpcServer, time limits', () => {
   it('ends a unary call without a deadline after 30 s, also when its handler ignores the signal', async () => {
-    const [called, aborted] = [aGate(), aGate()];
+    const [called, aborted] = [aSignal(), aSignal()];
     const { url, clock } = await open({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.getWorkload, (_request, { signal }) => {
           signal.addEventListener('abort', aborted.pass);
           called.pass();
@@ -51,9 +51,9 @@ describe('startRpcServer, time limits', () => {
   });
 
   it('sets no deadline for streams', async () => {
-    const [called, more] = [aGate(), aGate()];
+    const [called, more] = [aSignal(), aSignal()];
     const { url, clock } = await open({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.watchWorkloads, async function* () {
           yield {};
           called.pass();
@@ -97,7 +97,7 @@ describe('startRpcServer, time limits', () => {
     await once(socket, 'connect');
     if (first !== undefined)
       await new Promise<void>((resolve) => socket.write(first, () => resolve()));
-    await untilOpen(server, 1);
+    await waitForConnections(server, 1);
     await clock.advance(9_999);
     expect(socket.destroyed).toBe(false);
     const closed = new Promise((resolve) => socket.once('close', resolve));
@@ -115,7 +115,7 @@ describe('startRpcServer, time limits', () => {
     );
     const connection = await connected;
     const closed = new Promise<void>((resolve) => connection.onClose(resolve));
-    await roundTrip(url); // the server has read the head by now
+    await makeRoundTrip(url); // the server has read the head by now
     await clock.advance(30_000);
     await closed;
     socket.destroy();
@@ -135,9 +135,9 @@ describe('startRpcServer, time limits', () => {
   });
 
   it('closes an HTTP/2 session without streams after 60 s, but keeps a session with a stream', async () => {
-    const called = aGate();
+    const called = aSignal();
     const { url, clock } = await open({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(
           CoordinatorService.method.watchWorkloads,
           async function* (_request, { signal }) {
@@ -203,15 +203,15 @@ describe('startRpcServer, size limits', () => {
     expect(
       log.lines.filter(({ message }) => message.startsWith('connections closed')),
     ).toHaveLength(1);
-    expect(server.load().connectionsDropped).toBeGreaterThanOrEqual(2);
+    expect(server.getLoad().connectionsDropped).toBeGreaterThanOrEqual(2);
     agent.destroy();
   });
 
   it('closes a new connection beyond maxConnections when all others have open calls', async () => {
-    const called = aGate();
+    const called = aSignal();
     const { url, address } = await open({
       limits: { maxConnections: 1 },
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(
           CoordinatorService.method.watchWorkloads,
           async function* (_request, { signal }) {
@@ -233,10 +233,10 @@ describe('startRpcServer, size limits', () => {
 
 describe('RpcServer.close', () => {
   it('ends streams with UNAVAILABLE, lets unary calls finish, and leaves no socket or timer', async () => {
-    const [called, answer] = [aGate(), aGate()];
+    const [called, answer] = [aSignal(), aSignal()];
     let calls = 0;
     const server = await aServer({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.service(CoordinatorService, {
           getWorkload: async ({ name }) => {
             if ((calls += 1) === 2) called.pass();
@@ -282,9 +282,9 @@ describe('RpcServer.close', () => {
   });
 
   it('destroys connections with open calls when the grace period is over', async () => {
-    const called = aGate();
+    const called = aSignal();
     const server = await aServer({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.rpc(CoordinatorService.method.getWorkload, () => {
           called.pass();
           return new Promise<never>(() => undefined);
@@ -367,12 +367,12 @@ async function ping(session: http2.ClientHttp2Session): Promise<void> {
 }
 
 /** Resolves when the server has read everything that was sent before. */
-async function roundTrip(url: string): Promise<void> {
+async function makeRoundTrip(url: string): Promise<void> {
   await http1(url, { path: '/nothing' });
   await settle();
 }
 
-async function untilOpen(
+async function waitForConnections(
   server: { readonly openConnections: number },
   count: number,
 ): Promise<void> {

@@ -7,7 +7,7 @@ import { envelope, http2Request, type RawAnswer } from './testing/raw-http.js';
 const open = serversOfTest(afterEach);
 
 /** An envelope with any flags and any length. */
-function rawEnvelope(flags: number, data: Uint8Array, length = data.length): Buffer {
+function encodeEnvelope(flags: number, data: Uint8Array, length = data.length): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt8(flags, 0);
   head.writeUInt32BE(length, 1);
@@ -15,7 +15,7 @@ function rawEnvelope(flags: number, data: Uint8Array, length = data.length): Buf
 }
 
 /** Field 1 with length 127, but only one byte of data. */
-const CUT = Buffer.from([0x0a, 0x7f, 0x01]);
+const TRUNCATED = Buffer.from([0x0a, 0x7f, 0x01]);
 
 const nothing = Buffer.alloc(0);
 const whole = envelope(nothing);
@@ -29,40 +29,40 @@ interface Malformed {
 }
 
 const malformed: readonly Malformed[] = [
-  { name: 'a message that is not protobuf', body: envelope(CUT) },
+  { name: 'a message that is not protobuf', body: envelope(TRUNCATED) },
   { name: 'a message of one byte that never ends', body: envelope(Buffer.alloc(12, 0xff)) },
   { name: 'half an envelope head', body: whole.subarray(0, 3) },
   {
     name: 'an envelope that announces more bytes than follow',
-    body: rawEnvelope(0, Buffer.from([1, 2]), 100),
+    body: encodeEnvelope(0, Buffer.from([1, 2]), 100),
   },
   { name: 'bytes after the last envelope', body: Buffer.concat([whole, Buffer.from([0, 0])]) },
-  { name: 'unknown flags', body: rawEnvelope(0b0111_1100, nothing) },
-  { name: 'the end-of-stream flag', body: rawEnvelope(0b10, Buffer.from('{}')) },
+  { name: 'unknown flags', body: encodeEnvelope(0b0111_1100, nothing) },
+  { name: 'the end-of-stream flag', body: encodeEnvelope(0b10, Buffer.from('{}')) },
   {
     name: 'the trailers flag',
-    body: rawEnvelope(0b1000_0000, Buffer.from('grpc-status: 0\r\n')),
+    body: encodeEnvelope(0b1000_0000, Buffer.from('grpc-status: 0\r\n')),
   },
-  { name: 'all flags', body: rawEnvelope(0xff, nothing) },
-  { name: 'the compressed flag without an encoding', body: rawEnvelope(1, gzipSync(nothing)) },
+  { name: 'all flags', body: encodeEnvelope(0xff, nothing) },
+  { name: 'the compressed flag without an encoding', body: encodeEnvelope(1, gzipSync(nothing)) },
   {
     name: 'the compressed flag with the encoding identity',
-    body: rawEnvelope(1, gzipSync(nothing)),
+    body: encodeEnvelope(1, gzipSync(nothing)),
     encoding: 'identity',
   },
   {
     name: 'a compressed message that is not gzip',
-    body: rawEnvelope(1, Buffer.from('no gzip')),
+    body: encodeEnvelope(1, Buffer.from('no gzip')),
     encoding: 'gzip',
   },
   {
     name: 'a compressed message that is not protobuf',
-    body: rawEnvelope(1, gzipSync(CUT)),
+    body: encodeEnvelope(1, gzipSync(TRUNCATED)),
     encoding: 'gzip',
   },
   {
     name: 'a truncated compressed message',
-    body: rawEnvelope(1, gzipSync(CUT).subarray(0, 8)),
+    body: encodeEnvelope(1, gzipSync(TRUNCATED).subarray(0, 8)),
     encoding: 'gzip',
   },
   { name: 'a message that is not JSON', body: envelope('{"name":'), json: true },
@@ -77,7 +77,7 @@ interface Protocol {
   codeOf(answer: RawAnswer): number;
 }
 
-const textOf = ({ body }: RawAnswer): string => body.toString('latin1');
+const bodyText = ({ body }: RawAnswer): string => body.toString('latin1');
 
 const protocols: readonly Protocol[] = [
   {
@@ -85,7 +85,7 @@ const protocols: readonly Protocol[] = [
     type: 'application/connect+',
     encodingHeader: 'connect-content-encoding',
     codeOf: (answer) =>
-      /"code":"invalid_argument"/.test(textOf(answer)) ? Code.InvalidArgument : -1,
+      /"code":"invalid_argument"/.test(bodyText(answer)) ? Code.InvalidArgument : -1,
   },
   {
     name: 'gRPC',
@@ -97,7 +97,7 @@ const protocols: readonly Protocol[] = [
     name: 'gRPC-Web',
     type: 'application/grpc-web+',
     encodingHeader: 'grpc-encoding',
-    codeOf: (answer) => Number(/grpc-status: (\d+)/.exec(textOf(answer))?.[1] ?? -1),
+    codeOf: (answer) => Number(/grpc-status: (\d+)/.exec(bodyText(answer))?.[1] ?? -1),
   },
 ];
 
@@ -118,7 +118,7 @@ describe('createDispatch: a malformed stream', () => {
     const { url } = await open({
       log,
       interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(reason))],
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.service(CoordinatorService, {
           watchWorkloads: async function* () {
             yield {};
@@ -145,7 +145,7 @@ describe('createDispatch: a failing stream handler', () => {
     const faults: unknown[] = [];
     const { url } = await open({
       interceptors: [createErrorInterceptor((_rpc, reason) => void faults.push(String(reason)))],
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.service(CoordinatorService, {
           exec: async function* (requests) {
             for await (const { request } of requests) if (request.case === 'start') yield {};

@@ -8,19 +8,23 @@ const schema = CreateWorkloadRequestSchema;
 const repeat = (unit: readonly number[], count: number): Buffer =>
   Buffer.alloc(unit.length * count, Buffer.from(unit));
 /** Field 3 of the request, with a two-byte length. */
-const specOf = (body: Buffer): Buffer =>
+const encodeSpec = (body: Buffer): Buffer =>
   Buffer.concat([Buffer.from([0x1a, (body.length & 127) | 128, body.length >> 7]), body]);
 
 describe('countBinaryParts', () => {
   it.each([
     { name: 'nothing', bytes: Buffer.alloc(0), parts: 0 },
     { name: 'unknown fields', bytes: repeat([0x78, 1], 10), parts: 10 },
-    { name: 'messages of a list, in a field', bytes: specOf(repeat([0x32, 0], 100)), parts: 101 },
-    { name: 'strings of a list', bytes: specOf(repeat([0x12, 0], 100)), parts: 101 },
-    { name: 'entries of a map', bytes: specOf(repeat([0x22, 0], 100)), parts: 101 },
+    {
+      name: 'messages of a list, in a field',
+      bytes: encodeSpec(repeat([0x32, 0], 100)),
+      parts: 101,
+    },
+    { name: 'strings of a list', bytes: encodeSpec(repeat([0x12, 0], 100)), parts: 101 },
+    { name: 'entries of a map', bytes: encodeSpec(repeat([0x22, 0], 100)), parts: 101 },
     {
       name: 'keys of one entry',
-      bytes: specOf(Buffer.concat([Buffer.from([0x22, 64]), repeat([0x0a, 0], 32)])),
+      bytes: encodeSpec(Buffer.concat([Buffer.from([0x22, 64]), repeat([0x0a, 0], 32)])),
       parts: 2 + 2 + 32,
     },
     {
@@ -54,7 +58,7 @@ describe('countBinaryParts', () => {
       fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
         const parts = countBinaryParts(schema, bytes, LIMIT);
         expect(parts).toBeGreaterThanOrEqual(0);
-        const unknown = parsedOr(() => fromBinary(schema, bytes).$unknown?.length ?? 0);
+        const unknown = parseOrZero(() => fromBinary(schema, bytes).$unknown?.length ?? 0);
         expect(parts).toBeGreaterThanOrEqual(unknown);
       }),
       { numRuns: 500 },
@@ -102,7 +106,7 @@ describe('countBinaryParts and countJsonParts', () => {
   });
 });
 
-function parsedOr(parse: () => number): number {
+function parseOrZero(parse: () => number): number {
   try {
     return parse();
   } catch {

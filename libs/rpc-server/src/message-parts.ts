@@ -13,7 +13,7 @@ import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 export function countBinaryParts(type: DescMessage, bytes: Uint8Array, limit: number): number {
   const counter = new PartCounter(bytes, limit);
   try {
-    counter.message(type, bytes.byteLength, 1);
+    counter.countMessage(type, bytes.byteLength, 1);
   } catch {
     // Malformed: `parts` counts everything up to the error.
   }
@@ -31,50 +31,50 @@ class PartCounter {
     this.reader = new BinaryReader(bytes);
   }
 
-  message(desc: DescMessage, end: number, depth: number): void {
-    const fields = fieldsOf(desc);
-    this.each(end, depth, (number, wireType) => {
+  countMessage(desc: DescMessage, end: number, depth: number): void {
+    const fields = getFields(desc);
+    this.forEachField(end, depth, (number, wireType) => {
       const field = fields.get(number);
       if (wireType !== WireType.LengthDelimited || field === undefined) return false;
-      this.content(field, end, depth);
+      this.countFieldValue(field, end, depth);
       return true;
     });
   }
 
   /** Counts the value of a length-delimited field. */
-  private content(field: DescField, outerEnd: number, depth: number): void {
+  private countFieldValue(field: DescField, outerEnd: number, depth: number): void {
     const length = this.reader.uint32();
     const end = Math.min(this.reader.pos + length, outerEnd);
     if (field.fieldKind === 'map') {
       this.parts += length / CHARACTERS_PER_PART; // mostly keys, and values that are text
-      this.each(end, depth + 1, (number, wireType) => {
+      this.forEachField(end, depth + 1, (number, wireType) => {
         if (
           number !== ENTRY_VALUE ||
           wireType !== WireType.LengthDelimited ||
           field.message === undefined
         )
           return false;
-        this.nested(field.message, end, depth + 1);
+        this.countMapValue(field.message, end, depth + 1);
         return true;
       });
     } else if (field.message !== undefined && depth < MAX_DEPTH)
-      this.message(field.message, end, depth + 1);
+      this.countMessage(field.message, end, depth + 1);
     else if (field.scalar === ScalarType.STRING) this.parts += length / CHARACTERS_PER_PART;
     else if (isPacked(field)) this.parts += length / PACKED_ELEMENTS_PER_PART;
     this.reader.pos = end;
   }
 
-  private nested(desc: DescMessage, outerEnd: number, depth: number): void {
+  private countMapValue(desc: DescMessage, outerEnd: number, depth: number): void {
     const end = Math.min(this.reader.uint32() + this.reader.pos, outerEnd);
-    if (depth < MAX_DEPTH) this.message(desc, end, depth + 1);
+    if (depth < MAX_DEPTH) this.countMessage(desc, end, depth + 1);
     this.reader.pos = end;
   }
 
   /** Counts each field, and skips the fields that `take` does not read. */
-  private each(
+  private forEachField(
     end: number,
     depth: number,
-    take: (number: number, wireType: WireType) => boolean,
+    readField: (number: number, wireType: WireType) => boolean,
   ): void {
     while (this.reader.pos < end && this.parts <= this.limit) {
       const [number, wireType] = this.reader.tag();
@@ -82,8 +82,8 @@ class PartCounter {
       this.parts += 1;
       if (wireType === WireType.StartGroup) {
         if (depth >= MAX_DEPTH) throw new RangeError('too deep');
-        this.each(this.reader.len, depth + 1, () => false);
-      } else if (!take(number, wireType)) this.reader.skip(wireType, number);
+        this.forEachField(this.reader.len, depth + 1, () => false);
+      } else if (!readField(number, wireType)) this.reader.skip(wireType, number);
     }
   }
 }
@@ -133,13 +133,13 @@ function isPacked(field: DescField): boolean {
   );
 }
 
-const known = new WeakMap<DescMessage, ReadonlyMap<number, DescField>>();
+const fieldCache = new WeakMap<DescMessage, ReadonlyMap<number, DescField>>();
 
-function fieldsOf(desc: DescMessage): ReadonlyMap<number, DescField> {
-  let fields = known.get(desc);
+function getFields(desc: DescMessage): ReadonlyMap<number, DescField> {
+  let fields = fieldCache.get(desc);
   if (fields === undefined) {
     fields = new Map(desc.fields.map((field) => [field.number, field]));
-    known.set(desc, fields);
+    fieldCache.set(desc, fields);
   }
   return fields;
 }

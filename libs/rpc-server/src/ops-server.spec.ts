@@ -14,9 +14,9 @@ async function open(options: Partial<OpsServerOptions> = {}) {
     host: 'localhost',
     port: 0,
     clock,
-    health: ok,
-    ready: ok,
-    metrics: () => 'up 1\n',
+    checkHealth: ok,
+    checkReadiness: ok,
+    renderMetrics: () => 'up 1\n',
     ...options,
   });
   servers.push(server);
@@ -36,7 +36,7 @@ describe('startOpsServer', () => {
         body: { status: 'ok' },
       });
     }
-    const degraded = await open({ health: () => ({ ok: true, degraded: ['disk full'] }) });
+    const degraded = await open({ checkHealth: () => ({ ok: true, degraded: ['disk full'] }) });
     const { status, body } = await degraded.get('/health');
     expect({ status, body: JSON.parse(body.toString()) }).toEqual({
       status: 200,
@@ -53,7 +53,7 @@ describe('startOpsServer', () => {
 
   it('answers 503 with the reasons when a check is not ok', async () => {
     const { get } = await open({
-      ready: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }),
+      checkReadiness: () => ({ ok: false, reasons: ['no leader', 'store is read-only'] }),
     });
     const { status, body } = await get('/ready');
     expect({ status, body: JSON.parse(body.toString()) }).toEqual({
@@ -67,8 +67,8 @@ describe('startOpsServer', () => {
     let called: () => void = () => undefined;
     const asked = new Promise<void>((resolve) => (called = resolve));
     const { get, clock } = await open({
-      health: () => Promise.reject(new Error('store is gone')),
-      ready: () => {
+      checkHealth: () => Promise.reject(new Error('store is gone')),
+      checkReadiness: () => {
         called();
         return new Promise<never>(() => undefined);
       },

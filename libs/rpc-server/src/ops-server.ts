@@ -1,6 +1,6 @@
 import * as http from 'node:http';
 import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@cloudless/base';
-import { guardRequest } from './guard.js';
+import { checkRequestOrigin } from './guard.js';
 import { listenOnLoopback } from './listen.js';
 
 /** Result of a health check. `degraded` lists problems that need no restart of the process. */
@@ -14,11 +14,11 @@ export interface OpsServerOptions {
   /** 0 to 65535; 0 lets the system choose. */
   readonly port: number;
   /** Liveness: `ok: false` means that a restart may help. */
-  readonly health: () => HealthReport | Promise<HealthReport>;
+  readonly checkHealth: () => HealthReport | Promise<HealthReport>;
   /** Readiness: `ok: false` means that the process cannot serve calls now. */
-  readonly ready: () => HealthReport | Promise<HealthReport>;
+  readonly checkReadiness: () => HealthReport | Promise<HealthReport>;
   /** All metrics in the Prometheus text format, version 0.0.4. */
-  readonly metrics: () => string | Promise<string>;
+  readonly renderMetrics: () => string | Promise<string>;
   readonly clock: Clock;
   /** Default: silent. */
   readonly log?: Log;
@@ -36,7 +36,7 @@ export interface OpsServer {
 }
 
 /** Timeout of one check. Probes and scrapers give up after a similar time. */
-const ANSWER_WITHIN_MS = 5_000;
+const CHECK_TIMEOUT_MS = 5_000;
 /** Far more than probes and scrapers need. */
 const MAX_CONNECTIONS = 256;
 
@@ -49,37 +49,37 @@ const MAX_CONNECTIONS = 256;
 export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
   const { clock, log = silentLog, portOption = '--ops-port' } = options;
   const pages: Readonly<Record<string, () => Promise<Page>>> = {
-    '/health': async () => toPage(await options.health()),
-    '/ready': async () => toPage(await options.ready()),
+    '/health': async () => toPage(await options.checkHealth()),
+    '/ready': async () => toPage(await options.checkReadiness()),
     '/metrics': async () => ({
       status: 200,
       type: 'text/plain; version=0.0.4; charset=utf-8',
-      body: await options.metrics(),
+      body: await options.renderMetrics(),
     }),
   };
-  const answer = async (request: http.IncomingMessage): Promise<Page> => {
-    const guard = guardRequest(request, []);
-    if (guard.kind === 'refuse') return refusal(403, 'refused', [guard.reason]);
+  const respond = async (request: http.IncomingMessage): Promise<Page> => {
+    const guard = checkRequestOrigin(request, []);
+    if (guard.kind === 'refuse') return createStatusPage(403, 'refused', [guard.reason]);
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (page === undefined)
-      return refusal(404, 'notFound', [
+      return createStatusPage(404, 'notFound', [
         `no page at this path; try ${Object.keys(pages).join(', ')}`,
       ]);
     if (request.method !== 'GET' && request.method !== 'HEAD')
-      return { ...refusal(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
+      return { ...createStatusPage(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
     try {
-      return await within(clock, page());
+      return await withTimeout(clock, page());
     } catch (reason) {
       log.error('ops page failed', { path, ...errorFields(reason) });
-      return refusal(503, 'unavailable', [errorMessageOf(reason)]);
+      return createStatusPage(503, 'unavailable', [errorMessageOf(reason)]);
     }
   };
   const server = http.createServer(
     { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16 * 1024 },
     (request, response) => {
       response.on('error', () => undefined); // the client has gone
-      void answer(request).then((page) => send(response, page));
+      void respond(request).then((page) => sendPage(response, page));
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
@@ -107,23 +107,23 @@ interface Page {
 }
 
 function toPage(report: HealthReport): Page {
-  if (!report.ok) return refusal(503, 'unavailable', report.reasons);
+  if (!report.ok) return createStatusPage(503, 'unavailable', report.reasons);
   const { degraded = [] } = report;
   return degraded.length === 0
-    ? jsonPage(200, { status: 'ok' })
-    : refusal(200, 'degraded', degraded);
+    ? createJsonPage(200, { status: 'ok' })
+    : createStatusPage(200, 'degraded', degraded);
 }
 
-function refusal(status: number, name: string, reasons: readonly string[]): Page {
-  return jsonPage(status, { status: name, reasons });
+function createStatusPage(status: number, name: string, reasons: readonly string[]): Page {
+  return createJsonPage(status, { status: name, reasons });
 }
 
-function jsonPage(status: number, content: object): Page {
+function createJsonPage(status: number, content: object): Page {
   return { status, type: 'application/json', body: `${JSON.stringify(content)}\n` };
 }
 
 /** Node itself omits the body of a response to HEAD. */
-function send(response: http.ServerResponse, { status, type, body, allow }: Page): void {
+function sendPage(response: http.ServerResponse, { status, type, body, allow }: Page): void {
   response.writeHead(status, {
     'Content-Type': type,
     'Content-Length': Buffer.byteLength(body),
@@ -133,10 +133,10 @@ function send(response: http.ServerResponse, { status, type, body, allow }: Page
   response.end(body);
 }
 
-function within<Result>(clock: Clock, work: Promise<Result>): Promise<Result> {
+function withTimeout<Result>(clock: Clock, work: Promise<Result>): Promise<Result> {
   return new Promise<Result>((resolve, reject) => {
-    const timer = clock.setTimer(ANSWER_WITHIN_MS, () =>
-      reject(new Error(`no answer within ${ANSWER_WITHIN_MS} ms`)),
+    const timer = clock.setTimer(CHECK_TIMEOUT_MS, () =>
+      reject(new Error(`no answer within ${CHECK_TIMEOUT_MS} ms`)),
     );
     work.then(resolve, reject).finally(() => timer.cancel());
   });

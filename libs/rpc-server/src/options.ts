@@ -1,10 +1,10 @@
 import type { DescService } from '@bufbuild/protobuf';
 import type { Clock, Log } from '@cloudless/base';
 import type { ConnectRouter, Interceptor } from '@connectrpc/connect';
-import type { Connection } from './connection.js';
-import type { LaneLoad } from './admission.js';
+import type { ClientConnection } from './connection.js';
+import type { PriorityLoad } from './admission.js';
 import type { HealthState } from './health.js';
-import type { ClassOf, Lane, LaneLimits } from './lanes.js';
+import type { ClassifyCall, CallPriority, PriorityLimits } from './lanes.js';
 import type { OverloadLevel } from './overload.js';
 
 /** Limits of a server. Sizes in bytes, times in milliseconds. */
@@ -41,7 +41,7 @@ export interface RpcLimits {
    */
   readonly maxMessageParts: number;
   /** Running and waiting calls of each priority. */
-  readonly lanes: Readonly<Record<Lane, LaneLimits>>;
+  readonly priorities: Readonly<Record<CallPriority, PriorityLimits>>;
   /**
    * Running calls of one principal in each priority; further calls wait. Control calls are exempt.
    */
@@ -49,9 +49,9 @@ export interface RpcLimits {
   /**
    * User calls that start in one iteration of the event loop; one, while the process is overloaded.
    */
-  readonly callsPerTurn: number;
+  readonly callsPerIteration: number;
   /** Snapshot messages that all streams together send in one iteration of the event loop. */
-  readonly snapshotMessagesPerTurn: number;
+  readonly snapshotMessagesPerIteration: number;
   /**
    * Open streams and long-running calls: of all clients together, of one address, and of one
    * principal. Control calls are exempt.
@@ -70,11 +70,11 @@ export interface RpcLimits {
    * is aborted.
    */
   readonly waitingRequestBytes: number;
-  readonly unreadAnswerBytes: number;
+  readonly unreadResponseBytes: number;
   /** Unread response bytes of one principal beyond which its next calls wait. */
-  readonly unreadAnswerBytesPerPrincipal: number;
+  readonly unreadResponseBytesPerPrincipal: number;
   /** A call whose client reads no response data for this time is ended. */
-  readonly readerStallMs: number;
+  readonly slowReaderTimeoutMs: number;
   /** Deadline of a unary call whose client sets none. */
   readonly unaryDeadlineMs: number;
   /** Longest deadline that a client may set; at most 2^31-1, the longest timer of Node. */
@@ -107,16 +107,16 @@ export const defaultRpcLimits: RpcLimits = {
   // the limit that matters is how many start in one iteration. Queues are for bursts: a call that
   // waits longer than its client is wasted. The control queue holds five thousand agents that join
   // at once.
-  lanes: {
+  priorities: {
     control: { running: 512, waiting: 10_000, waitMs: 30_000 },
     stop: { running: 256, waiting: 1_024, waitMs: 20_000 },
     write: { running: 256, waiting: 1_024, waitMs: 10_000 },
     read: { running: 128, waiting: 1_024, waitMs: 5_000 },
   },
   runningPerPrincipal: 16,
-  callsPerTurn: 8,
+  callsPerIteration: 8,
   // A large workload takes about 1 ms, so other calls wait for at most 8 ms.
-  snapshotMessagesPerTurn: 8,
+  snapshotMessagesPerIteration: 8,
   streams: 2_048,
   // An unread stream holds about 100 KB, so one address holds 50 MB. One address may be an office
   // or a shared development machine: a hundred people with five watches each. Four such addresses
@@ -125,9 +125,9 @@ export const defaultRpcLimits: RpcLimits = {
   streamsPerPrincipal: 64,
   controlStreamsPerPrincipal: 40,
   waitingRequestBytes: 64 * 1024 * 1024,
-  unreadAnswerBytes: 128 * 1024 * 1024,
-  unreadAnswerBytesPerPrincipal: 8 * 1024 * 1024,
-  readerStallMs: 30_000,
+  unreadResponseBytes: 128 * 1024 * 1024,
+  unreadResponseBytesPerPrincipal: 8 * 1024 * 1024,
+  slowReaderTimeoutMs: 30_000,
   unaryDeadlineMs: 30_000,
   maxTimeoutMs: 24 * 60 * 60 * 1000,
   headTimeoutMs: 10_000,
@@ -141,7 +141,7 @@ export interface RpcServerOptions {
   /** 0 to 65535; 0 lets the system choose. */
   readonly port: number;
   /** Registers the services. The server adds health and reflection. */
-  readonly routes: (router: ConnectRouter) => void;
+  readonly registerRoutes: (router: ConnectRouter) => void;
   /** Runs every limit except deadlines of clients, which run on the machine's clock. */
   readonly clock: Clock;
   /** Default: silent. */
@@ -160,27 +160,27 @@ export interface RpcServerOptions {
   /** Overrides single values of {@link defaultRpcLimits}. */
   readonly limits?: Partial<RpcLimits>;
   /** Priority of each RPC that `routes` registers; default: every RPC is a write. */
-  readonly classOf?: ClassOf;
+  readonly classifyCall?: ClassifyCall;
   /**
    * Name of the client whose limits a call counts against; default: the connection.
    * @param connection - Undefined when it closed while the call came in.
    */
-  readonly principalOf?: (connection: Connection | undefined, header: Headers) => string;
+  readonly getPrincipal?: (connection: ClientConnection | undefined, header: Headers) => string;
   /**
    * The longest delay of the event loop since the last call, in milliseconds; default: no delay, so
    * no call is refused because of overload.
    */
-  readonly loopLagMs?: () => number;
+  readonly getLoopLagMs?: () => number;
   /** The command-line option that errors about the port name; default `--port`. */
   readonly portOption?: string;
   /** Runs once for each connection, as soon as its protocol is known. */
-  readonly onConnection?: (connection: Connection) => void;
+  readonly onConnection?: (connection: ClientConnection) => void;
 }
 
 /** Current load of a server, and refusals since the start. */
 export interface RpcLoad {
   readonly overload: OverloadLevel;
-  readonly lanes: Readonly<Record<Lane, LaneLoad>>;
+  readonly priorities: Readonly<Record<CallPriority, PriorityLoad>>;
   readonly connections: number;
   /** Connections closed because too many were open. */
   readonly connectionsDropped: number;
@@ -188,12 +188,12 @@ export interface RpcLoad {
   readonly streams: number;
   readonly streamsRefused: number;
   readonly waitingRequestBytes: number;
-  readonly unreadAnswerBytes: number;
+  readonly unreadResponseBytes: number;
   /**
    * Calls ended because the client did not read the response, or because its principal held the
    * most memory when a budget was exceeded.
    */
-  readonly readersCut: number;
+  readonly slowReadersAborted: number;
 }
 
 export interface RpcServer {
@@ -201,7 +201,7 @@ export interface RpcServer {
   /** Base URL for clients, without a trailing slash. */
   readonly url: string;
   readonly openConnections: number;
-  load(): RpcLoad;
+  getLoad(): RpcLoad;
   /**
    * Accepts nothing new, ends streams with UNAVAILABLE at once, lets other calls run for `graceMs`,
    * then destroys the rest. Resolves when the last socket is closed. Later calls return the same

@@ -1,14 +1,14 @@
 import { ManualClock } from '@cloudless/base/testing';
-import { OverloadMeter } from './overload.js';
+import { OverloadDetector } from './overload.js';
 
 /** The level after each sample, one every 100 ms. */
-async function levelsOf(lags: readonly number[]): Promise<readonly number[]> {
+async function measureLevels(lags: readonly number[]): Promise<readonly number[]> {
   const clock = new ManualClock();
   const left = [...lags];
-  const meter = new OverloadMeter(clock, () => left.shift() ?? 0);
+  const meter = new OverloadDetector(clock, () => left.shift() ?? 0);
   const levels: number[] = [];
   for (const _ of lags) {
-    levels.push(meter.level());
+    levels.push(meter.getLevel());
     await clock.advance(100);
   }
   return levels;
@@ -38,24 +38,24 @@ describe('OverloadDetector', () => {
       levels: [0, 0, 0, 0, 2, 0, 0],
     },
   ])('reports levels $levels for $name', async ({ lags, levels }) => {
-    expect(await levelsOf(lags)).toEqual(levels);
+    expect(await measureLevels(lags)).toEqual(levels);
   });
 
   it('samples at most every 100 ms and drops old samples', async () => {
     const clock = new ManualClock();
     let looks = 0;
-    const meter = new OverloadMeter(clock, () => {
+    const meter = new OverloadDetector(clock, () => {
       looks += 1;
       return 500;
     });
     for (let round = 0; round < 5; round += 1) {
-      meter.level();
+      meter.getLevel();
       await clock.advance(100);
     }
-    expect(meter.level()).toBe(2);
-    expect(meter.level()).toBe(2);
+    expect(meter.getLevel()).toBe(2);
+    expect(meter.getLevel()).toBe(2);
     expect(looks).toBe(6);
     await clock.advance(10_000);
-    expect(meter.level()).toBe(0);
+    expect(meter.getLevel()).toBe(0);
   });
 });

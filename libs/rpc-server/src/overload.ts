@@ -20,35 +20,36 @@ const SAMPLE_MS = 100;
 /**
  * A level needs this many samples in a row: a short burst or one garbage collection is no overload.
  */
-const STANDING = 5;
+const STANDING_SAMPLES = 5;
 /** Samples older than this are dropped, unless the event loop was blocked for the whole time. */
-const FORGET_MS = 1_000;
+const MAX_SAMPLE_AGE_MS = 1_000;
 
 /**
  * Detects a standing delay of the event loop, as CoDel detects a standing queue (RFC 8289): the
  * smallest delay of the recent samples counts, and one good sample ends the overload. Samples only
  * when called, so an idle server sets no timers.
  */
-export class OverloadMeter {
+export class OverloadDetector {
   private readonly recent: number[] = [];
-  private lookedAt = Number.NEGATIVE_INFINITY;
-  private current: OverloadLevel = 0;
+  private sampledAt = Number.NEGATIVE_INFINITY;
+  private currentLevel: OverloadLevel = 0;
 
-  /** @param lagMs - The longest delay of the event loop since the last call, in milliseconds. */
+  /** @param getLagMs - The longest delay of the event loop since the last call, in milliseconds. */
   constructor(
     private readonly clock: Clock,
-    private readonly lagMs: () => number,
+    private readonly getLagMs: () => number,
   ) {}
 
-  level(): OverloadLevel {
+  getLevel(): OverloadLevel {
     const now = this.clock.now();
-    if (now - this.lookedAt < SAMPLE_MS) return this.current;
-    const lag = this.lagMs();
-    if (now - this.lookedAt > FORGET_MS && lag < FORGET_MS) this.recent.length = 0;
-    this.lookedAt = now;
+    if (now - this.sampledAt < SAMPLE_MS) return this.currentLevel;
+    const lag = this.getLagMs();
+    if (now - this.sampledAt > MAX_SAMPLE_AGE_MS && lag < MAX_SAMPLE_AGE_MS) this.recent.length = 0;
+    this.sampledAt = now;
     this.recent.push(lag);
-    if (this.recent.length > STANDING) this.recent.shift();
-    const standing = this.recent.length < STANDING ? 0 : Math.min(...this.recent);
-    return (this.current = LEVELS_MS.filter((from) => standing >= from).length as OverloadLevel);
+    if (this.recent.length > STANDING_SAMPLES) this.recent.shift();
+    const standing = this.recent.length < STANDING_SAMPLES ? 0 : Math.min(...this.recent);
+    return (this.currentLevel = LEVELS_MS.filter((from) => standing >= from)
+      .length as OverloadLevel);
   }
 }

@@ -12,24 +12,24 @@ const GROUPS = 8;
  * address, or `loopback`.
  * @param address - As a socket reports it. Other text is returned as it is.
  */
-export function peerOf(address: string): string {
-  const plain = withoutMapping(address);
+export function toPeerKey(address: string): string {
+  const plain = unmapIPv4(address);
   if (isLoopbackAddress(plain)) return LOOPBACK;
   if (isIPv4(plain) || !isIPv6(plain)) return plain;
-  return `${expanded(plain).slice(0, NETWORK_GROUPS).join(':')}::/64`;
+  return `${expandIPv6(plain).slice(0, NETWORK_GROUPS).join(':')}::/64`;
 }
 
 /** Returns the IPv4 address of an IPv4-mapped IPv6 address (a dual-stack socket reports those). */
-function withoutMapping(address: string): string {
+function unmapIPv4(address: string): string {
   const [, mapped = ''] = /^::ffff:([0-9.]+)$/i.exec(address) ?? [];
   return isIPv4(mapped) ? mapped : address;
 }
 
 /** All eight groups of an IPv6 address, without zone, with the groups that `::` abbreviates. */
-function expanded(address: string): readonly string[] {
+function expandIPv6(address: string): readonly string[] {
   const [head = '', tail] = (address.split('%', 1)[0] ?? '').split('::');
-  const before = groupsOf(head);
-  const after = tail === undefined ? [] : groupsOf(tail);
+  const before = splitGroups(head);
+  const after = tail === undefined ? [] : splitGroups(tail);
   return [
     ...before,
     ...Array.from({ length: GROUPS - before.length - after.length }, () => '0'),
@@ -37,6 +37,6 @@ function expanded(address: string): readonly string[] {
   ].map((group) => group.replace(/^0+(?=.)/, '').toLowerCase());
 }
 
-function groupsOf(text: string): readonly string[] {
+function splitGroups(text: string): readonly string[] {
   return text === '' ? [] : text.split(':');
 }

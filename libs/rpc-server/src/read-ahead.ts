@@ -1,4 +1,4 @@
-import type { HeldBytes } from './byte-budget.js';
+import type { TrackedBytes } from './byte-budget.js';
 
 /**
  * Reads a body before its call is admitted, so that a slow sender holds memory but no running call.
@@ -9,7 +9,7 @@ import type { HeldBytes } from './byte-budget.js';
 export async function readAhead(
   source: AsyncIterable<Uint8Array>,
   maxBytes: number,
-  held: HeldBytes,
+  tracked: TrackedBytes,
 ): Promise<AsyncIterable<Uint8Array>> {
   const rest = source[Symbol.asyncIterator]();
   const chunks: Uint8Array[] = [];
@@ -22,7 +22,7 @@ export async function readAhead(
     } else {
       chunks.push(next.value);
       length += next.value.byteLength;
-      held.add(next.value.byteLength);
+      tracked.add(next.value.byteLength);
     }
   }
   return (async function* () {

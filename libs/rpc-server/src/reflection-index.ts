@@ -29,7 +29,7 @@ export class ReflectionIndex {
   }
 
   /** @param name - As in an import: `cloudless/api/workload.proto`. */
-  fileByName(name: string): DescFile | undefined {
+  findFileByName(name: string): DescFile | undefined {
     return this.files.get(name);
   }
 
@@ -37,11 +37,11 @@ export class ReflectionIndex {
    * @param symbol - Full name, without a leading dot, of a service, call, message, field, oneof,
    * enum, enum value or extension.
    */
-  fileBySymbol(symbol: string): DescFile | undefined {
+  findFileBySymbol(symbol: string): DescFile | undefined {
     return this.symbols.get(symbol);
   }
 
-  fileByExtension(messageName: string, extensionNumber: number): DescFile | undefined {
+  findFileByExtension(messageName: string, extensionNumber: number): DescFile | undefined {
     return this.extensions.get(messageName)?.get(extensionNumber);
   }
 
@@ -49,7 +49,7 @@ export class ReflectionIndex {
    * Numbers of all known extensions of a message, ascending; undefined when there is no such
    * message.
    */
-  extensionNumbers(messageName: string): readonly number[] | undefined {
+  listExtensionNumbers(messageName: string): readonly number[] | undefined {
     if (!this.messages.has(messageName)) return undefined;
     return [...(this.extensions.get(messageName)?.keys() ?? [])].sort((a, b) => a - b);
   }

@@ -6,18 +6,18 @@ import { AgentService, CoordinatorService } from '@cloudless/api';
 import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
 import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { ReflectionConversation, type ReflectionAnswer } from './reflection.js';
+import { ReflectionStream, type ReflectionResponse } from './reflection.js';
 import { ReflectionIndex } from './reflection-index.js';
 import { serversOfTest } from './testing/fixture.js';
 
 const open = serversOfTest(afterEach);
 const index = new ReflectionIndex([CoordinatorService, AgentService]);
-const ask = (
-  question: Parameters<ReflectionConversation['answer']>[0],
-  conversation = new ReflectionConversation(index),
-) => conversation.answer(question);
+const request = (
+  question: Parameters<ReflectionStream['respond']>[0],
+  conversation = new ReflectionStream(index),
+) => conversation.respond(question);
 
-function filesOf(answer: ReflectionAnswer): string[] {
+function fileNames(answer: ReflectionResponse): string[] {
   if (answer.case !== 'fileDescriptorResponse') throw new Error(`unexpected ${answer.case}`);
   return answer.value.fileDescriptorProto.map(
     (bytes) => fromBinary(FileDescriptorProtoSchema, bytes).name,
@@ -26,7 +26,7 @@ function filesOf(answer: ReflectionAnswer): string[] {
 
 describe('ReflectionStream', () => {
   it('lists its services', () => {
-    expect(ask({ case: 'listServices', value: '' })).toMatchObject({
+    expect(request({ case: 'listServices', value: '' })).toMatchObject({
       value: {
         service: [
           { name: 'cloudless.api.AgentService' },
@@ -37,8 +37,8 @@ describe('ReflectionStream', () => {
   });
 
   it('sends a file with all its imports, directly or not', () => {
-    const answer = ask({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
-    expect(filesOf(answer)[0]).toBe('cloudless/api/workload.proto');
+    const answer = request({ case: 'fileByFilename', value: 'cloudless/api/workload.proto' });
+    expect(fileNames(answer)[0]).toBe('cloudless/api/workload.proto');
     if (answer.case !== 'fileDescriptorResponse') throw new Error('no files');
     const files = answer.value.fileDescriptorProto.map((bytes) =>
       fromBinary(FileDescriptorProtoSchema, bytes),
@@ -49,10 +49,10 @@ describe('ReflectionStream', () => {
   });
 
   it('sends each file once per stream, unless a request names it', () => {
-    const conversation = new ReflectionConversation(index);
+    const conversation = new ReflectionStream(index);
     const question = { case: 'fileByFilename', value: 'cloudless/api/workload.proto' } as const;
-    expect(filesOf(ask(question, conversation)).length).toBeGreaterThan(1);
-    expect(filesOf(ask(question, conversation))).toEqual(['cloudless/api/workload.proto']);
+    expect(fileNames(request(question, conversation)).length).toBeGreaterThan(1);
+    expect(fileNames(request(question, conversation))).toEqual(['cloudless/api/workload.proto']);
   });
 
   it.each([
@@ -70,19 +70,19 @@ describe('ReflectionStream', () => {
     { symbol: 'google.protobuf.Duration', file: 'google/protobuf/duration.proto' },
     { symbol: 'buf.validate.field', file: 'buf/validate/validate.proto' },
   ])('finds $symbol', ({ symbol, file }) => {
-    expect(filesOf(ask({ case: 'fileContainingSymbol', value: symbol }))[0]).toBe(file);
+    expect(fileNames(request({ case: 'fileContainingSymbol', value: symbol }))[0]).toBe(file);
   });
 
   it('finds every message of every reflected file', () => {
     const files: readonly DescFile[] = index.withImports(CoordinatorService.file);
     for (const file of files) {
-      for (const { typeName } of file.messages) expect(index.fileBySymbol(typeName)).toBe(file);
+      for (const { typeName } of file.messages) expect(index.findFileBySymbol(typeName)).toBe(file);
     }
   });
 
   it('finds extensions by type and by number', () => {
     expect(
-      ask({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
+      request({ case: 'allExtensionNumbersOfType', value: 'google.protobuf.FieldOptions' }),
     ).toMatchObject({
       value: {
         baseTypeName: 'google.protobuf.FieldOptions',
@@ -93,9 +93,9 @@ describe('ReflectionStream', () => {
       case: 'fileContainingExtension',
       value: { containingType: 'google.protobuf.FieldOptions', extensionNumber: 1159 },
     } as const;
-    expect(filesOf(ask(question))[0]).toBe('buf/validate/validate.proto');
+    expect(fileNames(request(question))[0]).toBe('buf/validate/validate.proto');
     expect(
-      ask({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' }),
+      request({ case: 'allExtensionNumbersOfType', value: 'cloudless.api.Workload' }),
     ).toMatchObject({
       value: { extensionNumber: [] },
     });
@@ -120,7 +120,7 @@ describe('ReflectionStream', () => {
     },
     { question: { case: undefined } as const, code: Code.InvalidArgument },
   ])('answers $question with an error', ({ question, code }) => {
-    expect(ask(question)).toMatchObject({ case: 'errorResponse', value: { errorCode: code } });
+    expect(request(question)).toMatchObject({ case: 'errorResponse', value: { errorCode: code } });
   });
 });
 
@@ -156,7 +156,7 @@ describe('reflection service', () => {
     'lets buf curl call an RPC without a schema over %s',
     async (protocol) => {
       const { url } = await open();
-      const { stdout } = await bufCurl(
+      const { stdout } = await runBufCurl(
         '--protocol',
         protocol,
         '--http2-prior-knowledge',
@@ -171,14 +171,14 @@ describe('reflection service', () => {
 
   it('lets buf curl list the methods', async () => {
     const { url } = await open();
-    const { stdout } = await bufCurl('--list-methods', '--http2-prior-knowledge', url);
+    const { stdout } = await runBufCurl('--list-methods', '--http2-prior-knowledge', url);
     expect(stdout).toContain('cloudless.api.CoordinatorService/GetWorkload');
     expect(stdout).toContain('cloudless.api.AgentService/StreamLogs');
     expect(stdout).not.toContain('cloudless.store');
   }, 60_000);
 });
 
-function bufCurl(...args: string[]): Promise<{ stdout: string }> {
+function runBufCurl(...args: string[]): Promise<{ stdout: string }> {
   const buf = createRequire(import.meta.url).resolve('@bufbuild/buf/bin/buf');
   return new Promise((resolve, reject) => {
     execFile(process.execPath, [buf, 'curl', ...args], (reason, stdout, stderr) =>

@@ -4,7 +4,7 @@ import { Code, type ConnectRouter } from '@connectrpc/connect';
 import { ReflectionIndex } from './reflection-index.js';
 
 /** The request; the messages of v1 and v1alpha both have this shape. */
-export type ReflectionQuestion =
+export type ReflectionRequest =
   | {
       readonly case:
         'listServices' | 'fileByFilename' | 'fileContainingSymbol' | 'allExtensionNumbersOfType';
@@ -17,7 +17,7 @@ export type ReflectionQuestion =
   | { readonly case: undefined; readonly value?: undefined };
 
 /** The response, in the shape from which both versions build their message. */
-export type ReflectionAnswer =
+export type ReflectionResponse =
   | { readonly case: 'listServicesResponse'; readonly value: { service: { name: string }[] } }
   | {
       readonly case: 'fileDescriptorResponse';
@@ -33,46 +33,53 @@ export type ReflectionAnswer =
  * The requests of one reflection stream. A file comes with all its imports, except those that the
  * stream has sent already; a file that the request names is always sent.
  */
-export class ReflectionConversation {
+export class ReflectionStream {
   private readonly sent = new Set<DescFile>();
 
   constructor(private readonly index: ReflectionIndex) {}
 
-  answer(question: ReflectionQuestion): ReflectionAnswer {
-    switch (question.case) {
+  respond(request: ReflectionRequest): ReflectionResponse {
+    switch (request.case) {
       case 'listServices':
         return {
           case: 'listServicesResponse',
           value: { service: this.index.serviceNames.map((name) => ({ name })) },
         };
       case 'fileByFilename':
-        return this.files(this.index.fileByName(question.value), `file ${question.value}`);
+        return this.createFileResponse(
+          this.index.findFileByName(request.value),
+          `file ${request.value}`,
+        );
       case 'fileContainingSymbol':
-        return this.files(this.index.fileBySymbol(question.value), `symbol ${question.value}`);
+        return this.createFileResponse(
+          this.index.findFileBySymbol(request.value),
+          `symbol ${request.value}`,
+        );
       case 'fileContainingExtension': {
-        const { containingType, extensionNumber } = question.value;
-        const file = this.index.fileByExtension(containingType, extensionNumber);
-        return this.files(file, `extension ${extensionNumber} of ${containingType}`);
+        const { containingType, extensionNumber } = request.value;
+        const file = this.index.findFileByExtension(containingType, extensionNumber);
+        return this.createFileResponse(file, `extension ${extensionNumber} of ${containingType}`);
       }
       case 'allExtensionNumbersOfType': {
-        const numbers = this.index.extensionNumbers(question.value);
+        const numbers = this.index.listExtensionNumbers(request.value);
         if (numbers === undefined)
-          return failure(Code.NotFound, `this server has no message ${question.value}`);
+          return createErrorResponse(Code.NotFound, `this server has no message ${request.value}`);
         return {
           case: 'allExtensionNumbersResponse',
-          value: { baseTypeName: question.value, extensionNumber: [...numbers] },
+          value: { baseTypeName: request.value, extensionNumber: [...numbers] },
         };
       }
       case undefined:
-        return failure(
+        return createErrorResponse(
           Code.InvalidArgument,
           'the request is empty; set list_services, a file name or a symbol',
         );
     }
   }
 
-  private files(file: DescFile | undefined, what: string): ReflectionAnswer {
-    if (file === undefined) return failure(Code.NotFound, `this server has no ${what}`);
+  private createFileResponse(file: DescFile | undefined, description: string): ReflectionResponse {
+    if (file === undefined)
+      return createErrorResponse(Code.NotFound, `this server has no ${description}`);
     const files = this.index
       .withImports(file)
       .filter((each) => each === file || !this.sent.has(each));
@@ -84,33 +91,36 @@ export class ReflectionConversation {
   }
 }
 
-function failure(errorCode: Code, errorMessage: string): ReflectionAnswer {
+function createErrorResponse(errorCode: Code, errorMessage: string): ReflectionResponse {
   return { case: 'errorResponse', value: { errorCode, errorMessage } };
 }
 
 /** Adds gRPC server reflection, v1 and v1alpha, for `services` and for reflection itself. */
-export function reflectionRoutes(router: ConnectRouter, services: readonly DescService[]): void {
+export function registerReflectionService(
+  router: ConnectRouter,
+  services: readonly DescService[],
+): void {
   const index = new ReflectionIndex([...services, ServerReflectionV1, ServerReflectionV1Alpha]);
   router.service(ServerReflectionV1, {
     serverReflectionInfo: async function* (requests) {
-      const conversation = new ReflectionConversation(index);
+      const conversation = new ReflectionStream(index);
       for await (const request of requests) {
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: conversation.answer(request.messageRequest),
+          messageResponse: conversation.respond(request.messageRequest),
         };
       }
     },
   });
   router.service(ServerReflectionV1Alpha, {
     serverReflectionInfo: async function* (requests) {
-      const conversation = new ReflectionConversation(index);
+      const conversation = new ReflectionStream(index);
       for await (const request of requests) {
         yield {
           validHost: request.host,
           originalRequest: request,
-          messageResponse: conversation.answer(request.messageRequest),
+          messageResponse: conversation.respond(request.messageRequest),
         };
       }
     },

@@ -9,7 +9,11 @@ export const RETRY_AFTER_HEADER = 'retry-after-ms';
  * seconds for plain HTTP (RFC 9110, section 10.2.3), and `grpc-retry-pushback-ms` for gRPC clients
  * with a retry policy (gRFC A6).
  */
-export function refusal(code: Code, message: string, retryAfterMs: number): ConnectError {
+export function createRetryableError(
+  code: Code,
+  message: string,
+  retryAfterMs: number,
+): ConnectError {
   return new ConnectError(message, code, {
     [RETRY_AFTER_HEADER]: String(retryAfterMs),
     'retry-after': String(Math.ceil(retryAfterMs / 1_000)),

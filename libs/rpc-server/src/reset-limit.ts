@@ -2,7 +2,7 @@ import type { Clock } from '@cloudless/base';
 import type { RpcLimits } from './options.js';
 
 /** Token bucket for the streams that one client resets. */
-export class ResetLimit {
+export class StreamResetLimiter {
   private tokens: number;
   private filledAt: number;
 
@@ -15,7 +15,7 @@ export class ResetLimit {
   }
 
   /** Takes one token. @returns false when the bucket is empty. */
-  allows(): boolean {
+  tryReset(): boolean {
     const { resetBurst, resetsPerSecond } = this.limits;
     const now = this.clock.now();
     this.tokens =

@@ -9,11 +9,11 @@ const PREFACE = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'latin1');
 /**
  * Detects from the first bytes of a plaintext connection whether the client speaks HTTP/1.1 or
  * HTTP/2. Puts the bytes back and pauses the socket, so that the next reader sees all of them.
- * @param decided - Runs once; never when the socket ends before the protocol is known.
+ * @param onDetected - Runs once; never when the socket ends before the protocol is known.
  */
-export function sniffProtocol(
+export function detectProtocol(
   socket: Socket,
-  decided: (protocol: 'h2' | 'http/1.1') => void,
+  onDetected: (protocol: 'h2' | 'http/1.1') => void,
 ): void {
   let seen: Buffer = Buffer.alloc(0);
   const onData = (chunk: Buffer): void => {
@@ -25,7 +25,7 @@ export function sniffProtocol(
     socket.off('end', onEnd);
     socket.pause();
     socket.unshift(seen);
-    decided(isPreface ? 'h2' : 'http/1.1');
+    onDetected(isPreface ? 'h2' : 'http/1.1');
   };
   const onEnd = (): void => void socket.destroy();
   socket.on('data', onData);

@@ -8,7 +8,7 @@ import {
   createGrpcWebTransport,
 } from '@connectrpc/connect-node';
 import type { RpcServer, RpcServerOptions } from './options.js';
-import { connectionKey, type Connection } from './connection.js';
+import { connectionKey, type ClientConnection } from './connection.js';
 import { aServer } from './testing/fixture.js';
 
 const servers: RpcServer[] = [];
@@ -50,9 +50,9 @@ describe('startRpcServer', () => {
   });
 
   it('notifies a handler of PINGs and of the end of its connection', async () => {
-    const connections: Connection[] = [];
+    const connections: ClientConnection[] = [];
     const { address, url } = await open({
-      routes: (router) =>
+      registerRoutes: (router) =>
         router.service(CoordinatorService, {
           getWorkload: (_request, { values }) => {
             const connection = values.get(connectionKey);

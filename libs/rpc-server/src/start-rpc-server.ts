@@ -5,12 +5,12 @@ import { silentLog, type Log } from '@cloudless/base';
 import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import { Health } from '@cloudless/api/grpc';
-import { CallGate } from './call-gate.js';
-import { CallLimiter } from './call-limiter.js';
+import { OverloadProtection } from './call-gate.js';
+import { CallLifetimes } from './call-limiter.js';
 import { ConnectionPool } from './connection-pool.js';
 import { ServerConnection } from './connection.js';
 import { createDispatch, type Dispatch } from './dispatch.js';
-import { HealthState, healthRoutes } from './health.js';
+import { HealthState, registerHealthService } from './health.js';
 import { inputErrorInterceptor } from './input-errors.js';
 import { COMPRESSIONS } from './inspect-body.js';
 import { listenOnLoopback, type ListenAddress } from './listen.js';
@@ -21,10 +21,10 @@ import {
   type RpcServer,
   type RpcServerOptions,
 } from './options.js';
-import { isPowerOfTen } from './power-of-ten.js';
-import { reflectionRoutes } from './reflection.js';
-import { ResetLimit } from './reset-limit.js';
-import { sniffProtocol } from './sniff-protocol.js';
+import { shouldLogOccurrence } from './power-of-ten.js';
+import { registerReflectionService } from './reflection.js';
+import { StreamResetLimiter } from './reset-limit.js';
+import { detectProtocol } from './sniff-protocol.js';
 
 /**
  * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and
@@ -46,33 +46,33 @@ class PlaintextServer implements RpcServer {
   private readonly limits: RpcLimits;
   private readonly log: Log;
   private readonly health: HealthState;
-  private readonly limiter: CallLimiter;
-  private readonly gate: CallGate;
+  private readonly lifetimes: CallLifetimes;
+  private readonly protection: OverloadProtection;
   private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
   private readonly http1: http.Server;
   private readonly http2: http2.Http2Server;
   private readonly connections: ConnectionPool;
   private readonly sessions = new WeakMap<http2.Http2Session, ServerConnection>();
-  private readonly answering = new Set<http.ServerResponse>();
+  private readonly openResponses = new Set<http.ServerResponse>();
   private readonly dispatch: Dispatch;
   private bound: ListenAddress | undefined;
   private closing: Promise<void> | undefined;
-  private nextConnection = 1;
-  private dropped = 0;
+  private nextConnectionNumber = 1;
+  private droppedCount = 0;
 
   constructor(private readonly options: RpcServerOptions) {
     const limits = (this.limits = { ...defaultRpcLimits, ...options.limits });
     const log = (this.log = options.log ?? silentLog);
     this.connections = new ConnectionPool(limits.maxConnections);
     this.health = options.health ?? new HealthState();
-    this.limiter = new CallLimiter({
+    this.lifetimes = new CallLifetimes({
       clock: options.clock,
       log,
       unaryDeadlineMs: limits.unaryDeadlineMs,
     });
-    this.gate = new CallGate({ ...options, limits, log });
+    this.protection = new OverloadProtection({ ...options, limits, log });
     this.dispatch = createDispatch({
-      gate: this.gate,
+      protection: this.protection,
       limits,
       handlers: this.createHandlers(),
       clock: options.clock,
@@ -121,11 +121,11 @@ class PlaintextServer implements RpcServer {
     return this.connections.size;
   }
 
-  load(): RpcLoad {
+  getLoad(): RpcLoad {
     return {
-      ...this.gate.load(),
+      ...this.protection.getLoad(),
       connections: this.connections.size,
-      connectionsDropped: this.dropped,
+      connectionsDropped: this.droppedCount,
     };
   }
 
@@ -136,8 +136,8 @@ class PlaintextServer implements RpcServer {
   private async shutDown(graceMs: number): Promise<void> {
     const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
     this.health.setAll('notServing');
-    this.limiter.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
-    for (const response of this.answering) response.shouldKeepAlive = false;
+    this.lifetimes.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
+    for (const response of this.openResponses) response.shouldKeepAlive = false;
     for (const connection of this.connections.all) connection.drain();
     const destroyAll = (): void => {
       for (const connection of this.connections.all) connection.destroy();
@@ -155,27 +155,27 @@ class PlaintextServer implements RpcServer {
   }
 
   private createHandlers(): readonly UniversalHandler[] {
-    const { routes, interceptors = [], reflectedServices = [] } = this.options;
+    const { registerRoutes, interceptors = [], reflectedServices = [] } = this.options;
     const { readMaxBytes, maxTimeoutMs } = this.limits;
     const router: ConnectRouter = createConnectRouter({
       acceptCompression: COMPRESSIONS,
-      interceptors: [this.limiter.interceptor, inputErrorInterceptor, ...interceptors],
+      interceptors: [this.lifetimes.interceptor, inputErrorInterceptor, ...interceptors],
       jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
       readMaxBytes,
       maxTimeoutMs,
     });
-    routes(router);
-    for (const { method } of router.handlers) this.gate.register(method);
-    const ofOthers = router.handlers.length;
+    registerRoutes(router);
+    for (const { method } of router.handlers) this.protection.register(method);
+    const serviceHandlerCount = router.handlers.length;
     for (const { service } of router.handlers) {
-      if (this.health.statusOf(service.typeName) === undefined)
+      if (this.health.getStatus(service.typeName) === undefined)
         this.health.set(service.typeName, 'serving');
     }
-    healthRoutes(router, this.health);
-    reflectionRoutes(router, [...reflectedServices, Health]);
-    for (const { method, service } of router.handlers.slice(ofOthers))
-      this.gate.register(method, {
-        lane: service.typeName === Health.typeName ? 'control' : 'read',
+    registerHealthService(router, this.health);
+    registerReflectionService(router, [...reflectedServices, Health]);
+    for (const { method, service } of router.handlers.slice(serviceHandlerCount))
+      this.protection.register(method, {
+        priority: service.typeName === Health.typeName ? 'control' : 'read',
       });
     return router.handlers;
   }
@@ -183,23 +183,23 @@ class PlaintextServer implements RpcServer {
   private onConnection(socket: net.Socket): void {
     const { clock, onConnection } = this.options;
     const { headTimeoutMs, idleTimeoutMs } = this.limits;
-    const room = this.connections.makeRoom();
-    if (room !== 'available') this.onDrop();
-    if (room === 'full') {
+    const space = this.connections.makeRoom();
+    if (space !== 'available') this.recordDrop();
+    if (space === 'full') {
       socket.destroy();
       return;
     }
-    const connection = new ServerConnection(`c${this.nextConnection++}`, socket, {
+    const connection = new ServerConnection(`c${this.nextConnectionNumber++}`, socket, {
       clock,
       log: this.log,
       headTimeoutMs,
       idleTimeoutMs,
-      onWork: (worker, work) =>
-        work === 'began' ? this.connections.busy(worker) : this.connections.atRest(worker),
+      onBusyChange: (worker, work) =>
+        work === 'began' ? this.connections.markBusy(worker) : this.connections.markIdle(worker),
     });
     this.connections.add(socket, connection);
     socket.once('close', () => this.connections.remove(socket));
-    sniffProtocol(socket, (protocol) => {
+    detectProtocol(socket, (protocol) => {
       if (protocol === 'h2') this.serveHttp2(socket, connection);
       else this.serveHttp1(socket);
       onConnection?.(connection);
@@ -213,16 +213,16 @@ class PlaintextServer implements RpcServer {
   }
 
   private serveHttp2(socket: net.Socket, connection: ServerConnection): void {
-    const adopt = (session: http2.Http2Session): void => {
+    const attachSession = (session: http2.Http2Session): void => {
       this.sessions.set(session, connection);
-      connection.becomeSession(() => session.close());
-      session.on('ping', () => connection.pinged());
-      const resets = new ResetLimit(this.options.clock, this.limits);
+      connection.switchToHttp2(() => session.close());
+      session.on('ping', () => connection.onPingReceived());
+      const resets = new StreamResetLimiter(this.options.clock, this.limits);
       session.on('stream', (stream) => {
-        connection.callBegan();
+        connection.onCallStart();
         stream.once('close', () => {
-          connection.callEnded();
-          if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.allows()) return;
+          connection.onCallEnd();
+          if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.tryReset()) return;
           this.log.warn('http2 session destroyed: its client resets too many streams', {
             connectionId: connection.id,
           });
@@ -231,19 +231,19 @@ class PlaintextServer implements RpcServer {
       });
     };
     socket.allowHalfOpen = false;
-    this.http2.once('session', adopt); // emitted while the next line runs
+    this.http2.once('session', attachSession); // emitted while the next line runs
     this.http2.emit('connection', socket);
-    this.http2.off('session', adopt);
+    this.http2.off('session', attachSession);
   }
 
   private onHttp1Request(request: http.IncomingMessage, response: http.ServerResponse): void {
     const connection = this.connections.get(request.socket);
     if (this.closing !== undefined) response.shouldKeepAlive = false;
-    this.answering.add(response);
-    connection?.callBegan();
+    this.openResponses.add(response);
+    connection?.onCallStart();
     response.once('close', () => {
-      this.answering.delete(response);
-      connection?.callEnded();
+      this.openResponses.delete(response);
+      connection?.onCallEnd();
     });
     this.dispatch(connection, request, response);
   }
@@ -260,12 +260,12 @@ class PlaintextServer implements RpcServer {
     );
   }
 
-  private onDrop(): void {
-    this.dropped += 1;
-    if (!isPowerOfTen(this.dropped)) return;
+  private recordDrop(): void {
+    this.droppedCount += 1;
+    if (!shouldLogOccurrence(this.droppedCount)) return;
     this.log.warn('connections closed: too many are open', {
       open: this.connections.size,
-      closed: this.dropped,
+      closed: this.droppedCount,
     });
   }
 }

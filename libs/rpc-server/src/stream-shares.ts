@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { Lane } from './lanes.js';
+import type { CallPriority } from './lanes.js';
 
-export interface StreamShareLimits {
+export interface StreamLimits {
   readonly streams: number;
   readonly streamsPerPeer: number;
   readonly streamsPerPrincipal: number;
@@ -12,21 +12,21 @@ export interface StreamShareLimits {
  * Limits open streams and long-running calls. They cost memory rather than time, so further streams
  * are refused instead of queued.
  */
-export class StreamShares {
-  private readonly byPrincipal = new Tally();
-  private readonly byPeer = new Tally();
+export class StreamLimiter {
+  private readonly byPrincipal = new KeyedCounter();
+  private readonly byPeer = new KeyedCounter();
   private total = 0;
   private refusedCount = 0;
 
-  constructor(private readonly limits: StreamShareLimits) {}
+  constructor(private readonly limits: StreamLimits) {}
 
   /** Streams open now, without control priority. */
-  get open(): number {
+  get openStreams(): number {
     return this.total;
   }
 
   /** Streams refused since the start. */
-  get refused(): number {
+  get refusedStreams(): number {
     return this.refusedCount;
   }
 
@@ -39,18 +39,18 @@ export class StreamShares {
    * @throws ConnectError RESOURCE_EXHAUSTED, naming the limit, when the principal, its address or
    *   the server has too many streams.
    */
-  begin(lane: Lane, principal: string, peer: string): () => void {
-    const control = lane === 'control';
+  acquire(priority: CallPriority, principal: string, peer: string): () => void {
+    const control = priority === 'control';
     const { streams, streamsPerPeer, streamsPerPrincipal, controlStreamsPerPrincipal } =
       this.limits;
     const key = control ? `control ${principal}` : principal;
-    const own = this.byPrincipal.of(key);
+    const own = this.byPrincipal.get(key);
     if (own >= (control ? controlStreamsPerPrincipal : streamsPerPrincipal)) {
       throw this.refuse(
         `this client has ${own} streams open, the limit of one client; close some first`,
       );
     }
-    const fromPeer = this.byPeer.of(peer);
+    const fromPeer = this.byPeer.get(peer);
     if (!control && fromPeer >= streamsPerPeer) {
       throw this.refuse(
         `clients at ${peer} have ${fromPeer} streams open, the limit of one address; close some first`,
@@ -82,15 +82,15 @@ export class StreamShares {
 }
 
 /** Counts by key. Keeps no key whose count is 0. */
-class Tally {
+class KeyedCounter {
   private readonly counts = new Map<string, number>();
 
-  of(key: string): number {
+  get(key: string): number {
     return this.counts.get(key) ?? 0;
   }
 
   add(key: string, by: number): void {
-    const count = this.of(key) + by;
+    const count = this.get(key) + by;
     if (count > 0) this.counts.set(key, count);
     else this.counts.delete(key);
   }

@@ -1,9 +1,9 @@
-import { StreamTurns } from './stream-turns.js';
+import { EventLoopQuota } from './stream-turns.js';
 
 /** Turns of the event loop that a test moves. */
-function aLoop(perTurn: number) {
+function anEventLoop(perTurn: number) {
   const waiting: (() => void)[] = [];
-  const turns = new StreamTurns(perTurn, (action) => void waiting.push(action));
+  const turns = new EventLoopQuota(perTurn, (action) => void waiting.push(action));
   const taken: string[] = [];
   const settle = async (): Promise<void> => {
     for (let count = 0; count < 20; count += 1) await Promise.resolve();
@@ -18,7 +18,7 @@ function aLoop(perTurn: number) {
       signal = new AbortController().signal,
     ): Promise<void> {
       for (let count = 0; count < items; count += 1) {
-        await turns.take(name, signal);
+        await turns.acquire(name, signal);
         taken.push(name);
       }
     },
@@ -39,7 +39,7 @@ function aLoop(perTurn: number) {
 
 describe('EventLoopQuota', () => {
   it('grants at once up to the limit of one event loop iteration', async () => {
-    const loop = aLoop(3);
+    const loop = anEventLoop(3);
     void loop.stream('a', 5);
     await loop.settle();
     expect(loop.taken).toEqual(['a', 'a', 'a']);
@@ -47,7 +47,7 @@ describe('EventLoopQuota', () => {
   });
 
   it('alternates between clients, regardless of their number of streams', async () => {
-    const loop = aLoop(2);
+    const loop = anEventLoop(2);
     for (let count = 0; count < 3; count += 1) void loop.stream('greedy', 10);
     await loop.settle();
     void loop.stream('modest', 2);
@@ -58,7 +58,7 @@ describe('EventLoopQuota', () => {
   });
 
   it('stops the wait of a stream whose call has ended', async () => {
-    const loop = aLoop(1);
+    const loop = anEventLoop(1);
     const ending = new AbortController();
     void loop.stream('a', 2, ending.signal);
     await loop.settle();
@@ -71,7 +71,7 @@ describe('EventLoopQuota', () => {
   });
 
   it('schedules no iteration when no stream waits', async () => {
-    const loop = aLoop(2);
+    const loop = anEventLoop(2);
     void loop.stream('a', 2);
     await loop.next();
     await loop.next();

@@ -1,7 +1,7 @@
 import { FairQueue } from './fair-queue.js';
 
-interface Waiting {
-  readonly go: () => void;
+interface WaitingStream {
+  readonly resume: () => void;
 }
 
 /**
@@ -9,18 +9,18 @@ interface Waiting {
  * Without the limit, hundreds of watches that open together would block the event loop until all
  * their snapshots are produced.
  */
-export class StreamTurns {
-  private readonly queue = new FairQueue<Waiting>();
-  private given = 0;
-  private turnAwaited = false;
+export class EventLoopQuota {
+  private readonly queue = new FairQueue<WaitingStream>();
+  private granted = 0;
+  private isIterationScheduled = false;
 
   /**
    * @param perIteration - Messages of all streams together in one iteration; 1 or more.
    * @param nextIteration - Runs `action` in the next iteration of the event loop.
    */
   constructor(
-    private readonly perTurn: number,
-    private readonly nextTurn: (action: () => void) => void = setImmediate,
+    private readonly perIteration: number,
+    private readonly nextIteration: (action: () => void) => void = setImmediate,
   ) {}
 
   /**
@@ -29,10 +29,10 @@ export class StreamTurns {
    * @param signal - Signal of the call. A call that has ended does not wait, so that its handler
    *   can end as well.
    */
-  take(principal: string, signal: AbortSignal): Promise<void> {
+  acquire(principal: string, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.resolve();
-    if (this.queue.size === 0 && this.given < this.perTurn) {
-      this.give();
+    if (this.queue.size === 0 && this.granted < this.perIteration) {
+      this.grant();
       return Promise.resolve();
     }
     return new Promise((resolve) => {
@@ -40,8 +40,8 @@ export class StreamTurns {
         this.queue.remove(principal, waiting);
         resolve();
       };
-      const waiting: Waiting = {
-        go: () => {
+      const waiting: WaitingStream = {
+        resume: () => {
           signal.removeEventListener('abort', onAbort);
           resolve();
         },
@@ -51,18 +51,18 @@ export class StreamTurns {
     });
   }
 
-  private give(): void {
-    this.given += 1;
-    if (this.turnAwaited) return;
-    this.turnAwaited = true;
-    this.nextTurn(() => {
-      this.turnAwaited = false;
-      this.given = 0;
-      while (this.given < this.perTurn) {
-        const next = this.queue.take(() => true);
+  private grant(): void {
+    this.granted += 1;
+    if (this.isIterationScheduled) return;
+    this.isIterationScheduled = true;
+    this.nextIteration(() => {
+      this.isIterationScheduled = false;
+      this.granted = 0;
+      while (this.granted < this.perIteration) {
+        const next = this.queue.shift(() => true);
         if (next === undefined) return;
-        this.give();
-        next.go();
+        this.grant();
+        next.resume();
       }
     });
   }

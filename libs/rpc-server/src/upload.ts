@@ -3,7 +3,7 @@ import type { Clock, Log } from '@cloudless/base';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
-export interface UploadLimit {
+export interface BodyTimeoutSettings {
   readonly clock: Clock;
   readonly log: Log;
   readonly bodyTimeoutMs: number;
@@ -13,7 +13,7 @@ export interface UploadLimit {
  * The body of a request. Connect stops reading when it refuses a message. By default Node would
  * then destroy the request, which blocks an HTTP/1.1 connection for later requests.
  */
-export function bodyOf(request: AnyRequest): AsyncIterable<Uint8Array> {
+export function toRequestBody(request: AnyRequest): AsyncIterable<Uint8Array> {
   return { [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }) };
 }
 
@@ -22,15 +22,15 @@ export function bodyOf(request: AnyRequest): AsyncIterable<Uint8Array> {
  * when the client sends one message, or else from the end of the response. Body bytes after the
  * response are discarded: a client that is cut off while it sends may never read its response.
  */
-export function limitUpload(
-  limit: UploadLimit,
+export function enforceBodyTimeout(
+  settings: BodyTimeoutSettings,
   { method }: UniversalHandler,
   request: AnyRequest,
   response: AnyResponse,
 ): void {
   const startTimer = (): void => {
-    const timer = limit.clock.setTimer(limit.bodyTimeoutMs, () => {
-      limit.log.debug('request body timed out', { rpc: method.name });
+    const timer = settings.clock.setTimer(settings.bodyTimeoutMs, () => {
+      settings.log.debug('request body timed out', { rpc: method.name });
       if ('stream' in request) request.stream.close(constants.NGHTTP2_CANCEL);
       else request.socket.destroy();
     });
@@ -38,12 +38,12 @@ export function limitUpload(
     request.once('end', stop);
     response.once('close', stop);
   };
-  if (!clientStreams(method)) startTimer();
+  if (!isClientStreaming(method)) startTimer();
   const answered = 'stream' in request ? request.stream : response;
   answered.once('finish', () => {
     if (request.readableEnded) return;
-    drop(request);
-    if (clientStreams(method)) startTimer();
+    discardBody(request);
+    if (isClientStreaming(method)) startTimer();
   });
 }
 
@@ -51,25 +51,30 @@ export function limitUpload(
  * Delays the end of an HTTP/1.1 response until its request is complete. Node closes a connection
  * without keep-alive right after the response, while a refused client may still be sending.
  */
-export async function* endAfterUpload(
+export async function* endAfterRequestBody(
   body: AsyncIterable<Uint8Array>,
   { method }: UniversalHandler,
   request: AnyRequest,
 ): AsyncIterable<Uint8Array> {
   yield* body;
-  if ('stream' in request || request.readableEnded || request.destroyed || clientStreams(method))
+  if (
+    'stream' in request ||
+    request.readableEnded ||
+    request.destroyed ||
+    isClientStreaming(method)
+  )
     return;
   await new Promise<void>((resolve) => {
     request.once('end', resolve).once('close', resolve);
-    drop(request);
+    discardBody(request);
   });
 }
 
-function clientStreams(method: UniversalHandler['method']): boolean {
+function isClientStreaming(method: UniversalHandler['method']): boolean {
   return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
 }
 
-function drop(request: AnyRequest): void {
+function discardBody(request: AnyRequest): void {
   request.removeAllListeners('readable').on('data', () => undefined);
   request.resume();
 }

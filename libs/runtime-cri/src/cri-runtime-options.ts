@@ -96,20 +96,25 @@ export function checkOptions(options: CriRuntimeOptions): void {
     logFileBytes = 1,
     maxPids = 1,
   } = options;
-  const wrong = (message: string): CloudlessError => new CloudlessError('invalid', message);
-  if (!path.isAbsolute(socketPath)) throw wrong('socketPath: must be an absolute path');
-  if (!path.isAbsolute(logDirectory)) throw wrong('logDirectory: must be an absolute path');
-  if (!path.isAbsolute(volumeDirectory)) throw wrong('volumeDirectory: must be an absolute path');
-  if (!path.isAbsolute(imageDirectory)) throw wrong('imageDirectory: must be an absolute path');
-  if (!(maxPids >= 1)) throw wrong('maxPids: must be 1 or more');
+  const createError = (message: string): CloudlessError => new CloudlessError('invalid', message);
+  if (!path.isAbsolute(socketPath)) throw createError('socketPath: must be an absolute path');
+  if (!path.isAbsolute(logDirectory)) throw createError('logDirectory: must be an absolute path');
+  if (!path.isAbsolute(volumeDirectory))
+    throw createError('volumeDirectory: must be an absolute path');
+  if (!path.isAbsolute(imageDirectory))
+    throw createError('imageDirectory: must be an absolute path');
+  if (!(maxPids >= 1)) throw createError('maxPids: must be 1 or more');
   if (owner.cluster === '' || owner.node === '')
-    throw wrong('owner: cluster and node must not be empty');
+    throw createError('owner: cluster and node must not be empty');
   if (!(logFiles >= 2 && logFileBytes >= 1))
-    throw wrong('logFiles: must be 2 or more, of 1 byte or more');
+    throw createError('logFiles: must be 2 or more, of 1 byte or more');
 }
 
 /** Creates the collector that removes unused images. */
-export function toCollector(client: CriClient, options: CriRuntimeOptions): ImageCollector {
+export function createImageCollector(
+  client: CriClient,
+  options: CriRuntimeOptions,
+): ImageCollector {
   const { socketPath, owner, imageDirectory: directory = IMAGE_DIRECTORY, clock, log } = options;
   const { checkMs: _, readDisk, ...limits } = options.imageCollection ?? {};
   const ledger = new ImageLedger({ directory, socketPath, clock, log });
@@ -125,7 +130,7 @@ export function toCollector(client: CriClient, options: CriRuntimeOptions): Imag
 }
 
 /** Creates the store for the directories of volumes. */
-export function toVolumeStore(options: CriRuntimeOptions): VolumeStore {
+export function createVolumeStore(options: CriRuntimeOptions): VolumeStore {
   const {
     socketPath,
     logDirectory,

@@ -1,8 +1,8 @@
 import { describe, it } from '@jest/globals';
 import { describeContainerRuntime } from '@cloudless/runtime/conformance';
-import { openRealCriMachine, WHY_NOT } from './testing/real-cri-machine.js';
+import { openRealCriMachine, SKIP_REASON } from './testing/real-cri-machine.js';
 
-if (WHY_NOT === undefined) {
+if (SKIP_REASON === undefined) {
   describeContainerRuntime('the CRI runtime', {
     open: () => openRealCriMachine(),
     unknownCommand: ['no-such-executable'],
@@ -11,6 +11,6 @@ if (WHY_NOT === undefined) {
   });
 } else {
   describe('the CRI runtime as a container runtime', () => {
-    it.skip(`needs a container runtime: ${WHY_NOT}`, () => undefined);
+    it.skip(`needs a container runtime: ${SKIP_REASON}`, () => undefined);
   });
 }

@@ -80,7 +80,7 @@ describe('openCriRuntime', () => {
     },
   ])('refuses a runtime with $name', async ({ version, says }) => {
     Object.assign(server.overrides, { version });
-    await server.away();
+    await server.disconnect();
     await server.listen();
     await expect(open()).rejects.toMatchObject({
       kind: 'unimplemented',
@@ -110,7 +110,7 @@ describe('CriRuntime.start', () => {
       labels: { app: 'web' },
       endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
     });
-    const { config } = server.only;
+    const { config } = server.onlyContainer;
     expect(config).toMatchObject({
       command: [],
       args: ['-v'],
@@ -169,7 +169,7 @@ describe('CriRuntime.start', () => {
     server.imageOverrides.pullImage = () => {
       throw new ConnectError(text, code);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const runtime = await open();
     await expect(runtime.start(request)).rejects.toMatchObject({
@@ -187,7 +187,7 @@ describe('CriRuntime.start', () => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, Code.Unknown);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const runtime = await open();
     await expect(runtime.start(request)).rejects.toMatchObject({ kind, message: text });
@@ -213,7 +213,7 @@ describe('the exit of a container', () => {
     async ({ exitCode, reason, says, shown }) => {
       const runtime = await open();
       await runtime.start(request);
-      server.exit(server.only, exitCode, reason);
+      server.exitContainer(server.onlyContainer, exitCode, reason);
       expect(await runtime.list()).toMatchObject([
         { phase: 'exited', exitCode: shown, reason: says },
       ]);
@@ -223,8 +223,8 @@ describe('the exit of a container', () => {
   it('is reported as lost with the machine when the container started before the last boot', async () => {
     const runtime = await open();
     await runtime.start(request);
-    server.only.createdAt = 1_000_000n;
-    server.exit(server.only, 255, 'Unknown');
+    server.onlyContainer.createdAt = 1_000_000n;
+    server.exitContainer(server.onlyContainer, 255, 'Unknown');
     expect(await runtime.list()).toMatchObject([{ exitCode: -1, reason: 'lost with the machine' }]);
   });
 
@@ -247,7 +247,7 @@ describe('the exit of a container', () => {
         server.overrides.getContainerEvents = async function* () {
           throw new ConnectError('unknown method', Code.Unimplemented);
         };
-        await server.away();
+        await server.disconnect();
         await server.listen();
       }
       const runtime = await open();
@@ -255,7 +255,7 @@ describe('the exit of a container', () => {
       const containerId = (missing ? 'cd' : 'ab').repeat(32) as ContainerId;
       await runtime.start({ ...request, containerId });
       expect((await events.next()).value).toMatchObject({ kind: 'started' });
-      server.exit([...server.containers.values()].at(-1) ?? server.only, 5);
+      server.exitContainer([...server.containers.values()].at(-1) ?? server.onlyContainer, 5);
       expect((await events.next()).value).toMatchObject({
         kind: 'exited',
         status: { containerId, exitCode: 5 },
@@ -343,13 +343,13 @@ describe('a runtime that is unreachable for a while', () => {
     await runtime.start(request);
     expect((await events.next()).value).toMatchObject({ kind: 'started' });
     const next = events.next();
-    await server.away();
+    await server.disconnect();
     await expect(next).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining(server.socketPath),
     });
     await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
-    server.exit(server.only, 9);
+    server.exitContainer(server.onlyContainer, 9);
     await server.listen();
     expect(await runtime.list()).toMatchObject([{ containerId: ID, exitCode: 9 }]);
   });
@@ -363,7 +363,7 @@ describe('one container among many', () => {
     server.overrides.getContainerEvents = async function* () {
       throw new ConnectError('unknown method', Code.Unimplemented);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
   });
 
@@ -376,10 +376,10 @@ describe('one container among many', () => {
     meanwhile: () => Promise<unknown>,
   ): Promise<unknown> {
     await runtime.start({ ...request, containerId: others[1] ?? ID });
-    const slow = [...server.containers.values()].at(-1) ?? server.only;
+    const slow = [...server.containers.values()].at(-1) ?? server.onlyContainer;
     let give = (): void => undefined;
-    server.statusGiven.set(slow.id, new Promise((resolve) => (give = resolve)));
-    server.exit(slow, 0);
+    server.statusGates.set(slow.id, new Promise((resolve) => (give = resolve)));
+    server.exitContainer(slow, 0);
     server.calls.length = 0;
     const list = runtime.list();
     while (!server.calls.includes('containerStatus')) await sleep(realClock, 1);
@@ -453,7 +453,7 @@ describe('the log of a running container', () => {
     const runtime = await open({ logCheckMs: 1, logFileBytes: 100 });
     await runtime.start(request);
     for (const round of [1, 2]) {
-      server.writeLog(server.only, entries(3));
+      server.writeLog(server.onlyContainer, entries(3));
       await rotations(round);
       while (
         readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))
@@ -468,13 +468,13 @@ describe('the log of a running container', () => {
   it('completes an unfinished rotation after a crash, however small the new file is', async () => {
     const runtime = await open({ logCheckMs: 60_000 });
     await runtime.start(request);
-    server.writeLog(server.only, entries(1));
+    server.writeLog(server.onlyContainer, entries(1));
     const directory = path.join(server.logDirectory, ID);
     renameSync(
       path.join(directory, '0.log'),
       path.join(directory, `${'1'.padStart(20, '0')}.closing`),
     );
-    server.writeLog(server.only, '');
+    server.writeLog(server.onlyContainer, '');
     await open({ logCheckMs: 1 });
     await rotations(1);
   });
@@ -484,7 +484,7 @@ describe('CriRuntime.remove', () => {
   it('leaves no container, no sandbox and no log', async () => {
     const runtime = await open();
     await runtime.start(request);
-    server.writeLog(server.only, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
+    server.writeLog(server.onlyContainer, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
     expect(existsSync(path.join(server.logDirectory, ID))).toBe(true);
     await runtime.stop(ID, 0);
     await runtime.remove(ID);

@@ -9,7 +9,7 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import {
-  eachLine,
+  flattenBatches,
   withStartFailure,
   type ContainerEvent,
   type ContainerLease,
@@ -25,18 +25,18 @@ import {
   type StartProgress,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
-import { closedError, CriClient } from './client/cri-client.js';
+import { createClosedError, CriClient } from './client/cri-client.js';
 import {
   checkOptions,
-  toCollector,
-  toVolumeStore,
+  createImageCollector,
+  createVolumeStore,
   type CriRuntimeOptions,
 } from './cri-runtime-options.js';
-import { endEverything } from './containers/end-everything.js';
+import { removeAllContainers } from './containers/end-everything.js';
 import { Images } from './containers/images.js';
 import type { ImageCollector } from './images/image-collector.js';
 import { Inventory } from './containers/inventory.js';
-import { checkRequest, leasesUnimplemented } from './containers/request-config.js';
+import { checkRequest, createLeasesUnimplementedError } from './containers/request-config.js';
 import { Sandboxes } from './containers/sandboxes.js';
 import { Starter } from './containers/starter.js';
 import { Stopper } from './containers/stopper.js';
@@ -44,17 +44,17 @@ import { sweep } from './containers/sweep.js';
 import { Watcher } from './containers/watcher.js';
 import { CommandRecords } from './exec/command-records.js';
 import { execCommand } from './exec/exec-command.js';
-import { Turns } from './exec/turns.js';
+import { KeyedMutex } from './exec/turns.js';
 import { ContainerLogs } from './logs/container-logs.js';
 import { GroupVolumes } from './volumes/group-volumes.js';
-import { Upkeep } from './upkeep.js';
-import { KnownCapabilities } from './probe/known-capabilities.js';
+import { PeriodicTasks } from './upkeep.js';
+import { CapabilityCache } from './probe/known-capabilities.js';
 
 const DEFAULT_MAX_PIDS = 4_096;
 const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;
-const UPKEEP_MS = 60_000;
-const SHUTDOWN_MS = 60_000;
-const FIRST_SWEEP_MS = 5_000;
+const TASK_INTERVAL_MS = 60_000;
+const SHUTDOWN_LIMIT_MS = 60_000;
+const FIRST_SWEEP_LIMIT_MS = 5_000;
 /** Name of the directory for command records, in the log directory. */
 const COMMANDS = 'commands';
 
@@ -99,23 +99,23 @@ class OpenCriRuntime implements CriRuntime {
   private readonly starter: Starter;
   private readonly stopper: Stopper;
   private readonly watcher: Watcher;
-  private readonly turns = new Turns();
-  private readonly records: CommandRecords;
+  private readonly execLocks = new KeyedMutex();
+  private readonly commandRecords: CommandRecords;
   private readonly containerLogs: ContainerLogs;
-  private readonly known: KnownCapabilities;
-  private readonly upkeep: Upkeep;
+  private readonly capabilityCache: CapabilityCache;
+  private readonly periodicTasks: PeriodicTasks;
 
   constructor(private readonly options: CriRuntimeOptions) {
     const { socketPath, owner, clock, log } = options;
     const client = (this.client = new CriClient({
       socketPath,
       clock,
-      onReturn: () => void this.known.refresh(),
+      onReconnected: () => void this.capabilityCache.refresh(),
     }));
-    this.known = new KnownCapabilities(client, options, log);
-    this.upkeep = new Upkeep(clock, log);
+    this.capabilityCache = new CapabilityCache(client, options, log);
+    this.periodicTasks = new PeriodicTasks(clock, log);
     const bootedAtMs = clock.wallTime() - uptime() * 1_000;
-    const logDirectoryOf = (id: ContainerId): string => this.logDirectoryOf(id);
+    const logDirectoryOf = (id: ContainerId): string => this.getLogDirectory(id);
     const inventory = (this.inventory = new Inventory({
       client,
       owner,
@@ -124,19 +124,19 @@ class OpenCriRuntime implements CriRuntime {
       wallTime: () => clock.wallTime(),
     }));
     const sandboxes = (this.sandboxes = new Sandboxes(client, owner, logDirectoryOf));
-    this.collector = toCollector(client, options);
+    this.collector = createImageCollector(client, options);
     const images = (this.images = new Images({
       client,
       clock,
-      record: () => this.collector.record(),
+      record: () => this.collector.recordPull(),
     }));
     const volumes = (this.volumes = new GroupVolumes({
-      store: toVolumeStore(options),
+      store: createVolumeStore(options),
       inventory,
       log,
     }));
     const { maxPids = DEFAULT_MAX_PIDS, processPorts } = options;
-    const capabilities = (): readonly string[] => this.known.names();
+    const capabilities = (): readonly string[] => this.capabilityCache.list();
     this.starter = new Starter({
       ...{
         client,
@@ -148,7 +148,7 @@ class OpenCriRuntime implements CriRuntime {
         capabilities,
         maxPids,
         processPorts,
-        logDirectoryOf,
+        getLogDirectory: logDirectoryOf,
         clock,
         log,
       },
@@ -160,7 +160,7 @@ class OpenCriRuntime implements CriRuntime {
       logFiles: files = 4,
       logFileBytes: fileBytes = DEFAULT_LOG_FILE_BYTES,
     } = options;
-    this.records = new CommandRecords(path.join(directory, COMMANDS), clock);
+    this.commandRecords = new CommandRecords(path.join(directory, COMMANDS), clock);
     this.containerLogs = new ContainerLogs({
       client,
       inventory,
@@ -175,18 +175,20 @@ class OpenCriRuntime implements CriRuntime {
 
   async open(): Promise<void> {
     await this.client.version();
-    await this.known.load();
-    await this.inventory.look();
-    await this.firstSweep();
-    void this.records.endAll().then((count) => {
+    await this.capabilityCache.load();
+    await this.inventory.refreshAll();
+    await this.runFirstSweep();
+    void this.commandRecords.endAll().then((count) => {
       if (count > 0) this.options.log.info('commands of an earlier agent were ended', { count });
     });
-    this.upkeep.repeat(UPKEEP_MS, () => this.sweep());
-    this.upkeep.repeat(UPKEEP_MS, () => this.known.refresh());
-    this.upkeep.repeat(this.options.imageCollection?.checkMs ?? UPKEEP_MS, () =>
+    this.periodicTasks.repeat(TASK_INTERVAL_MS, () => this.sweep());
+    this.periodicTasks.repeat(TASK_INTERVAL_MS, () => this.capabilityCache.refresh());
+    this.periodicTasks.repeat(this.options.imageCollection?.checkMs ?? TASK_INTERVAL_MS, () =>
       this.collector.collect(this.images),
     );
-    this.upkeep.repeat(this.options.logCheckMs ?? 1_000, () => this.containerLogs.rotateAll());
+    this.periodicTasks.repeat(this.options.logCheckMs ?? 1_000, () =>
+      this.containerLogs.rotateAll(),
+    );
   }
 
   async version(): Promise<string> {
@@ -195,7 +197,7 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   capabilities(): readonly string[] {
-    return this.known.names();
+    return this.capabilityCache.list();
   }
 
   async prepare(
@@ -203,7 +205,7 @@ class OpenCriRuntime implements CriRuntime {
     progress: (step: StartProgress) => void,
     signal: StopSignal,
   ): Promise<void> {
-    checkRequest(request, this.known.names());
+    checkRequest(request, this.capabilityCache.list());
     await this.images.prepare(request, progress, signal);
   }
 
@@ -218,11 +220,12 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   async renew(_leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    throw leasesUnimplemented();
+    throw createLeasesUnimplementedError();
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    if (this.inventory.find(containerId)?.status.phase !== 'exited') await this.inventory.look();
+    if (this.inventory.find(containerId)?.status.phase !== 'exited')
+      await this.inventory.refreshAll();
     const found = this.inventory.find(containerId);
     if (found?.status.phase === 'running') {
       throw new CloudlessError(
@@ -232,20 +235,20 @@ class OpenCriRuntime implements CriRuntime {
     }
     if (!/^[0-9a-f]{64}$/.test(containerId)) return;
     await this.sandboxes.removeAllOf(containerId);
-    if (found === undefined) return this.inventory.look();
+    if (found === undefined) return this.inventory.refreshAll();
     this.inventory.drop(found);
-    if (found.memory.group !== undefined) await this.volumes.release(found.memory.group);
+    if (found.recorded.group !== undefined) await this.volumes.release(found.recorded.group);
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
-    await this.inventory.look();
-    return this.inventory.all().map(({ status }) => status);
+    await this.inventory.refreshAll();
+    return this.inventory.list().map(({ status }) => status);
   }
 
   health(): RuntimeHealth {
     return {
-      containersSilentMs: this.client.silentMs,
-      withoutProcess: this.inventory.withoutProcess(),
+      containersSilentMs: this.client.unansweredMs,
+      withoutProcess: this.inventory.findWithoutProcess(),
     };
   }
 
@@ -256,7 +259,7 @@ class OpenCriRuntime implements CriRuntime {
   }
 
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine> {
-    return eachLine(this.logBatches(containerId, request, signal));
+    return flattenBatches(this.logBatches(containerId, request, signal));
   }
 
   logBatches(
@@ -272,26 +275,26 @@ class OpenCriRuntime implements CriRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    return withStartFailure(request, this.execEvents(containerId, request, signal));
+    return withStartFailure(request, this.streamExec(containerId, request, signal));
   }
 
-  private async *execEvents(
+  private async *streamExec(
     containerId: ContainerId,
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    const { runtimeId, status } = await this.inventory.lookFor(containerId);
+    const { runtimeId, status } = await this.inventory.refreshAndFind(containerId);
     if (status.phase !== 'running' || status.pid === undefined) {
       throw new CloudlessError('precondition', `container ${containerId} is not running`);
     }
-    const { client, turns, records } = this;
+    const { client, execLocks, commandRecords } = this;
     const { clock, log } = this.options;
     yield* execCommand({
       client,
       clock,
       log,
-      turns,
-      records,
+      locks: execLocks,
+      records: commandRecords,
       runtimeId,
       mainPid: status.pid,
       request,
@@ -299,14 +302,14 @@ class OpenCriRuntime implements CriRuntime {
     });
   }
 
-  async shutdown(limitMs = SHUTDOWN_MS): Promise<void> {
-    const { client, sandboxes, starter, inventory, volumes, records } = this;
+  async shutdown(limitMs = SHUTDOWN_LIMIT_MS): Promise<void> {
+    const { client, sandboxes, starter, inventory, volumes, commandRecords } = this;
     const { clock, log, logDirectory } = this.options;
     try {
-      this.upkeep.end();
-      await endEverything({ sandboxes, starts: starter.close(), clock, log, limitMs });
-      await records.endAll();
-      await inventory.look(); // the inventory still lists the removed containers
+      this.periodicTasks.end();
+      await removeAllContainers({ sandboxes, starts: starter.close(), clock, log, limitMs });
+      await commandRecords.endAll();
+      await inventory.refreshAll(); // the inventory still lists the removed containers
       await volumes.sweep(Number.POSITIVE_INFINITY);
       await rm(path.join(logDirectory, COMMANDS), { recursive: true, force: true });
       // not empty: it contains files of another program
@@ -319,23 +322,23 @@ class OpenCriRuntime implements CriRuntime {
   async close(): Promise<void> {
     this.client.close();
     this.watcher.close();
-    this.upkeep.end();
-    this.inventory.fail(closedError());
+    this.periodicTasks.end();
+    this.inventory.fail(createClosedError());
   }
 
-  private logDirectoryOf(containerId: ContainerId): string {
+  private getLogDirectory(containerId: ContainerId): string {
     return path.join(this.options.logDirectory, containerId);
   }
 
   /**
-   * Sweeps once, but waits at most {@link FIRST_SWEEP_MS}: remains that cannot be removed, as when
+   * Sweeps once, but waits at most {@link FIRST_SWEEP_LIMIT_MS}: remains that cannot be removed, as when
    * networks are stuck, must not delay the agent.
    */
-  private async firstSweep(): Promise<void> {
+  private async runFirstSweep(): Promise<void> {
     const { clock, log } = this.options;
     const limit = new AbortController();
     const sweep = this.sweep().finally(() => limit.abort());
-    const late = sleep(clock, FIRST_SWEEP_MS, limit.signal).then(
+    const late = sleep(clock, FIRST_SWEEP_LIMIT_MS, limit.signal).then(
       () => log.warn('remains of earlier containers are still being removed'),
       () => undefined,
     );

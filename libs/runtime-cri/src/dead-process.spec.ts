@@ -18,7 +18,11 @@ const processes: ChildProcess[] = [];
 beforeEach(async () => {
   server = new FakeCriServer();
   server.overrides.startContainer = () => {
-    Object.assign(server.only, { state: ContainerState.CONTAINER_RUNNING, startedAt: 1n, pid });
+    Object.assign(server.onlyContainer, {
+      state: ContainerState.CONTAINER_RUNNING,
+      startedAt: 1n,
+      pid,
+    });
     return {};
   };
   await server.listen();

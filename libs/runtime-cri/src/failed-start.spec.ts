@@ -46,8 +46,8 @@ function refuseStart(ended: { readonly reason: string; readonly startedAt: bigin
 } {
   const seen = { listed: Promise.resolve<unknown>(undefined) };
   server.overrides.startContainer = async () => {
-    server.exit(server.only, 128, ended.reason);
-    server.only.startedAt = ended.startedAt;
+    server.exitContainer(server.onlyContainer, 128, ended.reason);
+    server.onlyContainer.startedAt = ended.startedAt;
     seen.listed = runtime.list();
     await seen.listed;
     throw new ConnectError(REFUSAL, Code.Unknown);
@@ -87,8 +87,8 @@ describe('a container that the runtime could not start', () => {
   it('does not hide a container whose end the runtime did not observe', async () => {
     await open();
     await runtime.start(aRequest());
-    server.exit(server.only, 255, 'Unknown');
-    server.only.startedAt = 0n;
+    server.exitContainer(server.onlyContainer, 255, 'Unknown');
+    server.onlyContainer.startedAt = 0n;
     expect(await runtime.list()).toMatchObject([{ phase: 'exited', exitCode: -1 }]);
   });
 });

@@ -14,7 +14,7 @@ import {
   openRealCriMachine,
   SOCKET,
   TEST_IMAGE,
-  WHY_NOT,
+  SKIP_REASON,
   type RealCriMachine,
 } from './testing/real-cri-machine.js';
 import { realClock, realRandom } from './testing/system.js';
@@ -74,146 +74,151 @@ function body(url: string): Promise<string> {
   });
 }
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
-describeReal(`a real container runtime${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`, () => {
-  beforeEach(async () => {
-    machine = await openRealCriMachine();
-  });
-  afterEach(() => machine.dispose());
-
-  it('reports its name and version', async () => {
-    expect(await machine.runtime.version()).toMatch(/^\S+ v?\d+\.\d+/);
-  });
-
-  it('runs the image with its own entry point, reached at its endpoint', async () => {
-    const request = requestOf('', {
-      image: WEB_IMAGE,
-      command: [],
-      ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+describeReal(
+  `a real container runtime${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  () => {
+    beforeEach(async () => {
+      machine = await openRealCriMachine();
     });
-    const { endpoints } = await machine.runtime.start(request);
-    const [{ ip, port } = { ip: '', port: 0 }] = endpoints;
-    let answer: string | undefined;
-    while (answer === undefined)
-      answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
-    expect(answer).toMatch(/^200 /);
-  });
+    afterEach(() => machine.dispose());
 
-  it('ends a container that exceeds its memory limit, with the reason', async () => {
-    const status = await run('exec tail -c 200000000 /dev/zero', {
-      limits: { memoryBytes: 32 * 1024 * 1024 },
+    it('reports its name and version', async () => {
+      expect(await machine.runtime.version()).toMatch(/^\S+ v?\d+\.\d+/);
     });
-    expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
-  });
 
-  it('passes the limits to the kernel', async () => {
-    const { pid } = await machine.runtime.start(
-      requestOf('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
-    );
-    expect(limitsOf(pid ?? 0)).toEqual({
-      cpu: 0.2,
-      memoryBytes: 64 * 1024 * 1024,
-      swap: canLimitSwap(),
+    it('runs the image with its own entry point, reached at its endpoint', async () => {
+      const request = requestOf('', {
+        image: WEB_IMAGE,
+        command: [],
+        ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+      });
+      const { endpoints } = await machine.runtime.start(request);
+      const [{ ip, port } = { ip: '', port: 0 }] = endpoints;
+      let answer: string | undefined;
+      while (answer === undefined)
+        answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
+      expect(answer).toMatch(/^200 /);
     });
-  });
 
-  it('hides and protects paths that a container must not touch', async () => {
-    const { containerId } = await run(
-      'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
-    );
-    expect(await linesOf(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
-    expect((await linesOf(containerId)).join('\n')).toMatch(/Read-only file system/);
-  });
-
-  it('reports the error of the registry for an image that does not exist', async () => {
-    await expect(
-      machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
-    ).rejects.toMatchObject({
-      kind: 'precondition',
-      message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
+    it('ends a container that exceeds its memory limit, with the reason', async () => {
+      const status = await run('exec tail -c 200000000 /dev/zero', {
+        limits: { memoryBytes: 32 * 1024 * 1024 },
+      });
+      expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
     });
-    expect(await machine.runtime.list()).toEqual([]);
-  });
 
-  it('follows a log through rotations without losing or repeating a line', async () => {
-    const script =
-      'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
-    const { containerId } = await machine.runtime.start(requestOf(script));
-    const lines: LogLine[] = [];
-    for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
-      lines.push(line);
-    expect(lines.map(text)).toEqual([
-      ...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`),
-      'end',
-    ]);
-    expect(lines.at(-1)?.sequence).toBe(6_001n);
-    expect(
-      readdirSync(path.join(machine.options.logDirectory, containerId)).length,
-    ).toBeGreaterThan(1);
-  }, 20_000);
-
-  it('does not touch containers of other owners', async () => {
-    const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
-    const name = `foreign-${randomHex(random, 4)}`;
-    const sandboxConfig = create(PodSandboxConfigSchema, {
-      metadata: { name, uid: name, namespace: 'foreign' },
-      labels: { app: 'theirs' },
-      linux: {},
+    it('passes the limits to the kernel', async () => {
+      const { pid } = await machine.runtime.start(
+        requestOf('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
+      );
+      expect(limitsOf(pid ?? 0)).toEqual({
+        cpu: 0.2,
+        memoryBytes: 64 * 1024 * 1024,
+        swap: canLimitSwap(),
+      });
     });
-    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) =>
-      calls.runPodSandbox({ config: sandboxConfig }),
-    );
-    try {
-      const config = create(ContainerConfigSchema, {
-        metadata: { name },
-        image: { image: TEST_IMAGE },
-        command: ['sleep', '1000'],
+
+    it('hides and protects paths that a container must not touch', async () => {
+      const { containerId } = await run(
+        'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
+      );
+      expect(await linesOf(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
+      expect((await linesOf(containerId)).join('\n')).toMatch(/Read-only file system/);
+    });
+
+    it('reports the error of the registry for an image that does not exist', async () => {
+      await expect(
+        machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
+      ).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
+      });
+      expect(await machine.runtime.list()).toEqual([]);
+    });
+
+    it('follows a log through rotations without losing or repeating a line', async () => {
+      const script =
+        'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
+      const { containerId } = await machine.runtime.start(requestOf(script));
+      const lines: LogLine[] = [];
+      for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
+        lines.push(line);
+      expect(lines.map(text)).toEqual([
+        ...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`),
+        'end',
+      ]);
+      expect(lines.at(-1)?.sequence).toBe(6_001n);
+      expect(
+        readdirSync(path.join(machine.options.logDirectory, containerId)).length,
+      ).toBeGreaterThan(1);
+    }, 20_000);
+
+    it('does not touch containers of other owners', async () => {
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const name = `foreign-${randomHex(random, 4)}`;
+      const sandboxConfig = create(PodSandboxConfigSchema, {
+        metadata: { name, uid: name, namespace: 'foreign' },
+        labels: { app: 'theirs' },
         linux: {},
       });
-      const { containerId } = await client.slow('CreateContainer', (calls) =>
-        calls.createContainer({ podSandboxId, config, sandboxConfig }),
+      const { podSandboxId } = await client.callSlow('RunPodSandbox', (calls) =>
+        calls.runPodSandbox({ config: sandboxConfig }),
       );
-      await client.slow('StartContainer', (calls) => calls.startContainer({ containerId }));
-      const other = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
-      await other.start(requestOf('sleep 1000'));
-      expect(await other.list()).toHaveLength(1);
-      await other.close();
-      const { status } = await client.quick('ContainerStatus', (calls) =>
-        calls.containerStatus({ containerId }),
-      );
-      expect(status?.exitCode).toBe(0);
-      expect(status?.finishedAt).toBe(0n);
-    } finally {
-      await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
-      await client.slow('RemovePodSandbox', (calls) => calls.removePodSandbox({ podSandboxId }));
-      client.close();
-    }
-  });
+      try {
+        const config = create(ContainerConfigSchema, {
+          metadata: { name },
+          image: { image: TEST_IMAGE },
+          command: ['sleep', '1000'],
+          linux: {},
+        });
+        const { containerId } = await client.callSlow('CreateContainer', (calls) =>
+          calls.createContainer({ podSandboxId, config, sandboxConfig }),
+        );
+        await client.callSlow('StartContainer', (calls) => calls.startContainer({ containerId }));
+        const other = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+        await other.start(requestOf('sleep 1000'));
+        expect(await other.list()).toHaveLength(1);
+        await other.close();
+        const { status } = await client.callQuick('ContainerStatus', (calls) =>
+          calls.containerStatus({ containerId }),
+        );
+        expect(status?.exitCode).toBe(0);
+        expect(status?.finishedAt).toBe(0n);
+      } finally {
+        await client.callSlow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+        await client.callSlow('RemovePodSandbox', (calls) =>
+          calls.removePodSandbox({ podSandboxId }),
+        );
+        client.close();
+      }
+    });
 
-  it('removes a sandbox that an agent left without a container', async () => {
-    const { containerId } = await machine.runtime.start(requestOf('sleep 1000'));
-    const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
-    const labelSelector = { 'io.cloudless.container-id': containerId };
-    const sandboxes = async (): Promise<number> =>
-      (
-        await client.quick('ListPodSandbox', (calls) =>
-          calls.listPodSandbox({ filter: { labelSelector } }),
-        )
-      ).items.length;
-    const { containers } = await client.quick('ListContainers', (calls) =>
-      calls.listContainers({ filter: { labelSelector } }),
-    );
-    await client.slow('RemoveContainer', (calls) =>
-      calls.removeContainer({ containerId: containers[0]?.id ?? '' }),
-    );
-    expect([await machine.runtime.list(), await sandboxes()]).toEqual([[], 1]);
-    const again = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
-    expect(await sandboxes()).toBe(0);
-    await again.close();
-    client.close();
-  });
-});
+    it('removes a sandbox that an agent left without a container', async () => {
+      const { containerId } = await machine.runtime.start(requestOf('sleep 1000'));
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const labelSelector = { 'io.cloudless.container-id': containerId };
+      const sandboxes = async (): Promise<number> =>
+        (
+          await client.callQuick('ListPodSandbox', (calls) =>
+            calls.listPodSandbox({ filter: { labelSelector } }),
+          )
+        ).items.length;
+      const { containers } = await client.callQuick('ListContainers', (calls) =>
+        calls.listContainers({ filter: { labelSelector } }),
+      );
+      await client.callSlow('RemoveContainer', (calls) =>
+        calls.removeContainer({ containerId: containers[0]?.id ?? '' }),
+      );
+      expect([await machine.runtime.list(), await sandboxes()]).toEqual([[], 1]);
+      const again = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+      expect(await sandboxes()).toBe(0);
+      await again.close();
+      client.close();
+    });
+  },
+);
 
 describeReal('a container runtime that is unreachable for a while', () => {
   let proxy: CutOffProxy;

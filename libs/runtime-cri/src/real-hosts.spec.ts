@@ -4,9 +4,13 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { execIn, startIdle } from './testing/real-commands.js';
-import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  SKIP_REASON,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 const EXTRA_HOSTS = [
   { ip: '192.0.2.10', hostnames: ['db', 'db.internal'] },
@@ -14,7 +18,7 @@ const EXTRA_HOSTS = [
 ];
 
 describeReal(
-  `the hosts file of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `the hosts file of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     let machine: RealCriMachine;
     beforeEach(async () => {

@@ -1,21 +1,25 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { SecurityRequest, VolumeRequest } from '@cloudless/runtime';
-import { execIn, startIdle, statusOf } from './testing/real-commands.js';
-import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { execIn, startIdle, readProcessStatus } from './testing/real-commands.js';
+import {
+  openRealCriMachine,
+  SKIP_REASON,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
 
 /** Reads user, group and further groups of the main process of a container. */
 async function whoIs(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
-  const fields = await statusOf(await startIdle(machine.runtime, { security }));
+  const fields = await readProcessStatus(await startIdle(machine.runtime, { security }));
   const first = (name: string): string | undefined => fields.get(name)?.split('\t')[0];
   return [first('Uid'), first('Gid'), fields.get('Groups')];
 }
 
 describeReal(
-  `users and groups of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `users and groups of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine();

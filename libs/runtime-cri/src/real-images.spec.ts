@@ -5,15 +5,15 @@ import { CriClient } from './client/cri-client.js';
 import {
   openRealCriMachine,
   TEST_IMAGE,
-  until,
+  waitUntil,
   type RealCriMachine,
 } from './testing/real-cri-machine.js';
-import { OwnContainerd, WHY_NO_OWN } from './testing/own-containerd.js';
+import { OwnContainerd, SKIP_REASON_OWN } from './testing/own-containerd.js';
 import { realClock, realRandom } from './testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
-const describeReal = WHY_NO_OWN === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
 function requestOf(image: string): ContainerRequest {
@@ -31,7 +31,7 @@ function requestOf(image: string): ContainerRequest {
 }
 
 describeReal(
-  `images of a real container runtime${WHY_NO_OWN === undefined ? '' : ` (${WHY_NO_OWN})`}`,
+  `images of a real container runtime${SKIP_REASON_OWN === undefined ? '' : ` (${SKIP_REASON_OWN})`}`,
   () => {
     let containerd: OwnContainerd;
     let client: CriClient;
@@ -46,9 +46,11 @@ describeReal(
       looks = 0;
       containerd = new OwnContainerd();
       client = new CriClient({ socketPath: containerd.socketPath, clock: realClock });
-      await containerd.answered(() => client.version());
+      await containerd.retryUntilAnswered(() => client.version());
       // by another program
-      await client.image('PullImage', (calls) => calls.pullImage({ image: { image: TEST_IMAGE } }));
+      await client.callImage('PullImage', (calls) =>
+        calls.pullImage({ image: { image: TEST_IMAGE } }),
+      );
       machine = await openRealCriMachine({
         socketPath: containerd.socketPath,
         imageCollection: {
@@ -72,7 +74,7 @@ describeReal(
     }, START_MS);
 
     const has = async (image: string): Promise<boolean> =>
-      (await client.image('ImageStatus', (calls) => calls.imageStatus({ image: { image } })))
+      (await client.callImage('ImageStatus', (calls) => calls.imageStatus({ image: { image } })))
         .image !== undefined;
 
     it(
@@ -98,11 +100,11 @@ describeReal(
         await runtime.remove(foreign.containerId);
         availableBytes = 0;
         const before = looks;
-        await until(() => looks > before + 1); // one collection has ended that saw the full disk
+        await waitUntil(() => looks > before + 1); // one collection has ended that saw the full disk
         expect([await has(WEB_IMAGE), await has(TEST_IMAGE), removals]).toEqual([true, true, []]);
         await runtime.stop(web.containerId, 0);
         await runtime.remove(web.containerId);
-        await until(() => removals.length > 0);
+        await waitUntil(() => removals.length > 0);
         expect(removals).toEqual([expect.stringContaining(WEB_IMAGE.split(':')[0] ?? '')]);
         expect([await has(WEB_IMAGE), await has(TEST_IMAGE)]).toEqual([false, true]);
       },

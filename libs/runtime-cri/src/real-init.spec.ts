@@ -1,17 +1,17 @@
 import { writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerEvent, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
-import { commandsIn } from './exec/exec-processes.js';
-import { commandLineOf, pidNamespaceOf, readProcesses } from './system/host-processes.js';
-import { execIn, requestOf, startIdle } from './testing/real-commands.js';
+import { findCommands } from './exec/exec-processes.js';
+import { readCommandLine, readPidNamespace, readProcesses } from './system/host-processes.js';
+import { execIn, aScriptRequest, startIdle } from './testing/real-commands.js';
 import {
   openRealCriMachine,
-  until,
-  WHY_NOT,
+  waitUntil,
+  SKIP_REASON,
   type RealCriMachine,
 } from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 /** Script that leaves an orphan, which ends at once, and writes its process id to /tmp/orphan. */
 const ORPHAN = 'sh -c "sleep 0.05 & echo \\$! > /tmp/orphan"; exec sleep 3600';
 const STATE =
@@ -23,7 +23,7 @@ let machine: RealCriMachine;
 const start = (
   script: string,
   overrides: Partial<ContainerRequest> = {},
-): Promise<ContainerStatus> => machine.runtime.start(requestOf(script, overrides));
+): Promise<ContainerStatus> => machine.runtime.start(aScriptRequest(script, overrides));
 
 /** Waits until a container ends by itself. */
 async function endOf(script: string): Promise<ContainerStatus> {
@@ -37,7 +37,7 @@ async function endOf(script: string): Promise<ContainerStatus> {
 }
 
 describeReal(
-  `the first process of a container${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `the first process of a container${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine();
@@ -81,26 +81,26 @@ describeReal(
       const stop = new AbortController();
       const events = machine.runtime.events(stop.signal)[Symbol.asyncIterator]();
       const { containerId, pid = 0 } = await start(script);
-      const namespace = pidNamespaceOf(pid);
+      const namespace = readPidNamespace(pid);
       const left = (): number =>
         readProcesses().filter(
           (each) =>
-            pidNamespaceOf(each.pid) === namespace && commandLineOf(each.pid).includes('3601'),
+            readPidNamespace(each.pid) === namespace && readCommandLine(each.pid).includes('3601'),
         ).length;
-      await until(() => left() === 2);
+      await waitUntil(() => left() === 2);
       writeFileSync(`/proc/${pid}/root/go`, 'go\n');
       for (;;) {
         const { kind, status } = ((await events.next()) as IteratorYieldResult<ContainerEvent>)
           .value;
         if (kind === 'exited' && status.containerId === containerId) break;
       }
-      await until(() => left() === 0);
+      await waitUntil(() => left() === 0);
       stop.abort();
     });
 
     it('is not treated as a command in the container', async () => {
       const { pid = 0 } = await startIdle(machine.runtime);
-      expect(commandsIn(pid)).toEqual([]);
+      expect(findCommands(pid)).toEqual([]);
     });
 
     it('is a capability that can be requested', async () => {

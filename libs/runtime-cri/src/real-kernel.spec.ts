@@ -2,15 +2,19 @@ import { readFileSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { execIn, startIdle } from './testing/real-commands.js';
-import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import {
+  openRealCriMachine,
+  SKIP_REASON,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 const GIB = 1024 ** 3;
 
 let machine: RealCriMachine;
 
 describeReal(
-  `kernel settings of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `kernel settings of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine({ allowedSysctls: ['net.core.somaxconn'] });

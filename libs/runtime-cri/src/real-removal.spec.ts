@@ -4,20 +4,20 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { CriClient } from './client/cri-client.js';
-import { ownedBy } from './containers/labels.js';
+import { toOwnerSelector } from './containers/labels.js';
 import { openCriRuntime } from './index.js';
 import {
   openRealCriMachine,
   SOCKET,
   TEST_IMAGE,
-  until,
-  WHY_NOT,
+  waitUntil,
+  SKIP_REASON,
   type RealCriMachine,
 } from './testing/real-cri-machine.js';
 import { realClock, realRandom } from './testing/system.js';
 import { readTraces, type Traces } from './testing/traces.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 function requestOf(script: string): ContainerRequest {
   const containerId = toContainerId(randomHex(realRandom, 32));
@@ -33,7 +33,7 @@ function requestOf(script: string): ContainerRequest {
 }
 
 describeReal(
-  `what is left of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `what is left of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     let machine: RealCriMachine;
     let client: CriClient;
@@ -46,13 +46,15 @@ describeReal(
       await machine.dispose();
     });
 
-    const traces = (): Promise<Traces> => readTraces(client, ownedBy(machine.options.owner));
+    const traces = (): Promise<Traces> =>
+      readTraces(client, toOwnerSelector(machine.options.owner));
     const kindsOf = ({ found }: Traces): readonly string[] =>
       [...new Set(found.map((each) => each.replace(/ [^ ]+$/, '')))].sort();
     const logOf = ({ containerId }: ContainerRequest): string =>
       path.join(machine.options.logDirectory, containerId);
     /** An ended shim remains visible until containerd has noticed. */
-    const gone = (before: Traces): Promise<void> => until(() => before.remaining().length === 0);
+    const gone = (before: Traces): Promise<void> =>
+      waitUntil(() => before.remaining().length === 0);
 
     it('no process, shim, mount, network namespace, link, cgroup or log remains after removal', async () => {
       const { runtime } = machine;
@@ -103,17 +105,17 @@ describeReal(
       await Promise.all([runtime.start(stopped), runtime.start(running)]);
       const labelSelector = { 'io.cloudless.container-id': stopped.containerId };
       const whole = await traces();
-      const { items } = await client.quick('List', (calls) =>
+      const { items } = await client.callQuick('List', (calls) =>
         calls.listPodSandbox({ filter: { labelSelector } }),
       );
-      const { containers } = await client.quick('List', (calls) =>
+      const { containers } = await client.callQuick('List', (calls) =>
         calls.listContainers({ filter: { labelSelector } }),
       );
       const part = await readTraces(client, labelSelector);
       const podSandboxId = items[0]?.id ?? '';
-      await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+      await client.callSlow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
       for (const { id: containerId } of containers)
-        await client.slow('Remove', (calls) => calls.removeContainer({ containerId }));
+        await client.callSlow('Remove', (calls) => calls.removeContainer({ containerId }));
       const again = await openCriRuntime({ ...options, orphanAgeMs: 0 });
       await again.close();
       await gone(part);

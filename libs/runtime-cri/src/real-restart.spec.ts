@@ -2,11 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { OwnContainerd, WHY_NO_OWN } from './testing/own-containerd.js';
+import { OwnContainerd, SKIP_REASON_OWN } from './testing/own-containerd.js';
 import { openRealCriMachine, TEST_IMAGE, type RealCriMachine } from './testing/real-cri-machine.js';
 import { realRandom } from './testing/system.js';
 
-const describeReal = WHY_NO_OWN === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
@@ -23,14 +23,14 @@ const requestOf = (script: string): ContainerRequest => ({
 });
 
 describeReal(
-  `a containerd that is killed and started again${WHY_NO_OWN === undefined ? '' : ` (${WHY_NO_OWN})`}`,
+  `a containerd that is killed and started again${SKIP_REASON_OWN === undefined ? '' : ` (${SKIP_REASON_OWN})`}`,
   () => {
     let containerd: OwnContainerd;
     let machine: RealCriMachine;
 
     beforeEach(async () => {
       containerd = new OwnContainerd();
-      machine = await containerd.answered(() =>
+      machine = await containerd.retryUntilAnswered(() =>
         openRealCriMachine({ socketPath: containerd.socketPath }),
       );
     }, START_MS);
@@ -64,11 +64,11 @@ describeReal(
         writeFileSync(`/proc/${pid}/root/tmp/go`, '');
         await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
         containerd.restart();
-        const listed = await containerd.answered(() => runtime.list());
+        const listed = await containerd.retryUntilAnswered(() => runtime.list());
         expect(listed).toContainEqual(kept);
         expect(listed).toHaveLength(2);
         expect(
-          await containerd.answered(() => runtime.stop(ending.containerId, 10_000)),
+          await containerd.retryUntilAnswered(() => runtime.stop(ending.containerId, 10_000)),
         ).toMatchObject({ exitCode: 42 });
         await take(60);
         expect(seen).toEqual(seen.map((_, index) => `line ${index + 1}`));

@@ -3,10 +3,14 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, SecurityRequest } from '@cloudless/runtime';
-import { execIn, startIdle, statusOf } from './testing/real-commands.js';
-import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { execIn, startIdle, readProcessStatus } from './testing/real-commands.js';
+import {
+  openRealCriMachine,
+  SKIP_REASON,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 /** Numbers of the capabilities that these tests are about: include/uapi/linux/capability.h */
 const BITS = { CHOWN: 0, KILL: 5, NET_RAW: 13, SYS_ADMIN: 21, MKNOD: 27, AUDIT_WRITE: 29 } as const;
 
@@ -23,7 +27,7 @@ async function inside(
     ...overrides,
   });
   const { containerId } = started;
-  const fields = await statusOf(started);
+  const fields = await readProcessStatus(started);
   const mask = (name: string): bigint => BigInt(`0x${fields.get(name) ?? '0'}`);
   const has = (field: string): readonly string[] =>
     Object.entries(BITS).flatMap(([name, bit]) =>
@@ -56,7 +60,7 @@ const refused = (security: SecurityRequest): Promise<unknown> =>
   startIdle(machine.runtime, { security });
 
 describeReal(
-  `privileges seen from inside a container${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `privileges seen from inside a container${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       home = mkdtempSync(path.join(tmpdir(), 'cloudless-security-'));

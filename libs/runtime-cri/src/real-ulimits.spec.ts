@@ -1,10 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { ContainerStatus, UlimitRequest } from '@cloudless/runtime';
-import { execIn, startIdle, statusOf } from './testing/real-commands.js';
-import { openRealCriMachine, WHY_NOT, type RealCriMachine } from './testing/real-cri-machine.js';
+import { execIn, startIdle, readProcessStatus } from './testing/real-commands.js';
+import {
+  openRealCriMachine,
+  SKIP_REASON,
+  type RealCriMachine,
+} from './testing/real-cri-machine.js';
 
-const describeReal = WHY_NOT === undefined ? describe : describe.skip;
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 let machine: RealCriMachine;
 
@@ -20,7 +24,7 @@ function limitOf({ pid = 0 }: ContainerStatus, title: string): string | undefine
 }
 
 describeReal(
-  `limits of the processes of real containers${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `limits of the processes of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   () => {
     beforeAll(async () => {
       machine = await openRealCriMachine();
@@ -35,7 +39,7 @@ describeReal(
         { name: 'memlock', soft: 4096, hard: 65_536 },
         { name: 'stack', soft: 1024 * 1024, hard: -1 },
       );
-      await statusOf(limited);
+      await readProcessStatus(limited);
       const titles = [
         'Max open files',
         'Max core file size',
@@ -63,7 +67,7 @@ describeReal(
     it('apply, or are refused by name when the container runtime sets other values', async () => {
       const started = start({ name: 'nofile', soft: 1000, hard: 2000 });
       const outcome = await started.then(
-        async (status) => (await statusOf(status), limitOf(status, 'Max open files')),
+        async (status) => (await readProcessStatus(status), limitOf(status, 'Max open files')),
         ({ kind, message }: { readonly kind: string; readonly message: string }) =>
           `${kind}: ${message}`,
       );

@@ -1,7 +1,7 @@
 import { errorFields, errorKindOf, type Clock, type Log, type Timer } from '@cloudless/base';
 
-/** Runs background tasks periodically until {@link Upkeep.end}. */
-export class Upkeep {
+/** Runs background tasks periodically until {@link PeriodicTasks.end}. */
+export class PeriodicTasks {
   private readonly timers = new Set<Timer>();
   private isOver = false;
 

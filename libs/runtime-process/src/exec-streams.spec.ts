@@ -2,7 +2,12 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import { type ExecInput, type ExecRequest } from '@cloudless/runtime';
-import { openRealMachine, processesOf, until, type RealMachine } from './testing/real-machine.js';
+import {
+  openRealMachine,
+  findProcesses,
+  waitUntil,
+  type RealMachine,
+} from './testing/real-machine.js';
 import { realRandom } from './testing/system.js';
 
 let machine: RealMachine;
@@ -96,7 +101,7 @@ describe('a command with a terminal', () => {
       input: silence(),
     });
     expect(exitCode).toBe(5);
-    await until(() => processesOf(machine).length === 1);
+    await waitUntil(() => findProcesses(machine).length === 1);
   });
 });
 
@@ -116,12 +121,12 @@ describe.each([
     await events.next();
     for (let call = 0; call < 50; call += 1) expect(await machine.runtime.list()).toHaveLength(1);
     // A process that is between two programs shows no mark.
-    await until(() => processesOf(machine).length === 2);
+    await waitUntil(() => findProcesses(machine).length === 2);
     leave.abort();
     // A terminal may still echo earlier input.
     for (let event = await events.next(); event.done !== true; event = await events.next())
       expect(event.value.kind).toBe('output');
-    await until(() => processesOf(machine).length === 1);
+    await waitUntil(() => findProcesses(machine).length === 1);
   });
 });
 
@@ -138,7 +143,7 @@ describe('a command whose caller has left', () => {
       never(),
     ))
       break;
-    await until(() => existsSync(file) && readFileSync(file, 'utf8') === 'cleaned\n');
-    await until(() => processesOf(machine).length === 1);
+    await waitUntil(() => existsSync(file) && readFileSync(file, 'utf8') === 'cleaned\n');
+    await waitUntil(() => findProcesses(machine).length === 1);
   });
 });

@@ -26,19 +26,19 @@ import type {
   ContainerStatus,
   LogLine,
 } from '@cloudless/runtime';
-import { behaviourScript, type Behaviour } from '@cloudless/runtime/conformance';
+import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
 import { openProcessRuntime } from './index.js';
 import {
   openRealMachine,
-  processesOf,
-  runtimeOptions,
+  findProcesses,
+  createRuntimeOptions,
   SUPERVISOR_COMMAND,
-  until,
+  waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
 import { realClock } from './testing/system.js';
 import { layout } from './supervisor/container-paths.js';
-import { isAlive, startTokenOf } from './system/process-identity.js';
+import { isAlive, readStartToken } from './system/process-identity.js';
 import { FrameParser } from './wire/frames.js';
 import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';
 
@@ -113,11 +113,11 @@ const numbered = (to: number): readonly string[] =>
 describe('ProcessRuntime whose supervisor is killed', () => {
   async function killSupervisor(): Promise<void> {
     const pid = await machine.runtime.supervisorPid();
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     const lost = machine.runtime.events(never())[Symbol.asyncIterator]().next();
     process.kill(pid, 'SIGKILL');
     await expect(lost).rejects.toMatchObject({ kind: 'unavailable' });
-    await until(() => !isAlive(pid, token));
+    await waitUntil(() => !isAlive(pid, token));
   }
 
   it('keeps processes, ports and a complete log when the next supervisor adopts them', async () => {
@@ -152,7 +152,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     expect(seen).toEqual([...numbered(500), 'half a line', ...numbered(600).slice(500)]);
     expect(await execText(runtime, containerId, 'echo $NAME')).toBe('kept\n');
     expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited', exitCode: 137 });
-    expect(processesOf(machine)).toEqual([]);
+    expect(findProcesses(machine)).toEqual([]);
   });
 
   it('keeps the output and the exit code of a container that ended while no supervisor ran', async () => {
@@ -164,14 +164,14 @@ describe('ProcessRuntime whose supervisor is killed', () => {
         { step: 'exit', code: 3 },
       ]),
     );
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     await runtime.list();
     const supervisor = await runtime.supervisorPid();
     process.kill(supervisor, 'SIGSTOP'); // so that it observes nothing of what follows
     await machine.openGate('go');
-    await until(() => !isAlive(pid, token));
+    await waitUntil(() => !isAlive(pid, token));
     process.kill(supervisor, 'SIGKILL');
-    await until(() => startTokenOf(supervisor) === undefined);
+    await waitUntil(() => readStartToken(supervisor) === undefined);
     const status = await retried(() => exitOf(runtime, containerId));
     expect(status).toMatchObject({ exitCode: 3, reason: 'exit code 3' });
     expect(await lines(runtime, containerId)).toEqual(numbered(100));
@@ -242,11 +242,11 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const outcome = expect(running[Symbol.asyncIterator]().next()).rejects.toMatchObject({
       kind: 'unavailable',
     });
-    await machine.childStarted('orphan');
+    await machine.waitForChildStart('orphan');
     await killSupervisor();
     await outcome;
     await runtime.list();
-    await machine.childEnded('orphan');
+    await machine.waitForChildEnd('orphan');
   });
 
   it('reports containers as lost when the machine was restarted, too', async () => {
@@ -258,7 +258,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const state = path.join(machine.directory, 'containers', containerId, 'state.json');
     const [supervisor = 0] = supervisorsOf(machine.directory);
     process.kill(supervisor, 'SIGKILL');
-    await until(() => startTokenOf(supervisor) === undefined);
+    await waitUntil(() => readStartToken(supervisor) === undefined);
     writeFileSync(
       state,
       readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'),
@@ -278,7 +278,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     await runtime.close();
     const [supervisor = 0] = supervisorsOf(machine.directory);
     process.kill(supervisor, 'SIGKILL');
-    await until(() => startTokenOf(supervisor) === undefined);
+    await waitUntil(() => readStartToken(supervisor) === undefined);
     const state = (id: ContainerId | undefined): string =>
       path.join(machine.directory, 'containers', id ?? '', 'state.json');
     writeFileSync(state(ids[0]), '{"format":1,"phase":"run');
@@ -286,7 +286,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const again = await machine.reopen();
     expect(await again.list()).toEqual([]);
     expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
-    await until(() => processesOf(machine).length === 0);
+    await waitUntil(() => findProcesses(machine).length === 0);
   });
 });
 
@@ -325,7 +325,7 @@ describe('ProcessRuntime', () => {
     expect(await lines(runtime, containerId)).toEqual(['hello']);
     expect(await exitOf(runtime, containerId)).toMatchObject({ exitCode: 3 });
     await runtime.shutdown();
-    expect(processesOf(machine)).toEqual([]);
+    expect(findProcesses(machine)).toEqual([]);
   });
 
   it('keeps the supervisor and its containers when the supervisor gets SIGTERM', async () => {
@@ -350,7 +350,7 @@ describe('ProcessRuntime', () => {
   it('loses and repeats no log line when the client is killed while its container writes', async () => {
     await aMachine();
     const id = aContainerId();
-    const script = behaviourScript(
+    const script = toShellScript(
       [{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }],
       '/nowhere',
     );
@@ -378,7 +378,7 @@ describe('ProcessRuntime', () => {
     );
     await exitOf(runtime, containerId);
     const daemon = Number(readFileSync(path.join(machine.directory, 'daemon'), 'utf8'));
-    await until(() => startTokenOf(daemon) === undefined);
+    await waitUntil(() => readStartToken(daemon) === undefined);
   });
 
   it('gives a container PATH, HOME, its own variables, ports and mark, and no variable of the agent', async () => {
@@ -547,35 +547,35 @@ describe('the supervisor', () => {
   it('is started once when many clients open the directory at the same time', async () => {
     await aMachine();
     await machine.runtime.shutdown();
-    const clients = await Promise.all(Array.from({ length: 4 }, () => machine.another()));
+    const clients = await Promise.all(Array.from({ length: 4 }, () => machine.openAnother()));
     const pids = new Set(await Promise.all(clients.map((client) => client.supervisorPid())));
     expect(pids.size).toBe(1);
-    await until(() => supervisorsOf(machine.directory).length === 1);
+    await waitUntil(() => supervisorsOf(machine.directory).length === 1);
     expect(supervisorsOf(machine.directory)).toEqual([...pids]);
   });
 
   it('exits when it is idle, and keeps the records of ended containers', async () => {
     const { runtime } = await aMachine({ idleMs: 100 });
     const pid = await runtime.supervisorPid();
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     const { containerId } = await runtime.start(request([{ step: 'exit', code: 6 }]));
     await exitOf(runtime, containerId);
     await runtime.close();
-    await until(() => !isAlive(pid, token));
+    await waitUntil(() => !isAlive(pid, token));
     expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
   });
 
   it('leaves no process after shutdown when it dies instead of answering', async () => {
     const { runtime } = await aMachine();
     await runtime.start(request([{ step: 'child', name: 'c' }, { step: 'hold' }]));
-    await machine.childStarted('c');
+    await machine.waitForChildStart('c');
     const pid = await runtime.supervisorPid();
     process.kill(pid, 'SIGSTOP');
     const ending = runtime.shutdown();
     await new Promise((resolve) => setImmediate(resolve)); // the request is sent
     process.kill(pid, 'SIGKILL');
     await ending;
-    expect(processesOf(machine)).toEqual([]);
+    expect(findProcesses(machine)).toEqual([]);
   });
 
   it('leaves no process, descriptor, handle or timer after shutdown', async () => {
@@ -608,11 +608,11 @@ describe('the supervisor', () => {
       const following = lines(runtime, containerId).catch(
         (reason: { kind: string }) => reason.kind,
       );
-      await machine.childStarted('c');
+      await machine.waitForChildStart('c');
       await runtime.shutdown();
       expect([numbered(5), 'unavailable']).toContainEqual(await following);
-      expect(startTokenOf(pid)).toBeUndefined();
-      expect(processesOf(machine)).toEqual([]);
+      expect(readStartToken(pid)).toBeUndefined();
+      expect(findProcesses(machine)).toEqual([]);
     };
     // Resources that Node.js creates once and keeps, such as its inotify descriptor, exist from now
     // on.
@@ -633,7 +633,7 @@ describe('the supervisor', () => {
   it('keeps its directory, socket and records private, even when the path is long', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-long-'));
     const directory = path.join(home, 'd'.repeat(120), 'runtime');
-    const runtime = await openProcessRuntime(runtimeOptions(directory));
+    const runtime = await openProcessRuntime(createRuntimeOptions(directory));
     const { containerId } = await runtime.start({ ...request([], { command: ['sleep', '3600'] }) });
     const mode = (...parts: string[]): number =>
       statSync(path.join(directory, ...parts)).mode & 0o777;
@@ -649,7 +649,7 @@ describe('the supervisor', () => {
     const directory = path.join(home, 'runtime');
     mkdirSync(directory);
     chmodSync(directory, 0o750);
-    await expect(openProcessRuntime(runtimeOptions(directory))).rejects.toMatchObject({
+    await expect(openProcessRuntime(createRuntimeOptions(directory))).rejects.toMatchObject({
       kind: 'precondition',
     });
     rmSync(home, { recursive: true });
@@ -661,7 +661,7 @@ describe('the supervisor', () => {
  * is a leak and makes the test time out.
  */
 async function heldAtRest(): Promise<ReturnType<typeof held>> {
-  await until(() => !process.getActiveResourcesInfo().includes('CloseReq'));
+  await waitUntil(() => !process.getActiveResourcesInfo().includes('CloseReq'));
   return held();
 }
 
@@ -708,7 +708,7 @@ describe('a supervisor that is older than its client', () => {
       });
     });
     await new Promise<void>((resolve) => server.listen(layout.socket(directory), resolve));
-    const runtime = await openProcessRuntime(runtimeOptions(directory));
+    const runtime = await openProcessRuntime(createRuntimeOptions(directory));
     try {
       expect(runtime.capabilities()).toEqual(['runtime.process']);
       const lease = { leaseMs: 1_000, graceMs: 0 };

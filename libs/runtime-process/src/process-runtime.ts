@@ -13,8 +13,8 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import {
-  EventReaders,
-  eachLine,
+  EventBroadcaster,
+  flattenBatches,
   type ContainerEvent,
   type ContainerLease,
   type ContainerRequest,
@@ -28,14 +28,18 @@ import {
   withStartFailure,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
-import { Connection, gone, type Answer } from './client/connection.js';
-import { execOver } from './client/exec-stream.js';
+import {
+  SupervisorConnection,
+  createDisconnectedError,
+  type SupervisorResponse,
+} from './client/connection.js';
+import { streamExec } from './client/exec-stream.js';
 import { connectOrStart } from './client/launcher.js';
-import { OutputKeeper } from './client/output-keeper.js';
+import { PipeHolder } from './client/output-keeper.js';
 import { readLog } from './logs/log-reader.js';
 import { layout } from './supervisor/container-paths.js';
-import { eitherSignal } from './client/either-signal.js';
-import { isAlive, startTokenOf } from './system/process-identity.js';
+import { combineSignals } from './client/either-signal.js';
+import { isAlive, readStartToken } from './system/process-identity.js';
 import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 
 export interface ProcessRuntimeOptions {
@@ -122,7 +126,7 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
   }
   if (!(logFiles >= 2 && logFileBytes >= 1))
     throw new CloudlessError('invalid', 'logFiles: must be 2 or more, of 1 byte or more');
-  makePrivate(options.directory);
+  ensurePrivateDirectory(options.directory);
   const settings: SupervisorSettings = {
     portRange,
     address: options.address ?? '127.0.0.1',
@@ -135,7 +139,7 @@ export async function openProcessRuntime(options: ProcessRuntimeOptions): Promis
   return runtime;
 }
 
-function makePrivate(directory: string): void {
+function ensurePrivateDirectory(directory: string): void {
   if (makeDirectorySync(directory, 0o700) !== undefined) chmodSync(directory, 0o700);
   if ((statSync(directory).mode & 0o077) !== 0) {
     throw new CloudlessError(
@@ -147,81 +151,84 @@ function makePrivate(directory: string): void {
 
 class SupervisedRuntime implements ProcessRuntime {
   readonly name = 'process';
-  private connecting: Promise<Connection> | undefined;
+  private connecting: Promise<SupervisorConnection> | undefined;
   private readonly closing = new AbortController();
-  private readonly readers = new EventReaders();
-  private readonly keeper: OutputKeeper;
+  private readonly readers = new EventBroadcaster();
+  private readonly pipeHolder: PipeHolder;
   private failures = 0;
   /** Capabilities of the connected supervisor, which may be older than this client. */
-  private supervisorCan: readonly string[] = [];
+  private supervisorCapabilities: readonly string[] = [];
 
   constructor(
     private readonly options: ProcessRuntimeOptions,
     private readonly settings: SupervisorSettings,
   ) {
-    this.keeper = new OutputKeeper(options.directory);
+    this.pipeHolder = new PipeHolder(options.directory);
   }
 
   async version(): Promise<string> {
-    const { hello } = await this.connection();
+    const { hello } = await this.getConnection();
     return hello.version;
   }
 
   capabilities(): readonly string[] {
     return [
       'runtime.process',
-      ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCan.includes(name)),
+      ...[LEASES, EXEC_TTY].filter((name) => this.supervisorCapabilities.includes(name)),
     ];
   }
 
   async supervisorPid(): Promise<number> {
-    return (await this.connection()).hello.pid;
+    return (await this.getConnection()).hello.pid;
   }
 
   /** Does nothing: a process needs no image. */
   async prepare(): Promise<void> {}
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    const { connection, waitedMs } = await this.connectionFor();
+    const { connection, waitedMs } = await this.getConnectionTimed();
     const { lease } = request;
-    if (lease !== undefined) checkLeases(connection);
-    return statusOf(
+    if (lease !== undefined) requireLeases(connection);
+    return requireStatus(
       await connection.request({
         type: 'start',
-        request: lease === undefined ? request : { ...request, lease: leftOf(lease, waitedMs) },
+        request: lease === undefined ? request : { ...request, lease: deductWait(lease, waitedMs) },
       }),
     );
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    return statusOf(
-      await (await this.connection()).request({ type: 'stop', containerId, graceMs }),
+    return requireStatus(
+      await (await this.getConnection()).request({ type: 'stop', containerId, graceMs }),
     );
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    const { connection, waitedMs } = await this.connectionFor();
-    checkLeases(connection);
-    const left = [...leases].map(
-      ([id, lease]) => [id, lease === undefined ? null : leftOf(lease, waitedMs)] as const,
+    const { connection, waitedMs } = await this.getConnectionTimed();
+    requireLeases(connection);
+    const leasesLeft = [...leases].map(
+      ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    await connection.request({ type: 'renew', leases: left });
+    await connection.request({ type: 'renew', leases: leasesLeft });
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    await (await this.connection()).request({ type: 'remove', containerId });
+    await (await this.getConnection()).request({ type: 'remove', containerId });
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
-    return (await (await this.connection()).request({ type: 'list' })).items;
+    return (await (await this.getConnection()).request({ type: 'list' })).items;
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    return this.readers.read(signal, this.closing.signal.aborted ? gone() : undefined);
+    return this.readers.subscribe(
+      signal,
+      this.closing.signal.aborted ? createDisconnectedError() : undefined,
+    );
   }
 
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncGenerator<LogLine> {
-    return eachLine(this.logBatches(containerId, request, signal));
+    return flattenBatches(this.logBatches(containerId, request, signal));
   }
 
   async *logBatches(
@@ -229,22 +236,22 @@ class SupervisedRuntime implements ProcessRuntime {
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
-    const connection = await this.connection();
-    const { phase } = statusOf(await connection.request({ type: 'inspect', containerId }));
-    if (phase === 'exited') await connection.drained(containerId);
+    const connection = await this.getConnection();
+    const { phase } = requireStatus(await connection.request({ type: 'inspect', containerId }));
+    if (phase === 'exited') await connection.waitUntilDrained(containerId);
     const directory = layout.log(layout.container(this.options.directory, containerId));
-    const stop = eitherSignal(signal, this.closing.signal);
+    const stop = combineSignals(signal, this.closing.signal);
     try {
       yield* readLog({
         directory,
         request,
         signal: stop.signal,
-        drained: () => this.drained(containerId),
+        waitUntilDrained: () => this.waitUntilDrained(containerId),
       });
     } finally {
       stop.release();
     }
-    if (this.closing.signal.aborted && !signal.aborted) throw gone();
+    if (this.closing.signal.aborted && !signal.aborted) throw createDisconnectedError();
   }
 
   async *exec(
@@ -252,11 +259,11 @@ class SupervisedRuntime implements ProcessRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    await this.connection();
+    await this.getConnection();
     const { directory } = this.options;
     yield* withStartFailure(
       request,
-      execOver(directory, this.settings, containerId, request, signal),
+      streamExec(directory, this.settings, containerId, request, signal),
     );
   }
 
@@ -266,15 +273,15 @@ class SupervisedRuntime implements ProcessRuntime {
     this.closing.abort();
     const connection = await connecting?.catch(() => undefined);
     connection?.close();
-    this.keeper.close();
-    this.failListeners();
+    this.pipeHolder.close();
+    this.failEventReaders();
   }
 
   async shutdown(graceMs = 0): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
-      const connection = await this.connection();
+      const connection = await this.getConnection();
       const { pid } = connection.hello;
-      const startToken = startTokenOf(pid);
+      const startToken = readStartToken(pid);
       try {
         await connection.request({ type: 'shutdown', graceMs });
       } catch (reason) {
@@ -294,19 +301,19 @@ class SupervisedRuntime implements ProcessRuntime {
    * Returns the connection and the milliseconds spent waiting for it. A lease counts from the
    * caller's request, and a new supervisor may take seconds to start.
    */
-  private async connectionFor(): Promise<{
-    readonly connection: Connection;
+  private async getConnectionTimed(): Promise<{
+    readonly connection: SupervisorConnection;
     readonly waitedMs: number;
   }> {
     const { clock } = this.options;
-    const askedAt = clock.now();
-    const connection = await this.connection();
-    return { connection, waitedMs: clock.now() - askedAt };
+    const calledAt = clock.now();
+    const connection = await this.getConnection();
+    return { connection, waitedMs: clock.now() - calledAt };
   }
 
   /** Returns the open connection, or opens one. */
-  private connection(): Promise<Connection> {
-    if (this.closing.signal.aborted) return Promise.reject(gone());
+  private getConnection(): Promise<SupervisorConnection> {
+    if (this.closing.signal.aborted) return Promise.reject(createDisconnectedError());
     if (this.connecting === undefined) {
       const attempt = this.connect();
       this.connecting = attempt;
@@ -317,28 +324,28 @@ class SupervisedRuntime implements ProcessRuntime {
     return this.connecting;
   }
 
-  private async connect(): Promise<Connection> {
+  private async connect(): Promise<SupervisorConnection> {
     const { directory, supervisorCommand, idleMs = 30_000, clock } = this.options;
     try {
-      let lost = (): void => undefined;
-      const open = (): Promise<Connection> =>
-        Connection.open(directory, this.settings, {
+      let onLost = (): void => undefined;
+      const open = (): Promise<SupervisorConnection> =>
+        SupervisorConnection.open(directory, this.settings, {
           onEvent: (event) => this.onEvent(event),
-          onClose: () => lost(),
+          onClose: () => onLost(),
         });
       const connection = await connectOrStart(
         open,
         { directory, supervisorCommand, idleMs, clock },
         this.closing.signal,
       );
-      lost = () => this.lost();
-      if (!connection.isOpen) throw gone();
-      this.keeper.set((await connection.request({ type: 'list' })).items);
+      onLost = () => this.onConnectionLost();
+      if (!connection.isOpen) throw createDisconnectedError();
+      this.pipeHolder.applyAll((await connection.request({ type: 'list' })).items);
       this.failures = 0;
-      this.supervisorCan = connection.hello.capabilities ?? [];
+      this.supervisorCapabilities = connection.hello.capabilities ?? [];
       return connection;
     } catch (reason) {
-      throw this.closing.signal.aborted ? gone() : reason;
+      throw this.closing.signal.aborted ? createDisconnectedError() : reason;
     }
   }
 
@@ -346,9 +353,9 @@ class SupervisedRuntime implements ProcessRuntime {
    * Fails the event readers, which must list again, and connects to a new supervisor at once,
    * because running containers need one.
    */
-  private lost(): void {
+  private onConnectionLost(): void {
     this.connecting = undefined;
-    this.failListeners();
+    this.failEventReaders();
     if (this.closing.signal.aborted) return;
     this.options.log.warn('supervisor lost', { directory: this.options.directory });
     void this.reconnect();
@@ -358,7 +365,7 @@ class SupervisedRuntime implements ProcessRuntime {
     const { clock, random, log } = this.options;
     while (!this.closing.signal.aborted) {
       try {
-        await this.connection();
+        await this.getConnection();
         return;
       } catch (reason) {
         if (this.closing.signal.aborted) return;
@@ -377,11 +384,11 @@ class SupervisedRuntime implements ProcessRuntime {
    * Waits until all output of a container is in its log files. Repeats the request when the
    * supervisor is replaced, so that followers of the log continue.
    */
-  private async drained(containerId: ContainerId): Promise<void> {
+  private async waitUntilDrained(containerId: ContainerId): Promise<void> {
     for (;;) {
       try {
-        const connection = await this.connection();
-        return await connection.drained(containerId);
+        const connection = await this.getConnection();
+        return await connection.waitUntilDrained(containerId);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return; // removed: no more output follows
         if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
@@ -390,16 +397,16 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   private onEvent(event: ContainerEvent): void {
-    this.keeper.follow(event.status);
-    this.readers.tell(event);
+    this.pipeHolder.applyStatus(event.status);
+    this.readers.publish(event);
   }
 
-  private failListeners(): void {
-    this.readers.fail(gone());
+  private failEventReaders(): void {
+    this.readers.fail(createDisconnectedError());
   }
 }
 
-function checkLeases({ hello }: Connection): void {
+function requireLeases({ hello }: SupervisorConnection): void {
   if (hello.capabilities?.includes(LEASES) === true) return;
   throw new CloudlessError(
     'unimplemented',
@@ -408,11 +415,11 @@ function checkLeases({ hello }: Connection): void {
   );
 }
 
-function leftOf(lease: ContainerLease, waitedMs: number): ContainerLease {
+function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {
   return { ...lease, leaseMs: Math.max(0, lease.leaseMs - waitedMs) };
 }
 
-function statusOf({ status }: Answer): ContainerStatus {
+function requireStatus({ status }: SupervisorResponse): ContainerStatus {
   if (status === undefined)
     throw new CloudlessError('internal', 'the response of the supervisor has no status');
   return status;

@@ -13,17 +13,17 @@ import type { ContainerId } from '@cloudless/base';
 import type { ContainerLease, ContainerStatus } from '@cloudless/runtime';
 import {
   aScript,
-  endOfContainer,
+  waitForExit,
   killSupervisor,
-  leaveWithoutSupervisor,
+  closeAndKillSupervisor,
 } from './testing/container-calls.js';
 import {
   openRealMachine,
   SUPERVISOR_COMMAND,
-  until,
+  waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
-import { isAlive, startTokenOf } from './system/process-identity.js';
+import { isAlive, readStartToken } from './system/process-identity.js';
 
 let machine: RealMachine;
 let scratch: string;
@@ -40,7 +40,7 @@ const waitsAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
 /** The process id that a script wrote to the file of this name. */
 const pidIn = async (name: string): Promise<number> => {
   const file = path.join(scratch, name);
-  await until(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
+  await waitUntil(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   return Number(readFileSync(file, 'utf8'));
 };
 /**
@@ -76,7 +76,7 @@ describe('exit codes after the supervisor was killed', () => {
       const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
       await killSupervisor(machine);
       await machine.runtime.list();
-      const end = endOfContainer(machine.runtime, containerId);
+      const end = waitForExit(machine.runtime, containerId);
       readyAt(gate());
       expect(await end).toMatchObject({ phase: 'exited', exitCode, reason });
     },
@@ -86,11 +86,11 @@ describe('exit codes after the supervisor was killed', () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
       aScript(`${waitsAtGate()}; exit 42`),
     );
-    const token = startTokenOf(pid) ?? '';
-    await leaveWithoutSupervisor(machine);
+    const token = readStartToken(pid) ?? '';
+    await closeAndKillSupervisor(machine);
     readyAt(gate());
-    await until(() => !isAlive(pid, token));
-    expect(await endOfContainer(await machine.reopen(), containerId)).toMatchObject({
+    await waitUntil(() => !isAlive(pid, token));
+    expect(await waitForExit(await machine.reopen(), containerId)).toMatchObject({
       exitCode: 42,
       reason: 'exit code 42',
     });
@@ -102,9 +102,9 @@ describe('exit codes after the supervisor was killed', () => {
     await pidIn('main'); // until then the process still has the arguments of its guard
     const guards = servants('cloudless-guard');
     expect(guards).toHaveLength(1);
-    const end = endOfContainer(machine.runtime, containerId);
+    const end = waitForExit(machine.runtime, containerId);
     for (const guard of guards) process.kill(guard, 'SIGKILL');
-    await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
+    await waitUntil(() => guards.every((guard) => readStartToken(guard) === undefined));
     expect(await machine.runtime.list()).toMatchObject([{ phase: 'running', pid }]);
     readyAt(gate());
     expect(await end).toMatchObject({
@@ -119,9 +119,9 @@ describe('exit codes after the supervisor was killed', () => {
       asked.map((request) => machine.runtime.start(request)),
     );
     // Until a program begins its process still has the arguments of its guard.
-    await until(() => servants('cloudless-guard').length === 2);
+    await waitUntil(() => servants('cloudless-guard').length === 2);
     const guards = servants('cloudless-guard');
-    const end = endOfContainer(machine.runtime, gone!.containerId);
+    const end = waitForExit(machine.runtime, gone!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
     readyAt(gate());
     expect(await end).toMatchObject({
@@ -132,7 +132,7 @@ describe('exit codes after the supervisor was killed', () => {
       phase: 'exited',
       exitCode: -1,
     });
-    await until(() => guards.every((guard) => startTokenOf(guard) === undefined));
+    await waitUntil(() => guards.every((guard) => readStartToken(guard) === undefined));
   });
 
   it('gives a process exactly the requested environment, whatever names and values it has', async () => {
@@ -150,7 +150,7 @@ describe('exit codes after the supervisor was killed', () => {
     const { containerId } = await machine.runtime.start(
       aScript('', { command: ['env', '-0'], env }),
     );
-    await endOfContainer(machine.runtime, containerId);
+    await waitForExit(machine.runtime, containerId);
     let text = '';
     for await (const line of machine.runtime.logs(
       containerId,
@@ -189,7 +189,7 @@ describe('exit codes after the supervisor was killed', () => {
   it('starts a process as leader of its own session, with the default action for SIGINT', async () => {
     const script = `echo $$ $(cut -d' ' -f6 /proc/$$/stat) > ${scratch}/ids.new; mv ${scratch}/ids.new ${scratch}/ids; kill -INT $$; exit 1`;
     const { containerId } = await machine.runtime.start(aScript(script));
-    expect(await endOfContainer(machine.runtime, containerId)).toMatchObject({
+    expect(await waitForExit(machine.runtime, containerId)).toMatchObject({
       exitCode: 130,
       reason: 'killed by SIGINT',
     });
@@ -216,8 +216,8 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     const { containerId } = await startExclusive(script);
     const ids = [await pidIn('main'), await pidIn('child')];
     await renew({ leaseMs: 1_000, graceMs: 500 }, containerId);
-    await leaveWithoutSupervisor(machine);
-    await until(() => ids.every((pid) => startTokenOf(pid) === undefined));
+    await closeAndKillSupervisor(machine);
+    await waitUntil(() => ids.every((pid) => readStartToken(pid) === undefined));
   });
 
   it('gets SIGTERM before SIGKILL when its lease expires', async () => {
@@ -226,20 +226,20 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     );
     const main = await pidIn('main');
     await renew(PATIENT, containerId);
-    await leaveWithoutSupervisor(machine);
-    await until(() => startTokenOf(main) === undefined);
+    await closeAndKillSupervisor(machine);
+    await waitUntil(() => readStartToken(main) === undefined);
     expect(await pidIn('term')).toBe(1);
   });
 
   it('is reported as ended by its lease by the next supervisor, and the lease guard has ended', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     await renew(PATIENT, containerId);
-    await leaveWithoutSupervisor(machine);
-    await until(() => !isAlive(pid, token));
-    await until(() => servants().length === 0);
+    await closeAndKillSupervisor(machine);
+    await waitUntil(() => !isAlive(pid, token));
+    await waitUntil(() => servants().length === 0);
     const again = await machine.reopen();
-    expect(await endOfContainer(again, containerId)).toMatchObject({
+    expect(await waitForExit(again, containerId)).toMatchObject({
       exitCode: 143,
       leaseEnded: true,
     });
@@ -247,12 +247,12 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
 
   it('ends when its lease expires while the supervisor is stopped by a signal', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     const supervisor = await machine.runtime.supervisorPid();
     await renew(PATIENT, containerId);
     process.kill(supervisor, 'SIGSTOP');
     try {
-      await until(() => !isAlive(pid, token));
+      await waitUntil(() => !isAlive(pid, token));
     } finally {
       process.kill(supervisor, 'SIGCONT');
     }
@@ -263,32 +263,32 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     const other = await startExclusive('exec sleep 3600');
     await renew({ leaseMs: 1_000, graceMs: 0 }, other.containerId);
     await renew(LONG, containerId);
-    await leaveWithoutSupervisor(machine);
-    await until(() => startTokenOf(other.pid ?? 0) === undefined);
-    expect(startTokenOf(pid)).toBeDefined();
+    await closeAndKillSupervisor(machine);
+    await waitUntil(() => readStartToken(other.pid ?? 0) === undefined);
+    expect(readStartToken(pid)).toBeDefined();
   });
 
   it('is adopted although its lease cannot be written, and ends when the lease expires', async () => {
     const request = aScript('exec sleep 3600', { lease: { leaseMs: 1_000, graceMs: 0 } });
     const { containerId, pid = 0 } = await machine.runtime.start(request);
-    const end = endOfContainer(machine.runtime, containerId);
+    const end = waitForExit(machine.runtime, containerId);
     mkdirSync(path.join(machine.directory, 'leases.new')); // as on a full disk
     await killSupervisor(machine);
     expect(await end).toMatchObject({ leaseEnded: true });
-    expect(startTokenOf(pid)).toBeUndefined();
+    expect(readStartToken(pid)).toBeUndefined();
   });
 
   it('gets another lease guard when the guard is killed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     const leaseGuard = (): number | undefined => servants('cloudless-lease-guard')[0];
     const first = leaseGuard() ?? 0;
     expect(first).toBeGreaterThan(0);
     process.kill(first, 'SIGKILL');
-    await until(() => (leaseGuard() ?? first) !== first);
+    await waitUntil(() => (leaseGuard() ?? first) !== first);
     await renew(PATIENT, containerId);
-    await leaveWithoutSupervisor(machine);
-    await until(() => !isAlive(pid, token));
+    await closeAndKillSupervisor(machine);
+    await waitUntil(() => !isAlive(pid, token));
   });
 });
 
@@ -304,7 +304,7 @@ describe.each([
     const { containerId } = await machine.runtime.start(aScript(`${escapee('child')} & wait`));
     const child = await pidIn('child');
     await machine.runtime.stop(containerId, 60_000);
-    await until(() => startTokenOf(child) === undefined);
+    await waitUntil(() => readStartToken(child) === undefined);
   });
 
   it('does not outlive a stop by another supervisor', async () => {
@@ -312,7 +312,7 @@ describe.each([
     const child = await pidIn('child');
     await killSupervisor(machine);
     await machine.runtime.stop(containerId, 0);
-    await until(() => startTokenOf(child) === undefined);
+    await waitUntil(() => readStartToken(child) === undefined);
   });
 
   it('does not outlive the main process when it only cleared its environment', async () => {
@@ -323,8 +323,8 @@ describe.each([
     );
     const child = await pidIn('child');
     readyAt(gate());
-    await endOfContainer(machine.runtime, containerId);
-    await until(() => startTokenOf(child) === undefined);
+    await waitForExit(machine.runtime, containerId);
+    await waitUntil(() => readStartToken(child) === undefined);
   });
 
   it('does not outlive its container when a command started it', async () => {
@@ -337,7 +337,7 @@ describe.each([
     const first = running.next().catch(() => undefined);
     const child = await pidIn('child');
     await runtime.stop(containerId, 0);
-    await until(() => startTokenOf(child) === undefined);
+    await waitUntil(() => readStartToken(child) === undefined);
     await first;
   });
 
@@ -345,8 +345,8 @@ describe.each([
     await machine.runtime.start(aScript(`${escapee('child')} & wait`));
     const child = await pidIn('child');
     await machine.runtime.shutdown();
-    await until(() => startTokenOf(child) === undefined);
-    await until(() => servants().length === 0);
+    await waitUntil(() => readStartToken(child) === undefined);
+    await waitUntil(() => servants().length === 0);
   });
 });
 
@@ -369,8 +369,8 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     const pidOfDaemon = await pidIn('daemon');
     const isHeld = hasCgroup(pid);
     readyAt(gate());
-    await endOfContainer(machine.runtime, containerId);
-    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    await waitForExit(machine.runtime, containerId);
+    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
     else process.kill(pidOfDaemon, 'SIGKILL');
   });
 
@@ -387,20 +387,20 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
     const pidOfDaemon = await pidIn('daemon');
     await runtime.stop(containerId, 0);
-    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
     else process.kill(pidOfDaemon, 'SIGKILL');
   });
 
   it('does not outlive its container when the container ended while no supervisor ran', async () => {
     const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
-    const token = startTokenOf(pid) ?? '';
+    const token = readStartToken(pid) ?? '';
     const pidOfDaemon = await pidIn('daemon');
     const isHeld = hasCgroup(pid);
-    await leaveWithoutSupervisor(machine);
+    await closeAndKillSupervisor(machine);
     readyAt(gate());
-    await until(() => !isAlive(pid, token));
+    await waitUntil(() => !isAlive(pid, token));
     await machine.reopen();
-    if (isHeld) await until(() => startTokenOf(pidOfDaemon) === undefined);
+    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
     else process.kill(pidOfDaemon, 'SIGKILL');
   });
 });

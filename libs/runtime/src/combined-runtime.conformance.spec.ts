@@ -6,8 +6,8 @@ import {
   type RuntimeHarness,
   type RuntimeMachine,
 } from './conformance/index.js';
-import { LateRuntime } from './late-runtime.js';
-import { behaviourCommand, createFakeRuntime } from './testing/index.js';
+import { LazyRuntime } from './late-runtime.js';
+import { toBehaviourCommand, createFakeRuntime } from './testing/index.js';
 
 const capabilities = ['limits.cpu', 'limits.memory', 'disconnect.exclusive', 'exec.tty'];
 const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };
@@ -32,8 +32,8 @@ function harness(image?: string): RuntimeHarness {
       machine.removeExecutable('unexecutable', 'notExecutable');
       if (image !== undefined) machine.images.set(image);
       const open = async () => {
-        const lateContainers = new LateRuntime({ ...late, clock, open: async () => containers });
-        await lateContainers.begin('cluster');
+        const lateContainers = new LazyRuntime({ ...late, clock, open: async () => containers });
+        await lateContainers.setOwner('cluster');
         return combineRuntimes({
           processes,
           containers: lateContainers,
@@ -48,13 +48,13 @@ function harness(image?: string): RuntimeHarness {
           return runtime;
         },
         ...(image === undefined ? {} : { image }),
-        command: behaviourCommand,
+        command: toBehaviourCommand,
         openGate: async (name) => machine.openGate(name),
-        childStarted: async (name) => {
+        waitForChildStart: async (name) => {
           await settle();
           expect(machine.hasChild(name)).toBe(true);
         },
-        childEnded: async (name) => {
+        waitForChildEnd: async (name) => {
           await settle();
           expect(machine.hasChild(name)).toBe(false);
         },
@@ -63,7 +63,7 @@ function harness(image?: string): RuntimeHarness {
           [processes, containers] = [await processes.reopen(), await containers.reopen()];
           return (runtime = await open());
         },
-        elapse: (durationMs) => clock.advance(durationMs),
+        advanceTime: (durationMs) => clock.advance(durationMs),
         dispose: async () => {
           await runtime.close();
           await settle();

@@ -143,7 +143,7 @@ it('lists without waiting long for a part that hangs, and applies its late answe
     [process, 'exited'],
     [image, 'running'],
   ]);
-  containers.fake.machine.lose(image);
+  containers.fake.machine.removeSilently(image);
   answer();
   await settle();
   expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
@@ -232,7 +232,7 @@ describe('combineRuntimes while the container runtime is unavailable', () => {
       ['started', vanished, undefined],
     ]);
     events = [];
-    machine.lose(vanished);
+    machine.removeSilently(vanished);
     containers.isAway = false;
     await clock.advance(60_000);
     expect(seen()).toEqual([['exited', vanished, 'lost: the runtime does not know it any more']]);
@@ -284,7 +284,7 @@ it('loses no exit before the first list', async () => {
 it('leaves both runtimes open on detach', async () => {
   await listen();
   const image = await start('nginx');
-  runtime.letGo();
+  runtime.detach();
   expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
   await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({
     kind: 'unavailable',

@@ -11,8 +11,8 @@ import {
   type Random,
   type StopSignal,
 } from '@cloudless/base';
-import { EventReaders } from './event-readers.js';
-import { KnownContainers } from './known-containers.js';
+import { EventBroadcaster } from './event-readers.js';
+import { ContainerCache } from './known-containers.js';
 import { HEALTHY } from './container-runtime.js';
 import type {
   ContainerEvent,
@@ -40,9 +40,9 @@ export interface CombinedRuntimeOptions {
 }
 
 /** A part that does not answer a list call for this long counts as unavailable, milliseconds. */
-const STUCK_MS = 2_000;
+const LIST_TIMEOUT_MS = 2_000;
 /** Delay between attempts to reach an unavailable part. */
-const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
+const RETRY_BACKOFF: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
  * Combines two runtimes: requests with an image go to `containers`, all others to `processes`.
@@ -52,36 +52,36 @@ const AWAY: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
  * part becomes unavailable, and `list` fails only until each part has been listed once.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
-  return new TwoRuntimes(options);
+  return new ProcessAndContainerRuntime(options);
 }
 
 /** Two runtimes that act as one. */
 export interface CombinedRuntime extends ContainerRuntime {
   /** As `close`, but does not close the two parts. */
-  letGo(): void;
+  detach(): void;
 }
 
 /** One of the two runtimes with the cache of its containers. */
-interface Part {
+interface RuntimePart {
   readonly runtime: ContainerRuntime;
-  readonly known: KnownContainers;
+  readonly known: ContainerCache;
 }
 
-class TwoRuntimes implements CombinedRuntime {
+class ProcessAndContainerRuntime implements CombinedRuntime {
   readonly name: string;
-  private readonly parts: readonly [Part, Part];
-  private readonly readers = new EventReaders();
+  private readonly parts: readonly [RuntimePart, RuntimePart];
+  private readonly readers = new EventBroadcaster();
   private readonly closing = new AbortController();
   private listening = false;
 
   constructor(private readonly options: CombinedRuntimeOptions) {
     const { processes, containers } = options;
-    const tell = (event: ContainerEvent): void => this.readers.tell(event);
-    const partOf = (runtime: ContainerRuntime): Part => ({
+    const publish = (event: ContainerEvent): void => this.readers.publish(event);
+    const createPart = (runtime: ContainerRuntime): RuntimePart => ({
       runtime,
-      known: new KnownContainers(runtime.name, tell, () => options.clock.wallTime()),
+      known: new ContainerCache(runtime.name, publish, () => options.clock.wallTime()),
     });
-    this.parts = [partOf(processes), partOf(containers)];
+    this.parts = [createPart(processes), createPart(containers)];
     this.name = this.parts.map(({ runtime }) => runtime.name).join('+');
   }
 
@@ -101,20 +101,20 @@ class TwoRuntimes implements CombinedRuntime {
     progress: (step: StartProgress) => void,
     signal: StopSignal,
   ): Promise<void> {
-    return this.partFor(request).runtime.prepare(request, progress, signal);
+    return this.selectPart(request).runtime.prepare(request, progress, signal);
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     if (this.parts.some(({ known }) => known.has(request.containerId))) {
       throw new CloudlessError('exists', `container ${request.containerId} exists`);
     }
-    const { runtime, known } = this.partFor(request);
-    return known.take(await runtime.start(request));
+    const { runtime, known } = this.selectPart(request);
+    return known.upsert(await runtime.start(request));
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    const { runtime, known } = await this.partOf(containerId);
-    return known.take(await runtime.stop(containerId, graceMs));
+    const { runtime, known } = await this.requirePart(containerId);
+    return known.upsert(await runtime.stop(containerId, graceMs));
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
@@ -125,13 +125,13 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    const { runtime, known } = await this.partOf(containerId);
+    const { runtime, known } = await this.requirePart(containerId);
     await runtime.remove(containerId);
     known.forget(containerId);
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
-    const lists = await Promise.all(this.parts.map((part) => this.listOf(part)));
+    const lists = await Promise.all(this.parts.map((part) => this.listPart(part)));
     return lists.flat();
   }
 
@@ -140,11 +140,11 @@ class TwoRuntimes implements CombinedRuntime {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    if (this.closing.signal.aborted) return this.readers.read(signal, closedError());
-    const events = this.readers.read(signal);
+    if (this.closing.signal.aborted) return this.readers.subscribe(signal, createClosedError());
+    const events = this.readers.subscribe(signal);
     if (!this.listening) {
       this.listening = true;
-      for (const part of this.parts) void this.follow(part);
+      for (const part of this.parts) void this.followEvents(part);
     }
     return events;
   }
@@ -154,7 +154,7 @@ class TwoRuntimes implements CombinedRuntime {
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogLine> {
-    yield* (await this.partOf(containerId)).runtime.logs(containerId, request, signal);
+    yield* (await this.requirePart(containerId)).runtime.logs(containerId, request, signal);
   }
 
   async *logBatches(
@@ -162,7 +162,7 @@ class TwoRuntimes implements CombinedRuntime {
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
-    yield* (await this.partOf(containerId)).runtime.logBatches(containerId, request, signal);
+    yield* (await this.requirePart(containerId)).runtime.logBatches(containerId, request, signal);
   }
 
   async *exec(
@@ -170,20 +170,20 @@ class TwoRuntimes implements CombinedRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    yield* (await this.partOf(containerId)).runtime.exec(containerId, request, signal);
+    yield* (await this.requirePart(containerId)).runtime.exec(containerId, request, signal);
   }
 
-  letGo(): void {
+  detach(): void {
     this.closing.abort();
-    this.readers.fail(closedError());
+    this.readers.fail(createClosedError());
   }
 
   async close(): Promise<void> {
-    this.letGo();
+    this.detach();
     await Promise.all(this.parts.map(({ runtime }) => runtime.close()));
   }
 
-  private partFor({ image }: ContainerRequest): Part {
+  private selectPart({ image }: ContainerRequest): RuntimePart {
     const [processes, containers] = this.parts;
     return image === undefined ? processes : containers;
   }
@@ -192,41 +192,41 @@ class TwoRuntimes implements CombinedRuntime {
    * @throws kind `unavailable` when the container may belong to an unavailable part. An id that no
    *   part has goes to the processes, which reject it.
    */
-  private async partOf(containerId: ContainerId): Promise<Part> {
+  private async requirePart(containerId: ContainerId): Promise<RuntimePart> {
     const seen = this.parts.find(({ known }) => known.has(containerId));
     if (seen !== undefined) return seen;
-    const looks = await Promise.allSettled(this.parts.map((part) => this.look(part)));
+    const looks = await Promise.allSettled(this.parts.map((part) => this.refresh(part)));
     const found = this.parts.find(({ known }) => known.has(containerId));
     if (found !== undefined) return found;
     for (const look of looks) if (look.status === 'rejected') throw look.reason;
     return this.parts[0];
   }
 
-  private async listOf(part: Part): Promise<readonly ContainerStatus[]> {
-    const looked = this.look(part);
+  private async listPart(part: RuntimePart): Promise<readonly ContainerStatus[]> {
+    const looked = this.refresh(part);
     if (!part.known.isComplete) return looked;
     const { clock } = this.options;
     const answered = new AbortController();
-    const late = sleep(clock, STUCK_MS, answered.signal).then(() => part.known.all());
+    const late = sleep(clock, LIST_TIMEOUT_MS, answered.signal).then(() => part.known.list());
     late.catch(() => undefined);
     looked.catch(() => undefined);
     try {
       return await Promise.race([looked, late]);
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
-      return part.known.all();
+      return part.known.list();
     } finally {
       answered.abort();
     }
   }
 
-  private async look({ runtime, known }: Part): Promise<readonly ContainerStatus[]> {
-    const mark = known.mark();
-    return known.compare(await runtime.list(), mark);
+  private async refresh({ runtime, known }: RuntimePart): Promise<readonly ContainerStatus[]> {
+    const mark = known.snapshotIds();
+    return known.applyList(await runtime.list(), mark);
   }
 
   /** Follows the events of one part until closed. */
-  private async follow(part: Part): Promise<void> {
+  private async followEvents(part: RuntimePart): Promise<void> {
     const { clock, random, log } = this.options;
     const { signal } = this.closing;
     let failures = 0;
@@ -237,10 +237,10 @@ class TwoRuntimes implements CombinedRuntime {
       try {
         // subscribes before the list, so that no change is missed
         const events = part.runtime.events(round.signal);
-        await this.look(part);
+        await this.refresh(part);
         if (failures > 0) log.info('runtime available again', { runtime: part.runtime.name });
         failures = 0;
-        for await (const { status } of events) part.known.take(status, true);
+        for await (const { status } of events) part.known.upsert(status, true);
       } catch (reason) {
         if (failures === 0 && !signal.aborted)
           log.warn('runtime unavailable', { runtime: part.runtime.name, ...errorFields(reason) });
@@ -249,11 +249,13 @@ class TwoRuntimes implements CombinedRuntime {
         round.abort();
       }
       failures += 1;
-      await sleep(clock, backoffDelayMs(AWAY, failures, random), signal).catch(() => undefined);
+      await sleep(clock, backoffDelayMs(RETRY_BACKOFF, failures, random), signal).catch(
+        () => undefined,
+      );
     }
   }
 }
 
-function closedError(): CloudlessError {
+function createClosedError(): CloudlessError {
   return new CloudlessError('unavailable', 'this runtime is closed');
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { CloudlessError, toContainerId } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import type { ContainerEvent } from './container-runtime.js';
-import { EventReaders } from './event-readers.js';
+import { EventBroadcaster } from './event-readers.js';
 
 const event = (digit: string): ContainerEvent => ({
   kind: 'started',
@@ -28,14 +28,14 @@ async function read(events: AsyncIterable<ContainerEvent>): Promise<string[]> {
 
 describe('EventBroadcaster', () => {
   it('delivers all events since the subscription to each reader, then the failure', async () => {
-    const readers = new EventReaders();
+    const readers = new EventBroadcaster();
     const { signal } = new AbortController();
-    const early = readers.read(signal);
-    readers.tell(event('a'));
-    const late = readers.read(signal);
-    readers.tell(event('b'));
+    const early = readers.subscribe(signal);
+    readers.publish(event('a'));
+    const late = readers.subscribe(signal);
+    readers.publish(event('b'));
     readers.fail(gone);
-    readers.tell(event('c'));
+    readers.publish(event('c'));
     expect([await read(early), await read(late)]).toEqual([
       ['a', 'b', 'gone'],
       ['b', 'gone'],
@@ -44,22 +44,22 @@ describe('EventBroadcaster', () => {
   });
 
   it('drops readers that are aborted, also before they begin', async () => {
-    const readers = new EventReaders();
+    const readers = new EventBroadcaster();
     const stop = new AbortController();
-    const events = readers.read(stop.signal);
+    const events = readers.subscribe(stop.signal);
     expect(readers.isEmpty).toBe(false);
     stop.abort();
-    const never = readers.read(stop.signal);
+    const never = readers.subscribe(stop.signal);
     await settle();
     expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
   });
 
   it('fails a refused reader at once, and ends an aborted one without an error', async () => {
-    const readers = new EventReaders();
+    const readers = new EventBroadcaster();
     const stop = new AbortController();
-    expect(await read(readers.read(stop.signal, gone))).toEqual(['gone']);
+    expect(await read(readers.subscribe(stop.signal, gone))).toEqual(['gone']);
     stop.abort();
-    expect(await read(readers.read(stop.signal, gone))).toEqual([]);
+    expect(await read(readers.subscribe(stop.signal, gone))).toEqual([]);
     expect(readers.isEmpty).toBe(true);
   });
 });

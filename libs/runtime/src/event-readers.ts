@@ -9,7 +9,7 @@ const EVENT_LIMIT = 10_000;
  * Delivers the events of a runtime to any number of readers. Each reader gets all events after its
  * subscription, in its own queue.
  */
-export class EventReaders {
+export class EventBroadcaster {
   private readonly queues = new Set<PushQueue<ContainerEvent>>();
 
   /** True without readers. */
@@ -21,7 +21,7 @@ export class EventReaders {
    * Events from now on until `signal` is aborted.
    * @param refusal - If set, the reader fails with this error at once.
    */
-  read(signal: StopSignal, refusal?: CloudlessError): AsyncIterable<ContainerEvent> {
+  subscribe(signal: StopSignal, refusal?: CloudlessError): AsyncIterable<ContainerEvent> {
     const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
       limit: EVENT_LIMIT,
       signal,
@@ -33,7 +33,7 @@ export class EventReaders {
     return queue;
   }
 
-  tell(event: ContainerEvent): void {
+  publish(event: ContainerEvent): void {
     for (const queue of [...this.queues]) queue.push(event);
   }
 

@@ -11,7 +11,7 @@ export interface FrameSink {
 }
 
 /** Writes a frame. Resolves when more data may be written or the sink is closed. */
-export async function writeInTurn(sink: FrameSink, frame: Uint8Array): Promise<void> {
+export async function writeWithBackpressure(sink: FrameSink, frame: Uint8Array): Promise<void> {
   if (sink.destroyed || sink.write(frame)) return;
   await new Promise<void>((resolve) => {
     const done = (): void => {
@@ -23,6 +23,6 @@ export async function writeInTurn(sink: FrameSink, frame: Uint8Array): Promise<v
 }
 
 /** Converts complete input to streamed input of one piece. */
-export async function* wholeInput(data: Uint8Array): AsyncGenerator<ExecInput> {
+export async function* toSingleInput(data: Uint8Array): AsyncGenerator<ExecInput> {
   yield { kind: 'stdin', data };
 }

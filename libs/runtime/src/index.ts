@@ -29,29 +29,29 @@ export type {
 } from './container-runtime.js';
 export { combineRuntimes } from './combined-runtime.js';
 export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime.js';
-export { LateRuntime } from './late-runtime.js';
-export type { LateRuntimeOptions } from './late-runtime.js';
+export { LazyRuntime } from './late-runtime.js';
+export type { LazyRuntimeOptions } from './late-runtime.js';
 export {
   CommandNotStartedError,
   NOT_STARTED_EXIT_CODES,
   withStartFailure,
 } from './command-not-started.js';
 export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
-export { EventReaders } from './event-readers.js';
-export { exitReason } from './exit-reason.js';
+export { EventBroadcaster } from './event-readers.js';
+export { formatExitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';
 export type { SplitLine } from './line-splitter.js';
-export { LineSelection, eachLine, selectsLine } from './log-selection.js';
+export { LineSelection, flattenBatches, isLineSelected } from './log-selection.js';
 export {
   REMOVED_LINES_FILE,
   addRemovedFiles,
-  bytesBefore,
+  countBytesBefore,
   encodeRemovedLines,
   parseRemovedLines,
 } from './removed-lines.js';
 export type { MeasuredFile, RemovedLines } from './removed-lines.js';
 export { PushQueue } from './push-queue.js';
 export type { PushQueueOptions } from './push-queue.js';
-export { wholeInput, writeInTurn } from './exec-input.js';
+export { toSingleInput, writeWithBackpressure } from './exec-input.js';
 export type { FrameSink } from './exec-input.js';

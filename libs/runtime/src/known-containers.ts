@@ -1,14 +1,14 @@
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerEvent, ContainerStatus } from './container-runtime.js';
 
-interface Known {
+interface KnownContainer {
   status: ContainerStatus;
   /** Its current phase has been published as an event. */
-  told: boolean;
+  isPublished: boolean;
 }
 
 /** Exit of a container that the runtime no longer lists. */
-const VANISHED = { exitCode: -1, reason: 'lost: the runtime does not know it any more' } as const;
+const LOST_EXIT = { exitCode: -1, reason: 'lost: the runtime does not know it any more' } as const;
 
 /**
  * Last known containers of a runtime, from lists, events and results of calls in any order. Each
@@ -16,17 +16,17 @@ const VANISHED = { exitCode: -1, reason: 'lost: the runtime does not know it any
  * about a container of the first list is published, as it may have happened after the reader
  * subscribed.
  */
-export class KnownContainers {
-  private readonly known = new Map<ContainerId, Known>();
+export class ContainerCache {
+  private readonly known = new Map<ContainerId, KnownContainer>();
   private complete = false;
 
   /**
    * @param runtime - Name of the runtime, added to each status.
-   * @param tell - Receives each change as an event.
+   * @param publish - Receives each change as an event.
    */
   constructor(
     private readonly runtime: string,
-    private readonly tell: (event: ContainerEvent) => void,
+    private readonly publish: (event: ContainerEvent) => void,
     private readonly wallTime: () => number,
   ) {}
 
@@ -39,7 +39,7 @@ export class KnownContainers {
     return this.known.has(containerId);
   }
 
-  all(): readonly ContainerStatus[] {
+  list(): readonly ContainerStatus[] {
     return [...this.known.values()].map(({ status }) => status);
   }
 
@@ -47,7 +47,7 @@ export class KnownContainers {
    * Known ids. Callers read them before they call `list`, so that containers added meanwhile are
    * not considered missing.
    */
-  mark(): ReadonlySet<ContainerId> {
+  snapshotIds(): ReadonlySet<ContainerId> {
     return new Set(this.known.keys());
   }
 
@@ -55,19 +55,19 @@ export class KnownContainers {
    * Applies a complete list. A container of `mark` that is not listed is lost. @returns The list
    * with the runtime's name.
    */
-  compare(
+  applyList(
     listed: readonly ContainerStatus[],
     mark: ReadonlySet<ContainerId>,
   ): readonly ContainerStatus[] {
-    const statuses = listed.map((status) => this.named(status));
+    const statuses = listed.map((status) => this.withRuntimeName(status));
     const first = !this.complete;
     this.complete = true;
     const ids = new Set(statuses.map(({ containerId }) => containerId));
-    for (const containerId of mark) if (!ids.has(containerId)) this.vanish(containerId);
+    for (const containerId of mark) if (!ids.has(containerId)) this.markLost(containerId);
     for (const status of statuses) {
       if (first && !this.known.has(status.containerId))
-        this.known.set(status.containerId, { status, told: false });
-      else this.take(status);
+        this.known.set(status.containerId, { status, isPublished: false });
+      else this.upsert(status);
     }
     return statuses;
   }
@@ -77,20 +77,20 @@ export class KnownContainers {
    * @param isEvent - The status comes from an event of the runtime.
    * @returns The status with the runtime's name.
    */
-  take(said: ContainerStatus, isEvent = false): ContainerStatus {
-    const status = this.named(said);
+  upsert(reportedStatus: ContainerStatus, isEvent = false): ContainerStatus {
+    const status = this.withRuntimeName(reportedStatus);
     const { containerId, phase } = status;
     const before = this.known.get(containerId);
     const hasEnded = before?.status.phase === 'exited';
     if (hasEnded && phase === 'running') return status;
     if (before?.status.phase === phase) {
-      const tells = isEvent && !before.told;
-      this.known.set(containerId, { status, told: before.told || tells });
-      if (tells) this.tell(eventOf(status));
+      const tells = isEvent && !before.isPublished;
+      this.known.set(containerId, { status, isPublished: before.isPublished || tells });
+      if (tells) this.publish(toEvent(status));
       return status;
     }
-    this.known.set(containerId, { status, told: true });
-    this.tell(eventOf(status));
+    this.known.set(containerId, { status, isPublished: true });
+    this.publish(toEvent(status));
     return status;
   }
 
@@ -98,22 +98,22 @@ export class KnownContainers {
     this.known.delete(containerId);
   }
 
-  private named(status: ContainerStatus): ContainerStatus {
+  private withRuntimeName(status: ContainerStatus): ContainerStatus {
     return { ...status, runtime: this.runtime };
   }
 
-  private vanish(containerId: ContainerId): void {
+  private markLost(containerId: ContainerId): void {
     const before = this.known.get(containerId)?.status;
     this.known.delete(containerId);
     if (before?.phase !== 'running') return;
     const { pid: _pid, ip: _ip, ...rest } = before;
-    this.tell({
+    this.publish({
       kind: 'exited',
-      status: { ...rest, phase: 'exited', finishedAtMs: this.wallTime(), ...VANISHED },
+      status: { ...rest, phase: 'exited', finishedAtMs: this.wallTime(), ...LOST_EXIT },
     });
   }
 }
 
-function eventOf(status: ContainerStatus): ContainerEvent {
+function toEvent(status: ContainerStatus): ContainerEvent {
   return { kind: status.phase === 'running' ? 'started' : 'exited', status };
 }

@@ -1,7 +1,7 @@
 import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { ContainerRequest } from './container-runtime.js';
-import { LateRuntime } from './late-runtime.js';
+import { LazyRuntime } from './late-runtime.js';
 import { createFakeRuntime, type FakeRuntime } from './testing/index.js';
 
 const aRequest = (): ContainerRequest => ({
@@ -21,13 +21,13 @@ describe('LazyRuntime', () => {
   let fake: FakeRuntime;
   let failure: CloudlessError | undefined;
   let owners: string[];
-  let runtime: LateRuntime;
+  let runtime: LazyRuntime;
   beforeEach(() => {
     clock = new ManualClock();
     fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
     failure = undefined;
     owners = [];
-    runtime = new LateRuntime({
+    runtime = new LazyRuntime({
       name: 'cri',
       version: 'containerd 1.6.20',
       capabilities: ['runtime.cri'],
@@ -58,7 +58,7 @@ describe('LazyRuntime', () => {
   it('counts as silent from the first setOwner until it opens', async () => {
     expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
     failure = new CloudlessError('unavailable', 'nobody answers');
-    await expect(runtime.begin('home')).rejects.toThrow('nobody answers');
+    await expect(runtime.setOwner('home')).rejects.toThrow('nobody answers');
     await clock.advance(7_000);
     expect(runtime.health().containersSilentMs).toBe(7_000);
     failure = undefined;
@@ -67,8 +67,8 @@ describe('LazyRuntime', () => {
   });
 
   it('delegates to the opened runtime and has its capabilities', async () => {
-    await runtime.begin('home');
-    await runtime.begin('home');
+    await runtime.setOwner('home');
+    await runtime.setOwner('home');
     expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([
       ['home'],
       ['runtime.cri', 'exec.tty'],
@@ -82,7 +82,7 @@ describe('LazyRuntime', () => {
     const { containerId } = await fake.start(aRequest());
     const events = runtime.events(never)[Symbol.asyncIterator]();
     const first = events.next();
-    await runtime.begin('home');
+    await runtime.setOwner('home');
     expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
     fake.machine.exit(containerId, 0);
     expect(await events.next()).toMatchObject({
@@ -92,7 +92,7 @@ describe('LazyRuntime', () => {
 
   it('fails while it cannot be opened, and is opened by the next call that succeeds', async () => {
     failure = new CloudlessError('unavailable', 'nobody answers');
-    await expect(runtime.begin('home')).rejects.toBe(failure);
+    await expect(runtime.setOwner('home')).rejects.toBe(failure);
     await expect(runtime.list()).rejects.toBe(failure);
     await expect(runtime.events(never)[Symbol.asyncIterator]().next()).rejects.toBe(failure);
     expect(runtime.capabilities()).toEqual(['runtime.cri']);

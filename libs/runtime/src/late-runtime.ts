@@ -15,7 +15,7 @@ import type {
   StartProgress,
 } from './container-runtime.js';
 
-export interface LateRuntimeOptions<Runtime extends ContainerRuntime> {
+export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
   readonly name: string;
   /** Version to report before the runtime is open. */
   readonly version: string;
@@ -33,47 +33,49 @@ export interface LateRuntimeOptions<Runtime extends ContainerRuntime> {
  * containers. Afterwards it delegates to the runtime that `open` returns, and every call fails with
  * the error of `open` while that fails.
  */
-export class LateRuntime<
+export class LazyRuntime<
   Runtime extends ContainerRuntime = ContainerRuntime,
 > implements ContainerRuntime {
   readonly name: string;
   private owner: string | undefined;
   private opening: Promise<Runtime> | undefined;
-  private opened: Runtime | undefined;
+  private current: Runtime | undefined;
   private closed = false;
   /** Time of the first `setOwner` on the monotonic clock. */
-  private begunAt: number | undefined;
+  private ownerSetAt: number | undefined;
   private readonly waiting = new Set<() => void>();
 
-  constructor(private readonly options: LateRuntimeOptions<Runtime>) {
+  constructor(private readonly options: LazyRuntimeOptions<Runtime>) {
     this.name = options.name;
   }
 
   /** The opened runtime; undefined before. */
-  get inner(): Runtime | undefined {
-    return this.opened;
+  get opened(): Runtime | undefined {
+    return this.current;
   }
 
   /**
    * Sets the owner and opens the runtime; a second call only waits. Resolves when the runtime is
    * open. @throws The error of `open`.
    */
-  async begin(owner: string): Promise<void> {
+  async setOwner(owner: string): Promise<void> {
     if (this.owner === undefined) {
       this.owner = owner;
-      this.begunAt = this.options.clock.now();
-      this.opening = this.attempt(owner); // set before the waiting readers continue
+      this.ownerSetAt = this.options.clock.now();
+      this.opening = this.tryOpen(owner); // set before the waiting readers continue
       for (const wake of [...this.waiting]) wake();
     }
-    await this.runtime();
+    await this.requireRuntime();
   }
 
   async version(): Promise<string> {
-    return this.owner === undefined ? this.options.version : (await this.runtime()).version();
+    return this.owner === undefined
+      ? this.options.version
+      : (await this.requireRuntime()).version();
   }
 
   capabilities(): readonly string[] {
-    return this.opened?.capabilities() ?? this.options.capabilities;
+    return this.current?.capabilities() ?? this.options.capabilities;
   }
 
   async prepare(
@@ -81,39 +83,39 @@ export class LateRuntime<
     progress: (step: StartProgress) => void,
     signal: StopSignal,
   ): Promise<void> {
-    await (await this.runtime()).prepare(request, progress, signal);
+    await (await this.requireRuntime()).prepare(request, progress, signal);
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    return (await this.runtime()).start(request);
+    return (await this.requireRuntime()).start(request);
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    this.refuseUnknown(containerId);
-    return (await this.runtime()).stop(containerId, graceMs);
+    this.requireOwner(containerId);
+    return (await this.requireRuntime()).stop(containerId, graceMs);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    if (this.owner !== undefined) await (await this.runtime()).renew(leases);
+    if (this.owner !== undefined) await (await this.requireRuntime()).renew(leases);
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    if (this.owner !== undefined) await (await this.runtime()).remove(containerId);
+    if (this.owner !== undefined) await (await this.requireRuntime()).remove(containerId);
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
-    return this.owner === undefined && !this.closed ? [] : (await this.runtime()).list();
+    return this.owner === undefined && !this.closed ? [] : (await this.requireRuntime()).list();
   }
 
   /** A runtime that has not been opened counts as silent since `setOwner`. */
   health(): RuntimeHealth {
-    if (this.opened !== undefined) return this.opened.health?.() ?? HEALTHY;
-    if (this.begunAt === undefined) return HEALTHY;
-    return { containersSilentMs: this.options.clock.now() - this.begunAt, withoutProcess: [] };
+    if (this.current !== undefined) return this.current.health?.() ?? HEALTHY;
+    if (this.ownerSetAt === undefined) return HEALTHY;
+    return { containersSilentMs: this.options.clock.now() - this.ownerSetAt, withoutProcess: [] };
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    return this.opened?.events(signal) ?? this.eventsOnceOpen(signal);
+    return this.current?.events(signal) ?? this.readEventsOnceOpen(signal);
   }
 
   async *logs(
@@ -121,8 +123,8 @@ export class LateRuntime<
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogLine> {
-    this.refuseUnknown(containerId);
-    yield* (await this.runtime()).logs(containerId, request, signal);
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).logs(containerId, request, signal);
   }
 
   async *logBatches(
@@ -130,8 +132,8 @@ export class LateRuntime<
     request: LogRequest,
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
-    this.refuseUnknown(containerId);
-    yield* (await this.runtime()).logBatches(containerId, request, signal);
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).logBatches(containerId, request, signal);
   }
 
   async *exec(
@@ -139,8 +141,8 @@ export class LateRuntime<
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncGenerator<ExecEvent> {
-    this.refuseUnknown(containerId);
-    yield* (await this.runtime()).exec(containerId, request, signal);
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).exec(containerId, request, signal);
   }
 
   async close(): Promise<void> {
@@ -150,7 +152,7 @@ export class LateRuntime<
   }
 
   /** Readers that subscribed before the runtime was open get its existing containers as events. */
-  private eventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
+  private readEventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
     const subscribed = this.subscribe(signal);
     subscribed.catch(() => undefined); // thrown to the reader
     return (async function* () {
@@ -160,14 +162,15 @@ export class LateRuntime<
   }
 
   private async subscribe(signal: StopSignal): Promise<AsyncIterable<ContainerEvent> | undefined> {
-    while (this.owner === undefined && !this.closed && !signal.aborted) await this.woken(signal);
+    while (this.owner === undefined && !this.closed && !signal.aborted)
+      await this.waitForWake(signal);
     if (signal.aborted) return undefined;
-    const runtime = await this.runtime();
+    const runtime = await this.requireRuntime();
     const events = runtime.events(signal);
-    return this.withThose(await runtime.list(), events);
+    return this.prependStatuses(await runtime.list(), events);
   }
 
-  private async *withThose(
+  private async *prependStatuses(
     statuses: readonly ContainerStatus[],
     events: AsyncIterable<ContainerEvent>,
   ): AsyncGenerator<ContainerEvent> {
@@ -176,7 +179,7 @@ export class LateRuntime<
     yield* events;
   }
 
-  private woken(signal: StopSignal): Promise<void> {
+  private waitForWake(signal: StopSignal): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         this.waiting.delete(wake);
@@ -188,12 +191,12 @@ export class LateRuntime<
     });
   }
 
-  private refuseUnknown(containerId: ContainerId): void {
+  private requireOwner(containerId: ContainerId): void {
     if (this.owner === undefined)
       throw new CloudlessError('notFound', `no container ${containerId}`);
   }
 
-  private async runtime(): Promise<Runtime> {
+  private async requireRuntime(): Promise<Runtime> {
     if (this.closed) throw new CloudlessError('unavailable', 'this runtime is closed');
     if (this.owner === undefined) {
       throw new CloudlessError(
@@ -201,12 +204,12 @@ export class LateRuntime<
         `the ${this.name} runtime is not open yet: this node belongs to no cluster`,
       );
     }
-    this.opening ??= this.attempt(this.owner);
+    this.opening ??= this.tryOpen(this.owner);
     return this.opening;
   }
 
-  private attempt(owner: string): Promise<Runtime> {
-    const attempt = this.options.open(owner).then((runtime) => (this.opened = runtime));
+  private tryOpen(owner: string): Promise<Runtime> {
+    const attempt = this.options.open(owner).then((runtime) => (this.current = runtime));
     attempt.catch(() => {
       if (this.opening === attempt) this.opening = undefined;
     });

@@ -54,7 +54,7 @@ export class LineSplitter {
   }
 
   private append(part: Uint8Array, lines: SplitLine[]): void {
-    let bytes = joined(this.rest, part);
+    let bytes = concat(this.rest, part);
     while (bytes.length > MAX_LINE_BYTES) {
       lines.push({ text: new Uint8Array(bytes.subarray(0, MAX_LINE_BYTES)), partial: true });
       bytes = bytes.subarray(MAX_LINE_BYTES);
@@ -63,7 +63,7 @@ export class LineSplitter {
   }
 }
 
-function joined(first: Uint8Array, second: Uint8Array): Uint8Array {
+function concat(first: Uint8Array, second: Uint8Array): Uint8Array {
   if (first.length === 0) return second;
   if (second.length === 0) return first;
   const whole = new Uint8Array(first.length + second.length);

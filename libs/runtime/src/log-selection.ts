@@ -4,7 +4,7 @@ import type { LogBatch, LogLine, LogRequest } from './container-runtime.js';
  * True when a line meets the conditions of a request that concern single lines (all but `tailLines`
  * and `follow`).
  */
-export function selectsLine(
+export function isLineSelected(
   request: LogRequest,
   line: Pick<LogLine, 'sequence' | 'stream' | 'timeMs'>,
 ): boolean {
@@ -16,7 +16,7 @@ export function selectsLine(
 /** Selects the requested lines and detects missing ones. */
 export class LineSelection {
   /** Sequence number of the next expected line; undefined while any line may be the first. */
-  private due: bigint | undefined;
+  private nextSequence: bigint | undefined;
 
   /**
    * @param from - Sequence number of the first line that is read.
@@ -28,7 +28,7 @@ export class LineSelection {
     private toSkip = 0,
   ) {
     // A request for all kept lines has no missing lines before the first kept line.
-    this.due =
+    this.nextSequence =
       request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
   }
 
@@ -42,22 +42,25 @@ export class LineSelection {
     const [first] = lines;
     const last = lines.at(-1);
     if (first === undefined || last === undefined) return undefined;
-    const { due } = this;
-    this.due = due === undefined || last.sequence >= due ? last.sequence + 1n : due;
-    const wanted = this.wanted(lines, first);
-    if (due === undefined || first.sequence <= due)
-      return wanted.length === 0 ? undefined : { lines: wanted };
+    const { nextSequence } = this;
+    this.nextSequence =
+      nextSequence === undefined || last.sequence >= nextSequence
+        ? last.sequence + 1n
+        : nextSequence;
+    const selected = this.filterLines(lines, first);
+    if (nextSequence === undefined || first.sequence <= nextSequence)
+      return selected.length === 0 ? undefined : { lines: selected };
     const bytes = passedOver === undefined || passedOver <= 0 ? {} : { bytes: passedOver };
     return {
-      lines: wanted,
-      skipped: { firstSequence: due, lastSequence: first.sequence - 1n, ...bytes },
+      lines: selected,
+      skipped: { firstSequence: nextSequence, lastSequence: first.sequence - 1n, ...bytes },
     };
   }
 
-  private wanted(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {
+  private filterLines(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {
     const { sinceMs, streams, afterSequence = 0n } = this.request;
     const all = sinceMs === undefined && streams === undefined && first.sequence > afterSequence;
-    const selected = all ? lines : lines.filter((line) => selectsLine(this.request, line));
+    const selected = all ? lines : lines.filter((line) => isLineSelected(this.request, line));
     if (this.toSkip === 0) return selected;
     const kept = selected.slice(this.toSkip);
     this.toSkip -= selected.length - kept.length;
@@ -66,6 +69,6 @@ export class LineSelection {
 }
 
 /** Yields the lines of batches one at a time. */
-export async function* eachLine(batches: AsyncIterable<LogBatch>): AsyncGenerator<LogLine> {
+export async function* flattenBatches(batches: AsyncIterable<LogBatch>): AsyncGenerator<LogLine> {
   for await (const { lines } of batches) yield* lines;
 }

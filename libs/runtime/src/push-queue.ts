@@ -13,7 +13,7 @@ export interface PushQueueOptions {
 }
 
 /** A pending call of `next`. */
-interface Waiting<Item> {
+interface PendingRead<Item> {
   readonly resolve: (result: IteratorResult<Item>) => void;
   readonly reject: (reason: unknown) => void;
 }
@@ -31,7 +31,7 @@ interface Waiting<Item> {
  */
 export class PushQueue<Item> implements AsyncIterableIterator<Item> {
   private readonly items: Item[] = [];
-  private readonly waiting: Waiting<Item>[] = [];
+  private readonly waiting: PendingRead<Item>[] = [];
   private failure: { readonly reason: unknown } | undefined;
   private ended = false;
   private closed = false;

@@ -1,6 +1,6 @@
 import {
   addRemovedFiles,
-  bytesBefore,
+  countBytesBefore,
   encodeRemovedLines,
   parseRemovedLines,
 } from './removed-lines.js';
@@ -64,11 +64,11 @@ describe('countBytesBefore', () => {
       bytes: undefined,
     },
   ])('$name', ({ first, removed, bytes }) => {
-    expect(bytesBefore(first, files, removed)).toBe(bytes);
+    expect(countBytesBefore(first, files, removed)).toBe(bytes);
   });
 
   it('returns 0 when nothing was removed and the log begins with the file', () => {
-    expect(bytesBefore(1n, [{ firstSequence: 1n, bytes: 5 }], undefined)).toBe(0);
+    expect(countBytesBefore(1n, [{ firstSequence: 1n, bytes: 5 }], undefined)).toBe(0);
   });
 });
 

@@ -60,7 +60,7 @@ export function addRemovedFiles<File extends { readonly firstSequence?: bigint |
  * @returns Undefined when the size is unknown, as files were removed without a record or since they
  *   were listed.
  */
-export function bytesBefore(
+export function countBytesBefore(
   firstSequence: bigint,
   files: readonly MeasuredFile[],
   removed: RemovedLines | undefined,

@@ -1,5 +1,5 @@
-import type { HostPort } from './host-ports.js';
-import type { NodeRecord } from './node.js';
+import type { SchedulerHostPort } from './host-ports.js';
+import type { IndexedNode } from './node.js';
 import { compareNumbers, compareText } from './order.js';
 import type { Failure } from './reasons.js';
 import type { Resources } from './resources.js';
@@ -8,11 +8,11 @@ import type { DomainCount } from './workload-terms.js';
 
 /** State of one node for one request during a call to `place` or `explain`. */
 export interface Candidate {
-  readonly record: NodeRecord;
+  readonly record: IndexedNode;
   /** First failure among the filters that depend only on the node and the request. */
   readonly nodeFailure: Failure | undefined;
   /** Topology of an anti-affinity term of an existing replica that excludes this node. */
-  readonly forbiddenBy: string | undefined;
+  readonly excludedBy: string | undefined;
   /**
    * Replicas of the workload in the node's zone, without leaving ones. One object is shared by all
    * nodes of the zone.
@@ -41,7 +41,7 @@ export interface Candidate {
    * A requested host port that a reservation or an earlier placement of this call holds on the
    * node.
    */
-  takenPort: HostPort | undefined;
+  heldPort: SchedulerHostPort | undefined;
   /** Replicas of the workload on the node, without leaving ones. */
   onNode: number;
   /** First failure among all filters except spread; updated after each placement. */

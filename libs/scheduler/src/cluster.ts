@@ -1,16 +1,16 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
 import type { Candidate } from './candidate.js';
 import { explainNodes, type NodeExplanation } from './explain.js';
-import { mayStay, nodeFailure } from './filters.js';
+import { canStay, nodeFailure } from './filters.js';
 import { Ledger } from './ledger.js';
-import { toNodeRecord, type NodeRecord, type SchedulerNode } from './node.js';
+import { indexNode, type IndexedNode, type SchedulerNode } from './node.js';
 import { compareText } from './order.js';
 import { PlacementRun } from './placement-run.js';
 import { Problems } from './problems.js';
-import { tally, type PlacementReason } from './reasons.js';
+import { countReasons, type PlacementReason } from './reasons.js';
 import { toFullRequest, type PlacementRequest } from './request.js';
 import { checkReservation, type Reservation } from './reservation.js';
-import { atLeastNothing, minus, type Resources } from './resources.js';
+import { clampToZero, subtractResources, type Resources } from './resources.js';
 import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights } from './score.js';
 
 /** Decision for one replica: the chosen node, or the reasons why no node fits. */
@@ -34,7 +34,7 @@ export interface EligibleNode {
    * taint, or has suspended a capability that the request needs. Replicas that already run there
    * stay, but no new replica is placed.
    */
-  readonly takesNew: boolean;
+  readonly schedulable: boolean;
 }
 
 /** Reserved and free resources of one node. */
@@ -101,7 +101,7 @@ export interface Cluster {
    * considered.
    * @throws InvalidInputError
    */
-  eligible(request: PlacementRequest): EligibleNode[];
+  eligibleNodes(request: PlacementRequest): EligibleNode[];
   /**
    * Describes for each node whether the next replica fits there. The first node that fits is the
    * one that `place` would choose.
@@ -133,12 +133,12 @@ export function createCluster(options: ClusterOptions = {}): Cluster {
 class IncrementalCluster implements Cluster {
   constructor(
     private readonly weights: ScoreWeights,
-    private readonly nodes: Map<NodeId, NodeRecord>,
+    private readonly nodes: Map<NodeId, IndexedNode>,
     private readonly ledger: Ledger,
   ) {}
 
   upsertNode(node: SchedulerNode): void {
-    this.nodes.set(node.id, toNodeRecord(node));
+    this.nodes.set(node.id, indexNode(node));
   }
 
   removeNode(nodeId: NodeId): void {
@@ -147,7 +147,7 @@ class IncrementalCluster implements Cluster {
 
   reserve(reservation: Reservation): void {
     checkReservation(reservation);
-    this.ledger.enter(reservation);
+    this.ledger.add(reservation);
   }
 
   release(replicaId: ReplicaId): void {
@@ -162,11 +162,11 @@ class IncrementalCluster implements Cluster {
     const record = this.nodes.get(nodeId);
     if (record === undefined) return undefined;
     const { allocatable, maxReplicas } = record;
-    const { allocated, replicas } = this.ledger.bookedOn(nodeId);
+    const { allocated, replicas } = this.ledger.bookingsOn(nodeId);
     return {
       allocatable,
       allocated,
-      free: atLeastNothing(minus(allocatable, allocated)),
+      free: clampToZero(subtractResources(allocatable, allocated)),
       replicas,
       maxReplicas,
     };
@@ -174,9 +174,9 @@ class IncrementalCluster implements Cluster {
 
   place(request: PlacementRequest, count: number): Placement[] {
     const problems = new Problems();
-    problems.wholeNumber('count', count, 0);
+    problems.requireWholeNumber('count', count, 0);
     problems.throwIfAny();
-    const run = this.look(request);
+    const run = this.startRun(request);
     const placements: Placement[] = [];
     while (placements.length < count) {
       const best = run.best();
@@ -184,51 +184,51 @@ class IncrementalCluster implements Cluster {
         // Nothing was placed, so the result is the same for all remaining replicas.
         const refusal: Placement = {
           placed: false,
-          reasons: tally(run.failures().filter((failure) => failure !== undefined)),
+          reasons: countReasons(run.failures().filter((failure) => failure !== undefined)),
         };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
-      placements.push(take(run, best));
+      placements.push(assign(run, best));
     }
     return placements;
   }
 
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[] {
-    const run = this.look(request);
+    const run = this.startRun(request);
     const candidates = new Map(run.candidates.map((candidate) => [candidate.record.id, candidate]));
     return nodeIds.map((nodeId): Placement => {
       const candidate = candidates.get(nodeId);
       if (candidate === undefined) return { placed: false, reasons: [] };
       const failure = run.failureOf(candidate);
       return failure === undefined
-        ? take(run, candidate)
-        : { placed: false, reasons: tally([failure]) };
+        ? assign(run, candidate)
+        : { placed: false, reasons: countReasons([failure]) };
     });
   }
 
-  eligible(request: PlacementRequest): EligibleNode[] {
+  eligibleNodes(request: PlacementRequest): EligibleNode[] {
     const full = toFullRequest(request);
     return [...this.nodes.values()]
-      .filter((record) => mayStay(record, full))
+      .filter((record) => canStay(record, full))
       .map((record) => ({ nodeId: record.id, takesNew: nodeFailure(record, full) === undefined }))
       .sort((a, b) => compareText(a.nodeId, b.nodeId));
   }
 
   explain(request: PlacementRequest): NodeExplanation[] {
-    return explainNodes(this.look(request));
+    return explainNodes(this.startRun(request));
   }
 
   clone(): Cluster {
     return new IncrementalCluster(this.weights, new Map(this.nodes), this.ledger.clone());
   }
 
-  private look(request: PlacementRequest): PlacementRun {
+  private startRun(request: PlacementRequest): PlacementRun {
     return new PlacementRun(toFullRequest(request), this.weights, this.nodes, this.ledger);
   }
 }
 
 /** Adds a placement on a candidate to the run. */
-function take(run: PlacementRun, candidate: Candidate): Placement {
+function assign(run: PlacementRun, candidate: Candidate): Placement {
   // Read the score first: the booking changes it.
   const placement: Placement = {
     placed: true,
@@ -236,6 +236,6 @@ function take(run: PlacementRun, candidate: Candidate): Placement {
     score: candidate.score,
     terms: candidate.terms,
   };
-  run.book(candidate);
+  run.addPlacement(candidate);
   return placement;
 }

@@ -10,14 +10,14 @@ import type { ScoreTerms } from './score.js';
 import { describeShortage } from './units.js';
 
 /** Result of all filters and scores for one node and one request. */
-export type NodeExplanation = NodeFacts & (NodeFits | NodeFails);
+export type NodeExplanation = NodeExplanationBase & (NodeFits | NodeDoesNotFit);
 
-interface NodeFacts {
+interface NodeExplanationBase {
   readonly nodeId: NodeId;
   readonly score: number;
   readonly terms: ScoreTerms;
   /** Replicas of the workload without leaving ones. Fewer replicas rank before a better score. */
-  readonly ofWorkload: {
+  readonly workloadReplicas: {
     readonly onNode: number;
     readonly inZone: number;
     /**
@@ -32,7 +32,7 @@ interface NodeFits {
   readonly fits: true;
 }
 
-interface NodeFails {
+interface NodeDoesNotFit {
   readonly fits: false;
   /** First filter that fails, in the order of {@link PLACEMENT_FILTERS}. */
   readonly filter: PlacementFilter;
@@ -46,8 +46,11 @@ interface NodeFails {
  */
 export function explainNodes(run: PlacementRun): NodeExplanation[] {
   const failures = run.failures();
-  const looks = run.candidates.map((candidate, index) => ({ candidate, failure: failures[index] }));
-  looks.sort((a, b) => {
+  const entries = run.candidates.map((candidate, index) => ({
+    candidate,
+    failure: failures[index],
+  }));
+  entries.sort((a, b) => {
     if ((a.failure === undefined) !== (b.failure === undefined))
       return a.failure === undefined ? -1 : 1;
     if (a.failure === undefined) return compareCandidates(a.candidate, b.candidate);
@@ -56,22 +59,22 @@ export function explainNodes(run: PlacementRun): NodeExplanation[] {
       compareText(a.candidate.record.id, b.candidate.record.id)
     );
   });
-  return looks.map(({ candidate, failure }) => ({
-    ...factsOf(run, candidate),
+  return entries.map(({ candidate, failure }) => ({
+    ...describeNode(run, candidate),
     ...(failure === undefined
       ? { fits: true as const }
       : {
           fits: false as const,
           filter: failure.filter,
-          detail: describeOn(run, candidate, failure),
+          detail: describeFailureOnNode(run, candidate, failure),
         }),
   }));
 }
 
-function factsOf(
+function describeNode(
   { request }: PlacementRun,
   { record, score, terms, onNode, inZone, inSpread }: Candidate,
-): NodeFacts {
+): NodeExplanationBase {
   const inSpreadDomain =
     request.spread !== undefined && Number.isFinite(inSpread.count)
       ? { inSpreadDomain: inSpread.count }
@@ -80,19 +83,19 @@ function factsOf(
     nodeId: record.id,
     score,
     terms,
-    ofWorkload: { onNode, inZone: inZone.count, ...inSpreadDomain },
+    workloadReplicas: { onNode, inZone: inZone.count, ...inSpreadDomain },
   };
 }
 
 /** Describes one failure on one node as a sentence fragment. */
-function describeOn(
+function describeFailureOnNode(
   run: PlacementRun,
   candidate: Candidate,
   { filter, detail = '' }: Failure,
 ): string {
   const { request } = run;
   const { record } = candidate;
-  const shortOf = (field: ResourceField): string =>
+  const describeShortageOf = (field: ResourceField): string =>
     describeShortage(
       field,
       request.resources[field],
@@ -108,9 +111,9 @@ function describeOn(
     case 'quarantined':
       return 'the node is quarantined';
     case 'region':
-      return `is in ${describeDomain(record, 'region')}, needs ${oneOf(request.regions)}`;
+      return `is in ${describeDomain(record, 'region')}, needs ${describeAlternatives(request.regions)}`;
     case 'zone':
-      return `is in ${describeDomain(record, 'zone')}, needs ${oneOf([...request.zones].sort())}`;
+      return `is in ${describeDomain(record, 'zone')}, needs ${describeAlternatives([...request.zones].sort())}`;
     case 'capability':
       return `lacks the capability ${detail}`;
     case 'nodeSelector':
@@ -124,55 +127,55 @@ function describeOn(
     case 'replicas':
       return `holds ${candidate.replicas} replicas of at most ${record.maxReplicas}`;
     case 'cpu':
-      return shortOf('cpuMillis');
+      return describeShortageOf('cpuMillis');
     case 'memory':
-      return shortOf('memoryBytes');
+      return describeShortageOf('memoryBytes');
     case 'storage':
-      return shortOf('storageBytes');
+      return describeShortageOf('storageBytes');
     case 'bandwidth':
-      return shortOf('bandwidthBps');
+      return describeShortageOf('bandwidthBps');
     case 'gpu':
-      return shortOf('gpus');
+      return describeShortageOf('gpus');
     case 'hostPort':
       return describeFailure({ filter, detail });
     case 'workloadAffinity':
-      return `needs a replica of ${selectors(run.affinity, detail)} in the same ${detail}, none in ${describeDomain(record, detail)}`;
+      return `needs a replica of ${describeSelectors(run.affinity, detail)} in the same ${detail}, none in ${describeDomain(record, detail)}`;
     case 'workloadAntiAffinity':
-      return describeClash(run, candidate, detail);
+      return describeAntiAffinity(run, candidate, detail);
     case 'spread':
       return describeSkew(run, candidate);
   }
 }
 
-function describeClash(
+function describeAntiAffinity(
   run: PlacementRun,
-  { record, forbiddenBy }: Candidate,
+  { record, excludedBy }: Candidate,
   topology: string,
 ): string {
-  const where = describeDomain(record, topology);
-  return forbiddenBy === topology
-    ? `the anti-affinity of a replica in ${where} excludes this workload`
-    : `anti-affinity to ${selectors(run.antiAffinity, topology)}, which has a replica in ${where}`;
+  const domain = describeDomain(record, topology);
+  return excludedBy === topology
+    ? `the anti-affinity of a replica in ${domain} excludes this workload`
+    : `anti-affinity to ${describeSelectors(run.antiAffinity, topology)}, which has a replica in ${domain}`;
 }
 
 function describeSkew(run: PlacementRun, { record, inSpread }: Candidate): string {
   const { topology, maxSkew } = run.request.spread ?? { topology: '', maxSkew: 1 };
-  const where = describeDomain(record, topology);
-  if (!Number.isFinite(inSpread.count)) return `is in ${where}, but the spread requires one`;
+  const domain = describeDomain(record, topology);
+  if (!Number.isFinite(inSpread.count)) return `is in ${domain}, but the spread requires one`;
   const emptiest = (run.spreadCeiling() ?? 0) - maxSkew;
-  return `replicas: ${inSpread.count} in ${where}, ${emptiest} in the emptiest ${topology}; they may differ by ${maxSkew}`;
+  return `replicas: ${inSpread.count} in ${domain}, ${emptiest} in the emptiest ${topology}; they may differ by ${maxSkew}`;
 }
 
-function selectors(findings: PlacementRun['affinity'], topology: string): string {
-  const here = findings.filter(
+function describeSelectors(findings: PlacementRun['affinity'], topology: string): string {
+  const matching = findings.filter(
     ({ term }) => term.mode === 'required' && term.topology === topology,
   );
-  return here
+  return matching
     .map(({ term }) => describeRequirements(term.selector))
     .sort()
     .join(' and ');
 }
 
-function oneOf(names: readonly string[]): string {
+function describeAlternatives(names: readonly string[]): string {
   return names.length === 1 ? names.join() : `one of ${names.join(', ')}`;
 }

@@ -1,30 +1,35 @@
 import { describeRequirements, matchesAll } from './labels.js';
-import type { NodeRecord } from './node.js';
-import { firstText } from './order.js';
+import type { IndexedNode } from './node.js';
+import { smallest } from './order.js';
 import type { Failure } from './reasons.js';
 import type { FullRequest, NodeTerm } from './request.js';
-import { firstShortage, NO_RESOURCES } from './resources.js';
+import { findShortage, NO_RESOURCES } from './resources.js';
 import type { Preferences } from './score.js';
 import { describeTaint, isTolerated } from './taints.js';
 
-type Filter = (record: NodeRecord, request: FullRequest) => Failure | undefined;
+type Filter = (record: IndexedNode, request: FullRequest) => Failure | undefined;
 
 /** Filters that a replica on the node must also meet to stay there, in the order of the reasons. */
-const KIND_FILTERS: readonly Filter[] = [
-  locality,
-  capabilities,
-  nodeSelector,
-  nodeAffinity,
-  nodeAntiAffinity,
+const STAY_FILTERS: readonly Filter[] = [
+  checkLocality,
+  checkCapabilities,
+  checkNodeSelector,
+  checkNodeAffinity,
+  checkNodeAntiAffinity,
 ];
 /** Filters that depend only on the node and the request, in the order of the reasons. */
-const NODE_FILTERS: readonly Filter[] = [availability, ...KIND_FILTERS, suspended, taints];
+const NODE_FILTERS: readonly Filter[] = [
+  checkAvailability,
+  ...STAY_FILTERS,
+  checkSuspendedCapabilities,
+  checkNodeTaints,
+];
 
 /**
  * Returns the first failure among the filters that depend only on the node and the request. When
  * several items of one filter fail, the alphabetically first is reported.
  */
-export function nodeFailure(record: NodeRecord, request: FullRequest): Failure | undefined {
+export function nodeFailure(record: IndexedNode, request: FullRequest): Failure | undefined {
   for (const filter of NODE_FILTERS) {
     const failure = filter(record, request);
     if (failure !== undefined) return failure;
@@ -36,24 +41,24 @@ export function nodeFailure(record: NodeRecord, request: FullRequest): Failure |
  * Returns true when a replica that is on the node may stay: the node matches the region, zone,
  * capabilities and labels of the request, and has no untolerated NoExecute taint.
  */
-export function mayStay(record: NodeRecord, request: FullRequest): boolean {
-  if (KIND_FILTERS.some((filter) => filter(record, request) !== undefined)) return false;
+export function canStay(record: IndexedNode, request: FullRequest): boolean {
+  if (STAY_FILTERS.some((filter) => filter(record, request) !== undefined)) return false;
   return record.taints.every(
     (taint) => taint.effect !== 'NoExecute' || isTolerated(taint, request.tolerations),
   );
 }
 
 /** Returns true when the node could hold one replica if it held nothing else. */
-export function couldEverHold(record: NodeRecord, { resources }: FullRequest): boolean {
+export function fitsWhenEmpty(record: IndexedNode, { resources }: FullRequest): boolean {
   return (
     record.maxReplicas > 0 &&
-    firstShortage(resources, record.allocatable, NO_RESOURCES) === undefined
+    findShortage(resources, record.allocatable, NO_RESOURCES) === undefined
   );
 }
 
 /** Sums the preferences that only the node and the request decide. */
-export function fixedPreferences(
-  { labels, taints }: NodeRecord,
+export function sumFixedPreferences(
+  { labels, taints }: IndexedNode,
   request: FullRequest,
 ): Preferences {
   const weightOf = (terms: FullRequest['nodeAffinity']): number =>
@@ -72,12 +77,12 @@ export function fixedPreferences(
   };
 }
 
-function availability({ unavailable }: NodeRecord): Failure | undefined {
+function checkAvailability({ unavailable }: IndexedNode): Failure | undefined {
   return unavailable && { filter: unavailable };
 }
 
-function locality(
-  record: NodeRecord,
+function checkLocality(
+  record: IndexedNode,
   { locality: mode, regions, zones }: FullRequest,
 ): Failure | undefined {
   if (mode === 'preferred') return undefined;
@@ -85,16 +90,19 @@ function locality(
   return zones.length > 0 && !zones.includes(record.zone) ? { filter: 'zone' } : undefined;
 }
 
-function capabilities(record: NodeRecord, request: FullRequest): Failure | undefined {
-  return fail(
+function checkCapabilities(record: IndexedNode, request: FullRequest): Failure | undefined {
+  return createFailure(
     'capability',
     request.capabilities.filter((capability) => !record.capabilities.has(capability)),
   );
 }
 
 /** Excludes nodes on which a needed capability is suspended. Replicas that run there stay. */
-function suspended(record: NodeRecord, request: FullRequest): Failure | undefined {
-  return fail(
+function checkSuspendedCapabilities(
+  record: IndexedNode,
+  request: FullRequest,
+): Failure | undefined {
+  return createFailure(
     'capability',
     request.capabilities
       .filter((capability) => record.suspendedCapabilities.has(capability))
@@ -102,49 +110,49 @@ function suspended(record: NodeRecord, request: FullRequest): Failure | undefine
   );
 }
 
-function nodeSelector({ labels }: NodeRecord, request: FullRequest): Failure | undefined {
+function checkNodeSelector({ labels }: IndexedNode, request: FullRequest): Failure | undefined {
   const missing = Object.entries(request.nodeSelector).filter(
     ([key, value]) => labels.get(key) !== value,
   );
-  return fail(
+  return createFailure(
     'nodeSelector',
     missing.map(([key, value]) => `${key}=${value}`),
   );
 }
 
-function nodeAffinity({ labels }: NodeRecord, request: FullRequest): Failure | undefined {
-  return failTerms(
+function checkNodeAffinity({ labels }: IndexedNode, request: FullRequest): Failure | undefined {
+  return failOnTerms(
     'nodeAffinity',
     request.nodeAffinity.filter((term) => !matchesAll(term.requirements, labels)),
   );
 }
 
-function nodeAntiAffinity({ labels }: NodeRecord, request: FullRequest): Failure | undefined {
-  return failTerms(
+function checkNodeAntiAffinity({ labels }: IndexedNode, request: FullRequest): Failure | undefined {
+  return failOnTerms(
     'nodeAntiAffinity',
     request.nodeAntiAffinity.filter((term) => matchesAll(term.requirements, labels)),
   );
 }
 
-function taints(record: NodeRecord, { tolerations }: FullRequest): Failure | undefined {
+function checkNodeTaints(record: IndexedNode, { tolerations }: FullRequest): Failure | undefined {
   const repelling = record.taints.filter(
     (taint) => taint.effect !== 'PreferNoSchedule' && !isTolerated(taint, tolerations),
   );
-  return fail('taint', repelling.map(describeTaint));
+  return createFailure('taint', repelling.map(describeTaint));
 }
 
-function failTerms(
+function failOnTerms(
   filter: 'nodeAffinity' | 'nodeAntiAffinity',
   broken: readonly NodeTerm[],
 ): Failure | undefined {
   const required = broken.filter((term) => term.mode === 'required');
-  return fail(
+  return createFailure(
     filter,
     required.map((term) => describeRequirements(term.requirements)),
   );
 }
 
-function fail(filter: Failure['filter'], details: readonly string[]): Failure | undefined {
-  const detail = firstText(details);
+function createFailure(filter: Failure['filter'], details: readonly string[]): Failure | undefined {
+  const detail = smallest(details);
   return detail === undefined ? undefined : { filter, detail };
 }

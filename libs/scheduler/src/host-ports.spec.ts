@@ -1,5 +1,5 @@
 import { InvalidInputError, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
-import { describeReasons, type HostPort, type PlacementRequest } from './index.js';
+import { describeReasons, type SchedulerHostPort, type PlacementRequest } from './index.js';
 import {
   aCluster,
   aNode,
@@ -9,11 +9,11 @@ import {
   reservationFor,
 } from './testing/builders.js';
 
-const tcp = (...numbers: number[]): HostPort[] =>
+const tcp = (...numbers: number[]): SchedulerHostPort[] =>
   numbers.map((number) => ({ protocol: 'tcp', number }));
-const udp = (...numbers: number[]): HostPort[] =>
+const udp = (...numbers: number[]): SchedulerHostPort[] =>
   numbers.map((number) => ({ protocol: 'udp', number }));
-const whyNot = (
+const refusalOf = (
   placement: ReturnType<ReturnType<typeof aCluster>['place']>[number] | undefined,
 ): string | undefined =>
   placement?.placed === false ? describeReasons(placement.reasons) : undefined;
@@ -21,9 +21,9 @@ const whyNot = (
 describe('host port filter', () => {
   it.each<{
     name: string;
-    held?: HostPort[];
+    held?: SchedulerHostPort[];
     leaving?: boolean;
-    wanted?: HostPort[];
+    wanted?: SchedulerHostPort[];
     refused?: string;
   }>([
     { name: 'accepts a free port', held: tcp(8081), wanted: tcp(8080) },
@@ -67,15 +67,15 @@ describe('host port filter', () => {
       [aReservation('other-1', { hostPorts: held, leaving })],
     );
     const request = aRequest({ hostPorts: wanted });
-    expect(whyNot(cluster.place(request, 1)[0])).toBe(refused && `${refused}: 1 of 1 nodes`);
-    expect(whyNot(cluster.placeOn(request, [toNodeId('n1')])[0])).toBe(
+    expect(refusalOf(cluster.place(request, 1)[0])).toBe(refused && `${refused}: 1 of 1 nodes`);
+    expect(refusalOf(cluster.placeOn(request, [toNodeId('n1')])[0])).toBe(
       refused && `${refused}: 1 of 1 nodes`,
     );
     expect(cluster.explain(request)).toMatchObject([
       refused === undefined ? { fits: true } : { fits: false, detail: refused },
     ]);
     // Eligibility does not consider held ports: they may become free.
-    expect(cluster.eligible(request)).toEqual([{ nodeId: 'n1', takesNew: true }]);
+    expect(cluster.eligibleNodes(request)).toEqual([{ nodeId: 'n1', takesNew: true }]);
   });
 
   it('places one replica of a workload with a host port per node and reports the reason for the rest', () => {
@@ -92,8 +92,8 @@ describe('host port filter', () => {
       false,
       false,
     ]);
-    expect(whyNot(placements[3])).toBe('host port 8080 is taken: 3 of 3 nodes');
-    expect(whyNot(cluster.clone().placeOn(request, ['n1', 'n1'].map(toNodeId))[1])).toBe(
+    expect(refusalOf(placements[3])).toBe('host port 8080 is taken: 3 of 3 nodes');
+    expect(refusalOf(cluster.clone().placeOn(request, ['n1', 'n1'].map(toNodeId))[1])).toBe(
       'host port 8080 is taken: 1 of 1 nodes',
     );
   });
@@ -107,7 +107,7 @@ describe('host port filter', () => {
     const held = ['n1', 'n2'].map((id) =>
       aReservation(`on-${id}`, { nodeId: toNodeId(id), hostPorts: tcp(80) }),
     );
-    expect(whyNot(aCluster(nodes, held).place(aRequest({ hostPorts: tcp(80) }), 1)[0])).toBe(
+    expect(refusalOf(aCluster(nodes, held).place(aRequest({ hostPorts: tcp(80) }), 1)[0])).toBe(
       'host port 80 is taken: 2 of 3 nodes, cpu: 1 of 3 nodes',
     );
   });

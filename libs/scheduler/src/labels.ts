@@ -86,8 +86,8 @@ export function checkRequirements(
 ): void {
   requirements.forEach(({ key, operator, values = [] }, index) => {
     const field = `${path}[${index}]`;
-    problems.notEmpty(`${field}.key`, key);
-    problems.oneOf(`${field}.operator`, operator, [
+    problems.requireNotEmpty(`${field}.key`, key);
+    problems.requireOneOf(`${field}.operator`, operator, [
       'In',
       'NotIn',
       'Exists',
@@ -96,7 +96,7 @@ export function checkRequirements(
       'Lt',
     ]);
     const wanted = wantedValues(operator, values);
-    if (wanted !== undefined) problems.note(`${field}.values`, `${operator} needs ${wanted}`);
+    if (wanted !== undefined) problems.add(`${field}.values`, `${operator} needs ${wanted}`);
   });
 }
 

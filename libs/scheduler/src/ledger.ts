@@ -1,13 +1,19 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
-import { HeldPorts, inPortOrder, type HostPort } from './host-ports.js';
+import { HeldPorts, sortPorts, type SchedulerHostPort } from './host-ports.js';
 import { toLabelMap, type LabelMap } from './labels.js';
 import { compareText } from './order.js';
 import type { WorkloadTerm } from './request.js';
 import type { Reservation } from './reservation.js';
-import { minus, NO_RESOURCES, plus, toResources, type Resources } from './resources.js';
+import {
+  subtractResources,
+  NO_RESOURCES,
+  addResources,
+  toResources,
+  type Resources,
+} from './resources.js';
 
 /** Reservations of one node. */
-export interface Booked {
+export interface NodeBookings {
   readonly allocated: Resources;
   readonly replicas: number;
 }
@@ -23,11 +29,11 @@ export interface ReplicaGroup {
    */
   readonly repels: readonly WorkloadTerm[];
   /** Replica counts by node. Contains no entry for nodes without replicas of the group. */
-  readonly perNode: ReadonlyMap<NodeId, Head>;
+  readonly perNode: ReadonlyMap<NodeId, ReplicaCount>;
 }
 
 /** Number of replicas of a group on a node. */
-export interface Head {
+export interface ReplicaCount {
   readonly staying: number;
   readonly leaving: number;
 }
@@ -37,17 +43,17 @@ interface Entry {
   readonly nodeId: NodeId;
   readonly leaving: boolean;
   readonly resources: Resources;
-  readonly hostPorts: readonly HostPort[];
+  readonly hostPorts: readonly SchedulerHostPort[];
   readonly group: OpenGroup;
 }
 
 interface OpenGroup extends ReplicaGroup {
   readonly key: string;
-  readonly perNode: Map<NodeId, Head>;
+  readonly perNode: Map<NodeId, ReplicaCount>;
 }
 
-const NOTHING_BOOKED: Booked = { allocated: NO_RESOURCES, replicas: 0 };
-const NOBODY: Head = { staying: 0, leaving: 0 };
+const NO_BOOKINGS: NodeBookings = { allocated: NO_RESOURCES, replicas: 0 };
+const NO_REPLICAS: ReplicaCount = { staying: 0, leaving: 0 };
 
 /**
  * All reservations, indexed by node and by group of alike replicas. Holds only node ids: a
@@ -55,30 +61,30 @@ const NOBODY: Head = { staying: 0, leaving: 0 };
  */
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
-  private readonly booked = new Map<NodeId, Booked>();
+  private readonly bookings = new Map<NodeId, NodeBookings>();
   private ports = new HeldPorts();
   private readonly groups = new Map<string, OpenGroup>();
   private readonly groupsOf = new Map<WorkloadId, Set<OpenGroup>>();
 
   /** Adds a reservation, or replaces the older reservation of the same replica. */
-  enter(reservation: Reservation): void {
+  add(reservation: Reservation): void {
     this.remove(reservation.replicaId);
     const { nodeId, leaving = false } = reservation;
     const entry: Entry = {
       nodeId,
       leaving,
       resources: toResources(reservation.resources),
-      hostPorts: inPortOrder(reservation.hostPorts),
+      hostPorts: sortPorts(reservation.hostPorts),
       group: this.groupFor(reservation),
     };
     this.entries.set(reservation.replicaId, entry);
-    const { allocated, replicas } = this.bookedOn(nodeId);
-    this.booked.set(nodeId, {
-      allocated: plus(allocated, entry.resources),
+    const { allocated, replicas } = this.bookingsOn(nodeId);
+    this.bookings.set(nodeId, {
+      allocated: addResources(allocated, entry.resources),
       replicas: replicas + 1,
     });
-    this.ports.count(nodeId, entry.hostPorts, 1);
-    this.count(entry, 1);
+    this.ports.adjust(nodeId, entry.hostPorts, 1);
+    this.adjust(entry, 1);
   }
 
   /** Removes the reservation of a replica. Does nothing when there is none. */
@@ -86,24 +92,24 @@ export class Ledger {
     const entry = this.entries.get(replicaId);
     if (entry === undefined) return;
     this.entries.delete(replicaId);
-    const { allocated, replicas } = this.bookedOn(entry.nodeId);
-    if (replicas === 1) this.booked.delete(entry.nodeId);
+    const { allocated, replicas } = this.bookingsOn(entry.nodeId);
+    if (replicas === 1) this.bookings.delete(entry.nodeId);
     else
-      this.booked.set(entry.nodeId, {
-        allocated: minus(allocated, entry.resources),
+      this.bookings.set(entry.nodeId, {
+        allocated: subtractResources(allocated, entry.resources),
         replicas: replicas - 1,
       });
-    this.ports.count(entry.nodeId, entry.hostPorts, -1);
-    this.count(entry, -1);
+    this.ports.adjust(entry.nodeId, entry.hostPorts, -1);
+    this.adjust(entry, -1);
   }
 
-  bookedOn(nodeId: NodeId): Booked {
-    return this.booked.get(nodeId) ?? NOTHING_BOOKED;
+  bookingsOn(nodeId: NodeId): NodeBookings {
+    return this.bookings.get(nodeId) ?? NO_BOOKINGS;
   }
 
   /** Returns the first of `ports` that a replica, leaving or not, holds on the node. */
-  takenPort(nodeId: NodeId, ports: readonly HostPort[]): HostPort | undefined {
-    return this.ports.firstTaken(nodeId, ports);
+  findHeldPort(nodeId: NodeId, ports: readonly SchedulerHostPort[]): SchedulerHostPort | undefined {
+    return this.ports.findHeld(nodeId, ports);
   }
 
   allGroups(): Iterable<ReplicaGroup> {
@@ -111,7 +117,7 @@ export class Ledger {
   }
 
   /** Counts the replicas of a workload that are not leaving, by node, for all labels. */
-  stayingOf(workloadId: WorkloadId): Map<NodeId, number> {
+  countStaying(workloadId: WorkloadId): Map<NodeId, number> {
     const staying = new Map<NodeId, number>();
     for (const group of this.groupsOf.get(workloadId) ?? []) {
       for (const [nodeId, head] of group.perNode)
@@ -123,10 +129,10 @@ export class Ledger {
   /** Returns an independent copy. */
   clone(): Ledger {
     const copy = new Ledger();
-    for (const [nodeId, booked] of this.booked) copy.booked.set(nodeId, booked);
+    for (const [nodeId, booked] of this.bookings) copy.bookings.set(nodeId, booked);
     copy.ports = this.ports.clone();
     for (const group of this.groups.values())
-      copy.open({ ...group, perNode: new Map(group.perNode) });
+      copy.openGroup({ ...group, perNode: new Map(group.perNode) });
     for (const [replicaId, entry] of this.entries) {
       copy.entries.set(replicaId, {
         ...entry,
@@ -136,14 +142,14 @@ export class Ledger {
     return copy;
   }
 
-  private count({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
-    const head = group.perNode.get(nodeId) ?? NOBODY;
+  private adjust({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
+    const head = group.perNode.get(nodeId) ?? NO_REPLICAS;
     const next = leaving
       ? { ...head, leaving: head.leaving + change }
       : { ...head, staying: head.staying + change };
     if (next.staying + next.leaving > 0) group.perNode.set(nodeId, next);
     else group.perNode.delete(nodeId);
-    if (group.perNode.size === 0) this.close(group);
+    if (group.perNode.size === 0) this.closeGroup(group);
   }
 
   private groupFor({
@@ -157,7 +163,7 @@ export class Ledger {
     const key = JSON.stringify([workloadId, namespace, sortedLabels, repels]);
     return (
       this.groups.get(key) ??
-      this.open({
+      this.openGroup({
         key,
         workloadId,
         namespace,
@@ -168,14 +174,14 @@ export class Ledger {
     );
   }
 
-  private open(group: OpenGroup): OpenGroup {
+  private openGroup(group: OpenGroup): OpenGroup {
     this.groups.set(group.key, group);
     const siblings = this.groupsOf.get(group.workloadId) ?? new Set();
     this.groupsOf.set(group.workloadId, siblings.add(group));
     return group;
   }
 
-  private close(group: OpenGroup): void {
+  private closeGroup(group: OpenGroup): void {
     this.groups.delete(group.key);
     const siblings = this.groupsOf.get(group.workloadId);
     siblings?.delete(group);

@@ -3,9 +3,9 @@ import { toLabelMap, type LabelMap, type Labels } from './labels.js';
 import { compareText } from './order.js';
 import { Problems } from './problems.js';
 import {
-  atLeastNothing,
+  clampToZero,
   checkAmounts,
-  minus,
+  subtractResources,
   toResources,
   type ResourceAmounts,
   type Resources,
@@ -85,7 +85,7 @@ export const AVAILABILITY_ORDER = [
 export const DEFAULT_MAX_REPLICAS = 110;
 
 /** A node with derived values for fast lookups. Immutable, so clones share it. */
-export interface NodeRecord {
+export interface IndexedNode {
   readonly node: SchedulerNode;
   readonly id: NodeId;
   readonly region: string;
@@ -110,7 +110,7 @@ export interface NodeRecord {
  * @throws InvalidInputError for an empty id, amounts that are not whole numbers, a reliability
  *   outside 0 to 1, or invalid taints.
  */
-export function toNodeRecord(node: SchedulerNode): NodeRecord {
+export function indexNode(node: SchedulerNode): IndexedNode {
   checkNode(node);
   const capacity = toResources(node.capacity);
   const systemReserved = toResources(node.systemReserved ?? { cpuMillis: 0, memoryBytes: 0 });
@@ -127,7 +127,7 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
     suspendedCapabilities: new Set(node.suspendedCapabilities),
     capacity,
     systemReserved,
-    allocatable: atLeastNothing(minus(capacity, systemReserved)),
+    allocatable: clampToZero(subtractResources(capacity, systemReserved)),
     maxReplicas: node.maxReplicas ?? DEFAULT_MAX_REPLICAS,
     conditions: {
       memoryPressure: false,
@@ -145,7 +145,7 @@ export function toNodeRecord(node: SchedulerNode): NodeRecord {
  * is a node label.
  * @returns undefined when the node has no such label, or its zone or region is unknown.
  */
-export function domainOf(record: NodeRecord, topology: string): string | undefined {
+export function domainOf(record: IndexedNode, topology: string): string | undefined {
   switch (topology) {
     case 'node':
       return record.id;
@@ -159,12 +159,12 @@ export function domainOf(record: NodeRecord, topology: string): string | undefin
 }
 
 /** Returns the zone within its region. Nodes of unknown zone share one zone per region. */
-export function zoneKeyOf(record: NodeRecord): string {
+export function zoneKeyOf(record: IndexedNode): string {
   return `${record.region}\u0000${record.zone}`;
 }
 
 /** Formats the domain of a node for people; `no zone` for a node in no domain. */
-export function describeDomain(record: NodeRecord, topology: string): string {
+export function describeDomain(record: IndexedNode, topology: string): string {
   const domain = domainOf(record, topology);
   if (domain === undefined) return `no ${topology}`;
   return topology === 'zone' ? `zone ${record.zone}` : `${topology} ${domain}`;
@@ -172,14 +172,15 @@ export function describeDomain(record: NodeRecord, topology: string): string {
 
 function checkNode(node: SchedulerNode): void {
   const problems = new Problems();
-  problems.notEmpty('id', node.id);
+  problems.requireNotEmpty('id', node.id);
   checkAmounts(problems, 'capacity', node.capacity);
   if (node.systemReserved !== undefined)
     checkAmounts(problems, 'systemReserved', node.systemReserved);
-  if (node.maxReplicas !== undefined) problems.wholeNumber('maxReplicas', node.maxReplicas, 0);
+  if (node.maxReplicas !== undefined)
+    problems.requireWholeNumber('maxReplicas', node.maxReplicas, 0);
   const { reliability = 1 } = node;
   if (!(reliability >= 0 && reliability <= 1))
-    problems.note('reliability', `must be from 0 to 1, is ${reliability}`);
+    problems.add('reliability', `must be from 0 to 1, is ${reliability}`);
   checkTaints(problems, 'taints', node.taints ?? []);
   problems.throwIfAny();
 }

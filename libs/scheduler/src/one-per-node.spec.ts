@@ -9,7 +9,7 @@ import {
   GIB,
   reservationFor,
 } from './testing/builders.js';
-import { forbids } from './testing/oracle.js';
+import { findFailingFilters } from './testing/oracle.js';
 import { aWorld } from './testing/worlds.js';
 
 const worlds = fc.integer().map((seed) => aWorld(createSeededRandom(seed)));
@@ -78,13 +78,17 @@ describe('Cluster.eligible', () => {
       capabilities: ['runtime.process'],
     });
     const fitting = { labels: { disk: 'ssd' }, capabilities: ['runtime.process'] };
-    const said = aCluster([aNode('n1', { ...fitting, ...node })]).eligible(request);
-    expect(said).toEqual(expected === undefined ? [] : [{ nodeId: 'n1', takesNew: expected }]);
+    const describePlacement = aCluster([aNode('n1', { ...fitting, ...node })]).eligibleNodes(
+      request,
+    );
+    expect(describePlacement).toEqual(
+      expected === undefined ? [] : [{ nodeId: 'n1', takesNew: expected }],
+    );
   });
 
   it('returns a node with a suspended capability as not schedulable', () => {
     const node = { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] };
-    const said = aCluster([aNode('n1', node)]).eligible(
+    const said = aCluster([aNode('n1', node)]).eligibleNodes(
       aRequest({ capabilities: ['runtime.cri'] }),
     );
     expect(said).toEqual([{ nodeId: 'n1', takesNew: false }]);
@@ -96,13 +100,13 @@ describe('Cluster.eligible', () => {
       effect,
     }));
     const request = aRequest({ tolerations: [{ key: 'spot', operator: 'Exists' }] });
-    expect(aCluster([aNode('n1', { taints })]).eligible(request)).toEqual([
+    expect(aCluster([aNode('n1', { taints })]).eligibleNodes(request)).toEqual([
       { nodeId: 'n1', takesNew: true },
     ]);
   });
 
   it('orders nodes by id, independent of the order in which they were added', () => {
-    const said = aCluster([aNode('n2'), aNode('n10'), aNode('n1')]).eligible(aRequest());
+    const said = aCluster([aNode('n2'), aNode('n10'), aNode('n1')]).eligibleNodes(aRequest());
     expect(said.map(({ nodeId }) => nodeId)).toEqual(['n1', 'n10', 'n2']);
   });
 
@@ -115,16 +119,18 @@ describe('Cluster.eligible', () => {
       fc.property(worlds, (world) => {
         const cluster = aCluster(world.nodes, world.reservations);
         for (const request of world.requests) {
-          const passes = (node: SchedulerNode): boolean =>
-            [...forbids(world, request, node)].every((filter) => onOthers.includes(filter));
+          const passesFilter = (node: SchedulerNode): boolean =>
+            [...findFailingFilters(world, request, node)].every((filter) =>
+              onOthers.includes(filter),
+            );
           const expected = world.nodes
             .filter((node) => {
               const taints = (node.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
-              return passes({ ...node, availability: {}, taints });
+              return passesFilter({ ...node, availability: {}, taints });
             })
-            .map((node) => ({ nodeId: node.id, takesNew: passes(node) }))
+            .map((node) => ({ nodeId: node.id, takesNew: passesFilter(node) }))
             .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
-          expect(cluster.eligible(request)).toEqual(expected);
+          expect(cluster.eligibleNodes(request)).toEqual(expected);
         }
       }),
       { numRuns: 200 },

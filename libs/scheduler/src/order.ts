@@ -9,7 +9,7 @@ export function compareNumbers(a: number, b: number): number {
 }
 
 /** Returns the alphabetically first text; undefined when there is none. */
-export function firstText(texts: readonly string[]): string | undefined {
+export function smallest(texts: readonly string[]): string | undefined {
   return texts.reduce<string | undefined>(
     (first, text) => (first === undefined || text < first ? text : first),
     undefined,

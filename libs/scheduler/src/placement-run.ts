@@ -1,29 +1,29 @@
 import type { NodeId } from '@cloudless/base';
 import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
-import { couldEverHold, fixedPreferences, nodeFailure } from './filters.js';
+import { fitsWhenEmpty, sumFixedPreferences, nodeFailure } from './filters.js';
 import { describeHostPort } from './host-ports.js';
 import type { Ledger } from './ledger.js';
-import { domainOf, zoneKeyOf, type NodeRecord } from './node.js';
-import { firstText } from './order.js';
+import { domainOf, zoneKeyOf, type IndexedNode } from './node.js';
+import { smallest } from './order.js';
 import { FILTER_OF_RESOURCE, type Failure } from './reasons.js';
 import type { FullRequest } from './request.js';
-import { firstShortage, plus } from './resources.js';
+import { findShortage, addResources } from './resources.js';
 import {
-  scoreTerms,
-  totalScore,
+  computeScoreTerms,
+  computeScore,
   type Preferences,
   type ScoreTerms,
   type ScoreWeights,
 } from './score.js';
 import {
   addReplicas,
-  countIn,
-  countOf,
-  findReplicas,
-  forbiddenDomains,
-  letsIn,
+  getOrCreateCount,
+  domainCountOf,
+  countMatchingReplicas,
+  findExcludedDomains,
+  satisfiesAffinity,
   type DomainCount,
-  type TermFindings,
+  type TermMatches,
 } from './workload-terms.js';
 
 const NO_SPREAD: DomainCount = { count: 0 };
@@ -45,10 +45,10 @@ const NO_SCORE: ScoreTerms = {
  */
 export class PlacementRun {
   readonly candidates: readonly Candidate[];
-  readonly affinity: readonly TermFindings[];
-  readonly antiAffinity: readonly TermFindings[];
-  private readonly forbidden: ReadonlyMap<string, ReadonlySet<string>>;
-  private readonly staying: ReadonlyMap<NodeId, number>;
+  readonly affinity: readonly TermMatches[];
+  readonly antiAffinity: readonly TermMatches[];
+  private readonly excludedDomains: ReadonlyMap<string, ReadonlySet<string>>;
+  private readonly stayingReplicas: ReadonlyMap<NodeId, number>;
   private readonly zones = new Map<string, DomainCount>();
   private readonly spreadDomains = new Map<string, DomainCount>();
   /** Domains of the declared spread with a node that could hold a replica if it were empty. */
@@ -57,13 +57,13 @@ export class PlacementRun {
   constructor(
     readonly request: FullRequest,
     private readonly weights: ScoreWeights,
-    nodes: ReadonlyMap<NodeId, NodeRecord>,
+    nodes: ReadonlyMap<NodeId, IndexedNode>,
     private readonly ledger: Ledger,
   ) {
-    this.affinity = findReplicas('workloadAffinity', request, ledger, nodes);
-    this.antiAffinity = findReplicas('workloadAntiAffinity', request, ledger, nodes);
-    this.forbidden = forbiddenDomains(request, ledger, nodes);
-    this.staying = ledger.stayingOf(request.workloadId);
+    this.affinity = countMatchingReplicas('workloadAffinity', request, ledger, nodes);
+    this.antiAffinity = countMatchingReplicas('workloadAntiAffinity', request, ledger, nodes);
+    this.excludedDomains = findExcludedDomains(request, ledger, nodes);
+    this.stayingReplicas = ledger.countStaying(request.workloadId);
     this.candidates = Array.from(nodes.values(), (record) => this.toCandidate(record));
     this.candidates.forEach((candidate) => this.refresh(candidate));
   }
@@ -80,19 +80,19 @@ export class PlacementRun {
   }
 
   /** Counts a placement on a candidate for the rest of this run. */
-  book(candidate: Candidate): void {
-    candidate.allocated = plus(candidate.allocated, this.request.resources);
+  addPlacement(candidate: Candidate): void {
+    candidate.allocated = addResources(candidate.allocated, this.request.resources);
     candidate.replicas += 1;
-    candidate.takenPort ??= this.request.hostPorts[0];
+    candidate.heldPort ??= this.request.hostPorts[0];
     candidate.onNode += 1;
     candidate.inZone.count += 1;
     if (candidate.inSpread !== NO_SPREAD) candidate.inSpread.count += 1;
     this.refresh(candidate);
     this.affinity.forEach((findings, index) =>
-      this.bookTerm(findings, candidate, 'affinityDomains', index),
+      this.countPlacement(findings, candidate, 'affinityDomains', index),
     );
     this.antiAffinity.forEach((findings, index) =>
-      this.bookTerm(findings, candidate, 'antiAffinityDomains', index),
+      this.countPlacement(findings, candidate, 'antiAffinityDomains', index),
     );
   }
 
@@ -122,28 +122,28 @@ export class PlacementRun {
     return emptiest + spread.maxSkew;
   }
 
-  private toCandidate(record: NodeRecord): Candidate {
+  private toCandidate(record: IndexedNode): Candidate {
     const { request } = this;
     const failure = nodeFailure(record, request);
-    const { allocated, replicas } = this.ledger.bookedOn(record.id);
-    const onNode = this.staying.get(record.id) ?? 0;
-    const inZone = countIn(this.zones, zoneKeyOf(record));
+    const { allocated, replicas } = this.ledger.bookingsOn(record.id);
+    const onNode = this.stayingReplicas.get(record.id) ?? 0;
+    const inZone = getOrCreateCount(this.zones, zoneKeyOf(record));
     const inSpread = this.spreadDomainOf(record);
     inZone.count += onNode;
     if (inSpread !== NO_SPREAD) inSpread.count += onNode;
-    if (failure === undefined && couldEverHold(record, request)) this.eligible.add(inSpread);
+    if (failure === undefined && fitsWhenEmpty(record, request)) this.eligible.add(inSpread);
     return {
       record,
       nodeFailure: failure,
-      forbiddenBy: this.forbiddenTopology(record),
+      excludedBy: this.findExcludingTopology(record),
       inZone,
       inSpread,
-      affinityDomains: this.affinity.map((findings) => countOf(findings, record)),
-      antiAffinityDomains: this.antiAffinity.map((findings) => countOf(findings, record)),
-      fixedPreferences: fixedPreferences(record, request),
+      affinityDomains: this.affinity.map((findings) => domainCountOf(findings, record)),
+      antiAffinityDomains: this.antiAffinity.map((findings) => domainCountOf(findings, record)),
+      fixedPreferences: sumFixedPreferences(record, request),
       allocated,
       replicas,
-      takenPort: this.ledger.takenPort(record.id, request.hostPorts),
+      heldPort: this.ledger.findHeldPort(record.id, request.hostPorts),
       onNode,
       failure,
       terms: NO_SCORE,
@@ -151,19 +151,19 @@ export class PlacementRun {
     };
   }
 
-  private spreadDomainOf(record: NodeRecord): DomainCount {
+  private spreadDomainOf(record: IndexedNode): DomainCount {
     if (this.request.spread === undefined) return NO_SPREAD;
     const domain = domainOf(record, this.request.spread.topology);
-    return domain === undefined ? NO_DOMAIN : countIn(this.spreadDomains, domain);
+    return domain === undefined ? NO_DOMAIN : getOrCreateCount(this.spreadDomains, domain);
   }
 
-  private forbiddenTopology(record: NodeRecord): string | undefined {
+  private findExcludingTopology(record: IndexedNode): string | undefined {
     const topologies: string[] = [];
-    for (const [topology, domains] of this.forbidden) {
+    for (const [topology, domains] of this.excludedDomains) {
       const domain = domainOf(record, topology);
       if (domain !== undefined && domains.has(domain)) topologies.push(topology);
     }
-    return firstText(topologies);
+    return smallest(topologies);
   }
 
   /**
@@ -172,57 +172,63 @@ export class PlacementRun {
    */
   private refresh(candidate: Candidate): void {
     candidate.failure =
-      candidate.nodeFailure ?? this.roomFailure(candidate) ?? this.companyFailure(candidate);
-    candidate.terms = scoreTerms(
+      candidate.nodeFailure ??
+      this.capacityFailure(candidate) ??
+      this.workloadAffinityFailure(candidate);
+    candidate.terms = computeScoreTerms(
       candidate.record,
       candidate.allocated,
       this.request,
-      this.preferencesOf(candidate),
+      this.sumPreferences(candidate),
     );
-    candidate.score = totalScore(candidate.terms, this.weights);
+    candidate.score = computeScore(candidate.terms, this.weights);
   }
 
-  private roomFailure({ record, allocated, replicas, takenPort }: Candidate): Failure | undefined {
+  private capacityFailure({
+    record,
+    allocated,
+    replicas,
+    heldPort,
+  }: Candidate): Failure | undefined {
     if (replicas >= record.maxReplicas) return { filter: 'replicas' };
-    const short = firstShortage(this.request.resources, record.allocatable, allocated);
+    const short = findShortage(this.request.resources, record.allocatable, allocated);
     if (short !== undefined) return { filter: FILTER_OF_RESOURCE[short] };
-    return takenPort && { filter: 'hostPort', detail: describeHostPort(takenPort) };
+    return heldPort && { filter: 'hostPort', detail: describeHostPort(heldPort) };
   }
 
-  private companyFailure({
+  private workloadAffinityFailure({
     affinityDomains,
     antiAffinityDomains,
-    forbiddenBy,
+    excludedBy,
   }: Candidate): Failure | undefined {
     const alone = this.affinity.filter(
-      (findings, index) => isRequired(findings) && !letsIn(findings, affinityDomains[index]),
+      (findings, index) =>
+        isRequired(findings) && !satisfiesAffinity(findings, affinityDomains[index]),
     );
-    const missing = firstText(alone.map(({ term }) => term.topology));
+    const missing = smallest(alone.map(({ term }) => term.topology));
     if (missing !== undefined) return { filter: 'workloadAffinity', detail: missing };
     const clashes = this.antiAffinity.filter(
-      (findings, index) => isRequired(findings) && isOccupied(antiAffinityDomains[index]),
+      (findings, index) => isRequired(findings) && hasReplica(antiAffinityDomains[index]),
     );
     const topologies = clashes.map(({ term }) => term.topology);
-    const clashing = firstText(
-      forbiddenBy === undefined ? topologies : [...topologies, forbiddenBy],
-    );
+    const clashing = smallest(excludedBy === undefined ? topologies : [...topologies, excludedBy]);
     return clashing === undefined
       ? undefined
       : { filter: 'workloadAntiAffinity', detail: clashing };
   }
 
-  private preferencesOf({
+  private sumPreferences({
     fixedPreferences,
     affinityDomains,
     antiAffinityDomains,
   }: Candidate): Preferences {
     const weightOf = (
-      findings: readonly TermFindings[],
+      findings: readonly TermMatches[],
       domains: readonly (DomainCount | undefined)[],
     ): number =>
       findings.reduce(
         (sum, { term }, index) =>
-          sum + (term.mode === 'preferred' && isOccupied(domains[index]) ? term.weight : 0),
+          sum + (term.mode === 'preferred' && hasReplica(domains[index]) ? term.weight : 0),
         0,
       );
     return {
@@ -237,14 +243,14 @@ export class PlacementRun {
    * Counts a placement for a term. The first replica of a domain changes the result for all nodes
    * of the domain, and the first replica at all changes it for every node.
    */
-  private bookTerm(
-    findings: TermFindings,
+  private countPlacement(
+    findings: TermMatches,
     placed: Candidate,
     side: 'affinityDomains' | 'antiAffinityDomains',
     index: number,
   ): void {
     const domain = placed[side][index];
-    if (!findings.describesItself || domain === undefined) return;
+    if (!findings.matchesOwnWorkload || domain === undefined) return;
     const wasFirstOfAll = findings.occupied === 0;
     const wasFirst = domain.count === 0;
     addReplicas(findings, domain, 1);
@@ -254,11 +260,11 @@ export class PlacementRun {
   }
 }
 
-function isRequired({ term }: TermFindings): boolean {
+function isRequired({ term }: TermMatches): boolean {
   return term.mode === 'required';
 }
 
-function isOccupied(domain: DomainCount | undefined): boolean {
+function hasReplica(domain: DomainCount | undefined): boolean {
   return domain !== undefined && domain.count > 0;
 }
 

@@ -4,31 +4,30 @@ import { InvalidInputError, type Violation } from '@cloudless/base';
 export class Problems {
   private readonly violations: Violation[] = [];
 
-  note(field: string, message: string): void {
+  add(field: string, message: string): void {
     this.violations.push({ field, message });
   }
 
   /** Adds a problem when the value is not a whole number from `least` to `most`. */
-  wholeNumber(
+  requireWholeNumber(
     field: string,
     value: number,
-    least: number,
-    most: number = Number.MAX_SAFE_INTEGER,
+    min: number,
+    max: number = Number.MAX_SAFE_INTEGER,
   ): void {
-    if (Number.isSafeInteger(value) && value >= least && value <= most) return;
-    const range =
-      most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
-    this.note(field, `must be a whole number ${range}, is ${value}`);
+    if (Number.isSafeInteger(value) && value >= min && value <= max) return;
+    const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
+    this.add(field, `must be a whole number ${range}, is ${value}`);
   }
 
   /** Adds a problem when the value is not one of `allowed`. */
-  oneOf(field: string, value: string, allowed: readonly string[]): void {
+  requireOneOf(field: string, value: string, allowed: readonly string[]): void {
     if (!allowed.includes(value))
-      this.note(field, `must be one of ${allowed.join(', ')}, is ${value}`);
+      this.add(field, `must be one of ${allowed.join(', ')}, is ${value}`);
   }
 
-  notEmpty(field: string, value: string): void {
-    if (value === '') this.note(field, 'must not be empty');
+  requireNotEmpty(field: string, value: string): void {
+    if (value === '') this.add(field, 'must not be empty');
   }
 
   /** @throws InvalidInputError with all collected problems, if there are any. */

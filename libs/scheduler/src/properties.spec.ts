@@ -8,7 +8,13 @@ import {
   type SchedulerNode,
 } from './index.js';
 import { aCluster, aNode, aRequest, reservationFor } from './testing/builders.js';
-import { domain, forbids, replicasIn, usable, type PlainWorld } from './testing/oracle.js';
+import {
+  domainOfNode,
+  findFailingFilters,
+  countReplicas,
+  allocatableOf,
+  type PlainWorld,
+} from './testing/oracle.js';
 import { aWorld, type World } from './testing/worlds.js';
 
 const worlds = fc.integer().map((seed) => ({ seed, world: aWorld(createSeededRandom(seed)) }));
@@ -19,7 +25,7 @@ const RUNS = { numRuns: 300 };
  * Places each request of the world one replica at a time and reserves it. Calls `look` with each
  * decision and the world in which it was made.
  */
-function fill(
+function placeAll(
   world: World,
   count: number,
   look: (cluster: Cluster, plain: PlainWorld, request: PlacementRequest) => void,
@@ -40,19 +46,27 @@ function fill(
 }
 
 /** Returns the first failing filter in the documented order. */
-function firstFilter(found: ReadonlySet<PlacementFilter>): PlacementFilter | undefined {
+function findFirstFilter(found: ReadonlySet<PlacementFilter>): PlacementFilter | undefined {
   return PLACEMENT_FILTERS.find((filter) => found.has(filter));
 }
 
 /** Replica counts by which the ranking orders a node: declared domain, zone, node. */
-function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode): number[] {
+function replicaCountsOf(
+  plain: PlainWorld,
+  request: PlacementRequest,
+  node: SchedulerNode,
+): number[] {
   const { spread } = request;
-  const mine = spread && domain(node, spread.topology);
+  const mine = spread && domainOfNode(node, spread.topology);
   const inDomain =
     mine === undefined
       ? Infinity
-      : replicasIn(plain, request, (other) => domain(other, spread?.topology ?? '') === mine);
-  const inZone = replicasIn(
+      : countReplicas(
+          plain,
+          request,
+          (other) => domainOfNode(other, spread?.topology ?? '') === mine,
+        );
+  const inZone = countReplicas(
     plain,
     request,
     (other) => other.region === node.region && other.zone === node.zone,
@@ -60,7 +74,7 @@ function crowd(plain: PlainWorld, request: PlacementRequest, node: SchedulerNode
   return [
     spread === undefined ? 0 : inDomain,
     inZone,
-    replicasIn(plain, request, (other) => other.id === node.id),
+    countReplicas(plain, request, (other) => other.id === node.id),
   ];
 }
 
@@ -68,14 +82,17 @@ describe('placement compared with the brute-force oracle', () => {
   it('fits exactly the nodes that the oracle accepts, and reports the first failing filter for the others', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
-        fill(world, count, (cluster, plain, request) => {
+        placeAll(world, count, (cluster, plain, request) => {
           const said = Object.fromEntries(
             cluster
               .explain(request)
               .map((node) => [node.nodeId, node.fits ? undefined : node.filter]),
           );
           const expected = Object.fromEntries(
-            plain.nodes.map((node) => [node.id, firstFilter(forbids(plain, request, node))]),
+            plain.nodes.map((node) => [
+              node.id,
+              findFirstFilter(findFailingFilters(plain, request, node)),
+            ]),
           );
           expect(said).toEqual(expected);
         });
@@ -87,14 +104,16 @@ describe('placement compared with the brute-force oracle', () => {
   it('chooses a node with the fewest replicas, and among those the best by score and id', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
-        fill(world, count, (cluster, plain, request) => {
+        placeAll(world, count, (cluster, plain, request) => {
           const [placement] = cluster.place(request, 1);
           const scores = new Map(cluster.explain(request).map((node) => [node.nodeId, node.score]));
-          const fitting = plain.nodes.filter((node) => forbids(plain, request, node).size === 0);
+          const fitting = plain.nodes.filter(
+            (node) => findFailingFilters(plain, request, node).size === 0,
+          );
           const ranked = fitting
             .map((node) => ({
               id: node.id,
-              key: [...crowd(plain, request, node), -(scores.get(node.id) ?? 0)],
+              key: [...replicaCountsOf(plain, request, node), -(scores.get(node.id) ?? 0)],
             }))
             .sort((a, b) => {
               const at = a.key.findIndex((value, index) => value !== b.key[index]);
@@ -111,13 +130,13 @@ describe('placement compared with the brute-force oracle', () => {
     let refusals = 0;
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
-        fill(world, count, (cluster, plain, request) => {
+        placeAll(world, count, (cluster, plain, request) => {
           const [placement] = cluster.place(request, 1);
           if (placement?.placed !== false) return;
           refusals += 1;
           const expected = new Map<PlacementFilter | undefined, number>();
           for (const node of plain.nodes) {
-            const filter = firstFilter(forbids(plain, request, node));
+            const filter = findFirstFilter(findFailingFilters(plain, request, node));
             expected.set(filter, (expected.get(filter) ?? 0) + 1);
           }
           const said = new Map<PlacementFilter | undefined, number>();
@@ -140,7 +159,7 @@ describe('placement invariants', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         // Only placements: initial reservations may exceed the capacity of a node that has shrunk.
-        const after = fill({ ...world, reservations: [] }, count, () => undefined);
+        const after = placeAll({ ...world, reservations: [] }, count, () => undefined);
         for (const node of after.nodes) {
           const held = after.reservations.filter((reservation) => reservation.nodeId === node.id);
           expect(held.length).toBeLessThanOrEqual(node.maxReplicas ?? 110);
@@ -156,7 +175,7 @@ describe('placement invariants', () => {
             'gpus',
           ] as const) {
             const booked = held.reduce((sum, { resources }) => sum + (resources[field] ?? 0), 0);
-            expect(booked).toBeLessThanOrEqual(Math.max(0, usable(node, field)));
+            expect(booked).toBeLessThanOrEqual(Math.max(0, allocatableOf(node, field)));
           }
         }
       }),
@@ -298,11 +317,13 @@ describe('spread evenness', () => {
       fc.property(roomy, fc.integer({ min: 1, max: 30 }), (kinds, count) => {
         const nodes = kinds.map((kind, index) => aNode(`n${index}`, { ...kind, capacity }));
         const request = aRequest(spread === undefined ? {} : { spread });
-        const loads = new Map(nodes.map((node) => [domain(node, spread?.topology ?? 'zone'), 0]));
+        const loads = new Map(
+          nodes.map((node) => [domainOfNode(node, spread?.topology ?? 'zone'), 0]),
+        );
         for (const placement of aCluster(nodes).place(request, count)) {
           const node = nodes.find(({ id }) => placement.placed && id === placement.nodeId);
           if (node === undefined) throw new Error('the cluster has capacity for all replicas');
-          const key = domain(node, spread?.topology ?? 'zone');
+          const key = domainOfNode(node, spread?.topology ?? 'zone');
           loads.set(key, (loads.get(key) ?? 0) + 1);
         }
         expect(Math.max(...loads.values()) - Math.min(...loads.values())).toBeLessThanOrEqual(1);

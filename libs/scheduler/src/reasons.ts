@@ -69,12 +69,12 @@ export function describeReasons(reasons: readonly PlacementReason[]): string {
  */
 export function describeFailure({ filter, detail }: Failure): string {
   if (filter === 'hostPort') return `host port ${detail ?? ''} is taken`;
-  const words = WORDS[filter] ?? filter;
+  const words = FILTER_LABELS[filter] ?? filter;
   return detail === undefined ? words : `${words} ${detail}`;
 }
 
 /** Display names of filters that differ from their identifier. */
-const WORDS: Partial<Record<PlacementFilter, string>> = {
+const FILTER_LABELS: Partial<Record<PlacementFilter, string>> = {
   nodeSelector: 'node selector',
   nodeAffinity: 'node affinity',
   nodeAntiAffinity: 'node anti-affinity',
@@ -83,7 +83,7 @@ const WORDS: Partial<Record<PlacementFilter, string>> = {
 };
 
 /** Counts equal failures, ordered by most nodes, then by filter order, then by detail. */
-export function tally(failures: readonly Failure[]): PlacementReason[] {
+export function countReasons(failures: readonly Failure[]): PlacementReason[] {
   const counts = new Map<string, { readonly failure: Failure; nodes: number }>();
   for (const failure of failures) {
     const key = `${failure.filter} ${failure.detail ?? ''}`;

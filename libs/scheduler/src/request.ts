@@ -1,22 +1,22 @@
 import type { WorkloadId } from '@cloudless/base';
-import { checkHostPorts, inPortOrder, type HostPort } from './host-ports.js';
+import { checkHostPorts, sortPorts, type SchedulerHostPort } from './host-ports.js';
 import { checkRequirements, type LabelRequirement, type Labels } from './labels.js';
 import { Problems } from './problems.js';
 import { checkAmounts, toResources, type ResourceAmounts, type Resources } from './resources.js';
 import { checkTolerations, type Toleration } from './taints.js';
 
 /** `required` terms filter nodes. `preferred` terms change the score by their weight, 1 to 100. */
-export type Rule =
+export type TermMode =
   { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number };
 
 /** Matches nodes whose labels meet all `requirements`. */
-export type NodeTerm = Rule & { readonly requirements: readonly LabelRequirement[] };
+export type NodeTerm = TermMode & { readonly requirements: readonly LabelRequirement[] };
 
 /**
  * Matches domains that hold a replica of a workload whose labels meet all of `selector`. An empty
  * selector matches every workload.
  */
-export type WorkloadTerm = Rule & {
+export type WorkloadTerm = TermMode & {
   readonly selector: readonly LabelRequirement[];
   /** `node`, `zone`, `region` or a node label key. */
   readonly topology: string;
@@ -80,7 +80,7 @@ export interface PlacementRequest {
   /** Capabilities that the node must have. */
   readonly capabilities?: readonly string[];
   /** Ports of the node that each replica holds. Each port is available once per node. */
-  readonly hostPorts?: readonly HostPort[];
+  readonly hostPorts?: readonly SchedulerHostPort[];
 }
 
 /** A request with all defaults filled in. */
@@ -106,7 +106,7 @@ export function toFullRequest(request: PlacementRequest): FullRequest {
     tolerations: [],
     capabilities: [],
     ...given,
-    hostPorts: inPortOrder(given.hostPorts),
+    hostPorts: sortPorts(given.hostPorts),
     resources: toResources(given.resources),
     spread: spread === undefined ? undefined : { maxSkew: 1, ...spread },
   };
@@ -116,10 +116,10 @@ export function toFullRequest(request: PlacementRequest): FullRequest {
 
 function checkRequest(request: FullRequest): void {
   const problems = new Problems();
-  problems.notEmpty('workloadId', request.workloadId);
+  problems.requireNotEmpty('workloadId', request.workloadId);
   checkAmounts(problems, 'resources', request.resources);
-  problems.wholeNumber('priority', request.priority, 0, 1000);
-  problems.oneOf('locality', request.locality, ['required', 'preferred']);
+  problems.requireWholeNumber('priority', request.priority, 0, 1000);
+  problems.requireOneOf('locality', request.locality, ['required', 'preferred']);
   for (const path of ['nodeAffinity', 'nodeAntiAffinity'] as const)
     checkNodeTerms(problems, path, request[path]);
   for (const path of ['workloadAffinity', 'workloadAntiAffinity'] as const)
@@ -127,16 +127,16 @@ function checkRequest(request: FullRequest): void {
   checkTolerations(problems, 'tolerations', request.tolerations);
   checkHostPorts(problems, 'hostPorts', request.hostPorts);
   if (request.spread !== undefined) {
-    problems.notEmpty('spread.topology', request.spread.topology);
-    problems.oneOf('spread.mode', request.spread.mode, ['required', 'preferred']);
-    problems.wholeNumber('spread.maxSkew', request.spread.maxSkew, 1);
+    problems.requireNotEmpty('spread.topology', request.spread.topology);
+    problems.requireOneOf('spread.mode', request.spread.mode, ['required', 'preferred']);
+    problems.requireWholeNumber('spread.maxSkew', request.spread.maxSkew, 1);
   }
   problems.throwIfAny();
 }
 
 function checkNodeTerms(problems: Problems, path: string, terms: readonly NodeTerm[]): void {
   terms.forEach((term, index) => {
-    checkRule(problems, `${path}[${index}]`, term);
+    checkTermMode(problems, `${path}[${index}]`, term);
     checkRequirements(problems, `${path}[${index}].requirements`, term.requirements);
   });
 }
@@ -148,13 +148,13 @@ export function checkWorkloadTerms(
   terms: readonly WorkloadTerm[],
 ): void {
   terms.forEach((term, index) => {
-    checkRule(problems, `${path}[${index}]`, term);
-    problems.notEmpty(`${path}[${index}].topology`, term.topology);
+    checkTermMode(problems, `${path}[${index}]`, term);
+    problems.requireNotEmpty(`${path}[${index}].topology`, term.topology);
     checkRequirements(problems, `${path}[${index}].selector`, term.selector);
   });
 }
 
-function checkRule(problems: Problems, path: string, rule: Rule): void {
-  problems.oneOf(`${path}.mode`, rule.mode, ['required', 'preferred']);
-  if (rule.mode === 'preferred') problems.wholeNumber(`${path}.weight`, rule.weight, 1, 100);
+function checkTermMode(problems: Problems, path: string, rule: TermMode): void {
+  problems.requireOneOf(`${path}.mode`, rule.mode, ['required', 'preferred']);
+  if (rule.mode === 'preferred') problems.requireWholeNumber(`${path}.weight`, rule.weight, 1, 100);
 }

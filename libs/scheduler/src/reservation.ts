@@ -1,5 +1,5 @@
 import type { NodeId, ReplicaId, WorkloadId } from '@cloudless/base';
-import { checkHostPorts, type HostPort } from './host-ports.js';
+import { checkHostPorts, type SchedulerHostPort } from './host-ports.js';
 import type { Labels } from './labels.js';
 import { Problems } from './problems.js';
 import { checkWorkloadTerms, type WorkloadTerm } from './request.js';
@@ -18,7 +18,7 @@ export interface Reservation {
   readonly labels?: Labels;
   readonly resources: ResourceAmounts;
   /** Host ports that the replica holds until the reservation is released. */
-  readonly hostPorts?: readonly HostPort[];
+  readonly hostPorts?: readonly SchedulerHostPort[];
   /**
    * Anti-affinity terms of the workload. Required terms exclude replicas that they match from this
    * replica's domain; preferred terms are ignored.
@@ -35,9 +35,9 @@ export interface Reservation {
 /** @throws InvalidInputError naming every invalid field. */
 export function checkReservation(reservation: Reservation): void {
   const problems = new Problems();
-  problems.notEmpty('replicaId', reservation.replicaId);
-  problems.notEmpty('nodeId', reservation.nodeId);
-  problems.notEmpty('workloadId', reservation.workloadId);
+  problems.requireNotEmpty('replicaId', reservation.replicaId);
+  problems.requireNotEmpty('nodeId', reservation.nodeId);
+  problems.requireNotEmpty('workloadId', reservation.workloadId);
   checkAmounts(problems, 'resources', reservation.resources);
   checkHostPorts(problems, 'hostPorts', reservation.hostPorts ?? []);
   checkWorkloadTerms(problems, 'workloadAntiAffinity', reservation.workloadAntiAffinity ?? []);

@@ -38,7 +38,7 @@ export function toResources(amounts: ResourceAmounts): Resources {
   return { ...NO_RESOURCES, ...amounts };
 }
 
-export function plus(a: Resources, b: Resources): Resources {
+export function addResources(a: Resources, b: Resources): Resources {
   return {
     cpuMillis: a.cpuMillis + b.cpuMillis,
     memoryBytes: a.memoryBytes + b.memoryBytes,
@@ -48,7 +48,7 @@ export function plus(a: Resources, b: Resources): Resources {
   };
 }
 
-export function minus(a: Resources, b: Resources): Resources {
+export function subtractResources(a: Resources, b: Resources): Resources {
   return {
     cpuMillis: a.cpuMillis - b.cpuMillis,
     memoryBytes: a.memoryBytes - b.memoryBytes,
@@ -59,7 +59,7 @@ export function minus(a: Resources, b: Resources): Resources {
 }
 
 /** Replaces negative amounts by 0. */
-export function atLeastNothing(a: Resources): Resources {
+export function clampToZero(a: Resources): Resources {
   return {
     cpuMillis: Math.max(0, a.cpuMillis),
     memoryBytes: Math.max(0, a.memoryBytes),
@@ -73,7 +73,7 @@ export function atLeastNothing(a: Resources): Resources {
  * Returns the first resource of which `need` exceeds the free amount. A resource that is not
  * requested never blocks, even on a node that has shrunk below its reservations.
  */
-export function firstShortage(
+export function findShortage(
   need: Resources,
   allocatable: Resources,
   allocated: Resources,
@@ -90,5 +90,5 @@ export function firstShortage(
  */
 export function checkAmounts(problems: Problems, path: string, amounts: ResourceAmounts): void {
   for (const [field, amount] of Object.entries({ ...NO_RESOURCES, ...amounts }))
-    problems.wholeNumber(`${path}.${field}`, amount, 0);
+    problems.requireWholeNumber(`${path}.${field}`, amount, 0);
 }

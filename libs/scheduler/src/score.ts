@@ -1,4 +1,4 @@
-import type { NodeRecord } from './node.js';
+import type { IndexedNode } from './node.js';
 import { Problems } from './problems.js';
 import type { FullRequest } from './request.js';
 import type { Resources } from './resources.js';
@@ -59,13 +59,13 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
   const problems = new Problems();
   for (const [name, weight] of Object.entries(all)) {
     if (!(Number.isFinite(weight) && weight >= 0))
-      problems.note(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
+      problems.add(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
   }
   problems.throwIfAny();
   // Divide by the largest weight first: the sum of very large weights would not be finite, the sum
   // of very small ones not exact.
   const largest = Math.max(...Object.values(all));
-  if (largest === 0) problems.note('weights', 'at least one must be above 0');
+  if (largest === 0) problems.add('weights', 'at least one must be above 0');
   problems.throwIfAny();
   const sum = Object.values(all).reduce((total, weight) => total + weight / largest, 0);
   const share = (weight: number): number => weight / largest / sum;
@@ -82,7 +82,7 @@ export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
  * Returns the weighted sum of locality, reliability, cost and utilisation, minus the weighted
  * network penalty, plus the preferences.
  */
-export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
+export function computeScore(terms: ScoreTerms, weights: ScoreWeights): number {
   return (
     weights.locality * terms.locality +
     weights.reliability * terms.reliability +
@@ -99,18 +99,18 @@ export function totalScore(terms: ScoreTerms, weights: ScoreWeights): number {
  * Computes the score terms of one node for one request.
  * @param allocated - Resources that other replicas reserve on the node.
  */
-export function scoreTerms(
-  record: NodeRecord,
+export function computeScoreTerms(
+  record: IndexedNode,
   allocated: Resources,
   request: FullRequest,
   preferences: Preferences,
 ): ScoreTerms {
   return {
-    locality: localityOf(record, request),
-    reliability: reliabilityOf(record),
-    cost: costOf(record, request.resources),
-    utilisation: utilisationOf(record, allocated, request.resources),
-    networkPenalty: networkPenaltyOf(record, allocated, request),
+    locality: scoreLocality(record, request),
+    reliability: scoreReliability(record),
+    cost: scoreCost(record, request.resources),
+    utilisation: scoreUtilisation(record, allocated, request.resources),
+    networkPenalty: computeNetworkPenalty(record, allocated, request),
     affinity: (preferences.affinityWeight / 100) * 0.2,
     antiAffinity: 0 - (preferences.antiAffinityWeight / 100) * 0.3,
     taints: 0 - preferences.untoleratedTaints * 0.1,
@@ -118,14 +118,14 @@ export function scoreTerms(
 }
 
 /** The first listed region scores 1, each further one 0.1 less. */
-function localityOf({ region, zone }: NodeRecord, { regions, zones }: FullRequest): number {
+function scoreLocality({ region, zone }: IndexedNode, { regions, zones }: FullRequest): number {
   const index = regions.indexOf(region);
   const byRegion = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
   const byZone = zones.length === 0 ? 0 : zones.includes(zone) ? 0.2 : -0.2;
   return clamp(byRegion + byZone);
 }
 
-function reliabilityOf({ reliability, conditions }: NodeRecord): number {
+function scoreReliability({ reliability, conditions }: IndexedNode): number {
   const pressures = Number(conditions.memoryPressure) + Number(conditions.diskPressure);
   return clamp(reliability - 0.2 * pressures - (conditions.networkUnavailable ? 0.4 : 0));
 }
@@ -134,9 +134,10 @@ function reliabilityOf({ reliability, conditions }: NodeRecord): number {
  * Prefers nodes whose size fits the request: a share of 10 to 30 % of the whole machine scores
  * best.
  */
-function costOf({ capacity }: NodeRecord, need: Resources): number {
+function scoreCost({ capacity }: IndexedNode, need: Resources): number {
   const share =
-    (ratio(need.cpuMillis, capacity.cpuMillis) + ratio(need.memoryBytes, capacity.memoryBytes)) / 2;
+    (divide(need.cpuMillis, capacity.cpuMillis) + divide(need.memoryBytes, capacity.memoryBytes)) /
+    2;
   const byShare = share < 0.1 ? 0.7 : share < 0.3 ? 1 : share < 0.5 ? 0.8 : share < 0.7 ? 0.6 : 0.3;
   return clamp(byShare - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
 }
@@ -148,18 +149,18 @@ const HIGH_UTILISATION = 0.9;
 /** Differences of shares below this value are floating-point noise. */
 const NOISE = 1e-9;
 
-function utilisationOf(
-  { capacity, systemReserved }: NodeRecord,
+function scoreUtilisation(
+  { capacity, systemReserved }: IndexedNode,
   allocated: Resources,
   need: Resources,
 ): number {
   const cpuUsed = systemReserved.cpuMillis + allocated.cpuMillis;
   const memoryUsed = systemReserved.memoryBytes + allocated.memoryBytes;
-  const cpu = ratio(cpuUsed + need.cpuMillis, capacity.cpuMillis);
-  const memory = ratio(memoryUsed + need.memoryBytes, capacity.memoryBytes);
+  const cpu = divide(cpuUsed + need.cpuMillis, capacity.cpuMillis);
+  const memory = divide(memoryUsed + need.memoryBytes, capacity.memoryBytes);
   if (cpu > 1 || memory > 1) return 0;
   const imbalanceNow = Math.abs(
-    ratio(cpuUsed, capacity.cpuMillis) - ratio(memoryUsed, capacity.memoryBytes),
+    divide(cpuUsed, capacity.cpuMillis) - divide(memoryUsed, capacity.memoryBytes),
   );
   const shrinks = Math.abs(cpu - memory) < imbalanceNow - NOISE;
   const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
@@ -168,8 +169,8 @@ function utilisationOf(
 }
 
 /** The shortfall is the missing share of the requested bandwidth; 0 where the replica fits. */
-function networkPenaltyOf(
-  record: NodeRecord,
+function computeNetworkPenalty(
+  record: IndexedNode,
   allocated: Resources,
   { resources, regions }: FullRequest,
 ): number {
@@ -189,7 +190,7 @@ function clamp(value: number): number {
 }
 
 /** Returns `part / whole`; with `whole` 0, returns 0 for no part and Infinity otherwise. */
-function ratio(part: number, whole: number): number {
+function divide(part: number, whole: number): number {
   if (whole > 0) return part / whole;
   return part > 0 ? Infinity : 0;
 }

@@ -39,8 +39,8 @@ export function describeTaint({ key, value = '', effect }: Taint): string {
 
 export function checkTaints(problems: Problems, path: string, taints: readonly Taint[]): void {
   taints.forEach(({ key, effect }, index) => {
-    problems.notEmpty(`${path}[${index}].key`, key);
-    problems.oneOf(`${path}[${index}].effect`, effect, [
+    problems.requireNotEmpty(`${path}[${index}].key`, key);
+    problems.requireOneOf(`${path}[${index}].effect`, effect, [
       'NoSchedule',
       'PreferNoSchedule',
       'NoExecute',
@@ -55,12 +55,16 @@ export function checkTolerations(
 ): void {
   tolerations.forEach(({ key = '', operator, value = '', effect = '' }, index) => {
     const field = `${path}[${index}]`;
-    problems.oneOf(`${field}.operator`, operator, ['Equal', 'Exists']);
+    problems.requireOneOf(`${field}.operator`, operator, ['Equal', 'Exists']);
     if (effect !== '')
-      problems.oneOf(`${field}.effect`, effect, ['NoSchedule', 'PreferNoSchedule', 'NoExecute']);
+      problems.requireOneOf(`${field}.effect`, effect, [
+        'NoSchedule',
+        'PreferNoSchedule',
+        'NoExecute',
+      ]);
     if (operator === 'Equal' && key === '')
-      problems.note(`${field}.key`, 'an empty key needs operator Exists');
+      problems.add(`${field}.key`, 'an empty key needs operator Exists');
     if (operator === 'Exists' && value !== '')
-      problems.note(`${field}.value`, 'Exists takes no value');
+      problems.add(`${field}.value`, 'Exists takes no value');
   });
 }

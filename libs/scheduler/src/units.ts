@@ -4,7 +4,7 @@ import type { ResourceField } from './resources.js';
  * Formats a shortage for people: `needs 500 m CPU, 200 m free`, `needs 2 GiB memory, 1.5 GiB free`.
  */
 export function describeShortage(field: ResourceField, need: number, free: number): string {
-  const rounded = [UNITS[field].write(need), UNITS[field].write(free)];
+  const rounded = [UNITS[field].format(need), UNITS[field].format(free)];
   // Use the smallest unit when both rounded amounts are equal, for example 2 GiB and one byte less.
   const [needed, left] =
     rounded[0] === rounded[1]
@@ -16,31 +16,31 @@ export function describeShortage(field: ResourceField, need: number, free: numbe
 interface Unit {
   readonly noun: string;
   readonly smallest: string;
-  readonly write: (amount: number) => string;
+  readonly format: (amount: number) => string;
 }
 
 const UNITS: Readonly<Record<ResourceField, Unit>> = {
-  cpuMillis: { noun: 'CPU', smallest: 'm', write: (amount) => `${amount} m` },
+  cpuMillis: { noun: 'CPU', smallest: 'm', format: (amount) => `${amount} m` },
   memoryBytes: {
     noun: 'memory',
     smallest: 'B',
-    write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
+    format: (amount) => formatScaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
   },
   storageBytes: {
     noun: 'storage',
     smallest: 'B',
-    write: (amount) => scaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
+    format: (amount) => formatScaled(amount, 1024, ['B', 'KiB', 'MiB', 'GiB', 'TiB']),
   },
   bandwidthBps: {
     noun: 'bandwidth',
     smallest: 'bit/s',
-    write: (amount) => scaled(amount, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']),
+    format: (amount) => formatScaled(amount, 1000, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s']),
   },
-  gpus: { noun: 'GPUs', smallest: '', write: String },
+  gpus: { noun: 'GPUs', smallest: '', format: String },
 };
 
 /** Formats the amount with one decimal in the largest unit that gives at least 1. */
-function scaled(amount: number, step: number, units: readonly string[]): string {
+function formatScaled(amount: number, step: number, units: readonly string[]): string {
   let value = amount;
   let index = 0;
   while (value >= step && index < units.length - 1) {

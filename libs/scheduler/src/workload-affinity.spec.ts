@@ -217,7 +217,7 @@ describe('required workload anti-affinity', () => {
   });
 
   describe('anti-affinity of existing replicas', () => {
-    const shy = (
+    const repellent = (
       nodeId: string,
       term: WorkloadTerm,
       given: Partial<Reservation> = {},
@@ -226,33 +226,38 @@ describe('required workload anti-affinity', () => {
     it.each<{ name: string; others: Reservation[]; fits: string[] }>([
       {
         name: 'excludes a workload that it matches',
-        others: [shy('n1', required('zone', 'web'))],
+        others: [repellent('n1', required('zone', 'web'))],
         fits: ['n3', 'n4'],
       },
       {
         name: 'excludes while the replica leaves',
-        others: [shy('n1', required('zone', 'web'), { leaving: true })],
+        others: [repellent('n1', required('zone', 'web'), { leaving: true })],
         fits: ['n3', 'n4'],
       },
       {
         name: 'allows workloads that it does not match',
-        others: [shy('n1', required('zone', 'db'))],
+        others: [repellent('n1', required('zone', 'db'))],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
         name: 'allows workloads in other namespaces',
-        others: [shy('n1', required('zone', 'web'), { namespace: 'prod' })],
+        others: [repellent('n1', required('zone', 'web'), { namespace: 'prod' })],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
         name: 'excludes workloads in namespaces that the term names',
-        others: [shy('n1', required('zone', 'web', ['default']), { namespace: 'prod' })],
+        others: [repellent('n1', required('zone', 'web', ['default']), { namespace: 'prod' })],
         fits: ['n3', 'n4'],
       },
       {
         name: 'allows all workloads when the term is preferred',
         others: [
-          shy('n1', { mode: 'preferred', weight: 100, selector: app('web'), topology: 'zone' }),
+          repellent('n1', {
+            mode: 'preferred',
+            weight: 100,
+            selector: app('web'),
+            topology: 'zone',
+          }),
         ],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
@@ -261,12 +266,12 @@ describe('required workload anti-affinity', () => {
     });
 
     it('stops excluding when the replica is released', () => {
-      const cluster = aCluster(nodes, [shy('n1', required('region', 'web'))]);
+      const cluster = aCluster(nodes, [repellent('n1', required('region', 'web'))]);
       expect(cluster.explain(aRequest())[0]).toMatchObject({
         filter: 'workloadAntiAffinity',
         detail: 'the anti-affinity of a replica in region eu excludes this workload',
       });
-      cluster.release(shy('n1', required('region', 'web')).replicaId);
+      cluster.release(repellent('n1', required('region', 'web')).replicaId);
       expect(placedOn(cluster, aRequest())).toEqual(['n1']);
     });
   });

@@ -33,16 +33,16 @@ export function addSettingFlags(command: FlagTarget, { flags }: SettingNames): v
  * Returns the flag of a setting, such as `--data-dir` for `dataDir`; the key itself when there is
  * no such flag.
  */
-export function flagNameOf({ flags }: SettingNames, key: string): string {
+export function getFlagName({ flags }: SettingNames, key: string): string {
   return flags[key]?.[0].split(' ')[0] ?? key;
 }
 
 /**
  * Returns the environment variable of a setting, such as `CLOUDLESS_AGENT_DATA_DIR` for `dataDir`.
  */
-export function envNameOf(names: SettingNames, key: string): string {
+export function getEnvName(names: SettingNames, key: string): string {
   return (
-    names.envPrefix + flagNameOf(names, key).slice('--'.length).replaceAll('-', '_').toUpperCase()
+    names.envPrefix + getFlagName(names, key).slice('--'.length).replaceAll('-', '_').toUpperCase()
   );
 }
 
@@ -59,7 +59,7 @@ export async function readSettingLayers(
 ): Promise<readonly ConfigLayer[]> {
   const { config, ...flags } = options;
   const keyOfOption = new Map(
-    Object.keys(names.flags).map((key) => [optionNameOf(names, key), key]),
+    Object.keys(names.flags).map((key) => [getOptionName(names, key), key]),
   );
   const fromFlags = Object.fromEntries(
     Object.entries(flags).map(([name, value]) => [keyOfOption.get(name) ?? name, value]),
@@ -67,28 +67,28 @@ export async function readSettingLayers(
   const configVariable = `${names.envPrefix}CONFIG`;
   const path = typeof config === 'string' ? config : env[configVariable];
   const keyOfVariable = new Map(
-    Object.keys(names.flags).map((key) => [envNameOf(names, key), key]),
+    Object.keys(names.flags).map((key) => [getEnvName(names, key), key]),
   );
-  const ours = Object.entries(env).filter(
+  const programVariables = Object.entries(env).filter(
     ([name]) => name.startsWith(names.envPrefix) && name !== configVariable,
   );
   const fromEnv = Object.fromEntries(
-    ours.map(([name, value]) => [keyOfVariable.get(name) ?? name, value]),
+    programVariables.map(([name, value]) => [keyOfVariable.get(name) ?? name, value]),
   );
   return [
     ...(path === undefined ? [] : [{ source: path, values: await readSettings(path) }]),
     {
       source: 'environment',
       values: fromEnv,
-      nameOf: (key) => (Object.hasOwn(names.flags, key) ? envNameOf(names, key) : key),
+      nameOf: (key) => (Object.hasOwn(names.flags, key) ? getEnvName(names, key) : key),
     },
-    { source: 'command line', values: fromFlags, nameOf: (key) => flagNameOf(names, key) },
+    { source: 'command line', values: fromFlags, nameOf: (key) => getFlagName(names, key) },
   ];
 }
 
 /** Commander's name for the option of a flag: `dataDir` for `--data-dir`. */
-function optionNameOf(names: SettingNames, key: string): string {
-  return flagNameOf(names, key)
+function getOptionName(names: SettingNames, key: string): string {
+  return getFlagName(names, key)
     .slice('--'.length)
     .replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -2,13 +2,13 @@ import { jest } from '@jest/globals';
 import { fromConnectError } from '@cloudless/api';
 import { CloudlessError, createSeededRandom } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
-import { createWeb, clusterOf, readWeb } from './support.js';
+import { createWeb, startCluster, readWeb } from './support.js';
 import { TestCluster } from './test-cluster.js';
 
 const HOUR_MS = 3_600_000;
 /** Each test runs a whole cluster, which takes long on a busy machine. */
 jest.setTimeout(60_000);
-const seeds = (count: number): readonly number[] =>
+const createSeeds = (count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) => index + 1);
 
 /** Returns the result of a call, or the kind of its error. */
@@ -24,7 +24,7 @@ async function outcome<Result>(call: Promise<Result>): Promise<Result | string> 
 async function slowClusterOf(nodes: number, seed: number): Promise<TestCluster> {
   const random = createSeededRandom(seed);
   let started = false;
-  const cluster = await clusterOf(nodes, {
+  const cluster = await startCluster(nodes, {
     seed,
     commitDelayMs: () => (started ? Math.floor(random.next() * 20) : 0),
   });
@@ -50,7 +50,7 @@ async function allPages<Item>(
 }
 
 describe('list paging while the cluster changes', () => {
-  it.each(seeds(6))('shows unchanged objects exactly once, seed %i', async (seed) => {
+  it.each(createSeeds(6))('shows unchanged objects exactly once, seed %i', async (seed) => {
     const cluster = await TestCluster.start({ seed });
     const random = createSeededRandom(seed + 500);
     const pick = <Item>(items: readonly Item[]): Item =>
@@ -68,7 +68,7 @@ describe('list paging while the cluster changes', () => {
       there.workloads.add(name);
       there.nodes.add(name);
     };
-    for (let count = 0; count < 20; count += 1) await cluster.until(create);
+    for (let count = 0; count < 20; count += 1) await cluster.complete(create);
     const remove = async (): Promise<void> => {
       const { workloads } = await cluster.client.listWorkloads({ pageSize: 1_000 });
       const { name, namespace } = pick(workloads);
@@ -79,18 +79,18 @@ describe('list paging while the cluster changes', () => {
       await cluster.client.removeNode({ nodeId });
     };
     const change = async (): Promise<void> => {
-      for (let count = 0; count < 3; count += 1) await cluster.until(pick([create, remove]));
-      if (random.next() < 0.2) await cluster.until(() => cluster.restartCoordinator());
+      for (let count = 0; count < 3; count += 1) await cluster.complete(pick([create, remove]));
+      if (random.next() < 0.2) await cluster.complete(() => cluster.restartCoordinator());
       await cluster.advance(100);
     };
     const pageSize = pick([1, 3, 7]);
     const before = { workloads: [...there.workloads], nodes: [...there.nodes] };
     const events = (
-      await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }))
+      await cluster.complete(() => cluster.client.listEvents({ pageSize: 1_000 }))
     ).events.map(({ id }) => id);
     const names = await allPages(
       (pageToken) =>
-        cluster.until(async () => {
+        cluster.complete(async () => {
           const { workloads, nextPageToken } = await cluster.client.listWorkloads({
             labelSelector: 'tier=web',
             pageSize,
@@ -107,7 +107,7 @@ describe('list paging while the cluster changes', () => {
     const stay = [...there.nodes];
     const ids = await allPages(
       (pageToken) =>
-        cluster.until(async () => {
+        cluster.complete(async () => {
           const { nodes, nextPageToken } = await cluster.client.listNodes({ pageSize, pageToken });
           return { items: nodes.map(({ id }) => id), nextPageToken };
         }),
@@ -118,28 +118,28 @@ describe('list paging while the cluster changes', () => {
     for (const newestFirst of [false, true]) {
       const listed = await allPages(
         (pageToken) =>
-          cluster.until(async () => {
+          cluster.complete(async () => {
             const page = await cluster.client.listEvents({ pageSize: 20, pageToken, newestFirst });
             return { items: page.events.map(({ id }) => id), nextPageToken: page.nextPageToken };
           }),
-        () => cluster.until(newestFirst ? create : async () => undefined),
+        () => cluster.complete(newestFirst ? create : async () => undefined),
       );
       expect(repeated(listed)).toEqual([]);
       expect(events.filter((id) => !listed.includes(id))).toEqual([]);
     }
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 
   it('rejects a page token of another list or filter', async () => {
     const cluster = await TestCluster.start();
     const spec = { command: ['serve'], replicas: 0 };
     for (const name of ['a', 'b', 'c'])
-      await cluster.until(() => cluster.client.createWorkload({ name, spec }));
-    const { nextPageToken: pageToken } = await cluster.until(() =>
+      await cluster.complete(() => cluster.client.createWorkload({ name, spec }));
+    const { nextPageToken: pageToken } = await cluster.complete(() =>
       cluster.client.listWorkloads({ pageSize: 1 }),
     );
-    await cluster.until(() => cluster.restartCoordinator());
-    const { workloads } = await cluster.until(() =>
+    await cluster.complete(() => cluster.restartCoordinator());
+    const { workloads } = await cluster.complete(() =>
       cluster.client.listWorkloads({ pageSize: 1, pageToken }),
     );
     expect(workloads.map(({ name }) => name)).toEqual(['b']);
@@ -151,11 +151,11 @@ describe('list paging while the cluster changes', () => {
       () => cluster.client.listNodes({ pageToken }),
       () => cluster.client.listEvents({ pageToken, newestFirst: true }),
     ]) {
-      await expect(cluster.until<unknown>(call)).rejects.toThrow(another);
+      await expect(cluster.complete<unknown>(call)).rejects.toThrow(another);
     }
-    const garbage = cluster.until(() => cluster.client.listNodes({ pageToken: 'garbage' }));
+    const garbage = cluster.complete(() => cluster.client.listNodes({ pageToken: 'garbage' }));
     await expect(garbage).rejects.toThrow('page_token: is not a token of this server');
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
@@ -164,47 +164,50 @@ function repeated(keys: readonly string[]): readonly string[] {
 }
 
 describe('concurrent writers', () => {
-  it.each(seeds(4))('all succeed when they change different fields, seed %i', async (seed) => {
-    const cluster = await slowClusterOf(2, seed);
-    await createWeb(cluster);
-    const { client } = cluster;
-    const update = (spec: object, ...paths: string[]) =>
-      client.updateWorkload({
-        name: 'web',
-        spec,
-        ...(paths.length === 0 ? {} : { updateMask: { paths } }),
+  it.each(createSeeds(4))(
+    'all succeed when they change different fields, seed %i',
+    async (seed) => {
+      const cluster = await slowClusterOf(2, seed);
+      await createWeb(cluster);
+      const { client } = cluster;
+      const update = (spec: object, ...paths: string[]) =>
+        client.updateWorkload({
+          name: 'web',
+          spec,
+          ...(paths.length === 0 ? {} : { updateMask: { paths } }),
+        });
+      await cluster.complete(() =>
+        Promise.all([
+          update({ args: ['x'], labels: { ignored: 'yes' } }, 'args'),
+          update({ labels: { tier: 'web' } }, 'labels'),
+          update({ rollout: { maxSurge: 2 } }, 'rollout.max_surge'),
+          update({ rollout: { maxUnavailable: 1 } }, 'rollout.max_unavailable'),
+          update({ resources: { requests: { cpuMillis: 7 } } }, 'resources.requests.cpu_millis'),
+          update({ workingDir: '/srv' }),
+          client.scaleWorkload({ name: 'web', replicas: 2 }),
+        ]),
+      );
+      const { spec, generation } = await readWeb(cluster);
+      expect(generation).toBe(8n);
+      expect(spec).toMatchObject({
+        args: ['x'],
+        labels: { tier: 'web' },
+        rollout: { maxSurge: 2, maxUnavailable: 1 },
+        resources: { requests: { cpuMillis: 7 } },
+        workingDir: '/srv',
+        replicas: 2,
       });
-    await cluster.until(() =>
-      Promise.all([
-        update({ args: ['x'], labels: { ignored: 'yes' } }, 'args'),
-        update({ labels: { tier: 'web' } }, 'labels'),
-        update({ rollout: { maxSurge: 2 } }, 'rollout.max_surge'),
-        update({ rollout: { maxUnavailable: 1 } }, 'rollout.max_unavailable'),
-        update({ resources: { requests: { cpuMillis: 7 } } }, 'resources.requests.cpu_millis'),
-        update({ workingDir: '/srv' }),
-        client.scaleWorkload({ name: 'web', replicas: 2 }),
-      ]),
-    );
-    const { spec, generation } = await readWeb(cluster);
-    expect(generation).toBe(8n);
-    expect(spec).toMatchObject({
-      args: ['x'],
-      labels: { tier: 'web' },
-      rollout: { maxSurge: 2, maxUnavailable: 1 },
-      resources: { requests: { cpuMillis: 7 } },
-      workingDir: '/srv',
-      replicas: 2,
-    });
-    await cluster.until(() => cluster.stopCoordinator());
-  });
+      await cluster.complete(() => cluster.stopCoordinator());
+    },
+  );
 
-  it.each(seeds(4))(
+  it.each(createSeeds(4))(
     'with an expected generation: one succeeds and the others receive ABORTED, seed %i',
     async (seed) => {
       const cluster = await slowClusterOf(1, seed);
       const { generation } = await createWeb(cluster);
       const { client } = cluster;
-      const results = await cluster.until(() =>
+      const results = await cluster.complete(() =>
         Promise.all(
           [1, 2, 3, 4].map((number) =>
             outcome(
@@ -227,7 +230,7 @@ describe('concurrent writers', () => {
       });
       const web = await readWeb(cluster);
       expect([web.generation, web.spec?.args]).toEqual([generation + 1n, applied[0]?.spec?.args]);
-      await cluster.until(() => cluster.stopCoordinator());
+      await cluster.complete(() => cluster.stopCoordinator());
     },
   );
 
@@ -235,7 +238,7 @@ describe('concurrent writers', () => {
     const cluster = await slowClusterOf(1, 3);
     const { client } = cluster;
     const nodeId = 'node-1';
-    await cluster.until(() =>
+    await cluster.complete(() =>
       Promise.all([
         client.updateNode({ nodeId, setLabels: { disk: 'ssd' } }),
         client.updateNode({ nodeId, setTaints: [{ key: 'gpu', value: 'yes', effect: 0 }] }),
@@ -243,18 +246,18 @@ describe('concurrent writers', () => {
         client.cordonNode({ nodeId }),
       ]),
     );
-    const node = await cluster.until(() => client.getNode({ nodeId }));
+    const node = await cluster.complete(() => client.getNode({ nodeId }));
     expect(node).toMatchObject({
       labels: { disk: 'ssd' },
       taints: [{ key: 'gpu' }],
       zone: 'zone-x',
       cordoned: true,
     });
-    await cluster.until(() =>
+    await cluster.complete(() =>
       client.updateNode({ nodeId, removeLabels: ['disk'], removeTaints: ['gpu'], region: 'eu' }),
     );
-    await cluster.until(() => client.updateNode({ nodeId, region: 'eu' }));
-    const { events } = await cluster.until(() => client.listEvents({ nodeId }));
+    await cluster.complete(() => client.updateNode({ nodeId, region: 'eu' }));
+    const { events } = await cluster.complete(() => client.listEvents({ nodeId }));
     const messages = events
       .filter(({ reason }) => reason === 'NodeUpdated')
       .map(({ message }) => message);
@@ -266,7 +269,7 @@ describe('concurrent writers', () => {
     expect(messages.slice(3)).toEqual([
       'node node-1 was changed: label disk removed, taint gpu=yes:NO_SCHEDULE removed, region is "eu" now',
     ]);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
@@ -275,98 +278,100 @@ describe('a request id', () => {
   const scale = (cluster: TestCluster, replicas = 5) =>
     cluster.client.scaleWorkload({ name: 'web', replicas, requestId });
 
-  it.each(seeds(4))(
+  it.each(createSeeds(4))(
     'that is sent twice at the same time is applied once and both calls get the same response, seed %i',
     async (seed) => {
       const cluster = await slowClusterOf(1, seed);
       await createWeb(cluster);
       const update = () =>
         cluster.client.updateWorkload({ name: 'web', spec: { args: ['new'] }, requestId });
-      const results = await cluster.until(() => Promise.all([update(), update(), update()]));
+      const results = await cluster.complete(() => Promise.all([update(), update(), update()]));
       expect(results.map(({ generation }) => generation)).toEqual([2n, 2n, 2n]);
       const again = { name: 'job', spec: { command: ['serve'], replicas: 0 }, requestId: 'r-2' };
-      const made = await cluster.until(() =>
+      const made = await cluster.complete(() =>
         Promise.all([cluster.client.createWorkload(again), cluster.client.createWorkload(again)]),
       );
       expect(made[0].uid).toBe(made[1].uid);
       expect((await readWeb(cluster)).generation).toBe(2n);
-      const { events } = await cluster.until(() => cluster.client.listEvents({ workload: 'web' }));
+      const { events } = await cluster.complete(() =>
+        cluster.client.listEvents({ workload: 'web' }),
+      );
       expect(
         events.filter(({ reason }) => reason === 'WorkloadUpdated').map((event) => event.requestId),
       ).toEqual([requestId]);
-      await cluster.until(() => cluster.stopCoordinator());
+      await cluster.complete(() => cluster.stopCoordinator());
     },
   );
 
   it('returns the first response after a restart, rejects another body, and expires after an hour', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster);
-    const first = await cluster.until(() => scale(cluster));
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
-    await cluster.until(() => cluster.restartCoordinator());
-    const second = await cluster.until(() => scale(cluster));
+    const first = await cluster.complete(() => scale(cluster));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+    await cluster.complete(() => cluster.restartCoordinator());
+    const second = await cluster.complete(() => scale(cluster));
     expect([second.generation, second.spec?.replicas]).toEqual([first.generation, 5]);
     const message =
       'request_id: was used for another ScaleWorkload within the last hour; use a new one for a new request';
-    await expect(cluster.until(() => scale(cluster, 6))).rejects.toThrow(message);
+    await expect(cluster.complete(() => scale(cluster, 6))).rejects.toThrow(message);
     await expect(
-      cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId })),
+      cluster.complete(() => cluster.client.deleteWorkload({ name: 'web', requestId })),
     ).rejects.toThrow(message);
     await expect(
-      cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1', requestId })),
+      cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-1', requestId })),
     ).rejects.toThrow(message);
     expect((await readWeb(cluster)).spec?.replicas).toBe(1);
     await cluster.advance(HOUR_MS - 60_000, 1_000);
-    expect((await cluster.until(() => scale(cluster))).generation).toBe(first.generation);
+    expect((await cluster.complete(() => scale(cluster))).generation).toBe(first.generation);
     await cluster.advance(180_000, 1_000);
-    expect((await cluster.until(() => scale(cluster, 6))).generation).toBe(4n);
-    await cluster.until(() => cluster.stopCoordinator());
+    expect((await cluster.complete(() => scale(cluster, 6))).generation).toBe(4n);
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 
   it.each(['workload', 'node'] as const)(
     'of a %s whose commit was not acknowledged returns its result',
     async (what) => {
-      const cluster = await clusterOf(1);
+      const cluster = await startCluster(1);
       await createWeb(cluster);
       const call = async (): Promise<unknown> =>
         what === 'workload'
           ? scale(cluster)
           : cluster.client.updateNode({ nodeId: 'node-1', zone: 'new', requestId });
-      loseNextAnswer(cluster.store);
-      expect(await cluster.until(() => outcome(call()))).toBe('unavailable');
-      await cluster.until(call);
-      const { events } = await cluster.until(() => cluster.client.listEvents({}));
+      loseNextResponse(cluster.store);
+      expect(await cluster.complete(() => outcome(call()))).toBe('unavailable');
+      await cluster.complete(call);
+      const { events } = await cluster.complete(() => cluster.client.listEvents({}));
       const told = events.filter(
         ({ reason }) => reason === (what === 'workload' ? 'WorkloadScaled' : 'NodeUpdated'),
       );
       expect(told.map((event) => event.requestId)).toEqual([requestId]);
       expect((await readWeb(cluster)).generation).toBe(what === 'workload' ? 2n : 1n);
-      await cluster.until(() => cluster.stopCoordinator());
+      await cluster.complete(() => cluster.stopCoordinator());
     },
   );
 
   it('works for all node RPCs', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const { client } = cluster;
     const nodeId = 'node-1';
-    const drained = await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }));
-    await cluster.until(() => client.uncordonNode({ nodeId, requestId: 'uncordon' }));
+    const drained = await cluster.complete(() => client.drainNode({ nodeId, requestId: 'drain' }));
+    await cluster.complete(() => client.uncordonNode({ nodeId, requestId: 'uncordon' }));
     expect(
-      (await cluster.until(() => client.drainNode({ nodeId, requestId: 'drain' }))).draining,
+      (await cluster.complete(() => client.drainNode({ nodeId, requestId: 'drain' }))).draining,
     ).toBe(drained.draining);
-    expect((await cluster.until(() => client.getNode({ nodeId }))).draining).toBe(false);
+    expect((await cluster.complete(() => client.getNode({ nodeId }))).draining).toBe(false);
     cluster.agents.get(nodeId)?.disconnect();
     cluster.agents.delete(nodeId);
     await cluster.advance(10_000, 100);
-    await cluster.until(() => client.confirmNodeLost({ nodeId, requestId: 'lost' }));
+    await cluster.complete(() => client.confirmNodeLost({ nodeId, requestId: 'lost' }));
     const remove = () => client.removeNode({ nodeId, force: true, requestId: 'remove' });
-    await cluster.until(() => Promise.all([remove(), remove()]));
-    expect(await cluster.until(() => outcome(client.getNode({ nodeId })))).toBe('notFound');
+    await cluster.complete(() => Promise.all([remove(), remove()]));
+    expect(await cluster.complete(() => outcome(client.getNode({ nodeId })))).toBe('notFound');
     // A late retry does not change a node that joins later under the same name.
     await cluster.addNode(nodeId);
-    await cluster.until(remove);
-    expect((await cluster.until(() => client.getNode({ nodeId }))).id).toBe(nodeId);
-    const { events } = await cluster.until(() => client.listEvents({ nodeId }));
+    await cluster.complete(remove);
+    expect((await cluster.complete(() => client.getNode({ nodeId }))).id).toBe(nodeId);
+    const { events } = await cluster.complete(() => client.listEvents({ nodeId }));
     const acts = ['NodeDraining', 'NodeUncordoned', 'NodeLossConfirmed', 'NodeRemoved'];
     const told = events.filter(({ reason }) => acts.includes(reason));
     expect(told.map((event) => `${event.reason} ${event.requestId}`)).toEqual([
@@ -375,12 +380,12 @@ describe('a request id', () => {
       'NodeLossConfirmed lost',
       'NodeRemoved remove',
     ]);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
 /** Commits the next transaction that stores a request id, but loses the response. */
-function loseNextAnswer(store: StateStore): void {
+function loseNextResponse(store: StateStore): void {
   const txn = store.txn.bind(store);
   let lost = false;
   const losing: StateStore['txn'] = async (compares, operations) => {
@@ -399,9 +404,9 @@ function loseNextAnswer(store: StateStore): void {
 describe('GetServerInfo', () => {
   it('returns the program version and the cluster', async () => {
     const cluster = await TestCluster.start();
-    const before = await cluster.until(() => cluster.client.getServerInfo({}));
-    await cluster.until(() => cluster.restartCoordinator());
-    const after = await cluster.until(() => cluster.client.getServerInfo({}));
+    const before = await cluster.complete(() => cluster.client.getServerInfo({}));
+    await cluster.complete(() => cluster.restartCoordinator());
+    const after = await cluster.complete(() => cluster.client.getServerInfo({}));
     expect(after).toMatchObject({
       version: 'simulated',
       clusterId: before.clusterId,
@@ -409,6 +414,6 @@ describe('GetServerInfo', () => {
       protocolMin: 1,
     });
     expect(after.revision).toBe(await cluster.store.revision());
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });

@@ -1,6 +1,6 @@
 import { Event_Category as Category, type Event } from '@cloudless/api';
 import type { TestCluster } from './index.js';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 const auditOf = (cluster: TestCluster): readonly Event[] =>
   cluster.state
@@ -88,7 +88,7 @@ async function drain(items: AsyncIterable<unknown>): Promise<void> {
 }
 
 async function aCluster(): Promise<TestCluster> {
-  const cluster = await clusterOf(2, { callerAddress: '127.0.0.7' });
+  const cluster = await startCluster(2, { callerAddress: '127.0.0.7' });
   await createWeb(cluster);
   await cluster.advance(1_000);
   return cluster;
@@ -101,7 +101,7 @@ describe('audit log', () => {
       const cluster = await aCluster();
       const before = auditOf(cluster).length;
       let atAnswer: readonly Event[] = [];
-      const answered = cluster.until(() =>
+      const answered = cluster.complete(() =>
         call(cluster).finally(() => (atAnswer = auditOf(cluster))),
       );
       if (['ok', 'unchanged', 'started'].includes(result)) await answered;
@@ -123,7 +123,7 @@ describe('audit log', () => {
 
   it('commits the audit record in the transaction that applies the call', async () => {
     const cluster = await aCluster();
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     const view = cluster.state.view();
     const { uid } = view.workloadByName('default', 'web')!.value;
     expect(view.event(lastOf(cluster)!.id)?.revision).toBe(view.workload(uid)?.revision);
@@ -159,11 +159,11 @@ describe('audit log', () => {
     const cluster = await aCluster();
     const replica = (await readWeb(cluster)).status!.replicas[0]!;
     cluster.store.txn = () => Promise.reject(new Error('the disk is gone'));
-    const asked = cluster.agents.get(replica.nodeId)!.taken;
+    const asked = cluster.agents.get(replica.nodeId)!.acceptedOrders;
     await expect(
-      cluster.until(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] })),
+      cluster.complete(() => cluster.client.execCommand({ replicaId: replica.id, command: ['x'] })),
     ).rejects.toThrow('internal error');
-    expect(cluster.agents.get(replica.nodeId)!.taken).toBe(asked);
+    expect(cluster.agents.get(replica.nodeId)!.acceptedOrders).toBe(asked);
   });
 
   it('groups repeated refusals of one caller', async () => {
@@ -171,7 +171,7 @@ describe('audit log', () => {
     const before = auditOf(cluster).length;
     const refused = () =>
       cluster
-        .until(() => cluster.client.deleteWorkload({ name: 'nothing' }))
+        .complete(() => cluster.client.deleteWorkload({ name: 'nothing' }))
         .catch(() => undefined);
     for (let turn = 0; turn < 50; turn += 1) await refused();
     expect(auditOf(cluster).length - before).toBeLessThan(12);
@@ -184,13 +184,13 @@ describe('audit log', () => {
     const cluster = await aCluster();
     const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
     const headers = { traceparent: `00-${traceId}-00f067aa0ba902b7-01` };
-    await cluster.until(() => cluster.client.cordonNode({ nodeId: 'node-1' }, { headers }));
+    await cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-1' }, { headers }));
     expect(lastOf(cluster)?.audit?.traceId).toBe(traceId);
   });
 
   it('is kept longer than other events, until its own retention ends', async () => {
     const dayMs = 24 * 3_600_000;
-    const cluster = await clusterOf(2, { retention: { eventMs: dayMs, auditMs: 3 * dayMs } });
+    const cluster = await startCluster(2, { retention: { eventMs: dayMs, auditMs: 3 * dayMs } });
     await createWeb(cluster);
     const passDays = async (days: number): Promise<void> => {
       await cluster.stopCoordinator(); // advancing days of timers step by step would take minutes
@@ -213,7 +213,7 @@ describe('audit log', () => {
 
   it('is listed or excluded by category', async () => {
     const cluster = await aCluster();
-    const { events } = await cluster.until(() =>
+    const { events } = await cluster.complete(() =>
       cluster.client.listEvents({ categories: [Category.AUDIT] }),
     );
     expect(events.map(({ reason }) => reason)).toEqual([

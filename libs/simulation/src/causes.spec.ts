@@ -1,7 +1,7 @@
 import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
 import { silentLog, type Log } from '@cloudless/base';
 import type { TestCluster } from './index.js';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 const eventsOf = (cluster: TestCluster): readonly Event[] => cluster.state.view().events();
 
@@ -24,11 +24,11 @@ const lastOf = (cluster: TestCluster, reason: string): Event => {
 
 describe('event causes', () => {
   it('link an update to the request, the new version, its replicas, their nodes, and the stopped old replicas', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster);
     await cluster.advance(15_000, 50);
     const spec = { command: ['serve', '2'] };
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec, requestId: 'update-2' }),
     );
     await cluster.advance(60_000, 100);
@@ -58,11 +58,11 @@ describe('event causes', () => {
   });
 
   it("link a lost node to its replicas' loss and their replacements", async () => {
-    const cluster = await clusterOf(4);
+    const cluster = await startCluster(4);
     await createWeb(cluster);
     await cluster.advance(2_000);
     const placed = (await readWeb(cluster)).status!.replicas[0]!;
-    cluster.agents.get(placed.nodeId)!.isHeard = false;
+    cluster.agents.get(placed.nodeId)!.sendsPings = false;
     await cluster.advance(8_000);
     const ready = lastOf(cluster, 'ReplicaReady');
     expect(chainOf(cluster, ready)).toEqual([
@@ -77,7 +77,7 @@ describe('event causes', () => {
   });
 
   it('exist for a failed replica and for a drain', async () => {
-    const cluster = await clusterOf(4);
+    const cluster = await startCluster(4);
     await createWeb(cluster, { restart: { policy: 0, maxRetries: 1 } });
     await cluster.advance(15_000, 50);
     const [first] = (await readWeb(cluster)).status!.replicas;
@@ -91,7 +91,7 @@ describe('event causes', () => {
     ]);
     await cluster.advance(15_000, 50);
     const nodeId = (await readWeb(cluster)).status!.replicas.find(({ ready }) => ready)!.nodeId;
-    await cluster.until(() => cluster.client.drainNode({ nodeId }));
+    await cluster.complete(() => cluster.client.drainNode({ nodeId }));
     await cluster.advance(30_000, 50);
     for (const reason of ['ReplicasCreated', 'ReplicasStopping']) {
       expect(chainOf(cluster, lastOf(cluster, reason))).toEqual([
@@ -103,7 +103,7 @@ describe('event causes', () => {
   });
 
   it('are the same in decisions and for a repeated request', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { requestId: '' });
     await cluster.advance(2_000);
     expect(lastOf(cluster, 'ReplicasCreated').decision).toMatchObject({
@@ -113,7 +113,7 @@ describe('event causes', () => {
     expect(lastOf(cluster, 'ReplicasPlaced').decision?.why).toMatch(
       /^each went to the best node that fitted it, with scores from 0\.\d+/,
     );
-    const { events } = await cluster.until(() =>
+    const { events } = await cluster.complete(() =>
       cluster.client.listEvents({ relatedTo: lastOf(cluster, 'ReplicasPlaced').id }),
     );
     expect(events.map(({ reason }) => reason)).toEqual([
@@ -121,7 +121,7 @@ describe('event causes', () => {
       ...['ReplicaReady', 'ReplicaReady', 'ReplicaReady'],
     ]);
     await expect(
-      cluster.until(() => cluster.client.listEvents({ relatedTo: 'gone' })),
+      cluster.complete(() => cluster.client.listEvents({ relatedTo: 'gone' })),
     ).rejects.toThrow('event "gone" not found');
   });
 
@@ -133,14 +133,14 @@ describe('event causes', () => {
         message === 'workload advanced' && logged.push(fields?.['decisionId']),
       child: () => log,
     };
-    const cluster = await clusterOf(2, { log });
+    const cluster = await startCluster(2, { log });
     await createWeb(cluster);
     await cluster.advance(2_000);
     expect(logged).toContain(lastOf(cluster, 'ReplicasCreated').decision?.id);
   });
 
   it('event rate limiting reports a flapping replica a few times, then once a minute with a count', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
     const { id } = (await readWeb(cluster)).status!.replicas[0]!;

@@ -8,7 +8,7 @@ import {
 } from '@cloudless/api';
 import { create } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
-import { RolloutStory } from './rollout-story.js';
+import { RolloutScenario } from './rollout-story.js';
 
 /**
  * Sentences of CLD-REQ-023 that the controller and the API implement. The specs of libs/rollout
@@ -19,7 +19,7 @@ const ms = durationFromMs;
 const ROLLING = { strategy: Strategy.ROLLING_UPDATE };
 const RECREATE = { strategy: Strategy.RECREATE };
 const BLUE_GREEN = { strategy: Strategy.BLUE_GREEN };
-const crashed = (restarts: number) => ({
+const crashReplica = (restarts: number) => ({
   ready: false,
   restarts,
   lastExitCode: 7,
@@ -40,9 +40,9 @@ describe('CLD-REQ-023 limits', () => {
   ])(
     'a rolling update keeps min_available replicas ready at every moment: $name',
     async ({ rollout, floor }) => {
-      const story = await RolloutStory.begin(rollout);
+      const story = await RolloutScenario.start(rollout);
       await story.update();
-      const { lowestReady, highestTotal } = await story.pass(6_000);
+      const { lowestReady, highestTotal } = await story.observe(6_000);
       expect(lowestReady).toBeGreaterThanOrEqual(floor);
       expect(highestTotal).toBe(4);
       expect(await story.status()).toMatchObject({
@@ -55,9 +55,9 @@ describe('CLD-REQ-023 limits', () => {
   );
 
   it('a rolling update surges first when no replica may be unavailable', async () => {
-    const story = await RolloutStory.begin({ minAvailable: 3 });
+    const story = await RolloutScenario.start({ minAvailable: 3 });
     await story.update();
-    expect(await story.pass(6_000)).toMatchObject({
+    expect(await story.observe(6_000)).toMatchObject({
       lowestReady: 3,
       highestTotal: 4,
       phases: ['IN_PROGRESS', 'COMPLETED'],
@@ -65,11 +65,11 @@ describe('CLD-REQ-023 limits', () => {
   });
 
   it('create and update are accepted for a broken workload, and unready old replicas may always be stopped', async () => {
-    const story = await RolloutStory.begin({ minAvailable: 3 });
-    for (const replica of await story.replicas()) story.say(replica, { ready: false });
-    await story.pass(100);
+    const story = await RolloutScenario.start({ minAvailable: 3 });
+    for (const replica of await story.replicas()) story.changeReport(replica, { ready: false });
+    await story.observe(100);
     await story.update();
-    await story.pass(6_000);
+    await story.observe(6_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
     expect(await story.replicas(1)).toEqual([]);
   });
@@ -77,16 +77,17 @@ describe('CLD-REQ-023 limits', () => {
   it.each([
     {
       call: 'create',
-      attempt: (story: RolloutStory) => story.create({ maxSurge: 0, minAvailable: 3 }),
+      attempt: (story: RolloutScenario) => story.create({ maxSurge: 0, minAvailable: 3 }),
     },
     {
       call: 'update',
-      attempt: (story: RolloutStory) => story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }),
+      attempt: (story: RolloutScenario) =>
+        story.update({ rollout: { maxSurge: 0, minAvailable: 3 } }),
     },
   ])(
     'an explicit 0 that leaves no possible move is rejected by $call',
     async ({ call, attempt }) => {
-      const story = await RolloutStory.begin();
+      const story = await RolloutScenario.start();
       if (call === 'create') {
         await story.call((client) => client.deleteWorkload({ name: 'web' }));
         await story.cluster.advance(3_000);
@@ -102,12 +103,12 @@ describe('CLD-REQ-023 limits', () => {
 
   it('a limit that becomes impossible by scaling pauses the rollout with the reason and never goes below min_available', async () => {
     const limits = { maxSurge: 0, minAvailable: 2, minReadyDuration: ms(500) };
-    const story = await RolloutStory.begin({ ...limits, progressDeadline: ms(3_000) });
-    await story.pass(500);
+    const story = await RolloutScenario.start({ ...limits, progressDeadline: ms(3_000) });
+    await story.observe(500);
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     await story.call((client) => client.scaleWorkload({ name: 'web', replicas: 2 }));
-    const { lowestReady } = await story.pass(6_000);
+    const { lowestReady } = await story.observe(6_000);
     expect(lowestReady).toBe(2);
     expect(await story.rollout()).toMatchObject({
       phase: 'PAUSED',
@@ -116,7 +117,7 @@ describe('CLD-REQ-023 limits', () => {
     await story.call((client) =>
       client.updateWorkload({ name: 'web', spec: { rollout: { maxSurge: 1 } } }),
     );
-    await story.pass(5_000);
+    await story.observe(5_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2, reason: '' });
   });
 
@@ -125,78 +126,78 @@ describe('CLD-REQ-023 limits', () => {
     { name: '2 × desired (blue/green)', rollout: BLUE_GREEN, highest: 6 },
     { name: 'desired (recreate)', rollout: RECREATE, highest: 3 },
   ])('the ceiling of live replicas is $name', async ({ rollout, highest }) => {
-    const story = await RolloutStory.begin(rollout);
+    const story = await RolloutScenario.start(rollout);
     await story.update();
-    expect((await story.pass(6_000)).highestTotal).toBe(highest);
+    expect((await story.observe(6_000)).highestTotal).toBe(highest);
     expect(await story.status()).toMatchObject({ updatedReplicas: 3, totalReplicas: 3 });
   });
 
   it('the ceiling of live replicas grows by 1 per replica that is being drained', async () => {
-    const story = await RolloutStory.begin({ minAvailable: 3 });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ minAvailable: 3 });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     expect(await story.replicas()).toHaveLength(4);
     const [old] = await story.replicas(1);
     await story.call((client) => client.drainNode({ nodeId: old!.nodeId }));
-    const drained = await story.pass(1_000);
+    const drained = await story.observe(1_000);
     expect(drained).toMatchObject({ lowestReady: 3, highestTotal: 5 });
   });
 
   it('the ceiling of live replicas is max(old, desired) while scaling down', async () => {
-    const story = await RolloutStory.begin({}, { replicas: 6 });
+    const story = await RolloutScenario.start({}, { replicas: 6 });
     story.holdStops(true);
     await story.update({ replicas: 2 });
-    expect(await story.pass(2_000)).toMatchObject({ highestTotal: 6 });
+    expect(await story.observe(2_000)).toMatchObject({ highestTotal: 6 });
     story.holdStops(false);
-    await story.pass(3_000);
+    await story.observe(3_000);
     expect(await story.status()).toMatchObject({ updatedReplicas: 2, totalReplicas: 2 });
   });
 
   it('the ceiling of live replicas does not count replicas on lost nodes', async () => {
-    const story = await RolloutStory.begin({ maxSurge: 1, minAvailable: 3 });
+    const story = await RolloutScenario.start({ maxSurge: 1, minAvailable: 3 });
     const [old] = await story.replicas(1);
-    story.cluster.agents.get(old!.nodeId)!.isHeard = false;
-    await story.pass(6_000);
+    story.cluster.agents.get(old!.nodeId)!.sendsPings = false;
+    await story.observe(6_000);
     expect(await story.status()).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
   });
 });
 
 describe('CLD-REQ-023 progress', () => {
   it('steps wait for replicas that are ready for min_ready_duration', async () => {
-    const story = await RolloutStory.begin({ minReadyDuration: ms(2_000), minAvailable: 3 });
-    await story.pass(2_000);
+    const story = await RolloutScenario.start({ minReadyDuration: ms(2_000), minAvailable: 3 });
+    await story.observe(2_000);
     await story.update();
-    await story.pass(1_800);
+    await story.observe(1_800);
     // The new replica is ready, but not for long enough.
     expect(await story.replicas(1)).toHaveLength(3);
-    await story.pass(600);
+    await story.observe(600);
     expect(await story.replicas(1)).toHaveLength(2);
-    await story.pass(8_000);
+    await story.observe(8_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
   it('the progress deadline restarts with progress', async () => {
-    const story = await RolloutStory.begin({ progressDeadline: ms(3_000) });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ progressDeadline: ms(3_000) });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(2_500);
+    await story.observe(2_500);
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
-    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
-    await story.pass(2_500); // that was progress: the deadline counts from this moment
+    for (const replica of await story.replicas(2)) story.changeReport(replica, { ready: true });
+    await story.observe(2_500); // that was progress: the deadline counts from this moment
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
-    await story.pass(1_500);
+    await story.observe(1_500);
     expect(await story.rollout()).toMatchObject({ phase: 'FAILED' });
   });
 
   it('extra old replicas are deleted, not restarted', async () => {
-    const story = await RolloutStory.begin({}, { replicas: 5 });
+    const story = await RolloutScenario.start({}, { replicas: 5 });
     const before = (await story.replicas()).map(({ id }) => id);
     const starts = (): number =>
       [...story.cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
     const started = starts();
     await story.call((client) => client.scaleWorkload({ name: 'web', replicas: 2 }));
-    await story.pass(2_000);
+    await story.observe(2_000);
     const after = (await story.replicas()).map(({ id }) => id);
     expect(after).toHaveLength(2);
     expect(before).toEqual(expect.arrayContaining(after));
@@ -210,9 +211,9 @@ describe('CLD-REQ-023 progress', () => {
   ])(
     'scale and update combined end at exactly the desired count: $from to $to',
     async ({ from, to }) => {
-      const story = await RolloutStory.begin({}, { replicas: from });
+      const story = await RolloutScenario.start({}, { replicas: from });
       await story.update({ replicas: to });
-      await story.pass(8_000);
+      await story.observe(8_000);
       expect(await story.status()).toMatchObject({
         updatedReplicas: to,
         readyReplicas: to,
@@ -223,25 +224,25 @@ describe('CLD-REQ-023 progress', () => {
   );
 
   it('a new-version replica that restarts before its rollout completes counts as failed', async () => {
-    const story = await RolloutStory.begin({ maxFailedNew: 2, minAvailable: 3 });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ maxFailedNew: 2, minAvailable: 3 });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     const [fresh] = await story.replicas(2);
-    story.say(fresh!, crashed(1));
-    await story.pass(300);
+    story.changeReport(fresh!, crashReplica(1));
+    await story.observe(300);
     expect((await story.rollout()).status).toMatchObject({ failedNew: 1, updated: 1 });
     expect(await story.replicas(1)).toHaveLength(3);
   });
 
   it('the rollout fails after max_failed_new failures, with the last log lines of the replica', async () => {
-    const story = await RolloutStory.begin({ maxFailedNew: 2 });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ maxFailedNew: 2 });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     const [fresh] = await story.replicas(2);
-    story.say(fresh!, crashed(2));
-    await story.pass(300);
+    story.changeReport(fresh!, crashReplica(2));
+    await story.observe(300);
     const { phase, failure, reason } = await story.rollout();
     expect(phase).toBe('FAILED');
     expect(failure).toMatchObject({
@@ -253,34 +254,34 @@ describe('CLD-REQ-023 progress', () => {
     });
     expect(failure?.reason).toBe(reason);
     expect(reason).toContain('2 times');
-    const { lowestReady } = await story.pass(3_000);
+    const { lowestReady } = await story.observe(3_000);
     expect(lowestReady).toBeGreaterThanOrEqual(2); // the remaining old replicas keep serving
   });
 
   it('restarts of old replicas do not count as failures', async () => {
-    const story = await RolloutStory.begin({ maxFailedNew: 1 });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ maxFailedNew: 1 });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     const [old] = await story.replicas(1);
-    story.say(old!, { restarts: 5, lastExitCode: 1 });
-    await story.pass(500);
+    story.changeReport(old!, { restarts: 5, lastExitCode: 1 });
+    await story.observe(500);
     expect(await story.rollout()).toMatchObject({ phase: 'IN_PROGRESS' });
   });
 });
 
 describe('CLD-REQ-023 strategies', () => {
   it('RECREATE stops all replicas, then starts all; its own stops ignore min_available', async () => {
-    const story = await RolloutStory.begin({ ...RECREATE, minAvailable: 2 });
+    const story = await RolloutScenario.start({ ...RECREATE, minAvailable: 2 });
     await story.update();
-    const { lowestReady, served, phases } = await story.pass(5_000);
+    const { lowestReady, served, phases } = await story.observe(5_000);
     expect(lowestReady).toBe(0);
     expect(served).toEqual(['', '2']); // never both at the same time
     expect(phases.at(-1)).toBe('COMPLETED');
   });
 
   it('RECREATE with an explicit min_available above 0 returns a warning', async () => {
-    const story = await RolloutStory.begin();
+    const story = await RolloutScenario.start();
     const warningsOf = async (rollout: object): Promise<readonly string[]> => {
       const spec = create(WorkloadSpecSchema, { rollout });
       const plan = await story.call((client) => client.planWorkload({ name: 'web', spec }));
@@ -293,17 +294,17 @@ describe('CLD-REQ-023 strategies', () => {
   });
 
   it('BLUE_GREEN places the whole new set or nothing', async () => {
-    const story = await RolloutStory.begin(
+    const story = await RolloutScenario.start(
       { ...BLUE_GREEN },
       { resources: { requests: { cpuMillis: 2_000 } } },
       2,
     );
     await story.update(); // two nodes with 4 cores: only one of the three new replicas fits
-    await story.pass(2_000);
+    await story.observe(2_000);
     expect((await story.replicas(2)).map(({ nodeId }) => nodeId)).toEqual(['', '', '']);
     expect(await story.status()).toMatchObject({ activeVersion: 1, readyReplicas: 3 });
     await story.cluster.addNode('node-8');
-    await story.pass(5_000);
+    await story.observe(5_000);
     expect(await story.status()).toMatchObject({
       activeVersion: 2,
       readyReplicas: 3,
@@ -312,22 +313,22 @@ describe('CLD-REQ-023 strategies', () => {
   });
 
   it('BLUE_GREEN switches traffic in one step when the new set is ready', async () => {
-    const story = await RolloutStory.begin(BLUE_GREEN);
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start(BLUE_GREEN);
+    story.setBehaviour(2, 'unready');
     await story.update();
-    expect((await story.pass(500)).served).toEqual(['1']);
+    expect((await story.observe(500)).served).toEqual(['1']);
     const [first, second, third] = await story.replicas(2);
-    for (const replica of [first, second]) story.say(replica!, { ready: true });
-    expect((await story.pass(500)).served).toEqual(['1']);
-    story.say(third!, { ready: true });
-    expect((await story.pass(1_000)).served.slice(-1)).toEqual(['2']);
+    for (const replica of [first, second]) story.changeReport(replica!, { ready: true });
+    expect((await story.observe(500)).served).toEqual(['1']);
+    story.changeReport(third!, { ready: true });
+    expect((await story.observe(1_000)).served.slice(-1)).toEqual(['2']);
     expect(await story.status()).toMatchObject({ activeVersion: 2 });
   });
 
   it('BLUE_GREEN keeps the old set for pause_duration and then removes it', async () => {
-    const story = await RolloutStory.begin({ ...BLUE_GREEN, pauseDuration: ms(4_000) });
+    const story = await RolloutScenario.start({ ...BLUE_GREEN, pauseDuration: ms(4_000) });
     await story.update();
-    await story.pass(2_000);
+    await story.observe(2_000);
     expect(await story.status()).toMatchObject({
       activeVersion: 2,
       readyReplicas: 3,
@@ -335,28 +336,28 @@ describe('CLD-REQ-023 strategies', () => {
     });
     const blue = (await story.replicas(1)).map(({ id }) => id);
     await story.call((client) => client.undoRollout({ name: 'web' }));
-    expect((await story.pass(200)).served.at(-1)).toBe('1');
+    expect((await story.observe(200)).served.at(-1)).toBe('1');
     expect((await story.replicas(1)).map(({ id }) => id)).toEqual(blue);
-    await story.pass(8_000);
+    await story.observe(8_000);
     expect(await story.status()).toMatchObject({ activeVersion: 3, totalReplicas: 3 });
     await story.update();
-    await story.pass(8_000);
+    await story.observe(8_000);
     expect(await story.status()).toMatchObject({ activeVersion: 4, totalReplicas: 3 });
   });
 
   it('BLUE_GREEN with MANUAL promotion stays PAUSED until a user promotes', async () => {
-    const story = await RolloutStory.begin({
+    const story = await RolloutScenario.start({
       ...BLUE_GREEN,
       promotion: Promotion.MANUAL,
       progressDeadline: ms(1_000),
     });
     await story.update();
-    expect((await story.pass(3_000)).served).toEqual(['1']);
+    expect((await story.observe(3_000)).served).toEqual(['1']);
     const { phase, status, reason } = await story.rollout();
     expect({ phase, waits: status.waitsForPromotion }).toEqual({ phase: 'PAUSED', waits: true });
     expect(reason).toContain('promot');
     await story.call((client) => client.promoteRollout({ name: 'web' }));
-    expect((await story.pass(3_000)).served.at(-1)).toBe('2');
+    expect((await story.observe(3_000)).served.at(-1)).toBe('2');
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
@@ -365,35 +366,38 @@ describe('CLD-REQ-023 strategies', () => {
       { replicas: 1, wait: ms(2_000) },
       { percent: 50, promotion: Promotion.MANUAL },
     ];
-    const story = await RolloutStory.begin({ steps, progressDeadline: ms(1_000) }, { replicas: 4 });
+    const story = await RolloutScenario.start(
+      { steps, progressDeadline: ms(1_000) },
+      { replicas: 4 },
+    );
     const updated = async (): Promise<readonly [number, number]> => {
       const { status } = await story.rollout();
       return [status.step, status.updated];
     };
     await story.update();
-    await story.pass(1_800);
+    await story.observe(1_800);
     expect(await updated()).toEqual([1, 1]);
-    await story.pass(2_500);
+    await story.observe(2_500);
     expect(await updated()).toEqual([2, 2]);
-    await story.pass(10_000);
+    await story.observe(10_000);
     expect(await updated()).toEqual([2, 2]);
     expect(await story.rollout()).toMatchObject({ phase: 'PAUSED' });
     await story.call((client) => client.promoteRollout({ name: 'web' }));
-    await story.pass(5_000);
+    await story.observe(5_000);
     expect(await updated()).toEqual([0, 4]);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
   it('a canary step that is reached while a stop is unconfirmed still waits for a promotion', async () => {
-    const story = await RolloutStory.begin({
+    const story = await RolloutScenario.start({
       steps: [{ replicas: 1, promotion: Promotion.MANUAL }],
     });
     story.holdStops(true);
     await story.update();
-    await story.pass(1_000);
+    await story.observe(1_000);
     expect((await story.rollout()).status).toMatchObject({ waitsForPromotion: true, step: 1 });
     story.holdStops(false);
-    await story.pass(500);
+    await story.observe(500);
     expect(await story.rollout()).toMatchObject({
       phase: 'PAUSED',
       status: { waitsForPromotion: true, step: 1 },
@@ -401,46 +405,46 @@ describe('CLD-REQ-023 strategies', () => {
   });
 
   it('both versions serve in a rolling update', async () => {
-    const story = await RolloutStory.begin({ minAvailable: 3 });
+    const story = await RolloutScenario.start({ minAvailable: 3 });
     await story.update();
-    const { served, lowestReady } = await story.pass(5_000);
+    const { served, lowestReady } = await story.observe(5_000);
     expect(served).toEqual(['1', '1,2', '2']);
     expect(lowestReady).toBe(3); // of both versions
   });
 
   it('only the active version serves under BLUE_GREEN', async () => {
-    const story = await RolloutStory.begin({ ...BLUE_GREEN, promotion: Promotion.MANUAL });
+    const story = await RolloutScenario.start({ ...BLUE_GREEN, promotion: Promotion.MANUAL });
     await story.update();
-    const { served } = await story.pass(2_000);
+    const { served } = await story.observe(2_000);
     expect(served).toEqual(['1']);
     expect(await story.status()).toMatchObject({ readyReplicas: 3, totalReplicas: 6 });
     const [old] = await story.replicas(1);
-    story.say(old!, { ready: false });
-    await story.pass(40);
+    story.changeReport(old!, { ready: false });
+    await story.observe(40);
     expect(await story.status()).toMatchObject({ readyReplicas: 2 });
   });
 });
 
 describe('CLD-REQ-023 rollout life cycle', () => {
   it('a rollout is asynchronous and reports its phase and its updated, ready and total counts', async () => {
-    const story = await RolloutStory.begin({ minAvailable: 3 });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ minAvailable: 3 });
+    story.setBehaviour(2, 'unready');
     const answer = await story.update();
     expect(answer.status).toMatchObject({ version: 2, updatedReplicas: 0, readyReplicas: 3 });
-    expect((await story.pass(500)).phases.at(-1)).toBe('IN_PROGRESS');
+    expect((await story.observe(500)).phases.at(-1)).toBe('IN_PROGRESS');
     const { status } = await story.rollout();
     expect(status).toMatchObject({ updated: 1, ready: 3, total: 4, version: 2, fromVersion: 1 });
-    story.when(2, 'ready');
-    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
-    expect((await story.pass(4_000)).phases).toEqual(['IN_PROGRESS', 'COMPLETED']);
+    story.setBehaviour(2, 'ready');
+    for (const replica of await story.replicas(2)) story.changeReport(replica, { ready: true });
+    expect((await story.observe(4_000)).phases).toEqual(['IN_PROGRESS', 'COMPLETED']);
     expect((await story.rollout()).status).toMatchObject({ updated: 3, ready: 3, total: 3 });
   });
 
   it('a rollout fails at its progress deadline', async () => {
-    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ progressDeadline: ms(2_000) });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(3_000);
+    await story.observe(3_000);
     const { phase, reason, failure } = await story.rollout();
     expect(phase).toBe('FAILED');
     expect(reason).toContain('no progress for 2s');
@@ -448,26 +452,26 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('a rollout can be paused and resumed', async () => {
-    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ progressDeadline: ms(2_000) });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(300);
+    await story.observe(300);
     await story.call((client) => client.pauseRollout({ name: 'web' }));
-    story.when(2, 'ready');
-    for (const replica of await story.replicas(2)) story.say(replica, { ready: true });
+    story.setBehaviour(2, 'ready');
+    for (const replica of await story.replicas(2)) story.changeReport(replica, { ready: true });
     // past its deadline, which does not count during the pause
-    const { phases } = await story.pass(5_000);
+    const { phases } = await story.observe(5_000);
     expect(phases.at(-1)).toBe('PAUSED');
     expect((await story.rollout()).status).toMatchObject({ pausedByUser: true });
     expect((await story.rollout()).reason).toContain('paused by a user');
     expect((await story.replicas(1)).length).toBeGreaterThanOrEqual(2);
     await story.call((client) => client.resumeRollout({ name: 'web' }));
-    await story.pass(4_000);
+    await story.observe(4_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED' });
   });
 
   it('an undo restores the exact earlier template with the current count and rollout settings', async () => {
-    const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
+    const story = await RolloutScenario.start({}, { env: { COLOUR: 'blue' } });
     const first = (await story.call((client) => client.getWorkload({ name: 'web' }))).spec;
     await story.update({
       env: { COLOUR: 'green' },
@@ -475,7 +479,7 @@ describe('CLD-REQ-023 rollout life cycle', () => {
       replicas: 4,
       rollout: { maxUnavailable: 2 },
     });
-    await story.pass(5_000);
+    await story.observe(5_000);
     const undone = await story.call((client) => client.undoRollout({ name: 'web' }));
     expect(undone.spec).toMatchObject({
       command: first?.command,
@@ -484,7 +488,7 @@ describe('CLD-REQ-023 rollout life cycle', () => {
       replicas: 4,
     });
     expect(undone.spec?.rollout?.maxUnavailable).toBe(2);
-    await story.pass(5_000);
+    await story.observe(5_000);
     const { versions, totalReplicas } = await story.status();
     expect(versions.at(-1)).toMatchObject({
       version: 3,
@@ -496,9 +500,9 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('the responses of undo and restart contain the changed workload', async () => {
-    const story = await RolloutStory.begin({}, { env: { COLOUR: 'blue' } });
+    const story = await RolloutScenario.start({}, { env: { COLOUR: 'blue' } });
     await story.update({ env: { COLOUR: 'green' } });
-    await story.pass(5_000);
+    await story.observe(5_000);
     const undone = await story.call((client) =>
       client.undoRollout({ name: 'web', requestId: 'undo' }),
     );
@@ -515,7 +519,7 @@ describe('CLD-REQ-023 rollout life cycle', () => {
       client.undoRollout({ name: 'web', requestId: 'undo' }),
     );
     expect(again.status?.versions).toEqual(undone.status?.versions);
-    await story.pass(5_000);
+    await story.observe(5_000);
     const restarted = await story.call((client) => client.restartRollout({ name: 'web' }));
     expect(restarted).toMatchObject({
       generation: 4n,
@@ -525,14 +529,14 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('a rollout can be undone half-way; replicas that were not replaced yet stay', async () => {
-    const story = await RolloutStory.begin();
+    const story = await RolloutScenario.start();
     const before = (await story.replicas()).map(({ id }) => id);
-    story.when(2, 'unready');
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(500);
+    await story.observe(500);
     const left = (await story.replicas(1)).map(({ id }) => id);
     await story.call((client) => client.undoRollout({ name: 'web' }));
-    await story.pass(3_000);
+    await story.observe(3_000);
     expect((await story.replicas()).map(({ id }) => id)).toEqual(expect.arrayContaining(left));
     expect(left.length).toBeGreaterThanOrEqual(2);
     expect(before).toEqual(expect.arrayContaining(left));
@@ -540,12 +544,12 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('a new update supersedes a running rollout', async () => {
-    const story = await RolloutStory.begin({ progressDeadline: ms(2_000) });
-    story.when(2, 'unready');
+    const story = await RolloutScenario.start({ progressDeadline: ms(2_000) });
+    story.setBehaviour(2, 'unready');
     await story.update();
-    await story.pass(500);
+    await story.observe(500);
     await story.update();
-    await story.pass(5_000);
+    await story.observe(5_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 3, fromVersion: 1 });
     const starts = [...story.cluster.agents.values()].flatMap(({ started }) =>
       started.map(({ order }) => (order.case === 'start' ? order.value.version : 0)),
@@ -555,17 +559,17 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('on_failure PAUSE keeps the current state, and resuming tries again', async () => {
-    const story = await RolloutStory.begin({ maxFailedNew: 1, onFailure: OnFailure.PAUSE });
-    story.when(2, 'fails');
+    const story = await RolloutScenario.start({ maxFailedNew: 1, onFailure: OnFailure.PAUSE });
+    story.setBehaviour(2, 'fails');
     await story.update();
-    await story.pass(3_000);
+    await story.observe(3_000);
     expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 2 });
     expect((await story.replicas(1)).filter(({ ready }) => ready)).toHaveLength(3);
-    story.when(2, 'ready');
-    await story.pass(3_000);
+    story.setBehaviour(2, 'ready');
+    await story.observe(3_000);
     expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 2 });
     await story.call((client) => client.resumeRollout({ name: 'web' }));
-    await story.pass(5_000);
+    await story.observe(5_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
   });
 
@@ -574,13 +578,13 @@ describe('CLD-REQ-023 rollout life cycle', () => {
     { name: 'RECREATE', rollout: RECREATE },
     { name: 'BLUE_GREEN', rollout: BLUE_GREEN },
   ])('on_failure ROLLBACK returns to the previous version: $name', async ({ rollout }) => {
-    const story = await RolloutStory.begin(
+    const story = await RolloutScenario.start(
       { ...rollout, maxFailedNew: 2, onFailure: OnFailure.ROLLBACK },
       { env: { COLOUR: 'blue' } },
     );
-    story.when(2, 'fails');
+    story.setBehaviour(2, 'fails');
     await story.update({ env: { COLOUR: 'green' } });
-    const { phases } = await story.pass(10_000);
+    const { phases } = await story.observe(10_000);
     const { phase, version, failure } = await story.rollout();
     expect({ phase, version }).toEqual({ phase: 'ROLLED_BACK', version: 3 });
     // At most the COMPLETED from before the update.
@@ -593,26 +597,26 @@ describe('CLD-REQ-023 rollout life cycle', () => {
   });
 
   it('a first deployment that fails is FAILED, continues to try, and becomes COMPLETED when ready', async () => {
-    const story = await RolloutStory.begin(
+    const story = await RolloutScenario.start(
       { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
       { replicas: 0 },
     );
     await story.call((client) => client.deleteWorkload({ name: 'web' }));
     await story.cluster.advance(1_000);
-    story.when(1, 'fails');
+    story.setBehaviour(1, 'fails');
     await story.create({ maxFailedNew: 1, onFailure: OnFailure.ROLLBACK });
-    await story.pass(1_000);
+    await story.observe(1_000);
     expect(await story.rollout()).toMatchObject({ phase: 'FAILED', version: 1, fromVersion: 0 });
-    story.when(1, 'ready');
-    await story.pass(10_000);
+    story.setBehaviour(1, 'ready');
+    await story.observe(10_000);
     expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 1 });
   });
 
   it('a restart replaces every replica with one of the same template', async () => {
-    const story = await RolloutStory.begin();
+    const story = await RolloutScenario.start();
     const before = (await story.replicas()).map(({ id }) => id);
     await story.call((client) => client.restartRollout({ name: 'web' }));
-    await story.pass(5_000);
+    await story.observe(5_000);
     const after = await story.replicas();
     expect(after).toHaveLength(3);
     expect(after.filter(({ id, phase }) => before.includes(id) || phase !== Phase.RUNNING)).toEqual(

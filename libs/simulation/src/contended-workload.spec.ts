@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals';
 import { fromConnectError } from '@cloudless/api';
 import { createSeededRandom, errorMessageOf } from '@cloudless/base';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 const CLIENTS = 16;
@@ -13,7 +13,7 @@ jest.setTimeout(60_000);
  * @param commits - `overtake`: up to 20 ms, so that a later commit may come first; `equal`: 5 ms
  *   each.
  */
-async function contendedCluster(
+async function startContendedCluster(
   seed: number,
   commits: 'overtake' | 'equal' = 'overtake',
 ): Promise<TestCluster> {
@@ -21,7 +21,7 @@ async function contendedCluster(
   let started = false;
   const delayMs = (): number => (commits === 'equal' ? 5 : Math.floor(random.next() * 20));
   const commitDelayMs = (): number => (started ? delayMs() : 0);
-  const cluster = await clusterOf(3, { seed, commitDelayMs });
+  const cluster = await startCluster(3, { seed, commitDelayMs });
   await createWeb(cluster);
   await cluster.advance(1_000);
   started = true;
@@ -45,7 +45,7 @@ async function failuresOf(
         ),
       ),
     );
-  return (await cluster.until(calls)).filter((failure) => failure !== '');
+  return (await cluster.complete(calls)).filter((failure) => failure !== '');
 }
 
 describe(`${CLIENTS} concurrent clients of one workload`, () => {
@@ -56,7 +56,7 @@ describe(`${CLIENTS} concurrent clients of one workload`, () => {
   ] as const)(
     'all succeed without an expected generation, commits $commits, seed $seed',
     async ({ commits, seed }) => {
-      const cluster = await contendedCluster(seed, commits);
+      const cluster = await startContendedCluster(seed, commits);
       const rounds = 3;
       for (let round = 0; round < rounds; round += 1) {
         const failures = await failuresOf(cluster, (client) =>
@@ -67,13 +67,13 @@ describe(`${CLIENTS} concurrent clients of one workload`, () => {
         expect(failures).toEqual([]);
       }
       expect((await readWeb(cluster)).generation).toBe(BigInt(1 + rounds * CLIENTS));
-      await cluster.until(() => cluster.stopCoordinator());
+      await cluster.complete(() => cluster.stopCoordinator());
     },
   );
 
   it('all succeed while controllers write the same records', async () => {
-    const cluster = await contendedCluster(4);
-    await cluster.until(() =>
+    const cluster = await startContendedCluster(4);
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['rolling'] } }),
     );
     const failures = await failuresOf(cluster, (client) =>
@@ -82,11 +82,11 @@ describe(`${CLIENTS} concurrent clients of one workload`, () => {
         : cluster.client.updateWorkload({ name: 'web', spec: { args: [`${client}`] } }),
     );
     expect(failures).toEqual([]);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 
   it('receive ABORTED with the workload and both generations only when they sent an expected generation', async () => {
-    const cluster = await contendedCluster(5);
+    const cluster = await startContendedCluster(5);
     const { generation } = await readWeb(cluster);
     const failures = await failuresOf(cluster, (client) =>
       cluster.client.updateWorkload({
@@ -98,17 +98,17 @@ describe(`${CLIENTS} concurrent clients of one workload`, () => {
     expect(failures).toHaveLength(CLIENTS - 1);
     const expected = `workload "default/web" is at generation ${generation + 1n}, not ${generation}; read the workload again and repeat the change`;
     expect(new Set(failures)).toEqual(new Set([`conflict: [aborted] ${expected}`]));
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
 it(`${CLIENTS} concurrent clients of one node all succeed`, async () => {
-  const cluster = await contendedCluster(6);
+  const cluster = await startContendedCluster(6);
   const failures = await failuresOf(cluster, (client) =>
     cluster.client.updateNode({ nodeId: 'node-1', setLabels: { [`client-${client}`]: 'yes' } }),
   );
   expect(failures).toEqual([]);
-  const { labels } = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-1' }));
+  const { labels } = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-1' }));
   expect(Object.keys(labels).filter((key) => key.startsWith('client-'))).toHaveLength(CLIENTS);
-  await cluster.until(() => cluster.stopCoordinator());
+  await cluster.complete(() => cluster.stopCoordinator());
 });

@@ -3,7 +3,7 @@ import {
   WorkloadStatus_Phase as Phase,
   type WatchWorkloadsResponse,
 } from '@cloudless/api';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 /**
@@ -29,18 +29,18 @@ function watchWeb(cluster: TestCluster): {
 
 const eventsOf = async (cluster: TestCluster, reason: string) =>
   (
-    await cluster.until(() => cluster.client.listEvents({ workload: 'web', pageSize: 1_000 }))
+    await cluster.complete(() => cluster.client.listEvents({ workload: 'web', pageSize: 1_000 }))
   ).events.filter((event) => event.reason === reason);
 
 /**
  * Two nodes with one replica of `web` each; `node-2` is cut off.
  * @returns The id of the replica on `node-2`.
  */
-async function withSilentNode(): Promise<{
+async function startWithSilentNode(): Promise<{
   readonly cluster: TestCluster;
   readonly silent: string;
 }> {
-  const cluster = await clusterOf(2);
+  const cluster = await startCluster(2);
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
   const [silent] = cluster.agents.get('node-2')!.replicas.keys();
@@ -50,9 +50,9 @@ async function withSilentNode(): Promise<{
 
 describe('deletion of a workload with a replica on a silent node', () => {
   it('ends when the node is lost and names the replica that may still run', async () => {
-    const { cluster, silent } = await withSilentNode();
+    const { cluster, silent } = await startWithSilentNode();
     const watch = watchWeb(cluster);
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(1_500);
     expect((await readWeb(cluster)).status?.phase).toBe(Phase.TERMINATING);
     await cluster.advance(4_000);
@@ -71,13 +71,13 @@ describe('deletion of a workload with a replica on a silent node', () => {
   });
 
   it('stops the replica when the node returns', async () => {
-    const { cluster, silent } = await withSilentNode();
+    const { cluster, silent } = await startWithSilentNode();
     await cluster.advance(6_000);
     expect(
       (await readWeb(cluster)).status?.replicas.filter(({ mayStillRun }) => mayStillRun),
     ).toMatchObject([{ id: silent }]);
     const watch = watchWeb(cluster);
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(2_000);
     expect(watch.items.at(-1)).toMatchObject({
       kind: Kind.DELETED,
@@ -91,11 +91,11 @@ describe('deletion of a workload with a replica on a silent node', () => {
   });
 
   it('names no replica when every node has confirmed its stop', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(1_000);
     const watch = watchWeb(cluster);
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(4_000);
     expect(watch.items.at(-1)).toMatchObject({ kind: Kind.DELETED });
     expect(watch.items.at(-1)?.workload?.status?.replicas ?? []).toEqual([]);

@@ -1,6 +1,6 @@
 import { Disconnect_Mode as Mode } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './index.js';
 
 const LEASE_MS = 3_000;
@@ -8,7 +8,7 @@ const EXCLUSIVE = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
 const capabilities = ['runtime.process', 'disconnect.exclusive'];
 
 async function exclusiveCluster(nodes: number): Promise<TestCluster> {
-  const cluster = await clusterOf(0);
+  const cluster = await startCluster(0);
   for (let number = 1; number <= nodes; number += 1)
     await cluster.addNode(`node-${number}`, { capabilities });
   return cluster;
@@ -55,7 +55,7 @@ describe('disconnected node', () => {
     const before = wanted(cluster).map(({ id }) => id);
     const agent = cluster.agents.get('node-1')!;
     await cluster.advance(10);
-    agent.isHeard = false;
+    agent.sendsPings = false;
     await cluster.advance(afterMs - 200);
     expect(wanted(cluster).map(({ id }) => id)).toEqual(before);
     await cluster.advance(600);
@@ -63,13 +63,13 @@ describe('disconnected node', () => {
   });
 
   it('is replaced earlier when lost_after is shortened meanwhile', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: { lostAfter: durationFromMs(3_600_000) } });
     await cluster.advance(1_000);
-    cluster.agents.get('node-1')!.isHeard = false;
+    cluster.agents.get('node-1')!.sendsPings = false;
     await cluster.advance(20_000, 50);
     expect(wanted(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({
         name: 'web',
         spec: { disconnect: {} },
@@ -84,9 +84,10 @@ describe('disconnected node', () => {
     const cluster = await exclusiveCluster(2);
     await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
     await cluster.advance(1_000);
-    const confirm = () => cluster.until(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    const confirm = () =>
+      cluster.complete(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
     await expect(confirm()).rejects.toThrow('node "node-1" is READY, not LOST');
-    cluster.agents.get('node-1')!.isHeard = false;
+    cluster.agents.get('node-1')!.sendsPings = false;
     await cluster.advance(LEASE_MS + 200);
     await confirm();
     await confirm();
@@ -96,13 +97,13 @@ describe('disconnected node', () => {
   });
 
   it('among many that fell silent together is replaced when its loss is confirmed, while the others wait', async () => {
-    const cluster = await clusterOf(6);
+    const cluster = await startCluster(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
     for (const nodeId of ['node-1', 'node-2', 'node-3', 'node-4'])
-      cluster.agents.get(nodeId)!.isHeard = false;
+      cluster.agents.get(nodeId)!.sendsPings = false;
     await cluster.advance(5_000);
-    await cluster.until(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    await cluster.complete(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
     await cluster.advance(2_000);
     const places = wanted(cluster).map(({ nodeId }) => nodeId);
     expect(places).not.toContain('node-1');
@@ -112,7 +113,7 @@ describe('disconnected node', () => {
 
 describe('disconnect policy EXCLUSIVE', () => {
   it('places only on nodes with the required capabilities and names the missing one', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
     await cluster.advance(500);
     expect((await readWeb(cluster)).status?.reason).toContain(
@@ -135,7 +136,7 @@ describe('disconnect policy EXCLUSIVE', () => {
     await cluster.advance(3_000);
     for (const agent of cluster.agents.values()) agent.obeysStops = false;
     for (const replicas of [1, 2]) {
-      await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
+      await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
       await cluster.advance(1_000);
     }
     const slots = [...cluster.state.view().replicas()].map(({ value }) => value.slot);
@@ -147,7 +148,7 @@ describe('disconnect policy EXCLUSIVE', () => {
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(3_000);
     const [before] = wanted(cluster);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
     );
     await cluster.advance(1_000);
@@ -161,7 +162,7 @@ describe('disconnect policy EXCLUSIVE', () => {
       },
     ]);
     expect((await readWeb(cluster)).status).toMatchObject({ version: 1, readyReplicas: 1 });
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({
         name: 'web',
         spec: { disconnect: {} },
@@ -182,9 +183,9 @@ describe('disconnect policy EXCLUSIVE', () => {
     });
     await cluster.advance(1_000);
     const [before] = wanted(cluster);
-    cluster.agents.get(before?.nodeId ?? '')!.isHeard = false;
+    cluster.agents.get(before?.nodeId ?? '')!.sendsPings = false;
     cluster.agents.get(before?.nodeId ?? '')!.dropsOrders = 1_000;
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
     );
     await cluster.advance(40_000, 50);

@@ -6,7 +6,7 @@ import {
   type DrainStatus,
   type Node,
 } from '@cloudless/api';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './index.js';
 
 /** Replicas become available at once and stop at once. */
@@ -17,16 +17,18 @@ const fullFloor = (replicas: number) => ({
 });
 
 const readNode = (cluster: TestCluster, nodeId: string): Promise<Node> =>
-  cluster.until(() => cluster.client.getNode({ nodeId }));
+  cluster.complete(() => cluster.client.getNode({ nodeId }));
 const drainOf = async (cluster: TestCluster, nodeId: string): Promise<DrainStatus | undefined> =>
   (await readNode(cluster, nodeId)).status?.drain;
 const drain = (
   cluster: TestCluster,
   nodeId: string,
   terms: { deadline?: Duration; force?: boolean } = {},
-): Promise<Node> => cluster.until(() => cluster.client.drainNode({ nodeId, ...terms }));
+): Promise<Node> => cluster.complete(() => cluster.client.drainNode({ nodeId, ...terms }));
 const drainAtOnce = (cluster: TestCluster, ...nodeIds: string[]): Promise<Node[]> =>
-  cluster.until(() => Promise.all(nodeIds.map((nodeId) => cluster.client.drainNode({ nodeId }))));
+  cluster.complete(() =>
+    Promise.all(nodeIds.map((nodeId) => cluster.client.drainNode({ nodeId }))),
+  );
 const messagesOf = (cluster: TestCluster, ...reasons: string[]): string[] =>
   cluster.state
     .view()
@@ -55,8 +57,8 @@ async function nodesInUse(cluster: TestCluster): Promise<readonly string[]> {
  * Starts two nodes on which every replica of `web` needs a node of its own, so that no node is
  * free.
  */
-async function crowdedCluster(): Promise<TestCluster> {
-  const cluster = await clusterOf(2);
+async function startCrowdedCluster(): Promise<TestCluster> {
+  const cluster = await startCluster(2);
   await createWeb(cluster, { ...fullFloor(2), resources: { requests: { cpuMillis: 3_000 } } });
   await cluster.advance(1_000);
   expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2']);
@@ -86,7 +88,7 @@ function watchDrain(cluster: TestCluster, nodeId: string) {
 
 describe('drain of a node', () => {
   it('replaces its replicas, reports progress, and completes when no replica is left', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster, fullFloor(6));
     await cluster.advance(1_000);
     const started = await drain(cluster, 'node-1');
@@ -112,7 +114,7 @@ describe('drain of a node', () => {
   });
 
   it('completes at once on an empty node, and a second call does not start it again', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await drain(cluster, 'node-1');
     await cluster.advance(100);
     await drain(cluster, 'node-1');
@@ -125,7 +127,7 @@ describe('drain of a node', () => {
   });
 
   it('takes new options from a later call and keeps them when the call has none', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(60_000) });
     const { deadline } = (await drainOf(cluster, 'node-1'))!;
     await drain(cluster, 'node-1');
@@ -150,7 +152,7 @@ describe('drain of a node', () => {
   });
 
   it('waits with a reason while no other node has capacity, then continues', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1');
     await cluster.advance(5_000);
     const status = await drainOf(cluster, 'node-1');
@@ -167,7 +169,7 @@ describe('drain of a node', () => {
   });
 
   it('fails at its deadline, reports the remaining replicas, and moves no more', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000) });
     expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
     expect(await readNode(cluster, 'node-1')).toMatchObject({ draining: true });
@@ -193,7 +195,7 @@ describe('drain of a node', () => {
   });
 
   it('with force and no deadline stops replicas at once, below min_available', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { force: true });
     await cluster.advance(1_000);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({
@@ -208,7 +210,7 @@ describe('drain of a node', () => {
   });
 
   it('with force and a deadline keeps min_available until the deadline and stops the remaining replicas then', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
     expect(await lowestReady(cluster, 9_500, 100)).toBe(2);
     expect(await drainOf(cluster, 'node-1')).toMatchObject({
@@ -224,10 +226,10 @@ describe('drain of a node', () => {
   });
 
   it('ends when the node is uncordoned', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', { deadline: durationFromMs(10_000), force: true });
     await cluster.advance(2_000);
-    const node = await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-1' }));
+    const node = await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-1' }));
     expect(node).toMatchObject({ cordoned: false, draining: false });
     expect(node.status?.drain).toBeUndefined();
     expect(await lowestReady(cluster, 20_000, 100)).toBe(2);
@@ -251,7 +253,7 @@ describe('drain of a node', () => {
       ready: 1,
     },
   ])('survives a crash of the coordinator $name', async ({ terms, phase, ready }) => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     await drain(cluster, 'node-1', terms);
     await cluster.advance(5_000);
     await cluster.restartCoordinator();
@@ -273,21 +275,21 @@ describe('drain of a node', () => {
   });
 
   it('leaves no records when the node is removed during the drain', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { ...QUICK, replicas: 2 });
     await cluster.advance(1_000);
     await drain(cluster, 'node-1');
     await cluster.advance(2_000);
     cluster.agents.get('node-1')!.disconnect();
-    await cluster.until(() => cluster.client.removeNode({ nodeId: 'node-1' }));
+    await cluster.complete(() => cluster.client.removeNode({ nodeId: 'node-1' }));
     await cluster.advance(1_000);
     expect(
-      (await cluster.until(() => cluster.client.listNodes({}))).nodes.map(({ id }) => id),
+      (await cluster.complete(() => cluster.client.listNodes({}))).nodes.map(({ id }) => id),
     ).toEqual(['node-2']);
   });
 
   it('waits until stops are confirmed', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { ...QUICK, replicas: 2 });
     await cluster.advance(1_000);
     const agent = cluster.agents.get('node-1')!;
@@ -306,7 +308,7 @@ describe('drain of a node', () => {
   });
 
   it('shows each step and reason in a watch', async () => {
-    const cluster = await crowdedCluster();
+    const cluster = await startCrowdedCluster();
     const watch = watchDrain(cluster, 'node-1');
     await cluster.advance(100);
     await drain(cluster, 'node-1');
@@ -321,7 +323,7 @@ describe('drain of a node', () => {
   });
 
   it('shows a reason in the watch when it has changed elsewhere', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const rollout = { minReadyDuration: durationFromMs(3_000), minAvailable: 2 };
     await createWeb(cluster, {
       replicas: 2,
@@ -348,9 +350,9 @@ describe('drain of a node', () => {
   });
 
   it('lists at most twenty workloads', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     for (let number = 32; number >= 10; number -= 1) {
-      await cluster.until(() =>
+      await cluster.complete(() =>
         cluster.client.createWorkload({ name: `w${number}`, spec: { command: ['serve'] } }),
       );
     }
@@ -366,7 +368,7 @@ describe('drain of a node', () => {
 
 describe('concurrent drains', () => {
   it('keep min_available of a workload that runs on all drained nodes', async () => {
-    const cluster = await clusterOf(5);
+    const cluster = await startCluster(5);
     await createWeb(cluster, {
       ...QUICK,
       replicas: 10,
@@ -385,7 +387,7 @@ describe('concurrent drains', () => {
   });
 
   it('of every node wait with a reason until one node is uncordoned', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster, {
       ...QUICK,
       replicas: 3,
@@ -403,7 +405,7 @@ describe('concurrent drains', () => {
     expect(waiting.length).toBeGreaterThanOrEqual(2);
     for (const line of waiting)
       expect(line).toMatch(/no node: no node fits: draining: 3 of 3 nodes$/);
-    await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
+    await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-2' }));
     expect(await lowestReady(cluster, 5_000)).toBeGreaterThanOrEqual(2);
     expect(await nodesInUse(cluster)).toEqual(['node-2']);
     for (const nodeId of ['node-1', 'node-3'])
@@ -411,18 +413,18 @@ describe('concurrent drains', () => {
   });
 
   it.each([1, 2, 3])('keep min_available during a rollout (seed %i)', async (seed) => {
-    const cluster = await clusterOf(5, { seed });
+    const cluster = await startCluster(5, { seed });
     await createWeb(cluster, {
       replicas: 8,
       rollout: { minReadyDuration: durationFromMs(200), minAvailable: 7 },
     });
     await cluster.advance(2_000);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { RELEASE: '2' } } }),
     );
     await cluster.advance(seed * 150);
     await drainAtOnce(cluster, 'node-1', 'node-2');
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 9 }));
     expect(await lowestReady(cluster, 20_000, 20)).toBeGreaterThanOrEqual(7);
     const { status } = await readWeb(cluster);
     expect(status).toMatchObject({ readyReplicas: 9, updatedReplicas: 9, totalReplicas: 9 });
@@ -433,11 +435,11 @@ describe('concurrent drains', () => {
 });
 
 describe('NO_EXECUTE taint', () => {
-  const evil = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
+  const maxLengthName = { key: 'evil', value: 'yes', effect: Effect.NO_EXECUTE };
   const taint = (cluster: TestCluster, nodeId: string): Promise<Node> =>
-    cluster.until(() => cluster.client.updateNode({ nodeId, setTaints: [evil] }));
+    cluster.complete(() => cluster.client.updateNode({ nodeId, setTaints: [maxLengthName] }));
   const webWith = async (tolerations: readonly object[], seed = 1): Promise<TestCluster> => {
-    const cluster = await clusterOf(3, { seed });
+    const cluster = await startCluster(3, { seed });
     await createWeb(cluster, { ...fullFloor(3), placement: { tolerations } });
     await cluster.advance(1_000);
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
@@ -477,7 +479,7 @@ describe('NO_EXECUTE taint', () => {
     await cluster.restartCoordinator();
     for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
     await cluster.advance(14_000, 100);
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(500);
     expect(await nodesInUse(cluster)).toContain('node-1');
     const onTainted = (await readWeb(cluster)).status?.replicas.filter(
@@ -497,7 +499,7 @@ describe('NO_EXECUTE taint', () => {
     ]);
     await taint(cluster, 'node-1');
     await cluster.advance(8_000, 100);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateNode({ nodeId: 'node-1', removeTaints: ['evil'] }),
     );
     await cluster.advance(8_000, 100);
@@ -514,10 +516,10 @@ describe('NO_EXECUTE taint', () => {
     ]);
     await taint(cluster, 'node-1');
     await cluster.advance(8_000, 100);
-    const setTaints = [{ ...evil, value: 'very' }];
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints }));
+    const setTaints = [{ ...maxLengthName, value: 'very' }];
+    await cluster.complete(() => cluster.client.updateNode({ nodeId: 'node-1', setTaints }));
     await cluster.advance(8_000, 100);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateNode({ nodeId: 'node-1', setTaints, setLabels: { disk: 'ssd' } }),
     );
     expect(await nodesInUse(cluster)).toEqual(['node-1', 'node-2', 'node-3']);
@@ -536,9 +538,9 @@ describe('NO_EXECUTE taint', () => {
       await cluster.advance(100);
       await cluster.reconnect('node-1');
     };
-    await sayHello({ taints: [evil] });
+    await sayHello({ taints: [maxLengthName] });
     await cluster.advance(6_000, 100);
-    await sayHello({ taints: [evil], labels: { disk: 'ssd' } });
+    await sayHello({ taints: [maxLengthName], labels: { disk: 'ssd' } });
     await cluster.advance(3_000, 100);
     expect(await nodesInUse(cluster)).toContain('node-1');
     await cluster.advance(2_500, 100);

@@ -25,7 +25,7 @@ async function containerNodes(
     const view = cluster.state.view();
     const alive = new Set([...view.nodes()].map(({ value }) => value.id));
     const evidence = { alive, draining: new Set<string>(), cordoned: new Set<string>() };
-    violations.push(...placementsFit({ view, changes, evidence }));
+    violations.push(...placementsFit({ view, changes, nodeFacts: evidence }));
   });
   return Object.assign(cluster, { violations });
 }
@@ -34,9 +34,9 @@ const addNode = (cluster: TestCluster, number: number) =>
   cluster.addNode(`node-${number}`, { zone: `zone-${number}`, capabilities });
 const change = { env: { COLOUR: 'green' } };
 const update = (cluster: TestCluster) =>
-  cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: change }));
+  cluster.complete(() => cluster.client.updateWorkload({ name: 'web', spec: change }));
 const plan = (cluster: TestCluster) =>
-  cluster.until(() => cluster.client.planWorkload({ name: 'web', spec: change }));
+  cluster.complete(() => cluster.client.planWorkload({ name: 'web', spec: change }));
 
 async function rolloutOf(
   cluster: TestCluster,
@@ -60,7 +60,7 @@ async function rolloutOf(
 async function lowestReady(
   cluster: TestCluster,
   forMs: number,
-  act: () => Promise<unknown>,
+  runAction: () => Promise<unknown>,
 ): Promise<number> {
   const { uid } = await readWeb(cluster);
   const count = (): number => {
@@ -69,7 +69,7 @@ async function lowestReady(
   };
   let lowest = count();
   const unsubscribe = cluster.state.subscribe(() => void (lowest = Math.min(lowest, count())));
-  await act();
+  await runAction();
   await cluster.advance(forMs, 50);
   unsubscribe();
   return lowest;
@@ -85,7 +85,7 @@ describe('host port of a replica', () => {
       readyReplicas: 2,
       reason: `1 of 3 replicas without a node: ${why}`,
     });
-    const explained = await cluster.until(() => cluster.client.explainWorkload({ name: 'web' }));
+    const explained = await cluster.complete(() => cluster.client.explainWorkload({ name: 'web' }));
     expect(explained.nodes.map(({ fits, reason }) => [fits, reason])).toEqual(
       Array(2).fill([false, 'host port 8080 is taken']),
     );
@@ -103,8 +103,8 @@ describe('host port of a replica', () => {
     await createWeb(cluster, { ...served, replicas: 1 });
     await cluster.advance(1_000);
     const own = { image: 'other:1', ports: [{ containerPort: 8080 }] };
-    await cluster.until(() => cluster.client.createWorkload({ name: 'apart', spec: own }));
-    await cluster.until(() =>
+    await cluster.complete(() => cluster.client.createWorkload({ name: 'apart', spec: own }));
+    await cluster.complete(() =>
       cluster.client.createWorkload({
         name: 'shared',
         spec: { ...own, network: { hostNetwork: true } },
@@ -112,7 +112,7 @@ describe('host port of a replica', () => {
     );
     await cluster.advance(1_000);
     const statusOf = async (name: string) =>
-      (await cluster.until(() => cluster.client.getWorkload({ name }))).status;
+      (await cluster.complete(() => cluster.client.getWorkload({ name }))).status;
     expect(await statusOf('apart')).toMatchObject({ readyReplicas: 1 });
     expect((await statusOf('shared'))?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
   });
@@ -122,13 +122,13 @@ describe('host port of a replica', () => {
     await createWeb(cluster, { ...served, replicas: 1 });
     await cluster.advance(1_000);
     cluster.agents.get('node-1')!.obeysStops = false;
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
-    await cluster.until(() =>
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() =>
       cluster.client.createWorkload({ name: 'next', spec: { ...served, replicas: 1 } }),
     );
     await cluster.advance(5_000);
     const next = async () =>
-      (await cluster.until(() => cluster.client.getWorkload({ name: 'next' }))).status;
+      (await cluster.complete(() => cluster.client.getWorkload({ name: 'next' }))).status;
     expect((await next())?.reason).toContain('host port 8080 is taken: 1 of 1 nodes');
     const [leaving] = cluster.agents.get('node-1')!.replicas.keys();
     cluster.agents.get('node-1')!.change(leaving!, { phase: 5, ready: false });
@@ -141,12 +141,12 @@ describe('host port of a replica', () => {
     const cluster = await containerNodes(3);
     await createWeb(cluster, { ...served, replicas: 2, rollout: { minAvailable: 2 } });
     await cluster.advance(3_000);
-    const drain = (nodeId: string) => cluster.until(() => cluster.client.drainNode({ nodeId }));
+    const drain = (nodeId: string) => cluster.complete(() => cluster.client.drainNode({ nodeId }));
     expect(await lowestReady(cluster, 5_000, () => drain('node-1'))).toBe(2);
     expect((await rolloutOf(cluster)).nodes).toEqual(['node-2', 'node-3']);
     await drain('node-2');
     await cluster.advance(2_000);
-    const { status } = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-2' }));
+    const { status } = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-2' }));
     expect(status?.drain?.waiting).toEqual([
       expect.stringContaining('draining: 2 of 3 nodes, host port 8080 is taken: 1 of 3 nodes'),
     ]);
@@ -241,14 +241,14 @@ describe('update of replicas with a host port on every node', () => {
         'allows no stop before the new replica is ready: free resources, or lower min_available, or raise max_unavailable',
     );
     const rollout = { progressDeadline, maxUnavailable: 1 };
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({
         name: 'web',
         spec: { rollout },
         updateMask: { paths: ['rollout'] },
       }),
     );
-    await cluster.until(() => cluster.client.resumeRollout({ name: 'web' }));
+    await cluster.complete(() => cluster.client.resumeRollout({ name: 'web' }));
     await cluster.advance(10_000);
     expect(await rolloutOf(cluster)).toMatchObject({ phase: 'COMPLETED', nodes: ['node-1'] });
     expect(cluster.violations).toEqual([]);
@@ -286,7 +286,7 @@ describe('random worlds with two workloads on the same host port', () => {
       expect({
         left,
         violations: world.violations,
-        story: left.length + world.violations.length === 0 ? [] : world.story,
+        story: left.length + world.violations.length === 0 ? [] : world.history,
       }).toEqual({
         left: [],
         violations: [],

@@ -7,7 +7,7 @@ import {
   type ReplicaStatus,
 } from '@cloudless/api';
 import type { TestCluster } from './index.js';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 const policies = [
   { name: 'NEVER', restart: { policy: Restart.NEVER } },
@@ -15,25 +15,28 @@ const policies = [
 ];
 
 /** Starts three nodes and three replicas that run until the test ends them. */
-async function running(restart: object, spec: object = {}): Promise<TestCluster> {
-  const cluster = await clusterOf(3);
+async function startJob(restart: object, spec: object = {}): Promise<TestCluster> {
+  const cluster = await startCluster(3);
   await createWeb(cluster, { restart, ...spec });
   await cluster.advance(3_000);
   return cluster;
 }
 
 const statusOf = async (cluster: TestCluster) => (await readWeb(cluster)).status;
-const runs = async (cluster: TestCluster): Promise<ReplicaStatus[]> =>
+const countRunning = async (cluster: TestCluster): Promise<ReplicaStatus[]> =>
   ((await statusOf(cluster))?.replicas ?? []).filter(
     ({ phase, leaving }) => phase === ReplicaPhase.RUNNING && !leaving,
   );
 /** Number of starts on all agents. */
-const starts = (cluster: TestCluster): number =>
+const countStarts = (cluster: TestCluster): number =>
   [...cluster.agents.values()].reduce((sum, { started }) => sum + started.length, 0);
 
 /** Ends the given replicas, or all running ones, with success. */
-async function succeed(cluster: TestCluster, replicas?: readonly ReplicaStatus[]): Promise<void> {
-  for (const { id, nodeId } of replicas ?? (await runs(cluster))) {
+async function completeReplicas(
+  cluster: TestCluster,
+  replicas?: readonly ReplicaStatus[],
+): Promise<void> {
+  for (const { id, nodeId } of replicas ?? (await countRunning(cluster))) {
     cluster.agents
       .get(nodeId)!
       .change(id, { phase: ReplicaPhase.SUCCEEDED, ready: false, lastExitCode: 0 });
@@ -43,19 +46,19 @@ async function succeed(cluster: TestCluster, replicas?: readonly ReplicaStatus[]
 
 describe.each(policies)('job with restart policy $name', ({ restart }) => {
   it('does not run a succeeded replica again after a drain or the loss of its node', async () => {
-    const cluster = await running(restart);
-    await succeed(cluster);
+    const cluster = await startJob(restart);
+    await completeReplicas(cluster);
     expect(await statusOf(cluster)).toMatchObject({
       phase: Phase.SUCCEEDED,
       succeededReplicas: 3,
       totalReplicas: 0,
     });
-    await cluster.until(() => cluster.client.drainNode({ nodeId: 'node-1' }));
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: 'node-1' }));
     cluster.agents.get('node-2')!.disconnect();
     await cluster.advance(10_000);
     await cluster.reconnect('node-2');
     await cluster.advance(3_000);
-    expect(starts(cluster)).toBe(3);
+    expect(countStarts(cluster)).toBe(3);
     expect(await statusOf(cluster)).toMatchObject({
       phase: Phase.SUCCEEDED,
       succeededReplicas: 3,
@@ -64,18 +67,20 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
   });
 
   it('runs unfinished replicas elsewhere when their node is drained, and finished ones not again', async () => {
-    const cluster = await running(restart);
-    const [first, second] = await runs(cluster);
-    await succeed(cluster, [first!]);
-    await cluster.until(() => cluster.client.drainNode({ nodeId: second!.nodeId }));
+    const cluster = await startJob(restart);
+    const [first, second] = await countRunning(cluster);
+    await completeReplicas(cluster, [first!]);
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: second!.nodeId }));
     await cluster.advance(15_000);
-    const left = await runs(cluster);
+    const left = await countRunning(cluster);
     expect(left).toHaveLength(2);
     expect(left.map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
-    expect(starts(cluster)).toBe(4);
-    const drained = await cluster.until(() => cluster.client.getNode({ nodeId: second!.nodeId }));
+    expect(countStarts(cluster)).toBe(4);
+    const drained = await cluster.complete(() =>
+      cluster.client.getNode({ nodeId: second!.nodeId }),
+    );
     expect(drained.status?.replicaCount).toBe(0);
-    await succeed(cluster);
+    await completeReplicas(cluster);
     expect(await statusOf(cluster)).toMatchObject({
       phase: Phase.SUCCEEDED,
       succeededReplicas: 3,
@@ -84,29 +89,29 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
   });
 
   it('runs unfinished replicas elsewhere when their node is lost, and stops them there when the node returns', async () => {
-    const cluster = await running(restart);
-    const [first, second] = await runs(cluster);
-    await succeed(cluster, [first!]);
+    const cluster = await startJob(restart);
+    const [first, second] = await countRunning(cluster);
+    await completeReplicas(cluster, [first!]);
     const agent = cluster.agents.get(second!.nodeId)!;
     agent.disconnect();
     await cluster.advance(8_000);
-    expect((await runs(cluster)).map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
-    expect(starts(cluster)).toBe(4);
+    expect((await countRunning(cluster)).map(({ nodeId }) => nodeId)).not.toContain(second!.nodeId);
+    expect(countStarts(cluster)).toBe(4);
     await cluster.reconnect(second!.nodeId);
     await cluster.advance(3_000);
     expect(agent.replicas.has(second!.id)).toBe(false);
-    await succeed(cluster);
+    await completeReplicas(cluster);
     expect(await statusOf(cluster)).toMatchObject({
       phase: Phase.SUCCEEDED,
       succeededReplicas: 3,
       totalReplicas: 0,
     });
-    expect(starts(cluster)).toBe(4);
+    expect(countStarts(cluster)).toBe(4);
   });
 
   it('counts a replica that succeeded on a lost node as lost, because its replacement runs', async () => {
-    const cluster = await running(restart);
-    const [first] = await runs(cluster);
+    const cluster = await startJob(restart);
+    const [first] = await countRunning(cluster);
     const agent = cluster.agents.get(first!.nodeId)!;
     agent.disconnect();
     await cluster.advance(8_000);
@@ -127,10 +132,10 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
   ])(
     'runs the new version for all replicas when some have succeeded: $name',
     async ({ rollout }) => {
-      const cluster = await running(restart, { rollout });
-      const [first] = await runs(cluster);
-      await succeed(cluster, [first!]);
-      await cluster.until(() =>
+      const cluster = await startJob(restart, { rollout });
+      const [first] = await countRunning(cluster);
+      await completeReplicas(cluster, [first!]);
+      await cluster.complete(() =>
         cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
       );
       await cluster.advance(20_000, 50);
@@ -141,8 +146,8 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
         totalReplicas: 3,
         succeededReplicas: 0,
       });
-      expect(starts(cluster)).toBe(6);
-      await succeed(cluster);
+      expect(countStarts(cluster)).toBe(6);
+      await completeReplicas(cluster);
       expect(await statusOf(cluster)).toMatchObject({
         phase: Phase.SUCCEEDED,
         succeededReplicas: 3,
@@ -153,55 +158,57 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
   );
 
   it('does not run succeeded replicas of a version again while a canary step or a pause keeps that version', async () => {
-    const cluster = await running(restart, { rollout: { steps: [{ replicas: 1, promotion: 1 }] } });
-    const [first, second] = await runs(cluster);
-    await succeed(cluster, [first!, second!]);
-    await cluster.until(() =>
+    const cluster = await startJob(restart, {
+      rollout: { steps: [{ replicas: 1, promotion: 1 }] },
+    });
+    const [first, second] = await countRunning(cluster);
+    await completeReplicas(cluster, [first!, second!]);
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
     await cluster.advance(10_000, 50);
-    expect((await runs(cluster)).map(({ version }) => version)).toContain(2);
-    expect(starts(cluster)).toBe(4);
-    await cluster.until(() => cluster.client.pauseRollout({ name: 'web' }));
+    expect((await countRunning(cluster)).map(({ version }) => version)).toContain(2);
+    expect(countStarts(cluster)).toBe(4);
+    await cluster.complete(() => cluster.client.pauseRollout({ name: 'web' }));
     await cluster.advance(5_000, 50);
-    expect(starts(cluster)).toBe(4);
-    await cluster.until(() => cluster.client.resumeRollout({ name: 'web' }));
-    await cluster.until(() => cluster.client.promoteRollout({ name: 'web' }));
+    expect(countStarts(cluster)).toBe(4);
+    await cluster.complete(() => cluster.client.resumeRollout({ name: 'web' }));
+    await cluster.complete(() => cluster.client.promoteRollout({ name: 'web' }));
     await cluster.advance(30_000, 50);
     expect(await statusOf(cluster)).toMatchObject({
       updatedReplicas: 3,
       totalReplicas: 3,
       succeededReplicas: 0,
     });
-    expect(starts(cluster)).toBe(6);
+    expect(countStarts(cluster)).toBe(6);
   });
 
   it('does not run succeeded replicas again when new ones fail while an update is paused', async () => {
-    const cluster = await running(restart);
-    const [first, second] = await runs(cluster);
-    await succeed(cluster, [first!, second!]);
+    const cluster = await startJob(restart);
+    const [first, second] = await countRunning(cluster);
+    await completeReplicas(cluster, [first!, second!]);
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
-    await cluster.until(() => cluster.client.pauseRollout({ name: 'web' }));
+    await cluster.complete(() => cluster.client.pauseRollout({ name: 'web' }));
     await cluster.advance(500);
-    const before = starts(cluster);
-    for (const { id, nodeId, version } of await runs(cluster)) {
+    const before = countStarts(cluster);
+    for (const { id, nodeId, version } of await countRunning(cluster)) {
       if (version === 2)
         cluster.agents
           .get(nodeId)!
           .change(id, { phase: ReplicaPhase.FAILED, reason: 'exit code 1' });
     }
     await cluster.advance(10_000, 50);
-    expect(starts(cluster)).toBe(before);
+    expect(countStarts(cluster)).toBe(before);
   });
 
   it('runs the new version once for all replicas when all had succeeded, and so does an undo', async () => {
-    const cluster = await running(restart);
-    await succeed(cluster);
+    const cluster = await startJob(restart);
+    await completeReplicas(cluster);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
     await cluster.advance(10_000);
@@ -210,8 +217,8 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
       version: 2,
       succeededReplicas: 3,
     });
-    expect(starts(cluster)).toBe(6);
-    await cluster.until(() => cluster.client.undoRollout({ name: 'web' }));
+    expect(countStarts(cluster)).toBe(6);
+    await cluster.complete(() => cluster.client.undoRollout({ name: 'web' }));
     await cluster.advance(10_000);
     expect(await statusOf(cluster)).toMatchObject({
       phase: Phase.SUCCEEDED,
@@ -219,7 +226,7 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
       succeededReplicas: 3,
       totalReplicas: 0,
     });
-    expect(starts(cluster)).toBe(9);
+    expect(countStarts(cluster)).toBe(9);
   });
 
   it.each([
@@ -229,9 +236,9 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
   ])(
     'completes an update whose replicas succeed while old ones still run: $name',
     async ({ rollout }) => {
-      const cluster = await running(restart, { rollout });
+      const cluster = await startJob(restart, { rollout });
       for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
-      await cluster.until(() =>
+      await cluster.complete(() =>
         cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
       );
       await cluster.advance(20_000, 50);
@@ -242,14 +249,14 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
         totalReplicas: 0,
         rollout: { phase: RolloutPhase.COMPLETED },
       });
-      expect(starts(cluster)).toBe(6);
+      expect(countStarts(cluster)).toBe(6);
     },
   );
 
   it('runs only the additional replicas when it is scaled up after its end, and none when scaled down', async () => {
-    const cluster = await running(restart);
-    await succeed(cluster);
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
+    const cluster = await startJob(restart);
+    await completeReplicas(cluster);
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     await cluster.advance(3_000);
     expect(await statusOf(cluster)).toMatchObject({
       succeededReplicas: 3,
@@ -257,18 +264,18 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
       totalReplicas: 2,
       phase: Phase.RUNNING,
     });
-    await succeed(cluster);
+    await completeReplicas(cluster);
     expect(await statusOf(cluster)).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 5 });
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 2 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 2 }));
     await cluster.advance(3_000);
-    expect(starts(cluster)).toBe(5);
+    expect(countStarts(cluster)).toBe(5);
     expect((await statusOf(cluster))?.phase).toBe(Phase.SUCCEEDED);
   });
 
   it('keeps its results across a new coordinator', async () => {
-    const cluster = await running(restart);
-    const [first] = await runs(cluster);
-    await succeed(cluster, [first!]);
+    const cluster = await startJob(restart);
+    const [first] = await countRunning(cluster);
+    await completeReplicas(cluster, [first!]);
     await cluster.restartCoordinator();
     for (const nodeId of cluster.agents.keys()) await cluster.reconnect(nodeId);
     await cluster.advance(5_000);
@@ -277,14 +284,14 @@ describe.each(policies)('job with restart policy $name', ({ restart }) => {
       readyReplicas: 2,
       totalReplicas: 2,
     });
-    expect(starts(cluster)).toBe(3);
+    expect(countStarts(cluster)).toBe(3);
   });
 });
 
 describe('failed job', () => {
   it('with NEVER is not run again after a drain or the loss of its node', async () => {
-    const cluster = await running({ policy: Restart.NEVER });
-    const [first, second] = await runs(cluster);
+    const cluster = await startJob({ policy: Restart.NEVER });
+    const [first, second] = await countRunning(cluster);
     for (const { id, nodeId } of [first!, second!]) {
       cluster.agents.get(nodeId)!.change(id, {
         phase: ReplicaPhase.FAILED,
@@ -294,24 +301,24 @@ describe('failed job', () => {
       });
     }
     await cluster.advance(1_000);
-    await cluster.until(() => cluster.client.drainNode({ nodeId: first!.nodeId }));
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: first!.nodeId }));
     cluster.agents.get(second!.nodeId)!.disconnect();
     await cluster.advance(8_000);
-    expect(starts(cluster)).toBe(3);
+    expect(countStarts(cluster)).toBe(3);
     const status = await statusOf(cluster);
     expect(status).toMatchObject({ phase: Phase.FAILED, totalReplicas: 1 });
     expect(status?.reason).toContain('exit code 1');
   });
 
   it('with ON_FAILURE is replaced until it succeeds', async () => {
-    const cluster = await running({ policy: Restart.ON_FAILURE });
-    const [first] = await runs(cluster);
+    const cluster = await startJob({ policy: Restart.ON_FAILURE });
+    const [first] = await countRunning(cluster);
     cluster.agents
       .get(first!.nodeId)!
       .change(first!.id, { phase: ReplicaPhase.FAILED, ready: false, reason: 'exit code 1' });
     await cluster.advance(3_000);
-    expect(starts(cluster)).toBe(4);
-    await succeed(cluster);
+    expect(countStarts(cluster)).toBe(4);
+    await completeReplicas(cluster);
     expect(await statusOf(cluster)).toMatchObject({ phase: Phase.SUCCEEDED, succeededReplicas: 3 });
   });
 });

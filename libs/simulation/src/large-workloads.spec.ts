@@ -1,25 +1,25 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 const tiny = { resources: { requests: { cpuMillis: 1, memoryBytes: 1n } } };
 
 describe('large workload', () => {
   it('scales to a thousand replicas and back to none', async () => {
-    const cluster = await clusterOf(10);
+    const cluster = await startCluster(10);
     await createWeb(cluster, { ...tiny, replicas: 0 });
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1_000 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1_000 }));
     await cluster.advance(2_000, 100);
     expect((await readWeb(cluster)).status).toMatchObject({
       readyReplicas: 1_000,
       totalReplicas: 1_000,
     });
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 0 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 0 }));
     await cluster.advance(2_000, 100);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 0, totalReplicas: 0 });
   });
 
   it('replaces a hundred replicas that fail at the same moment', async () => {
-    const cluster = await clusterOf(10);
+    const cluster = await startCluster(10);
     await createWeb(cluster, { ...tiny, replicas: 100 });
     await cluster.advance(1_000, 100);
     for (const agent of cluster.agents.values()) {
@@ -34,7 +34,7 @@ describe('large workload', () => {
   });
 
   it('reports for each of many waiting replicas why it waits', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { ...tiny, replicas: 120, placement: { zones: ['nowhere'] } });
     await cluster.advance(1_000, 100);
     const reasons = (await readWeb(cluster)).status?.replicas.map(({ reason }) => reason);

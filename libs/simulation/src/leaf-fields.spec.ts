@@ -1,10 +1,10 @@
 import { create, fromJson, type DescMessage, type JsonObject } from '@bufbuild/protobuf';
-import { toContainerRequest, toReplicaPlan } from '@cloudless/agent-core';
+import { toContainerRequest, toReplicaTarget } from '@cloudless/agent-core';
 import {
   ReplicaStatus_Phase as Phase,
   Taint_Effect,
   WorkloadSpecSchema,
-  capabilitiesOf,
+  listRequiredCapabilities,
 } from '@cloudless/api';
 import { toContainerId } from '@cloudless/base';
 import { TestCluster } from './index.js';
@@ -71,7 +71,7 @@ const tolerated = (toleration: JsonObject): JsonObject => ({
 });
 
 /** Six replicas, of which the one node in zone west has capacity for only two. */
-const crowded = (spread: JsonObject): JsonObject => ({
+const withFullWestNode = (spread: JsonObject): JsonObject => ({
   replicas: 6,
   resources: { requests: { cpuMillis: 1_500 } },
   placement: { spread },
@@ -321,8 +321,8 @@ const rows: Readonly<Record<string, Row>> = {
     variant: { placement: { spread: { topology: 'rack', mode: 'REQUIRED' } } },
   },
   'placement.spread.max_skew': {
-    base: crowded({ topology: 'region', mode: 'REQUIRED' }),
-    variant: crowded({ topology: 'region', mode: 'REQUIRED', maxSkew: 2 }),
+    base: withFullWestNode({ topology: 'region', mode: 'REQUIRED' }),
+    variant: withFullWestNode({ topology: 'region', mode: 'REQUIRED', maxSkew: 2 }),
   },
   priority: { base: { priority: 10 }, variant: { priority: 90 }, world: 'contended' },
   'restart.policy': { variant: { restart: { policy: 'ON_FAILURE' } } },
@@ -458,7 +458,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   const spec = fromJson(WorkloadSpecSchema, { ...plain, ...fields, rollout });
   const cluster = await TestCluster.start();
   const submit = async (name: string, submitted: typeof spec): Promise<void> =>
-    void (await cluster.until(() => cluster.client.createWorkload({ name, spec: submitted })));
+    void (await cluster.complete(() => cluster.client.createWorkload({ name, spec: submitted })));
   if (world === 'contended') {
     const big = { requests: { cpuMillis: 3_000 } };
     const rival = fromJson(WorkloadSpecSchema, { command: ['rival'], resources: big });
@@ -466,7 +466,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
     await submit(SUBJECT, Object.assign(spec, { replicas: 1, resources: rival.resources }));
     await cluster.addNode('node-a');
   } else if (world === 'containers') {
-    await cluster.addNode('node-a', { capabilities: [...capabilitiesOf(spec)] });
+    await cluster.addNode('node-a', { capabilities: [...listRequiredCapabilities(spec)] });
     await submit(SUBJECT, Object.assign(spec, { replicas: 1 }));
   } else if (world === 'evicting') {
     for (const nodeId of ['node-a', 'node-b']) await cluster.addNode(nodeId);
@@ -515,7 +515,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   }
   const trace: unknown[] = [];
   const look = async (): Promise<void> => {
-    const { status } = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+    const { status } = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
     trace.push([
       status?.phase,
       status?.readyReplicas,
@@ -528,10 +528,10 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   };
   await cluster.advance(300);
   await look();
-  const { nodes } = await cluster.until(() => cluster.client.explainWorkload({ name: SUBJECT }));
-  const placed = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+  const { nodes } = await cluster.complete(() => cluster.client.explainWorkload({ name: SUBJECT }));
+  const placed = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
   await cluster.advance(5_000);
-  await cluster.until(() =>
+  await cluster.complete(() =>
     cluster.client.updateWorkload({
       name: SUBJECT,
       spec: { env: { ...spec.env, UPDATED: 'yes' } },
@@ -539,9 +539,9 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   );
   if (world === 'evicting') {
     const setTaints = [{ key: 'evil', value: 'yes', effect: Taint_Effect.NO_EXECUTE }];
-    await cluster.until(() => cluster.client.updateNode({ nodeId: 'node-a', setTaints }));
+    await cluster.complete(() => cluster.client.updateNode({ nodeId: 'node-a', setTaints }));
   }
-  if (world === 'cutOff') cluster.agents.get('node-a')!.isHeard = false;
+  if (world === 'cutOff') cluster.agents.get('node-a')!.sendsPings = false;
   for (let step = 0; step < 25; step += 1) {
     await cluster.advance(300, 50);
     await look();
@@ -560,7 +560,7 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
         return {
           nodeId,
           request: toContainerRequest(nameless, place),
-          plan: toReplicaPlan(nameless),
+          plan: toReplicaTarget(nameless),
         };
       }),
   );
@@ -578,13 +578,13 @@ async function outcomeOf(fields: JsonObject, world: Row['world']): Promise<unkno
   };
 }
 
-const known = new Map<string, Promise<unknown>>();
+const cachedOutcomes = new Map<string, Promise<unknown>>();
 
 /** Caches outcomes, because many rows start from the same spec. */
 function knownOutcome(fields: JsonObject, world: Row['world']): Promise<unknown> {
   const key = JSON.stringify([fields, world]);
-  const outcome = known.get(key) ?? outcomeOf(fields, world);
-  known.set(key, outcome);
+  const outcome = cachedOutcomes.get(key) ?? outcomeOf(fields, world);
+  cachedOutcomes.set(key, outcome);
   return outcome;
 }
 
@@ -624,31 +624,35 @@ describe('leaf fields of a workload spec', () => {
     async (_path, { variant, refused, code = 12 }) => {
       const cluster = await TestCluster.start();
       const spec = fromJson(WorkloadSpecSchema, { ...plain, ...variant });
-      const attempt = cluster.until(() => cluster.client.createWorkload({ name: SUBJECT, spec }));
+      const attempt = cluster.complete(() =>
+        cluster.client.createWorkload({ name: SUBJECT, spec }),
+      );
       await expect(attempt).rejects.toMatchObject({
         code,
         rawMessage: expect.stringContaining(refused ?? '') as unknown,
       });
-      expect((await cluster.until(() => cluster.client.listWorkloads({}))).workloads).toEqual([]);
+      expect((await cluster.complete(() => cluster.client.listWorkloads({}))).workloads).toEqual(
+        [],
+      );
     },
   );
 
   it('include restarted_at, which makes a new version and replaces the replicas', async () => {
     const cluster = await TestCluster.start();
     await cluster.addNode('node-a');
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.createWorkload({
         name: SUBJECT,
         spec: create(WorkloadSpecSchema, { command: ['serve'] }),
       }),
     );
     await cluster.advance(3_000);
-    const before = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
-    await cluster.until(() =>
+    const before = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: SUBJECT, spec: { restartedAt: { seconds: 1n } } }),
     );
     await cluster.advance(10_000);
-    const after = await cluster.until(() => cluster.client.getWorkload({ name: SUBJECT }));
+    const after = await cluster.complete(() => cluster.client.getWorkload({ name: SUBJECT }));
     expect(after.status).toMatchObject({ version: 2, readyReplicas: 1, totalReplicas: 1 });
     expect(after.status?.replicas[0]?.id).not.toBe(before.status?.replicas[0]?.id);
   });

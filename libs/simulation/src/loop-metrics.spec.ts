@@ -1,6 +1,6 @@
 import { RecordingMeter } from '@cloudless/base/testing';
 import type { TestCluster } from './index.js';
-import { clusterOf, createWeb } from './support.js';
+import { startCluster, createWeb } from './support.js';
 
 interface Row {
   readonly metric: string;
@@ -10,8 +10,8 @@ interface Row {
   readonly nodes?: number;
 }
 
-const silence = async (cluster: TestCluster, nodes: number): Promise<void> => {
-  for (const agent of [...cluster.agents.values()].slice(0, nodes)) agent.isHeard = false;
+const silenceNode = async (cluster: TestCluster, nodes: number): Promise<void> => {
+  for (const agent of [...cluster.agents.values()].slice(0, nodes)) agent.sendsPings = false;
   await cluster.advance(6_000, 50);
 };
 const web = async (cluster: TestCluster, spec: object = {}): Promise<void> => {
@@ -19,14 +19,14 @@ const web = async (cluster: TestCluster, spec: object = {}): Promise<void> => {
   await cluster.advance(1_500, 50);
 };
 /** Writes to the store without notifying the view. */
-const unseen = async (cluster: TestCluster): Promise<void> => {
+const writeUnseen = async (cluster: TestCluster): Promise<void> => {
   const { revision } = cluster.store;
   cluster.store.revision = async () => (await revision.call(cluster.store)) + 3n;
 };
 const conflict = async (cluster: TestCluster): Promise<void> => {
   const update = (command: string) =>
     cluster.client.updateWorkload({ name: 'web', spec: { command: [command] } });
-  await cluster.until(() => Promise.all([update('a'), update('b'), update('c')]));
+  await cluster.complete(() => Promise.all([update('a'), update('b'), update('c')]));
 };
 
 const rows: readonly Row[] = [
@@ -44,7 +44,7 @@ const rows: readonly Row[] = [
   {
     metric: 'cloudless_loop_passes_total',
     labels: { loop: 'node', result: 'again' },
-    act: (cluster) => silence(cluster, 1),
+    act: (cluster) => silenceNode(cluster, 1),
   },
   {
     metric: 'cloudless_loop_passes_total',
@@ -66,9 +66,9 @@ const rows: readonly Row[] = [
   },
   { metric: 'cloudless_state_commit_duration_seconds', act: web },
   { metric: 'cloudless_state_revision', act: web },
-  { metric: 'cloudless_state_view_lag_revisions', act: unseen },
-  { metric: 'cloudless_node_losses_total', act: (cluster) => silence(cluster, 1) },
-  { metric: 'cloudless_replacement_held', act: (cluster) => silence(cluster, 4), nodes: 4 },
+  { metric: 'cloudless_state_view_lag_revisions', act: writeUnseen },
+  { metric: 'cloudless_node_losses_total', act: (cluster) => silenceNode(cluster, 1) },
+  { metric: 'cloudless_replacement_held', act: (cluster) => silenceNode(cluster, 4), nodes: 4 },
   {
     metric: 'cloudless_nodes_quarantined',
     act: async (cluster) => {
@@ -116,7 +116,7 @@ const elsewhere = [
 describe('loop metrics', () => {
   it.each(rows)('change: $metric $labels', async ({ metric, labels = {}, act, nodes = 2 }) => {
     const meter = new RecordingMeter();
-    const cluster = await clusterOf(nodes, { meter });
+    const cluster = await startCluster(nodes, { meter });
     const before = await meter.read(metric, labels);
     await act(cluster);
     expect(await meter.read(metric, labels)).toBeGreaterThan(before);
@@ -124,7 +124,7 @@ describe('loop metrics', () => {
 
   it('all have a row', async () => {
     const meter = new RecordingMeter();
-    await clusterOf(1, { meter });
+    await startCluster(1, { meter });
     expect(
       [...meter.specs.keys()].filter((name) => !rows.some(({ metric }) => metric === name)).sort(),
     ).toEqual(elsewhere.sort());

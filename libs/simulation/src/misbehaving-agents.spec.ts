@@ -1,9 +1,9 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 describe('misbehaving agent', () => {
   it('receives an order again until it acknowledges the order', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     agent.dropsOrders = 2;
     await createWeb(cluster, { replicas: 1 });
@@ -15,7 +15,7 @@ describe('misbehaving agent', () => {
   });
 
   it('is not flooded with stop orders for an orphan that stops slowly', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
     const agent = cluster.agents.get('node-1')!;
@@ -28,17 +28,17 @@ describe('misbehaving agent', () => {
       orderRevision: 1n,
     });
     await cluster.reconnect('node-1');
-    const before = agent.taken;
+    const before = agent.acceptedOrders;
     await cluster.advance(5_000);
     expect(agent.replicas.get('ffffffffffffffff-1')?.phase).toBe(Phase.STOPPING);
-    expect(agent.taken - before).toBeLessThanOrEqual(5);
+    expect(agent.acceptedOrders - before).toBeLessThanOrEqual(5);
     agent.change('ffffffffffffffff-1', { phase: Phase.STOPPED });
     await cluster.advance(100);
     expect([...agent.replicas.keys()]).toEqual([real!.replicaId]);
   });
 
   it('receives the stop order of an orphan again when it was lost', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
     const agent = cluster.agents.get('node-1')!;
@@ -56,12 +56,12 @@ describe('misbehaving agent', () => {
   });
 
   it('receives a lost forget order again, also in the same session, until it obeys', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
     const agent = cluster.agents.get('node-1')!;
     agent.dropsForgets = 3;
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
     await cluster.advance(2_500);
     expect([...agent.replicas.values()].map(({ phase }) => phase).sort()).toEqual([
       Phase.RUNNING,
@@ -69,13 +69,13 @@ describe('misbehaving agent', () => {
     ]);
     await cluster.advance(6_000);
     expect([...agent.replicas.values()].map(({ phase }) => phase)).toEqual([Phase.RUNNING]);
-    const { taken } = agent;
+    const { acceptedOrders } = agent;
     await cluster.advance(10_000);
-    expect(agent.taken).toBe(taken);
+    expect(agent.acceptedOrders).toBe(acceptedOrders);
   });
 
   it('that lost a replica causes a replacement, not a second start', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
     const agent = cluster.agents.get('node-1')!;
@@ -92,7 +92,7 @@ describe('misbehaving agent', () => {
   });
 
   it('receives a stop order for a replica that runs although its record has ended', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
     const agent = cluster.agents.get('node-1')!;
@@ -105,11 +105,11 @@ describe('misbehaving agent', () => {
     expect(
       [...agent.replicas.values()].filter(({ phase }) => phase === Phase.RUNNING),
     ).toHaveLength(2);
-    expect(cluster.state.restored).toBeUndefined();
+    expect(cluster.state.storeRolledBack).toBeUndefined();
   });
 
   it('receives a stop order for a replica that belongs to another node, which keeps running there', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2 });
     await cluster.advance(500);
     const [one, two] = [cluster.agents.get('node-1')!, cluster.agents.get('node-2')!];
@@ -127,7 +127,7 @@ describe('misbehaving agent', () => {
   });
 
   it('that stops a replica unasked causes replacements with growing delay', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     agent.onStart = 'stops';
     await createWeb(cluster, { replicas: 1 });
@@ -137,7 +137,7 @@ describe('misbehaving agent', () => {
   });
 
   it('that reconnects keeps its last failed replica until the record is removed', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
@@ -156,7 +156,7 @@ describe('misbehaving agent', () => {
   });
 
   it('that sends many log lines has a few of them kept and shown, without control characters', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const agent = cluster.agents.get('node-1')!;
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
@@ -187,13 +187,13 @@ describe('misbehaving agent', () => {
   });
 
   it('is served by its newest session; the late end of an older one changes nothing', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster);
     await cluster.advance(500);
     const starts = cluster.agents.get('node-1')!.started.length;
     await cluster.reconnect('node-1');
     await cluster.advance(10_000);
-    const node = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-1' }));
+    const node = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-1' }));
     expect(node.status?.conditions[0]?.status).toBe(true);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
     expect(cluster.agents.get('node-1')!.started).toHaveLength(starts);

@@ -10,7 +10,7 @@ const blueGreen = { rollout: { strategy: Strategy.BLUE_GREEN, promotion: Promoti
 const green = { env: { COLOUR: 'green' } };
 
 /** Starts nodes with capacity for the given numbers of replicas of 100 m CPU. */
-async function roomFor(...counts: number[]): Promise<TestCluster> {
+async function startNodesFor(...counts: number[]): Promise<TestCluster> {
   const cluster = await TestCluster.start();
   for (const [index, count] of counts.entries()) await addNode(cluster, `node-${index + 1}`, count);
   return cluster;
@@ -24,7 +24,7 @@ const addNode = (cluster: TestCluster, nodeId: string, count: number) =>
   });
 
 const update = (cluster: TestCluster) =>
-  cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: green }));
+  cluster.complete(() => cluster.client.updateWorkload({ name: 'web', spec: green }));
 const ofVersion = async (cluster: TestCluster, version: number): Promise<ReplicaStatus[]> =>
   ((await readWeb(cluster)).status?.replicas ?? []).filter(
     (replica) => replica.version === version,
@@ -34,7 +34,7 @@ const placed = (replicas: readonly ReplicaStatus[]): number =>
 
 describe('new set of a blue/green rollout', () => {
   it('is placed as a whole: when two of five replicas fit nowhere, none is placed and each reports why', async () => {
-    const cluster = await roomFor(4, 4);
+    const cluster = await startNodesFor(4, 4);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     await update(cluster);
@@ -59,21 +59,21 @@ describe('new set of a blue/green rollout', () => {
   });
 
   it('leaves capacity to other workloads while it waits', async () => {
-    const cluster = await roomFor(8);
+    const cluster = await startNodesFor(8);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     await update(cluster);
     await cluster.advance(1_000);
     const other = { command: ['other'], replicas: 3 };
-    await cluster.until(() => cluster.client.createWorkload({ name: 'other', spec: other }));
+    await cluster.complete(() => cluster.client.createWorkload({ name: 'other', spec: other }));
     await cluster.advance(1_000);
-    const { status } = await cluster.until(() => cluster.client.getWorkload({ name: 'other' }));
+    const { status } = await cluster.complete(() => cluster.client.getWorkload({ name: 'other' }));
     expect(status?.readyReplicas).toBe(3);
     expect(placed(await ofVersion(cluster, 2))).toBe(0);
   });
 
   it('that needs several commits waits for its last replica, then is placed at once', async () => {
-    const cluster = await roomFor(210, 0);
+    const cluster = await startNodesFor(210, 0);
     await createWeb(cluster, { ...blueGreen, replicas: 100 });
     await cluster.advance(3_000);
     await update(cluster);
@@ -94,7 +94,7 @@ describe('new set of a blue/green rollout', () => {
   });
 
   it('that needs several commits is not placed when its last replica fits nowhere', async () => {
-    const cluster = await roomFor(199);
+    const cluster = await startNodesFor(199);
     await createWeb(cluster, { ...blueGreen, replicas: 100 });
     await cluster.advance(3_000);
     await update(cluster);
@@ -107,14 +107,14 @@ describe('new set of a blue/green rollout', () => {
   });
 
   it('differs from a first deployment, which places each replica that fits', async () => {
-    const cluster = await roomFor(3);
+    const cluster = await startNodesFor(3);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3 });
   });
 
   it('is replaced replica by replica when a part of it is lost later', async () => {
-    const cluster = await roomFor(6, 6, 6);
+    const cluster = await startNodesFor(6, 6, 6);
     await createWeb(cluster, { ...blueGreen, replicas: 5 });
     await cluster.advance(3_000);
     await update(cluster);

@@ -1,30 +1,30 @@
 import { NodeStatus_Phase as NodePhase, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './index.js';
 
 const phaseOf = async (cluster: TestCluster, nodeId: string): Promise<NodePhase | undefined> =>
-  (await cluster.until(() => cluster.client.getNode({ nodeId }))).status?.phase;
+  (await cluster.complete(() => cluster.client.getNode({ nodeId }))).status?.phase;
 
 describe('node life cycle', () => {
   it('a node returns after its session outlived its silence', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     const agent = cluster.agents.get('node-1')!;
-    agent.isHeard = false;
+    agent.sendsPings = false;
     await cluster.advance(5_000);
     expect(await phaseOf(cluster, 'node-1')).toBe(NodePhase.LOST);
     expect(agent.isConnected).toBe(false); // the agent dials again
-    agent.isHeard = true;
+    agent.sendsPings = true;
     await cluster.reconnect('node-1');
     await cluster.advance(1_000);
     expect(await phaseOf(cluster, 'node-1')).toBe(NodePhase.READY);
   });
 
   it('a coordinator that stops between a loss and its replacements completes them after the restart', async () => {
-    const cluster = await clusterOf(6);
+    const cluster = await startCluster(6);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
     const silent = ['node-1', 'node-2', 'node-3', 'node-4'];
-    for (const nodeId of silent) cluster.agents.get(nodeId)!.isHeard = false;
+    for (const nodeId of silent) cluster.agents.get(nodeId)!.sendsPings = false;
     await cluster.advance(4_000);
     expect(cluster.state.view().node('node-1')?.value.lost).toBe(true);
     // Replacement is paused: most nodes fell silent together.
@@ -40,10 +40,10 @@ describe('node life cycle', () => {
   });
 
   it('a mass loss pauses replacement with one event', async () => {
-    const cluster = await clusterOf(5);
+    const cluster = await startCluster(5);
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(1_000);
-    for (const agent of cluster.agents.values()) agent.isHeard = false;
+    for (const agent of cluster.agents.values()) agent.sendsPings = false;
     await cluster.advance(20_000, 50);
     const held = cluster.state
       .view()
@@ -55,7 +55,7 @@ describe('node life cycle', () => {
   });
 
   it('a quarantined node takes replicas again when the quarantine ends', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     for (let loss = 0; loss < 3; loss += 1) {
       cluster.agents.get('node-1')!.disconnect();
       await cluster.advance(4_000, 100);
@@ -70,7 +70,7 @@ describe('node life cycle', () => {
   });
 
   it('an agent with invalid resource figures is rejected, and the coordinator keeps working', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const nonsense = cluster.addNode('node-x', { capacity: { cpuMillis: -1, memoryBytes: 1n } });
     await expect(nonsense).rejects.toThrow('capacity.cpu_millis');
     await createWeb(cluster);
@@ -79,11 +79,11 @@ describe('node life cycle', () => {
   });
 
   it('two concurrent drains keep min_available', async () => {
-    const cluster = await clusterOf(4);
+    const cluster = await startCluster(4);
     await createWeb(cluster, { replicas: 8, rollout: { minAvailable: 8 } });
     await cluster.advance(1_000);
     for (const nodeId of ['node-1', 'node-2'])
-      await cluster.until(() => cluster.client.drainNode({ nodeId }));
+      await cluster.complete(() => cluster.client.drainNode({ nodeId }));
     let lowest = 8;
     for (let step = 0; step < 300; step += 1) {
       await cluster.advance(10);
@@ -96,7 +96,7 @@ describe('node life cycle', () => {
   });
 
   it('reports of a returned agent count before any voluntary stop', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster, { replicas: 2, rollout: { minAvailable: 1 } });
     await cluster.advance(1_000);
     const agent = [...cluster.agents.values()].find(({ nodeId }) => nodeId === 'node-1')!;
@@ -104,7 +104,7 @@ describe('node life cycle', () => {
     await cluster.advance(500);
     for (const [id, report] of agent.replicas)
       agent.replicas.set(id, { ...report, ready: false, reason: 'hangs' });
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 1 }));
     await cluster.advance(500);
     await cluster.reconnect('node-1');
     await cluster.advance(500);

@@ -1,4 +1,4 @@
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 const counts = (nodeIds: readonly string[]): Record<string, number> => {
   const result: Record<string, number> = {};
@@ -10,9 +10,9 @@ describe('plan', () => {
   it.each([1, 3, 5, 8])(
     'of a new workload with %i replicas predicts the real steps and changes nothing',
     async (replicas) => {
-      const cluster = await clusterOf(4);
+      const cluster = await startCluster(4);
       const { revision } = cluster.state.view();
-      const plan = await cluster.until(() =>
+      const plan = await cluster.complete(() =>
         cluster.client.planWorkload({ name: 'web', spec: { command: ['serve'], replicas } }),
       );
       expect(cluster.state.view().revision).toBe(revision);
@@ -32,11 +32,11 @@ describe('plan', () => {
   ])(
     'of an update of $replicas replicas reports the lowest ready and highest live counts',
     async ({ replicas, rollout }) => {
-      const cluster = await clusterOf(4);
+      const cluster = await startCluster(4);
       await createWeb(cluster, { replicas, rollout });
       await cluster.advance(1_000);
       const spec = { args: ['new'] };
-      const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec }));
+      const plan = await cluster.complete(() => cluster.client.planWorkload({ name: 'web', spec }));
       let [lowestReady, highestLive] = [replicas, replicas];
       cluster.state.subscribe(() => {
         const live = [...cluster.state.view().replicas()]
@@ -48,7 +48,7 @@ describe('plan', () => {
         );
         highestLive = Math.max(highestLive, live.length);
       });
-      await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec }));
+      await cluster.complete(() => cluster.client.updateWorkload({ name: 'web', spec }));
       await cluster.advance(20_000, 50);
       expect((await readWeb(cluster)).status).toMatchObject({
         readyReplicas: replicas,
@@ -60,11 +60,13 @@ describe('plan', () => {
   );
 
   it('of a completed job has no steps', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     for (const agent of cluster.agents.values()) agent.onStart = 'succeeds';
     await createWeb(cluster, { restart: { policy: 1 } });
     await cluster.advance(1_000);
-    const plan = await cluster.until(() => cluster.client.planWorkload({ name: 'web', spec: {} }));
+    const plan = await cluster.complete(() =>
+      cluster.client.planWorkload({ name: 'web', spec: {} }),
+    );
     expect(plan.steps).toEqual([]);
   });
 });

@@ -1,29 +1,29 @@
 import { jest } from '@jest/globals';
 import type { Clock } from '@cloudless/base';
 import type { FaultKind } from './faults/fault-plan.js';
-import type { Planted } from './planted.js';
+import type { InjectedBug } from './planted.js';
 import { runSeed } from './run/run-seed.js';
 
 /** Each test runs whole worlds, which takes long on a busy machine. */
 jest.setTimeout(120_000);
 
 /** Largest number of worlds to try until one finds the bug. */
-const MOST_SEEDS = 12;
+const MAX_SEEDS = 12;
 
 /**
  * Injected bugs, each with the checker that must find it. Bugs known from the field are in
  * `bug-catalogue/`.
  */
-const PLANTED: readonly {
+const INJECTED_BUGS: readonly {
   readonly name: string;
-  readonly planted: Planted;
+  readonly injected: InjectedBug;
   readonly weights: Partial<Record<FaultKind, number>>;
   readonly turmoilMs?: number;
   readonly found: RegExp;
 }[] = [
   {
     name: 'a runtime that does not list running containers to a new agent',
-    planted: {
+    injected: {
       runtime: (runtime) => ({ ...runtime, list: async () => (await runtime.list()).slice(0, 0) }),
     },
     weights: { killAgent: 1 },
@@ -31,7 +31,7 @@ const PLANTED: readonly {
   },
   {
     name: 'an agent that forgets its stop orders across a restart',
-    planted: {
+    injected: {
       agentStore: (store) => ({
         ...store,
         saveReplica: (replica) => {
@@ -45,7 +45,7 @@ const PLANTED: readonly {
   },
   {
     name: 'an agent that never restarts ended containers',
-    planted: {
+    injected: {
       agentClock: (clock) =>
         withTimers(clock, (delayMs) => (delayMs >= 99 && delayMs < 890 ? 1e9 : delayMs)),
     },
@@ -54,7 +54,7 @@ const PLANTED: readonly {
   },
   {
     name: 'pings that are answered but do not renew the lease',
-    planted: {
+    injected: {
       connection: (connection) =>
         Object.assign(Object.create(connection), { ping: () => Promise.resolve() }),
     },
@@ -64,16 +64,16 @@ const PLANTED: readonly {
   },
   {
     name: 'an agent that keeps replicas that it was ordered to forget',
-    planted: { agentStore: (store) => ({ ...store, removeReplica: () => Promise.resolve() }) },
+    injected: { agentStore: (store) => ({ ...store, removeReplica: () => Promise.resolve() }) },
     weights: {},
     found: /^8: not converged .* still stores/,
   },
 ];
 
 describe('injected bug', () => {
-  it.each(PLANTED)(
+  it.each(INJECTED_BUGS)(
     'is found by its checker: $name',
-    async ({ planted, weights, found, turmoilMs = 9_000 }) => {
+    async ({ injected, weights, found, turmoilMs = 9_000 }) => {
       const plan = {
         nodes: 4,
         users: 2,
@@ -82,12 +82,12 @@ describe('injected bug', () => {
         weights,
         drift: false,
       };
-      for (let seed = 1; seed <= MOST_SEEDS; seed += 1) {
-        const { violations } = await runSeed(seed, { planted, plan });
+      for (let seed = 1; seed <= MAX_SEEDS; seed += 1) {
+        const { violations } = await runSeed(seed, { injected, plan });
         if (violations.some((violation) => found.test(violation))) return;
         expect(violations).toEqual([]); // no other violation comes first
       }
-      throw new Error(`${MOST_SEEDS} worlds did not find the bug`);
+      throw new Error(`${MAX_SEEDS} worlds did not find the bug`);
     },
   );
 

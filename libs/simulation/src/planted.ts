@@ -13,7 +13,7 @@ import type { StateStore } from '@cloudless/state-store';
  * Replacements of the parts of a world's processes, to inject a known bug without a switch in the
  * product. Each function is called once per process and receives the original part.
  */
-export interface Planted {
+export interface InjectedBug {
   /** Replaces the coordinator's store. */
   readonly store?: (store: StateStore) => StateStore;
   readonly coordinatorClock?: (clock: Clock) => Clock;

@@ -1,10 +1,14 @@
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { COMMIT_CHECKERS, onlyTheLostAreGivenUp, type Checker } from './checks/commit-checkers.js';
-import { remedyOf } from './checks/rollout-ends.js';
+import {
+  COMMIT_CHECKERS,
+  onlyDeadNodesLoseReplicas,
+  type Checker,
+} from './checks/commit-checkers.js';
+import { requiredUserAction } from './checks/rollout-ends.js';
 import { factsOf } from './checks/rollout-facts.js';
-import { wrongBookings } from './checks/unconverged.js';
+import { findReservationMismatches } from './checks/unconverged.js';
 import type { ScriptedAgent } from './scripted-agent.js';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
@@ -15,7 +19,7 @@ const WORKLOADS = ['one', 'two', 'three'];
  * the nodes.
  */
 const WITH_HOST_PORT = ['two', 'three'];
-const MOST_WITH_HOST_PORT = 2;
+const MAX_WITH_HOST_PORT = 2;
 /**
  * Largest number of losses of one node. One more would quarantine the node for longer than a world
  * may take to converge.
@@ -25,7 +29,12 @@ const MAX_LOSSES = 2;
 const ABSENCE_MS = 4_000;
 const STEP_MS = 50;
 /** Status codes that no user input may cause. */
-const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.Aborted, Code.ResourceExhausted];
+const INTERNAL_CODES: readonly Code[] = [
+  Code.Internal,
+  Code.Unknown,
+  Code.Aborted,
+  Code.ResourceExhausted,
+];
 
 export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLimit'> {
   /**
@@ -39,11 +48,11 @@ export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLim
 export class RandomWorld {
   /** Violations of the checkers, and what happened before, newest last. */
   readonly violations: string[] = [];
-  readonly story: string[] = [];
+  readonly history: string[] = [];
   private readonly random: Random;
   private readonly away = new Set<string>();
   private readonly losses = new Map<string, number>();
-  private tried = 0;
+  private attemptedActions = 0;
   private readonly checkers: readonly Checker[];
 
   private constructor(
@@ -55,11 +64,11 @@ export class RandomWorld {
     this.random = createSeededRandom(seed);
     this.checkers =
       store === 'slow'
-        ? COMMIT_CHECKERS.filter((check) => check !== onlyTheLostAreGivenUp)
+        ? COMMIT_CHECKERS.filter((check) => check !== onlyDeadNodesLoseReplicas)
         : COMMIT_CHECKERS;
     for (const agent of cluster.agents.values())
       agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
-    this.watch();
+    this.checkCommits();
   }
 
   /** @param store - `slow`: commits take up to 20 ms and overtake each other. */
@@ -89,17 +98,17 @@ export class RandomWorld {
 
   /** Performs one random action and lets some time pass. */
   async step(): Promise<void> {
-    const [name, act] = this.pick(this.acts());
-    this.story.push(`${this.cluster.clock.now()} ms: ${name}`);
+    const [name, act] = this.pick(this.possibleActions());
+    this.history.push(`${this.cluster.clock.now()} ms: ${name}`);
     try {
       await act();
     } catch (reason) {
       // Users may request what is not possible; an internal error is a fault of the coordinator.
-      if (FAULTS.includes(ConnectError.from(reason).code))
+      if (INTERNAL_CODES.includes(ConnectError.from(reason).code))
         this.violations.push(`${name}: ${String(reason)}`);
     }
-    await this.pass(this.pick([10, 50, 200, 600]));
-    this.violations.push(...wrongBookings(this.cluster));
+    await this.advance(this.pick([10, 50, 200, 600]));
+    this.violations.push(...findReservationMismatches(this.cluster));
   }
 
   /**
@@ -107,11 +116,11 @@ export class RandomWorld {
    * @returns The remaining differences after `withinMs`.
    */
   async healAndSettle(withinMs: number): Promise<readonly string[]> {
-    this.story.push(`${this.cluster.clock.now()} ms: all faults end`);
+    this.history.push(`${this.cluster.clock.now()} ms: all faults end`);
     const { cluster } = this;
     for (const agent of cluster.agents.values()) this.comeBack(agent);
     for (const nodeId of cluster.agents.keys())
-      await cluster.until(() => cluster.client.uncordonNode({ nodeId }));
+      await cluster.complete(() => cluster.client.uncordonNode({ nodeId }));
     for (let passed = 0; passed < withinMs; passed += 1_000) {
       for (const agent of cluster.agents.values()) {
         Object.assign(agent, { onStart: 'ready', obeysStops: true });
@@ -119,10 +128,10 @@ export class RandomWorld {
           this.mend(agent, replicaId, phase);
       }
       await this.resumeRollouts();
-      await this.pass(1_000);
-      if (unconverged(cluster).length === 0) break;
+      await this.advance(1_000);
+      if (findDifferences(cluster).length === 0) break;
     }
-    return [...unconverged(cluster), ...wrongBookings(cluster)];
+    return [...findDifferences(cluster), ...findReservationMismatches(cluster)];
   }
 
   /** Resumes rollouts that failed while faults were injected. */
@@ -132,23 +141,23 @@ export class RandomWorld {
     for (const { value: workload } of [...view.workloads()]) {
       const { name, uid } = workload;
       const control = view.control(uid)?.value;
-      if (control === undefined || remedyOf(control, workload) !== 'resume') continue;
+      if (control === undefined || requiredUserAction(control, workload) !== 'resume') continue;
       // the rollout may have continued by itself
-      await cluster.until(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
+      await cluster.complete(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
     }
   }
 
-  private acts(): readonly (readonly [string, () => Promise<unknown> | void])[] {
+  private possibleActions(): readonly (readonly [string, () => Promise<unknown> | void])[] {
     return [
-      ...this.userActs(),
-      ...this.userActs(),
-      ...this.agentActs(),
-      ...this.agentActs(),
+      ...this.userActions(),
+      ...this.userActions(),
+      ...this.agentActions(),
+      ...this.agentActions(),
       ['the coordinator restarts', () => this.restart()],
     ];
   }
 
-  private userActs(): readonly (readonly [string, () => Promise<unknown>])[] {
+  private userActions(): readonly (readonly [string, () => Promise<unknown>])[] {
     const { cluster } = this;
     const { client } = cluster;
     const name = this.pick(WORKLOADS);
@@ -156,7 +165,7 @@ export class RandomWorld {
     const takesPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
     const replicas = Math.min(
       this.pick([0, 1, 2, 4, 7]),
-      takesPort ? MOST_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
+      takesPort ? MAX_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
     );
     const rollout = this.pick([
       {},
@@ -177,27 +186,27 @@ export class RandomWorld {
     return [
       [
         `create ${name} with ${replicas}`,
-        () => cluster.until(() => client.createWorkload({ name, spec })),
+        () => cluster.complete(() => client.createWorkload({ name, spec })),
       ],
       [
         `scale ${name} to ${replicas}`,
-        () => cluster.until(() => client.scaleWorkload({ name, replicas })),
+        () => cluster.complete(() => client.scaleWorkload({ name, replicas })),
       ],
       [
         `update ${name}`,
         () =>
-          cluster.until(() =>
-            client.updateWorkload({ name, spec: { args: [String((this.tried += 1))] } }),
+          cluster.complete(() =>
+            client.updateWorkload({ name, spec: { args: [String((this.attemptedActions += 1))] } }),
           ),
       ],
-      [`delete ${name}`, () => cluster.until(() => client.deleteWorkload({ name }))],
-      [`drain ${nodeId}`, () => cluster.until(() => client.drainNode({ nodeId }))],
-      [`cordon ${nodeId}`, () => cluster.until(() => client.cordonNode({ nodeId }))],
-      [`uncordon ${nodeId}`, () => cluster.until(() => client.uncordonNode({ nodeId }))],
+      [`delete ${name}`, () => cluster.complete(() => client.deleteWorkload({ name }))],
+      [`drain ${nodeId}`, () => cluster.complete(() => client.drainNode({ nodeId }))],
+      [`cordon ${nodeId}`, () => cluster.complete(() => client.cordonNode({ nodeId }))],
+      [`uncordon ${nodeId}`, () => cluster.complete(() => client.uncordonNode({ nodeId }))],
     ];
   }
 
-  private agentActs(): readonly (readonly [string, () => void])[] {
+  private agentActions(): readonly (readonly [string, () => void])[] {
     const agent = this.pick([...this.cluster.agents.values()]);
     const report = this.pick([...agent.replicas.values()]);
     const { nodeId } = agent;
@@ -218,8 +227,11 @@ export class RandomWorld {
       [`${nodeId} stops at once`, () => void (agent.obeysStops = true)],
       [`${nodeId} drops an order`, () => void (agent.dropsOrders += 1)],
       [`${nodeId} reconnects`, () => agent.disconnect()],
-      [`${nodeId} disconnects`, () => this.goAway(agent, () => agent.disconnect())],
-      [`${nodeId} falls silent`, () => this.goAway(agent, () => void (agent.isHeard = false))],
+      [`${nodeId} disconnects`, () => this.disconnectForAWhile(agent, () => agent.disconnect())],
+      [
+        `${nodeId} falls silent`,
+        () => this.disconnectForAWhile(agent, () => void (agent.sendsPings = false)),
+      ],
     ];
   }
 
@@ -241,7 +253,7 @@ export class RandomWorld {
   }
 
   /** Disconnects an agent for less than a lease, or for so long that the node is lost. */
-  private goAway(agent: ScriptedAgent, leave: () => void): void {
+  private disconnectForAWhile(agent: ScriptedAgent, leave: () => void): void {
     const { nodeId } = agent;
     const losses = this.losses.get(nodeId) ?? 0;
     if (this.away.has(nodeId)) return;
@@ -254,19 +266,19 @@ export class RandomWorld {
 
   private comeBack(agent: ScriptedAgent): void {
     this.away.delete(agent.nodeId);
-    agent.isHeard = true;
+    agent.sendsPings = true;
   }
 
   private async restart(): Promise<void> {
-    await this.cluster.until(() => this.cluster.restartCoordinator());
-    this.watch();
+    await this.cluster.complete(() => this.cluster.restartCoordinator());
+    this.checkCommits();
   }
 
   /**
    * Lets time pass. Agents that are not away reconnect as soon as their connection ends, as real
    * agents do.
    */
-  private async pass(durationMs: number): Promise<void> {
+  private async advance(durationMs: number): Promise<void> {
     for (let passed = 0; passed < durationMs; passed += STEP_MS) {
       for (const agent of this.cluster.agents.values()) {
         if (!agent.isConnected && !this.away.has(agent.nodeId))
@@ -276,7 +288,7 @@ export class RandomWorld {
     }
   }
 
-  private watch(): void {
+  private checkCommits(): void {
     const { state, controllers } = this.cluster;
     // The liveness of a node may change during a slow commit; then only the records are checked.
     const isAlive = (nodeId: string): boolean =>
@@ -286,12 +298,12 @@ export class RandomWorld {
       const nodes = [...view.nodes()].map(({ value }) => value);
       const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> =>
         new Set(of.map(({ id }) => id));
-      const evidence = {
+      const nodeFacts = {
         alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
         draining: idsOf(nodes.filter(({ draining }) => draining)),
         cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
       };
-      const commit = { view, changes, evidence };
+      const commit = { view, changes, nodeFacts };
       for (const check of this.checkers) this.violations.push(...check(commit));
     });
   }
@@ -305,14 +317,15 @@ export class RandomWorld {
  * Invariants 8 and 12: returns the differences between desired and observed state after all faults
  * have ended.
  */
-function unconverged(cluster: TestCluster): readonly string[] {
+function findDifferences(cluster: TestCluster): readonly string[] {
   const view = cluster.state.view();
   const workloads = [...view.workloads()].flatMap(({ value: workload }) => {
     const { name } = workload;
     if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
-    const { live, wanted, canonical, limits } = factsOf(view, workload);
+    const { live, wanted, canonicalVersion, limits } = factsOf(view, workload);
     const good = live.filter(
-      (replica) => replica.ready && replica.desiredRunning && canonical(replica.version) === wanted,
+      (replica) =>
+        replica.ready && replica.desiredRunning && canonicalVersion(replica.version) === wanted,
     );
     const { want } = limits;
     return good.length === want && live.length === want

@@ -1,13 +1,13 @@
 import { errorKindOf } from '@cloudless/base';
 import { openClusterState } from '@cloudless/cluster-state';
 import { createSeededRandom, silentLog } from '@cloudless/base';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 describe('reconciler', () => {
   it('commits nothing while nothing changes', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.createWorkload({
         name: 'stuck',
         spec: { command: ['x'], placement: { zones: ['nowhere'] } },
@@ -20,7 +20,7 @@ describe('reconciler', () => {
   });
 
   it('of a replaced leader stops', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster);
     await cluster.advance(1_000);
     const other = await openClusterState({
@@ -30,20 +30,20 @@ describe('reconciler', () => {
       log: silentLog,
       holder: 'another',
     });
-    const before = cluster.attempts;
-    for (const agent of cluster.agents.values()) agent.isHeard = false;
+    const before = cluster.attemptedTransactions;
+    for (const agent of cluster.agents.values()) agent.sendsPings = false;
     await cluster.advance(10_000, 100);
-    expect(cluster.attempts - before).toBeLessThan(300);
+    expect(cluster.attemptedTransactions - before).toBeLessThan(300);
     await other.close();
   });
 
   it('does not apply the back-off of an old version to a new one', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     for (const agent of cluster.agents.values()) agent.onStart = 'fails';
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(40_000, 50);
     for (const agent of cluster.agents.values()) agent.onStart = 'ready';
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['fixed'] } }),
     );
     await cluster.advance(1_000);
@@ -51,14 +51,14 @@ describe('reconciler', () => {
   });
 
   it('rolls out only the newest version after an update during an update', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster, { replicas: 6 });
     await cluster.advance(1_000);
     for (const args of [['two'], ['three'], ['four']]) {
-      await cluster.until(() => cluster.client.updateWorkload({ name: 'web', spec: { args } }));
+      await cluster.complete(() => cluster.client.updateWorkload({ name: 'web', spec: { args } }));
       await cluster.advance(30);
     }
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(5_000);
     const { status } = await readWeb(cluster);
     expect(status).toMatchObject({
@@ -67,10 +67,10 @@ describe('reconciler', () => {
       updatedReplicas: 4,
       totalReplicas: 4,
     });
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['five'] } }),
     );
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(5_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
     expect([...cluster.state.view().replicas()]).toEqual([]);
@@ -78,12 +78,12 @@ describe('reconciler', () => {
   });
 
   it('completes a deletion without a lost node and stops its replicas when the node returns', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster);
     await cluster.advance(1_000);
     const agent = cluster.agents.get('node-1')!;
     agent.disconnect();
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(5_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
     await createWeb(cluster);
@@ -98,24 +98,24 @@ describe('reconciler', () => {
 
 describe('request id', () => {
   it('of two concurrent creations makes one workload and one response', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const call = () =>
       cluster.client.createWorkload({
         name: 'web',
         requestId: 'r-1',
         spec: { command: ['serve'] },
       });
-    const [first, second] = await cluster.until(() => Promise.all([call(), call()]));
+    const [first, second] = await cluster.complete(() => Promise.all([call(), call()]));
     expect(second.uid).toBe(first.uid);
     await cluster.advance(500);
     expect([...cluster.state.view().workloads()]).toHaveLength(1);
   });
 
   it('applies a scale once, also when it is repeated after another one', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster);
     const scale = (replicas: number, requestId: string) =>
-      cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas, requestId }));
+      cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas, requestId }));
     const first = await scale(5, 'r-1');
     await scale(2, 'r-2');
     expect((await scale(5, 'r-1')).generation).toBe(first.generation);
@@ -124,10 +124,10 @@ describe('request id', () => {
   });
 
   it('of a deletion is answered after the workload is gone', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const { uid } = await createWeb(cluster);
     const remove = () =>
-      cluster.until(() => cluster.client.deleteWorkload({ name: 'web', requestId: 'r-1' }));
+      cluster.complete(() => cluster.client.deleteWorkload({ name: 'web', requestId: 'r-1' }));
     await remove();
     await cluster.advance(5_000);
     await expect(readWeb(cluster)).rejects.toThrow('not found');
@@ -135,12 +135,12 @@ describe('request id', () => {
   });
 
   it('calls are applied one after the other in their order', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster);
     const calls = [1, 2, 3, 4, 5, 6].map(
       (replicas) => () => cluster.client.scaleWorkload({ name: 'web', replicas }),
     );
-    const outcomes = await cluster.until(() => Promise.allSettled(calls.map((call) => call())));
+    const outcomes = await cluster.complete(() => Promise.allSettled(calls.map((call) => call())));
     const refused = outcomes.flatMap((outcome) =>
       outcome.status === 'rejected' ? [errorKindOf(outcome.reason)] : [],
     );

@@ -11,7 +11,7 @@ import {
   importSnapshot,
   type StateStore,
 } from '@cloudless/state-store';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 /** Copies the store as a backup does: its current content, without later changes. */
@@ -28,7 +28,7 @@ async function copyOf(cluster: TestCluster): Promise<StateStore> {
  * Stops the coordinator, replaces its store, and starts it again. Agents reconnect when a test says
  * so.
  */
-async function goBackTo(cluster: TestCluster, store: StateStore): Promise<void> {
+async function restoreStore(cluster: TestCluster, store: StateStore): Promise<void> {
   await cluster.stopCoordinator();
   for (const agent of cluster.agents.values()) agent.disconnect();
   cluster.store = store;
@@ -48,34 +48,34 @@ const runningOn = (cluster: TestCluster): Record<string, readonly string[]> =>
         .map(({ replicaId }) => replicaId),
     ]),
   );
-const taken = (cluster: TestCluster): number =>
-  [...cluster.agents.values()].reduce((sum, agent) => sum + agent.taken, 0);
+const acceptedOrders = (cluster: TestCluster): number =>
+  [...cluster.agents.values()].reduce((sum, agent) => sum + agent.acceptedOrders, 0);
 const systemEvents = async (cluster: TestCluster) => {
-  const { events } = await cluster.until(() => cluster.client.listEvents({ pageSize: 1_000 }));
+  const { events } = await cluster.complete(() => cluster.client.listEvents({ pageSize: 1_000 }));
   return events.filter(({ category }) => category === Category.SYSTEM);
 };
 const scale = (cluster: TestCluster, replicas: number) =>
-  cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
+  cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
 
 /** Two nodes; `web` has three replicas in the backup and five when it is restored. */
-async function fiveOverThree(): Promise<TestCluster> {
-  const cluster = await clusterOf(2);
+async function startWithRestorableBackup(): Promise<TestCluster> {
+  const cluster = await startCluster(2);
   await createWeb(cluster);
   await cluster.advance(1_000);
   const copy = await copyOf(cluster);
   await scale(cluster, 5);
   await cluster.advance(1_000);
-  await goBackTo(cluster, copy);
+  await restoreStore(cluster, copy);
   return cluster;
 }
 
 describe('restored older store', () => {
   it('blocks orders and decisions, reports this once, and continues to serve reads and reports', async () => {
-    const cluster = await fiveOverThree();
-    const before = { running: runningOn(cluster), taken: taken(cluster) };
+    const cluster = await startWithRestorableBackup();
+    const before = { running: runningOn(cluster), taken: acceptedOrders(cluster) };
     await reconnectAll(cluster);
     await cluster.advance(30_000);
-    expect({ running: runningOn(cluster), taken: taken(cluster) }).toEqual(before);
+    expect({ running: runningOn(cluster), taken: acceptedOrders(cluster) }).toEqual(before);
     const web = await readWeb(cluster);
     expect(web.status).toMatchObject({ desiredReplicas: 3, readyReplicas: 3, totalReplicas: 3 });
     expect(await systemEvents(cluster)).toMatchObject([
@@ -95,24 +95,24 @@ describe('restored older store', () => {
   });
 
   it('replaces nothing on a lost node until an operator accepts the state', async () => {
-    const cluster = await fiveOverThree();
+    const cluster = await startWithRestorableBackup();
     await cluster.reconnect('node-1');
-    const before = taken(cluster);
+    const before = acceptedOrders(cluster);
     await cluster.advance(60_000);
-    expect(taken(cluster)).toBe(before);
+    expect(acceptedOrders(cluster)).toBe(before);
     expect((await readWeb(cluster)).status?.totalReplicas).toBe(3);
-    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     await cluster.advance(10_000);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(3);
     expect(runningOn(cluster)['node-1']).toHaveLength(3);
   });
 
   it('becomes authoritative when accepted: unknown replicas are stopped, the others stay', async () => {
-    const cluster = await fiveOverThree();
+    const cluster = await startWithRestorableBackup();
     const known = (await readWeb(cluster)).status!.replicas.map(({ id }) => id).sort();
     await reconnectAll(cluster);
     await cluster.advance(2_000);
-    const { accepted, epoch } = await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    const { accepted, epoch } = await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     expect(accepted).toBe(true);
     expect(cluster.state.epoch).toBe(epoch);
     await cluster.advance(5_000);
@@ -132,12 +132,12 @@ describe('restored older store', () => {
     await scale(cluster, 6);
     await cluster.advance(2_000);
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(6);
-    const again = await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    const again = await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     expect(again).toMatchObject({ accepted: false, epoch });
   });
 
   it('orders agents again by its own state, even where they hold newer orders', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await createWeb(cluster);
     await cluster.advance(1_000);
     const copy = await copyOf(cluster);
@@ -150,10 +150,10 @@ describe('restored older store', () => {
       Phase.STOPPING,
       Phase.STOPPING,
     ]);
-    await goBackTo(cluster, copy);
+    await restoreStore(cluster, copy);
     await reconnectAll(cluster);
     await cluster.advance(2_000);
-    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     await cluster.advance(2_000);
     for (const agent of cluster.agents.values()) {
       for (const { replicaId, orderRevision } of agent.replicas.values()) {
@@ -168,11 +168,11 @@ describe('restored older store', () => {
   });
 
   it('never reuses an id that may have been assigned after the backup', async () => {
-    const cluster = await fiveOverThree();
+    const cluster = await startWithRestorableBackup();
     const lost = Object.values(runningOn(cluster)).flat();
     await cluster.reconnect('node-1');
     await cluster.advance(1_000);
-    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     await scale(cluster, 8);
     await cluster.advance(10_000);
     const created = (await readWeb(cluster))
@@ -183,28 +183,28 @@ describe('restored older store', () => {
   });
 
   it('stays blocked after a coordinator restart, before any agent reports newer state', async () => {
-    const cluster = await fiveOverThree();
+    const cluster = await startWithRestorableBackup();
     await reconnectAll(cluster);
     await cluster.advance(1_000);
-    await goBackTo(cluster, cluster.store);
+    await restoreStore(cluster, cluster.store);
     await cluster.advance(60_000);
     await expect(scale(cluster, 4)).rejects.toMatchObject({ code: Code.FailedPrecondition });
     expect((await systemEvents(cluster)).map(({ reason }) => reason)).toEqual([
       'StoreWentBackInTime',
     ]);
-    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     await scale(cluster, 4);
   });
 
   it('treats the orders of an agent that returns after the acceptance as old', async () => {
-    const cluster = await fiveOverThree();
+    const cluster = await startWithRestorableBackup();
     await cluster.reconnect('node-1');
     await cluster.advance(100);
-    await cluster.until(() => cluster.admin.acceptRestoredState({}));
+    await cluster.complete(() => cluster.admin.acceptRestoredState({}));
     await cluster.advance(100);
     await cluster.reconnect('node-2');
     await cluster.advance(5_000);
-    expect(cluster.state.restored).toBeUndefined();
+    expect(cluster.state.storeRolledBack).toBeUndefined();
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 3, totalReplicas: 3 });
     expect(Object.values(runningOn(cluster)).flat()).toHaveLength(3);
   });
@@ -212,15 +212,15 @@ describe('restored older store', () => {
 
 describe('detection of a restored store', () => {
   it('by an epoch that the store has not reached', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
     await cluster.restartCoordinator();
     await cluster.reconnect('node-1');
-    await goBackTo(cluster, copy);
+    await restoreStore(cluster, copy);
     await cluster.reconnect('node-1');
     await cluster.advance(100);
-    expect(cluster.state.restored).toMatchObject({
+    expect(cluster.state.storeRolledBack).toMatchObject({
       nodeId: 'node-1',
       highestEpoch: 3n,
       highestOrderRevision: 0n,
@@ -228,18 +228,18 @@ describe('detection of a restored store', () => {
   });
 
   it("by the store's own epoch from an agent that this coordinator has not contacted", async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const copy = await copyOf(cluster);
     await cluster.restartCoordinator();
     await cluster.reconnect('node-1');
-    await goBackTo(cluster, copy);
+    await restoreStore(cluster, copy);
     await cluster.reconnect('node-1');
     await cluster.advance(100);
-    expect(cluster.state.restored).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n });
+    expect(cluster.state.storeRolledBack).toMatchObject({ nodeId: 'node-1', highestEpoch: 2n });
   });
 
   it('by an order of an earlier epoch that is newer than the start of this epoch', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
     const copy = await copyOf(cluster);
@@ -248,9 +248,9 @@ describe('detection of a restored store', () => {
     const orders = [...cluster.agents.get('node-1')!.replicas.values()].map(({ orderRevision }) =>
       Number(orderRevision),
     );
-    await goBackTo(cluster, copy);
+    await restoreStore(cluster, copy);
     for (let count = 0; count < 100; count += 1) {
-      await cluster.until(() =>
+      await cluster.complete(() =>
         cluster.client.createWorkload({
           name: `other-${count}`,
           spec: { command: ['serve'], replicas: 0 },
@@ -261,25 +261,25 @@ describe('detection of a restored store', () => {
     expect(Number(cluster.state.orderRevision)).toBeGreaterThan(Math.max(...orders) + 100);
     await cluster.reconnect('node-1');
     await cluster.advance(100);
-    expect(Number(cluster.state.restored?.highestOrderRevision)).toBe(Math.max(...orders));
+    expect(Number(cluster.state.storeRolledBack?.highestOrderRevision)).toBe(Math.max(...orders));
   });
 
   it('by a replica whose order is newer than its record', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);
     const agent = cluster.agents.get('node-1')!;
     const [id, report] = [...agent.replicas][0]!;
     agent.change(id, { orderRevision: report.orderRevision + 1n });
     await cluster.advance(100);
-    expect(cluster.state.restored).toMatchObject({
+    expect(cluster.state.storeRolledBack).toMatchObject({
       nodeId: 'node-1',
       highestOrderRevision: report.orderRevision + 1n,
     });
   });
 
   it('by a heartbeat as by a session', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     const { clusterId } = cluster.state;
     const instanceId = 'instance-of-node-1-0123456789';
     const hello = {
@@ -290,13 +290,13 @@ describe('detection of a restored store', () => {
       clusterId,
       highestEpoch: 9n,
     };
-    const { orders } = await cluster.until(() => cluster.client.heartbeat({ hello }));
+    const { orders } = await cluster.complete(() => cluster.client.heartbeat({ hello }));
     expect(orders).toEqual([]);
-    expect(cluster.state.restored).toMatchObject({ highestEpoch: 9n });
+    expect(cluster.state.storeRolledBack).toMatchObject({ highestEpoch: 9n });
   });
 
   it('does not trigger while a store continues normally', async () => {
-    const cluster = await clusterOf(3);
+    const cluster = await startCluster(3);
     await createWeb(cluster);
     for (let count = 0; count < 5; count += 1) {
       await cluster.advance(500);
@@ -305,7 +305,7 @@ describe('detection of a restored store', () => {
       await scale(cluster, 2 + count);
     }
     await cluster.advance(5_000);
-    expect(cluster.state.restored).toBeUndefined();
+    expect(cluster.state.storeRolledBack).toBeUndefined();
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 6, totalReplicas: 6 });
   });
 });

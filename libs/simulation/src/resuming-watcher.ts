@@ -4,7 +4,7 @@ import { fromConnectError } from '@cloudless/api';
 export interface WatchKind<Item> {
   readonly name: string;
   open(afterRevision: bigint, signal: AbortSignal): AsyncIterable<Item>;
-  take(picture: Map<string, string>, item: Item): void;
+  applyItem(picture: Map<string, string>, item: Item): void;
 }
 
 /**
@@ -14,8 +14,8 @@ export interface WatchKind<Item> {
 export class ResumingWatcher<Item extends { readonly revision: bigint }> {
   readonly picture = new Map<string, string>();
   /** Number of starts from the beginning, and of resumptions. */
-  anew = 0;
-  resumed = 0;
+  restarts = 0;
+  resumptions = 0;
   /** Messages of OUT_OF_RANGE errors. */
   readonly refusals: string[] = [];
   /** Observations that must never happen. */
@@ -23,7 +23,7 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
   private revision = 0n;
   private connection: AbortController | undefined;
   private pause: Promise<void> | undefined;
-  private goOn: () => void = () => undefined;
+  private resumeReading: () => void = () => undefined;
 
   constructor(private readonly kind: WatchKind<Item>) {}
 
@@ -38,9 +38,9 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
     this.connection = connection;
     if (this.revision === 0n) {
       this.picture.clear();
-      this.anew += 1;
+      this.restarts += 1;
     } else {
-      this.resumed += 1;
+      this.resumptions += 1;
     }
     void this.read(connection, most);
   }
@@ -54,12 +54,12 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
 
   /** Stops reading until {@link continue}. */
   stall(): void {
-    this.pause ??= new Promise((resolve) => (this.goOn = resolve));
+    this.pause ??= new Promise((resolve) => (this.resumeReading = resolve));
   }
 
   continue(): void {
     this.pause = undefined;
-    this.goOn();
+    this.resumeReading();
   }
 
   private async read(connection: AbortController, most: number): Promise<void> {
@@ -71,7 +71,7 @@ export class ResumingWatcher<Item extends { readonly revision: bigint }> {
         if (item.revision < this.revision)
           this.faults.push(`revision ${item.revision} came after ${this.revision}`);
         this.revision = item.revision;
-        this.kind.take(this.picture, item);
+        this.kind.applyItem(this.picture, item);
         left -= 1;
         if (left <= 0) return this.disconnect();
       }

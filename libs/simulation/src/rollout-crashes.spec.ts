@@ -10,8 +10,8 @@ import {
 } from '@cloudless/api';
 import type { StateStore } from '@cloudless/state-store';
 import { factsOf } from './checks/rollout-facts.js';
-import { never } from './parts/sim-process.js';
-import { MOOD, type Mood } from './parts/sim-replicas.js';
+import { neverSettle } from './parts/sim-process.js';
+import { MISBEHAVIOUR_ANNOTATION, type Misbehaviour } from './parts/sim-replicas.js';
 import { SimCluster } from './sim-cluster.js';
 
 /** Hundreds of small worlds run here, which takes long on a busy machine. */
@@ -29,7 +29,7 @@ interface Case {
   readonly name: string;
   readonly rollout: MessageInitShape<typeof RolloutSchema>;
   /** Behaviour of the new version. */
-  readonly mood?: Mood;
+  readonly mood?: Misbehaviour;
   readonly ends: { readonly phase: string; readonly version: number };
 }
 
@@ -65,21 +65,21 @@ const cases: readonly Case[] = [
  * Runs a rollout in a small world, with or without a crash.
  * @returns Its end state and the number of its transactions.
  */
-async function live(
+async function runRollout(
   { rollout, mood }: Case,
   crash?: Crash,
 ): Promise<{ readonly end: unknown; readonly commits: number }> {
   let commits = 0;
   let isCounting = false;
-  const counted = (store: StateStore): StateStore => ({
+  const countTransactions = (store: StateStore): StateStore => ({
     ...store,
     txn: async (compares, operations) => {
       if (!isCounting) return store.txn(compares, operations);
       commits += 1;
       const dies = commits === crash?.commit ? crash.when : undefined;
-      if (dies === 'before') return die(world);
+      if (dies === 'before') return killCoordinator(world);
       const committed = await store.txn(compares, operations);
-      return dies === 'after' ? die(world) : committed;
+      return dies === 'after' ? killCoordinator(world) : committed;
     },
   });
   const plan = {
@@ -90,8 +90,8 @@ async function live(
     cpuMillis: 4_000,
     historyLimit: 100_000,
   };
-  const world = new SimCluster({ seed: 1, plan, planted: { store: counted } });
-  await world.begin();
+  const world = new SimCluster({ seed: 1, plan, injected: { store: countTransactions } });
+  await world.start();
   const limits = {
     minReadyDuration: ms(100),
     progressDeadline: ms(10_000),
@@ -105,13 +105,16 @@ async function live(
     rollout: limits,
   };
   const name = 'one';
-  await world.ask('create', (client, requestId) =>
+  await world.call('create', (client, requestId) =>
     client.createWorkload({ name, spec, requestId }),
   );
   await world.settle();
   isCounting = true;
-  const changed = { args: ['new'], annotations: mood === undefined ? {} : { [MOOD]: mood } };
-  await world.ask('update', (client, requestId) =>
+  const changed = {
+    args: ['new'],
+    annotations: mood === undefined ? {} : { [MISBEHAVIOUR_ANNOTATION]: mood },
+  };
+  await world.call('update', (client, requestId) =>
     client.updateWorkload({ name, spec: changed, requestId }),
   );
   await world.settle();
@@ -120,15 +123,15 @@ async function live(
 }
 
 /** Kills the process; a new one starts soon. */
-function die<Result>(world: SimCluster): Promise<Result> {
+function killCoordinator<Result>(world: SimCluster): Promise<Result> {
   world.killCoordinator(30);
-  return never();
+  return neverSettle();
 }
 
 function endOf({ records }: SimCluster) {
   const [workload] = records.workloads();
   if (workload === undefined) throw new Error('the workload is gone');
-  const { live, control, canonical, active, wanted } = factsOf(records, workload.value);
+  const { live, control, canonicalVersion, active, wanted } = factsOf(records, workload.value);
   return {
     phase: RolloutPhase[control?.rolloutPhase ?? 0],
     version: control?.rollout?.version,
@@ -138,7 +141,7 @@ function endOf({ records }: SimCluster) {
     active,
     wanted,
     replicas: live.map(({ version, ready, desiredRunning }) => ({
-      version: canonical(version),
+      version: canonicalVersion(version),
       ready,
       desiredRunning,
     })),
@@ -147,12 +150,12 @@ function endOf({ records }: SimCluster) {
 
 describe('invariant 12: a coordinator crash at any step of a rollout', () => {
   it.each(cases)('leads to the same end and never goes below min_available: $name', async (row) => {
-    const { end, commits } = await live(row);
+    const { end, commits } = await runRollout(row);
     expect(end).toMatchObject({ violations: [], ...row.ends });
     expect(commits).toBeGreaterThan(8);
     for (let commit = 1; commit <= commits; commit += 1) {
       for (const when of ['before', 'after'] as const) {
-        const crashed = await live(row, { commit, when });
+        const crashed = await runRollout(row, { commit, when });
         expect({ commit, when, end: crashed.end }).toEqual({ commit, when, end });
       }
     }

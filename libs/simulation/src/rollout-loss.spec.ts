@@ -1,14 +1,14 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Rollout_Strategy as Strategy } from '@cloudless/api';
-import { RolloutStory } from './rollout-story.js';
+import { RolloutScenario } from './rollout-story.js';
 
 const WANT = 5;
 
 /**
  * Returns the ids of the wanted old replicas, and the number of serving replicas of all versions.
  */
-async function look(
-  story: RolloutStory,
+async function observeOldReplicas(
+  story: RolloutScenario,
 ): Promise<{ readonly old: ReadonlySet<string>; readonly serving: number }> {
   const staying = await story.replicas();
   const serving = staying.filter(({ ready, stale }) => ready && !stale).length;
@@ -27,24 +27,24 @@ describe('invariant 10: a node loss during a rollout', () => {
     'halts the rollout within one pass until availability is restored: $name',
     async ({ rollout }) => {
       const limits = { minReadyDuration: durationFromMs(1_000), ...rollout };
-      const story = await RolloutStory.begin(limits, { replicas: WANT }, 6);
-      await story.pass(1_500);
-      story.when(2, 'unready');
+      const story = await RolloutScenario.start(limits, { replicas: WANT }, 6);
+      await story.observe(1_500);
+      story.setBehaviour(2, 'unready');
       await story.update();
-      await story.pass(200);
+      await story.observe(200);
       const [victim] = await story.replicas(1);
       const onIt = new Set(
         (await story.replicas())
           .filter(({ nodeId }) => nodeId === victim!.nodeId)
           .map(({ id }) => id),
       );
-      story.cluster.agents.get(victim!.nodeId)!.isHeard = false;
-      let before = await look(story);
+      story.cluster.agents.get(victim!.nodeId)!.sendsPings = false;
+      let before = await observeOldReplicas(story);
       const { serving } = before;
       let halted = 0;
       for (let passed = 0; passed < 6_000; passed += 50) {
-        await story.pass(50);
-        const now = await look(story);
+        await story.observe(50);
+        const now = await observeOldReplicas(story);
         const stopped = [...before.old].filter((id) => !now.old.has(id) && !onIt.has(id));
         // While fewer replicas than wanted serve, no serving replica is stopped.
         if (now.serving < WANT) expect({ passed, stopped }).toEqual({ passed, stopped: [] });
@@ -52,10 +52,10 @@ describe('invariant 10: a node loss during a rollout', () => {
         before = now;
       }
       expect(halted).toBeGreaterThan(0); // the loss reduced availability
-      story.when(2, 'ready');
+      story.setBehaviour(2, 'ready');
       for (const replica of await story.replicas(2))
-        if (!replica.stale) story.say(replica, { ready: true });
-      await story.pass(15_000);
+        if (!replica.stale) story.changeReport(replica, { ready: true });
+      await story.observe(15_000);
       expect(await story.rollout()).toMatchObject({ phase: 'COMPLETED', version: 2 });
       expect(await story.status()).toMatchObject({ readyReplicas: WANT, totalReplicas: WANT });
     },

@@ -10,11 +10,11 @@ import {
   type WorkloadStatus,
 } from '@cloudless/api';
 import type { ScriptedAgent, StartBehaviour } from './scripted-agent.js';
-import { clusterOf } from './support.js';
+import { startCluster } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 /** Observations of a workload while time passed. */
-export interface Seen {
+export interface RolloutObservations {
   readonly lowestReady: number;
   readonly highestTotal: number;
   /** Phases of the rollout in order of appearance. */
@@ -27,7 +27,7 @@ type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typ
 type RolloutInit = Exclude<NonNullable<Spec['rollout']>, { readonly $typeName: string }>;
 
 const NAME = 'web';
-const LOOK_MS = 20;
+const OBSERVE_MS = 20;
 /** Time from start to ready of a replica without another behaviour, milliseconds. */
 const START_MS = 60;
 
@@ -35,22 +35,26 @@ const START_MS = 60;
  * One workload `web` on scripted agents: a test changes the workload, lets time pass, and observes
  * what happened meanwhile.
  */
-export class RolloutStory {
+export class RolloutScenario {
   private readonly behaviours = new Map<number, StartBehaviour>();
 
   private constructor(readonly cluster: TestCluster) {
     for (const agent of cluster.agents.values())
-      agent.onStart = (order) => this.startOn(agent, order);
+      agent.onStart = (order) => this.behaviourOf(agent, order);
   }
 
   /**
    * Creates the workload and waits until it is ready. By default it has three replicas that are
    * available as soon as they are ready.
    */
-  static async begin(rollout: RolloutInit = {}, spec: Spec = {}, nodes = 4): Promise<RolloutStory> {
-    const story = new RolloutStory(await clusterOf(nodes));
+  static async start(
+    rollout: RolloutInit = {},
+    spec: Spec = {},
+    nodes = 4,
+  ): Promise<RolloutScenario> {
+    const story = new RolloutScenario(await startCluster(nodes));
     await story.create(rollout, spec);
-    await story.pass(500);
+    await story.observe(500);
     return story;
   }
 
@@ -69,7 +73,7 @@ export class RolloutStory {
   }
 
   /** Sets the behaviour of replicas of a version when they start. */
-  when(version: number, behaviour: StartBehaviour): this {
+  setBehaviour(version: number, behaviour: StartBehaviour): this {
     this.behaviours.set(version, behaviour);
     return this;
   }
@@ -85,7 +89,7 @@ export class RolloutStory {
   }
 
   call<Result>(make: (client: TestCluster['client']) => Promise<Result>): Promise<Result> {
-    return this.cluster.until(() => make(this.cluster.client));
+    return this.cluster.complete(() => make(this.cluster.client));
   }
 
   async status(): Promise<WorkloadStatus> {
@@ -110,21 +114,21 @@ export class RolloutStory {
   }
 
   /** Lets time pass and records observations. */
-  async pass(durationMs: number): Promise<Seen> {
+  async observe(durationMs: number): Promise<RolloutObservations> {
     const seen = {
       lowestReady: Number.POSITIVE_INFINITY,
       highestTotal: 0,
       phases: [] as string[],
       served: [] as string[],
     };
-    for (let passed = 0; passed <= durationMs; passed += LOOK_MS) {
+    for (let passed = 0; passed <= durationMs; passed += OBSERVE_MS) {
       const status = await this.status();
       const { endpoints } = await this.call((client) => client.listEndpoints({ name: NAME }));
       seen.lowestReady = Math.min(seen.lowestReady, status.readyReplicas);
       seen.highestTotal = Math.max(seen.highestTotal, status.totalReplicas);
       note(seen.phases, RolloutPhase[status.rollout?.phase ?? 0] ?? '');
       note(seen.served, [...new Set(endpoints.map(({ version }) => version))].sort().join());
-      await this.cluster.advance(LOOK_MS, LOOK_MS);
+      await this.cluster.advance(OBSERVE_MS, OBSERVE_MS);
     }
     return seen;
   }
@@ -137,9 +141,9 @@ export class RolloutStory {
   }
 
   /** Changes what the agent reports about a replica. */
-  say(
+  changeReport(
     { nodeId, id }: ReplicaStatus,
-    changes: Parameters<ReturnType<RolloutStory['agentOf']>['change']>[1],
+    changes: Parameters<ReturnType<RolloutScenario['agentOf']>['change']>[1],
   ): void {
     this.agentOf(nodeId).change(id, changes);
   }
@@ -155,7 +159,7 @@ export class RolloutStory {
   }
 
   /** Becomes ready after a while, unless a test has set another behaviour. */
-  private startOn(agent: ScriptedAgent, { version }: StartOrder): StartBehaviour {
+  private behaviourOf(agent: ScriptedAgent, { version }: StartOrder): StartBehaviour {
     const behaviour = this.behaviours.get(version);
     if (behaviour !== undefined) return behaviour;
     const replicaId = agent.started.at(-1)?.replicaId ?? '';

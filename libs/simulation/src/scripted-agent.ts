@@ -32,7 +32,7 @@ export class ScriptedAgent {
   /** False: accepts stop orders without carrying them out. */
   obeysStops = true;
   /** False: sends no PING, as with a cut network. */
-  isHeard = true;
+  sendsPings = true;
   /** Number of following start and stop orders that are lost on the way. */
   dropsOrders = 0;
   /** Number of following forget orders that are lost on the way. */
@@ -40,7 +40,7 @@ export class ScriptedAgent {
   /** Highest epoch that any coordinator has sent. */
   highestEpoch = 0n;
   /** Number of accepted orders. */
-  taken = 0;
+  acceptedOrders = 0;
   private readonly random = createSeededRandom(7);
   private outgoing: AgentMessage[] = [];
   private wake: (() => void) | undefined;
@@ -94,7 +94,7 @@ export class ScriptedAgent {
     const welcome = await answers.next();
     if (welcome.done === true || welcome.value.message.case !== 'welcome')
       throw new Error('the coordinator sent no welcome');
-    this.hears(welcome.value.message.value.epoch);
+    this.recordEpoch(welcome.value.message.value.epoch);
     void this.obey(answers, session);
   }
 
@@ -109,8 +109,8 @@ export class ScriptedAgent {
   }
 
   /** Renews the lease, as an HTTP/2 PING does on a real connection. */
-  ping(nodes: { heard(nodeId: string): void }): void {
-    if (this.isHeard && this.session !== undefined) nodes.heard(this.nodeId);
+  ping(nodes: { renewLease(nodeId: string): void }): void {
+    if (this.sendsPings && this.session !== undefined) nodes.renewLease(this.nodeId);
   }
 
   /** Changes a replica's report and sends it. */
@@ -120,7 +120,7 @@ export class ScriptedAgent {
     this.report(Object.assign(clone(ReplicaReportSchema, report), changes));
   }
 
-  private hears(epoch: bigint): void {
+  private recordEpoch(epoch: bigint): void {
     if (epoch > this.highestEpoch) this.highestEpoch = epoch;
   }
 
@@ -139,7 +139,7 @@ export class ScriptedAgent {
         const order = item.value.message.value as Order;
         if (this.dropsOrders > 0 && order.order.case !== 'forget') this.dropsOrders -= 1;
         else if (this.dropsForgets > 0 && order.order.case === 'forget') this.dropsForgets -= 1;
-        else this.take(order);
+        else this.acceptOrder(order);
       }
     } catch {
       // The session was cut; replicas keep running.
@@ -147,9 +147,9 @@ export class ScriptedAgent {
     if (this.session === session) this.session = undefined;
   }
 
-  private take(order: Order): void {
-    this.taken += 1;
-    this.hears(order.epoch);
+  private acceptOrder(order: Order): void {
+    this.acceptedOrders += 1;
+    this.recordEpoch(order.epoch);
     const held = this.replicas.get(order.replicaId);
     const { replicaId, workloadUid, orderRevision } = order;
     if (order.order.case === 'forget') {

@@ -7,7 +7,7 @@ import {
   type AgentMessage,
 } from '@cloudless/api';
 import type { TestCluster } from './index.js';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 
 /** A session whose messages a test sends one by one. */
 class OpenSession {
@@ -48,7 +48,7 @@ async function openSession(cluster: TestCluster, nodeId: string): Promise<OpenSe
 
 describe('messages of a session', () => {
   it('are ignored after a newer session of the node has begun', async () => {
-    const cluster = await clusterOf(1);
+    const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(500);
     const [replica] = cluster.agents.get('node-1')!.replicas.values();
@@ -86,7 +86,7 @@ describe('inventory', () => {
     'is written before orders are computed, so a replica that $name is not started again',
     async ({ phase }) => {
       let commitDelayMs = 0;
-      const cluster = await clusterOf(1, { commitDelayMs: () => commitDelayMs });
+      const cluster = await startCluster(1, { commitDelayMs: () => commitDelayMs });
       await createWeb(cluster, { replicas: 1, restart: { policy: RestartPolicy.NEVER } });
       await cluster.advance(1_000);
       const agent = cluster.agents.get('node-1')!;
@@ -103,10 +103,10 @@ describe('inventory', () => {
           orderRevision: 0n,
         });
       commitDelayMs = 200;
-      const before = agent.taken;
+      const before = agent.acceptedOrders;
       await cluster.reconnect('node-1');
       await cluster.advance(150);
-      expect(agent.taken).toBe(before);
+      expect(agent.acceptedOrders).toBe(before);
       commitDelayMs = 0;
       await cluster.advance(3_000);
       expect(
@@ -117,13 +117,13 @@ describe('inventory', () => {
 
   it('of a heartbeat is written before orders are computed, also for a node that is alive', async () => {
     let commitDelayMs = 0;
-    const cluster = await clusterOf(1, { commitDelayMs: () => commitDelayMs });
+    const cluster = await startCluster(1, { commitDelayMs: () => commitDelayMs });
     await createWeb(cluster, { replicas: 1, restart: { policy: RestartPolicy.NEVER } });
     await cluster.advance(1_000);
     const [replica] = cluster.agents.get('node-1')!.replicas.values();
     commitDelayMs = 50;
     const { hello } = cluster.state.view().node('node-1')!.value;
-    const { orders } = await cluster.until(() =>
+    const { orders } = await cluster.complete(() =>
       cluster.client.heartbeat({
         hello: create(HelloSchema, hello),
         inventory: { replicas: [], last: true },

@@ -15,25 +15,25 @@ import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
-import { replicaChanges } from './checks/commit-changes.js';
+import { findReplicaChanges } from './checks/commit-changes.js';
 import { COMMIT_CHECKERS, type Checker } from './checks/commit-checkers.js';
 import { ROLLOUT_CHECKERS } from './checks/rollout-checkers.js';
 import { ContainerChecker } from './checks/container-checker.js';
-import { HerdChecker } from './checks/herd-checker.js';
-import { Ledger } from './checks/ledger.js';
-import { falseLosses } from './checks/false-losses.js';
+import { ReconnectStormChecker } from './checks/herd-checker.js';
+import { AcknowledgementChecker } from './checks/ledger.js';
+import { createFalseLossChecker } from './checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from './checks/watch-checker.js';
 import {
-  PATIENT_MS,
-  remedyOf,
-  rolloutsUnderWay,
-  rolloutsUnfinished,
+  AMPLE_DEADLINE_MS,
+  requiredUserAction,
+  findRolloutsInProgress,
+  findUnfinishedRollouts,
 } from './checks/rollout-ends.js';
-import { unconverged, wrongBookings } from './checks/unconverged.js';
+import { findDifferences, findReservationMismatches } from './checks/unconverged.js';
 import { planWorld, type FaultKind, type WorldPlan } from './faults/fault-plan.js';
-import { strike } from './faults/faults.js';
+import { injectFault } from './faults/faults.js';
 import { DurableRecords } from './parts/records.js';
-import type { Evidence } from './parts/evidence.js';
+import type { NodeFacts } from './parts/evidence.js';
 import { SimCoordinator } from './parts/sim-coordinator.js';
 import { SimDisk } from './parts/sim-disk.js';
 import { SimLink } from './parts/sim-link.js';
@@ -42,7 +42,7 @@ import { SimProcess, type Drift } from './parts/sim-process.js';
 import { SimRandom } from './parts/sim-random.js';
 import { SimReplicas } from './parts/sim-replicas.js';
 import { SimUser } from './parts/sim-user.js';
-import type { Planted } from './planted.js';
+import type { InjectedBug } from './planted.js';
 import { Trace } from './trace.js';
 
 /** Options of a world. */
@@ -50,7 +50,7 @@ export interface SimClusterOptions {
   readonly seed: number;
   /** Overrides the plan that the seed gives. */
   readonly plan?: Partial<WorldPlan>;
-  readonly planted?: Planted;
+  readonly injected?: InjectedBug;
   /** Called for each line of the trace. */
   readonly onLine?: (line: string) => void;
   /** Log of the product's parts. */
@@ -76,13 +76,13 @@ const LEASE_MS = 3_000;
 const NODES_FOR_HOST_PORTS = 5;
 /** Largest duration until convergence after all faults have ended, milliseconds. */
 const CONVERGE_MS = 60_000;
-const LOOK_MS = 250;
+const CHECK_MS = 250;
 const ASK_MS = 20;
 /**
  * Duration for which nothing may change after every process of a converged world was restarted,
  * milliseconds.
  */
-const CALM_MS = LEASE_MS + 2_000;
+const QUIET_MS = LEASE_MS + 2_000;
 /** Shortest and longest restart time of a process on a real machine, milliseconds. */
 const RESTART_MS = [30, 1_500] as const;
 /** One violation causes others, so only the first ones are kept. */
@@ -104,8 +104,8 @@ export class SimCluster {
   readonly userLinks: SimLink[] = [];
   readonly replicas: SimReplicas;
   readonly containers: ContainerChecker;
-  readonly ledger: Ledger;
-  private readonly herds: HerdChecker;
+  readonly acknowledgements: AcknowledgementChecker;
+  private readonly reconnectStorms: ReconnectStormChecker;
   /** Shortest and longest delay of the coordinator's view, milliseconds. */
   viewDelayMs: readonly [number, number] = [0, 0];
   private readonly random: SimRandom;
@@ -117,13 +117,13 @@ export class SimCluster {
   private inTurmoil = true;
   private diskFullUntil = Number.NEGATIVE_INFINITY;
   private uncheckedCommits: LoggedTransaction[] = [];
-  private readonly evidence = new Map<bigint, Evidence>();
+  private readonly nodeFacts = new Map<bigint, NodeFacts>();
   private readonly checkers: readonly Checker[];
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
   private commits = 0;
   /** Number of operator calls in progress. */
-  private tidying = 0;
+  private operatorCalls = 0;
   /** End of the last pause of a coordinator. */
   private pausedUntil = Number.NEGATIVE_INFINITY;
 
@@ -138,22 +138,32 @@ export class SimCluster {
     this.plan =
       options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
     this.log = options.log ?? silentLog;
-    const violation = (text: string): void => this.violation(text);
+    const violation = (text: string): void => this.reportViolation(text);
     this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
       this.uncheckedCommits.push(...transactions),
     );
     this.containers = new ContainerChecker({
       records: this.records,
       now: () => this.time.now(),
-      later: (delayMs, action) => this.later(delayMs, action),
-      violation,
+      schedule: (delayMs, action) => this.later(delayMs, action),
+      reportViolation: violation,
     });
-    this.replicas = new SimReplicas(this.time, this.random.fork(), () => this.containers.all());
-    this.ledger = new Ledger(this.records, violation);
-    const living = (): number => this.nodes.filter(({ isGone }) => !isGone).length;
-    this.herds = new HerdChecker({ now: () => this.time.now(), nodes: living, violation });
-    this.checkers = [...COMMIT_CHECKERS, ...ROLLOUT_CHECKERS, falseLosses(this, LEASE_MS)];
-    const watching = { time: this.time, random: this.random.fork(), disk: this.disk, violation };
+    this.replicas = new SimReplicas(this.time, this.random.fork(), () =>
+      this.containers.runningContainers(),
+    );
+    this.acknowledgements = new AcknowledgementChecker(this.records, violation);
+    const living = (): number => this.nodes.filter(({ isDestroyed }) => !isDestroyed).length;
+    this.reconnectStorms = new ReconnectStormChecker({
+      now: () => this.time.now(),
+      nodes: living,
+      reportViolation: violation,
+    });
+    this.checkers = [
+      ...COMMIT_CHECKERS,
+      ...ROLLOUT_CHECKERS,
+      createFalseLossChecker(this, LEASE_MS),
+    ];
+    const watching = { time: this.time, random: this.random.fork(), disk: this.disk, reportViolation: violation };
     this.storeWatcher = new StoreWatcher({
       ...watching,
       trace: (what) => this.trace.add('watcher', what),
@@ -180,27 +190,27 @@ export class SimCluster {
   /** Runs the world from beginning to end. */
   async run(): Promise<SimOutcome> {
     const { plan } = this;
-    await this.begin();
+    await this.start();
     for (const user of this.users) user.start();
     this.scheduleFault();
     await this.advance(plan.turmoilMs);
     const convergedMs = this.isBroken ? undefined : await this.healAndConverge();
-    if (convergedMs !== undefined) await this.stayCalm();
+    if (convergedMs !== undefined) await this.checkRestartChangesNothing();
     return {
       seed: this.options.seed,
       violations: this.violations,
       trace: this.trace.lines,
       convergedMs,
       commits: this.commits,
-      acknowledged: this.ledger.acknowledged,
+      acknowledged: this.acknowledgements.acknowledged,
     };
   }
 
   /**
-   * Starts the processes. Use this with {@link ask} and {@link settle} instead of {@link run} when
+   * Starts the processes. Use this with {@link call} and {@link settle} instead of {@link run} when
    * a test makes the user calls.
    */
-  async begin(): Promise<void> {
+  async start(): Promise<void> {
     const { plan } = this;
     this.startCoordinator();
     for (let count = 0; count < plan.nodes; count += 1) this.addNode();
@@ -209,7 +219,7 @@ export class SimCluster {
   }
 
   /** Makes a user call and waits for its outcome. */
-  async ask(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
+  async call(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
     let isDone = false;
     void this.users[0]?.perform(what, call).finally(() => (isDone = true));
     while (!isDone && !this.isBroken) await this.advance(ASK_MS);
@@ -217,7 +227,7 @@ export class SimCluster {
 
   /** Performs the user action that each stopped rollout needs until the cluster has converged. */
   settle(): Promise<void> {
-    for (const user of this.users) user.leave();
+    for (const user of this.users) user.finish();
     return this.settleRollouts('8: not converged', false);
   }
 
@@ -225,8 +235,8 @@ export class SimCluster {
   async advance(durationMs: number): Promise<void> {
     const until = this.time.now() + durationMs;
     await settle();
-    this.look();
-    while (!this.isBroken && (await this.time.step(until))) this.look();
+    this.runCheckers();
+    while (!this.isBroken && (await this.time.step(until))) this.runCheckers();
     if (!this.isBroken) await this.time.advance(until - this.time.now());
   }
 
@@ -234,7 +244,7 @@ export class SimCluster {
     this.time.setTimer(delayMs, action);
   }
 
-  violation(text: string): void {
+  reportViolation(text: string): void {
     if (this.violations.length >= MAX_VIOLATIONS || this.violations.includes(text)) return;
     this.violations.push(text);
     this.trace.add('VIOLATION', text);
@@ -246,7 +256,7 @@ export class SimCluster {
     const number = this.nodes.length + 1;
     const id = `node-${number}`;
     const link = new SimLink(id, time, random.fork());
-    const { planted = {} } = options;
+    const { injected = {} } = options;
     const node = new SimNode({
       id,
       zone: `zone-${number % 3}`,
@@ -258,34 +268,35 @@ export class SimCluster {
       random: random.fork(),
       log,
       coordinator: () => this.serving,
-      onMessage: (direction, message) => this.noteMessage(id, direction, message),
+      onMessage: (direction, message) => this.traceMessage(id, direction, message),
       observer: {
-        container: (there, event) => {
+        onContainerEvent: (there, event) => {
           const { status } = event;
           const how = event.kind === 'started' ? 'begins' : `ends: ${status.reason ?? ''}`;
           this.trace.add(
             id,
             `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${how}`,
           );
-          this.containers.observe(there, event);
+          this.containers.onContainerEvent(there, event);
           this.replicas.observe(there, event);
         },
-        agentStarted: (there) => {
+        onAgentStart: (there) => {
           this.trace.add(id, 'agent starts');
-          this.containers.agentStarted(there);
+          this.containers.onAgentStart(there);
         },
-        dialing: (there) => this.herds.dialled(there.id),
-        starting: (there, request) => this.containers.starting(there, request),
-        stopping: (there, containerId) => this.containers.stopping(there, containerId),
-        saved: (there, replicaId, stored) => this.containers.saved(there, replicaId, stored),
-        startFailed: (there, replicaId) => this.containers.startFailed(there, replicaId),
+        onDial: (there) => this.reconnectStorms.onDial(there.id),
+        onContainerStart: (there, request) => this.containers.onContainerStart(there, request),
+        onContainerStop: (there, containerId) =>
+          this.containers.onContainerStop(there, containerId),
+        onSave: (there, replicaId, stored) => this.containers.onSave(there, replicaId, stored),
+        onStartFailure: (there, replicaId) => this.containers.onStartFailure(there, replicaId),
       },
-      accepts: (there, port) => this.replicas.accepts(there, port),
-      wrapStore: planted.agentStore,
-      wrapRuntime: planted.runtime,
-      wrapClock: planted.agentClock,
-      wrapConnection: planted.connection,
-      wrapTransport: planted.transport,
+      acceptsConnections: (there, port) => this.replicas.acceptsConnections(there, port),
+      wrapStore: injected.agentStore,
+      wrapRuntime: injected.runtime,
+      wrapClock: injected.agentClock,
+      wrapConnection: injected.connection,
+      wrapTransport: injected.transport,
     });
     this.nodes.push(node);
     this.startAgent(node);
@@ -302,7 +313,7 @@ export class SimCluster {
   }
 
   /** Frees space on the coordinator's disk. */
-  emptyDisk(): void {
+  freeDiskSpace(): void {
     if (this.disk.full) this.diskFullUntil = this.time.now();
     this.disk.full = false;
   }
@@ -312,7 +323,7 @@ export class SimCluster {
   }
 
   private addUser(name: string): void {
-    const { time, random, ledger } = this;
+    const { time, random, acknowledgements } = this;
     const link = new SimLink(name, time, random.fork());
     this.userLinks.push(link);
     this.users.push(
@@ -322,11 +333,11 @@ export class SimCluster {
         random: random.fork(),
         link,
         coordinator: () => this.serving,
-        ledger,
+        acknowledgements,
         nodeIds: () => this.nodes.map(({ id }) => id),
         hostPorts: this.plan.hostPorts,
         trace: (what) => this.trace.add(name, what),
-        violation: (text) => this.violation(text),
+        reportViolation: (text) => this.reportViolation(text),
         diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,
       }),
     );
@@ -359,18 +370,18 @@ export class SimCluster {
     SimCoordinator.start({
       process,
       disk,
-      random: random.plain(),
+      random: random.toPlainRandom(),
       log,
       leaseMs: LEASE_MS,
       time,
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
-      onCommit: (revision, evidence) => this.evidence.set(revision, evidence),
+      onCommit: (revision, nodeFacts) => this.nodeFacts.set(revision, nodeFacts),
       onFault: (rpc, reason) =>
-        this.violation(`${rpc} failed with an internal error: ${String(reason)}`),
-      wrapStore: options.planted?.store,
-      wrapClock: options.planted?.coordinatorClock,
-      wrapState: options.planted?.state,
-      wrapControllers: options.planted?.controllers,
+        this.reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),
+      wrapStore: options.injected?.store,
+      wrapClock: options.injected?.coordinatorClock,
+      wrapState: options.injected?.state,
+      wrapControllers: options.injected?.controllers,
     }).then(
       (coordinator) => this.serve(coordinator),
       (reason: unknown) => {
@@ -383,7 +394,7 @@ export class SimCluster {
   private serve(coordinator: SimCoordinator): void {
     if (coordinator.process.isDead) return;
     this.coordinator = coordinator;
-    if (this.incarnation > 1) this.herds.coordinatorReturned();
+    if (this.incarnation > 1) this.reconnectStorms.onCoordinatorReturn();
     this.trace.add('coordinator', `serves with epoch ${coordinator.state.epoch}`);
     void this.storeWatcher.follow(coordinator);
     void this.workloadWatcher.follow(coordinator);
@@ -412,47 +423,48 @@ export class SimCluster {
     if (Object.keys(kinds).length === 0) return;
     this.later(random.between(...plan.pauseMs), () => {
       if (!this.inTurmoil) return;
-      const done = strike(this, random.weighted(kinds), random);
+      const done = injectFault(this, random.pickWeighted(kinds), random);
       if (done !== undefined) this.trace.add('fault', done);
       this.scheduleFault();
     });
   }
 
   /** Applies committed transactions to the records and runs every checker on each. */
-  private look(): void {
+  private runCheckers(): void {
     if (this.process?.isRunning === false && !this.process.isDead)
       this.pausedUntil = this.time.now();
     if (this.uncheckedCommits.length > 0) {
       for (const transaction of this.uncheckedCommits.splice(0)) this.check(transaction);
     }
-    this.ledger.check();
+    this.acknowledgements.check();
   }
 
   private check(transaction: LoggedTransaction): void {
     this.commits += 1;
     const { revision } = transaction;
     const changes = this.records.apply(transaction);
-    const evidence = this.evidence.get(revision) ?? UNKNOWN;
-    this.evidence.delete(revision);
-    this.noteCommit(revision, changes);
-    const commit = { view: this.records, changes, evidence };
+    const nodeFacts = this.nodeFacts.get(revision) ?? UNKNOWN_FACTS;
+    this.nodeFacts.delete(revision);
+    this.traceCommit(revision, changes);
+    const commit = { view: this.records, changes, nodeFacts };
     // When the process died before its transaction was acknowledged, what it knew is not recorded;
     // checkers that need that knowledge are skipped.
-    if (evidence !== UNKNOWN) {
-      for (const check of this.checkers) for (const text of check(commit)) this.violation(text);
+    if (nodeFacts !== UNKNOWN_FACTS) {
+      for (const check of this.checkers)
+        for (const text of check(commit)) this.reportViolation(text);
     }
-    this.containers.committed(commit);
-    this.ledger.committed(commit);
+    this.containers.checkCommit(commit);
+    this.acknowledgements.recordCommit(commit);
   }
 
-  private noteCommit(revision: bigint, changes: readonly RecordChange[]): void {
+  private traceCommit(revision: bigint, changes: readonly RecordChange[]): void {
     for (const change of changes) {
       const text = describeChange(change);
       if (text !== undefined) this.trace.add('store', `${revision} ${text}`);
     }
   }
 
-  private noteMessage(
+  private traceMessage(
     nodeId: string,
     direction: 'up' | 'down',
     { message }: AgentMessage | CoordinatorMessage,
@@ -489,14 +501,16 @@ export class SimCluster {
     this.heal();
     const began = this.time.now();
     this.uncordonAll();
-    await this.converge(began, '11: a rollout has not ended', () => rolloutsUnderWay(this.records));
-    this.replicas.mend();
-    const dead = this.nodes.filter(({ isGone }) => isGone);
+    await this.converge(began, '11: a rollout has not ended', () =>
+      findRolloutsInProgress(this.records),
+    );
+    this.replicas.repairVersions();
+    const dead = this.nodes.filter(({ isDestroyed }) => isDestroyed);
     if (dead.length > 0) {
       // Invariant 11: no rollout waits for a destroyed machine, even before the machine is removed.
       const names = dead.map(({ id }) => id).join(', ');
       await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
-      for (const { id } of dead) this.removeForGood(id);
+      for (const { id } of dead) this.removeNode(id);
     }
     await this.settleRollouts('8: not converged', false);
     return this.isBroken ? undefined : this.time.now() - began;
@@ -505,32 +519,34 @@ export class SimCluster {
   /** Resumes every rollout that was paused or has failed, then waits for convergence. */
   private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
     return this.converge(this.time.now(), what, () => {
-      if (this.tidying === 0)
-        for (const workload of this.records.workloads()) this.seeTo(workload.value);
-      return [...this.problems(deadAreKept), ...rolloutsUnfinished(this.records)];
+      if (this.operatorCalls === 0)
+        for (const workload of this.records.workloads()) this.resolveStoppedRollout(workload.value);
+      return [...this.findDifferences(deadAreKept), ...findUnfinishedRollouts(this.records)];
     });
   }
 
   /** Performs the operator action that the status of a stopped rollout calls for. */
-  private seeTo(workload: WorkloadRecord): void {
+  private resolveStoppedRollout(workload: WorkloadRecord): void {
     const { uid, name, deletionRequestedAt } = workload;
     const control = this.records.control(uid)?.value;
     if (control === undefined || deletionRequestedAt !== undefined) return;
-    const act = remedyOf(control, workload);
+    const act = requiredUserAction(control, workload);
     if (act === 'resume')
-      this.operate('resume', name, (client, requestId) =>
+      this.callAsOperator('resume', name, (client, requestId) =>
         client.resumeRollout({ name, requestId }),
       );
     else if (act === 'promote')
-      this.operate('promote', name, (client, requestId) =>
+      this.callAsOperator('promote', name, (client, requestId) =>
         client.promoteRollout({ name, requestId }),
       );
     else if (act !== undefined) {
       const spec = {
         rollout:
-          act === 'giveTime' ? { progressDeadline: durationFromMs(PATIENT_MS) } : { maxSurge: 1 },
+          act === 'giveTime'
+            ? { progressDeadline: durationFromMs(AMPLE_DEADLINE_MS) }
+            : { maxSurge: 1 },
       };
-      this.operate('update', name, (client, requestId) =>
+      this.callAsOperator('update', name, (client, requestId) =>
         client.updateWorkload({ name, spec, requestId }),
       );
     }
@@ -550,74 +566,82 @@ export class SimCluster {
       if (problems.length === 0) return;
       if (this.time.now() - began >= CONVERGE_MS) {
         for (const problem of problems)
-          this.violation(`${what} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`);
+          this.reportViolation(
+            `${what} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`,
+          );
         return;
       }
-      await this.advance(LOOK_MS);
+      await this.advance(CHECK_MS);
     }
   }
 
   private heal(): void {
     this.trace.add('fault', 'everything heals');
     this.inTurmoil = false;
-    for (const user of this.users) user.leave();
-    this.emptyDisk();
+    for (const user of this.users) user.finish();
+    this.freeDiskSpace();
     this.disk.delayMs = [0, 0];
     this.viewDelayMs = [0, 0];
     this.replicas.heal();
     for (const link of this.userLinks) link.heal();
     for (const node of this.nodes) {
-      if (node.isGone) continue;
+      if (node.isDestroyed) continue;
       node.link.heal();
       node.storeMs = [0, 2];
       node.storeIsFull = false;
-      node.agentProcess?.spare();
+      node.agentProcess?.cancelCrash();
       node.resumeAgent();
       this.startAgent(node);
     }
-    this.process?.spare();
+    this.process?.cancelCrash();
     this.process?.resume();
   }
 
   /** Uncordons all nodes, without waiting for the result. */
   private uncordonAll(): void {
-    for (const { id: nodeId, isGone } of this.nodes)
-      if (!isGone) this.operate('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
+    for (const { id: nodeId, isDestroyed } of this.nodes)
+      if (!isDestroyed)
+        this.callAsOperator('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
   }
 
   /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
-  private removeForGood(nodeId: string): void {
+  private removeNode(nodeId: string): void {
     const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
-    this.operate('remove', nodeId, (client) => client.removeNode({ nodeId, force: true }), isFinal);
+    this.callAsOperator(
+      'remove',
+      nodeId,
+      (client) => client.removeNode({ nodeId, force: true }),
+      isFinal,
+    );
   }
 
-  private operate(
+  private callAsOperator(
     what: string,
     name: string,
     call: (client: CoordinatorClient, requestId: string) => Promise<unknown>,
     isFinal?: (code: number) => boolean,
   ): void {
     const [operator] = this.users;
-    this.tidying += 1;
+    this.operatorCalls += 1;
     void operator
       ?.perform(
         `${what} ${name}`,
         (client, requestId) => call(client, requestId).then(() => undefined),
         isFinal,
       )
-      .finally(() => (this.tidying -= 1));
+      .finally(() => (this.operatorCalls -= 1));
   }
 
   /** Returns the current differences between desired and observed state. */
-  private problems(deadAreKept: boolean): readonly string[] {
+  private findDifferences(deadAreKept: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
     const busy =
-      this.tidying > 0 || this.users.some(({ isDone }) => !isDone)
+      this.operatorCalls > 0 || this.users.some(({ isDone }) => !isDone)
         ? ['a user still waits for an outcome']
         : [];
-    const away = nodes.flatMap(({ id, isGone }) =>
-      isGone || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
+    const away = nodes.flatMap(({ id, isDestroyed }) =>
+      isDestroyed || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
     );
     const view = this.workloadWatcher.view;
     const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
@@ -629,39 +653,44 @@ export class SimCluster {
       ...busy,
       ...away,
       ...shown,
-      ...unconverged({ records, running: containers.all(), nodes, deadAreKept }),
-      ...wrongBookings(serving),
+      ...findDifferences({
+        records,
+        running: containers.runningContainers(),
+        nodes,
+        destroyedNodesAreRegistered: deadAreKept,
+      }),
+      ...findReservationMismatches(serving),
     ];
   }
 
   /** Invariants 15 and 17: in a converged cluster a restart of every process changes nothing. */
-  private async stayCalm(): Promise<void> {
-    const before = this.atRest();
+  private async checkRestartChangesNothing(): Promise<void> {
+    const before = this.describeContainers();
     this.trace.add('fault', 'all is well; every process is restarted');
     this.restartAfterMs = this.random.between(50, LEASE_MS * 0.5);
-    const order = this.random.whole(0, 2);
+    const order = this.random.wholeNumber(0, 2);
     if (order !== 1) this.coordinatorProcess?.kill();
     for (const node of this.nodes) if (this.random.chance(0.7)) node.killAgent();
     await this.advance(this.random.between(0, 400));
     if (order === 1) this.coordinatorProcess?.kill();
-    await this.advance(CALM_MS);
+    await this.advance(QUIET_MS);
     if (this.isBroken) return;
-    const after = this.atRest();
+    const after = this.describeContainers();
     for (const [replicaId, was] of before) {
       const is = after.get(replicaId);
       if (is !== was)
-        this.violation(
+        this.reportViolation(
           `17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`,
         );
     }
     for (const replicaId of after.keys())
       if (!before.has(replicaId))
-        this.violation(`17: ${replicaId} is new after everything was restarted`);
+        this.reportViolation(`17: ${replicaId} is new after everything was restarted`);
   }
 
-  private atRest(): ReadonlyMap<string, string> {
+  private describeContainers(): ReadonlyMap<string, string> {
     return new Map(
-      [...this.containers.all()].map(({ owner, containerId, node }) => {
+      [...this.containers.runningContainers()].map(({ owner, containerId, node }) => {
         const record = this.records.replica(owner.replicaId)?.value;
         const state = `${record?.ready === true ? 'ready' : 'not ready'}, restarts ${record?.restarts}`;
         return [owner.replicaId, `container ${containerId.slice(0, 8)} on ${node.id}, ${state}`];
@@ -671,14 +700,14 @@ export class SimCluster {
 }
 
 /** Used for transactions whose process died before it recorded what it knew. */
-const UNKNOWN: Evidence = { alive: new Set(), draining: new Set(), cordoned: new Set() };
+const UNKNOWN_FACTS: NodeFacts = { alive: new Set(), draining: new Set(), cordoned: new Set() };
 
 /** gRPC code of `FailedPrecondition`. */
 const FAILED_PRECONDITION = 9;
 
 function describeChange({ kind, id, before, after }: RecordChange): string | undefined {
   if (kind === 'replica') {
-    const [change] = replicaChanges([{ kind, id, before, after } as RecordChange]);
+    const [change] = findReplicaChanges([{ kind, id, before, after } as RecordChange]);
     const record = change?.after;
     return record === undefined
       ? `replica ${change?.before?.id} is removed`

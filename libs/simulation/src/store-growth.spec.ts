@@ -2,7 +2,7 @@ import { jest } from '@jest/globals';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Code } from '@connectrpc/connect';
 import { Event_Category as Category, ReplicaStatus_Phase as Phase } from '@cloudless/api';
-import { clusterOf } from './support.js';
+import { startCluster } from './support.js';
 import { TestCluster } from './test-cluster.js';
 
 const DAY_MS = 24 * 3_600_000;
@@ -34,13 +34,13 @@ async function usageByKind(
 async function createAndDelete(cluster: TestCluster, name: string): Promise<void> {
   const requestId = `${name}-${cluster.clock.now()}`;
   const spec = { command: ['serve'], replicas: 2 };
-  await cluster.until(() =>
+  await cluster.complete(() =>
     cluster.client.createWorkload({ name, spec, requestId: `create-${requestId}` }),
   );
   await cluster.advance(600, 100);
   const running = [...cluster.agents.values()].flatMap(({ replicas }) => [...replicas.values()]);
   expect(running.filter(({ phase }) => phase === Phase.RUNNING)).toHaveLength(2);
-  await cluster.until(() =>
+  await cluster.complete(() =>
     cluster.client.deleteWorkload({ name, requestId: `delete-${requestId}` }),
   );
   for (let turn = 0; turn < 100; turn += 1) {
@@ -58,14 +58,14 @@ const auditOf = (cluster: TestCluster) =>
 
 describe('created and deleted workload', () => {
   it('leaves only events, audit records and request results in the store', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const before = await usageByKind(cluster);
     await createAndDelete(cluster, 'web');
     const grown = [...(await usageByKind(cluster))].filter(
       ([kind, { keys }]) => keys !== before.get(kind)?.keys,
     );
     expect(grown.map(([kind]) => kind).sort()).toEqual(['event', 'request']);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
@@ -84,7 +84,7 @@ describe('store size over weeks of create-and-delete cycles', () => {
   const SLACK = 1.25;
 
   it('stays within the bounds of events, audit records and request results', async () => {
-    const cluster = await clusterOf(2, { retention: limits });
+    const cluster = await startCluster(2, { retention: limits });
     for (let cycle = 0; cycle < CYCLES; cycle += 1) {
       await createAndDelete(cluster, 'web');
       if (cycle % 20 !== 19) continue;
@@ -95,7 +95,7 @@ describe('store size over weeks of create-and-delete cycles', () => {
       expect(usage.get('request')!.bytes).toBeLessThan(limits.requestBytes * SLACK);
     }
     expect(auditOf(cluster).length).toBeGreaterThan(10);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 
   it('keeps no event longer than its retention, and the newest ones for that long', async () => {
@@ -103,7 +103,7 @@ describe('store size over weeks of create-and-delete cycles', () => {
       retention: { eventMs: 10 * DAY_MS, auditMs: 20 * DAY_MS },
     });
     for (let day = 0; day < 30; day += 1) {
-      await cluster.until(() =>
+      await cluster.complete(() =>
         cluster.client.createWorkload({
           name: `w${day}`,
           spec: { command: ['serve'], replicas: 0 },
@@ -129,26 +129,26 @@ describe('store size over weeks of create-and-delete cycles', () => {
     // Ages are whole days, so the event that is due today may already be removed.
     expect([upTo(10), upTo(9)]).toContainEqual(agesInDays(false));
     expect([upTo(20), upTo(19)]).toContainEqual(agesInDays(true));
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
 describe('client with very many calls', () => {
   it('does not displace audit records of other callers, nor its own of other RPCs', async () => {
     let callerAddress = '10.0.0.1';
-    const cluster = await clusterOf(1, {
+    const cluster = await startCluster(1, {
       retention: { auditBytes: 12_000 },
       callerAddress: () => callerAddress,
     });
     const { client } = cluster;
     const scale = (replicas: number) =>
-      cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
-    await cluster.until(() =>
+      cluster.complete(() => client.scaleWorkload({ name: 'web', replicas }));
+    await cluster.complete(() =>
       client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
     );
     await scale(1);
     callerAddress = '10.0.0.2';
-    await cluster.until(() => client.cordonNode({ nodeId: 'node-1' }));
+    await cluster.complete(() => client.cordonNode({ nodeId: 'node-1' }));
     for (let turn = 0; turn < 100; turn += 1) await scale(turn % 2);
     await cluster.advance(1_000, 100);
     const kept = new Map<string, number>();
@@ -164,17 +164,19 @@ describe('client with very many calls', () => {
       '10.0.0.2 ScaleWorkload',
     ]);
     expect(kept.get('10.0.0.2 ScaleWorkload')).toBeLessThan(60);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 
   it('does not displace events of nodes by workload changes', async () => {
-    const cluster = await clusterOf(1, { retention: { eventBytes: 10_000, auditBytes: 10_000 } });
+    const cluster = await startCluster(1, {
+      retention: { eventBytes: 10_000, auditBytes: 10_000 },
+    });
     const { client } = cluster;
-    await cluster.until(() =>
+    await cluster.complete(() =>
       client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
     );
     for (let turn = 0; turn < 100; turn += 1) {
-      await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
+      await cluster.complete(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
     }
     await cluster.advance(1_000, 100);
     const reasons = cluster.state
@@ -184,24 +186,24 @@ describe('client with very many calls', () => {
       .map(({ reason }) => reason);
     expect(reasons).toEqual(expect.arrayContaining(['NodeEnrolled', 'NodeJoined']));
     expect((await usageByKind(cluster)).get('event')!.bytes).toBeLessThan(25_000);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });
 
 describe('event watch after an id', () => {
   it('fails with OUT_OF_RANGE when later events were removed, and begins otherwise', async () => {
-    const cluster = await clusterOf(1, { retention: { eventBytes: 10_000 } });
+    const cluster = await startCluster(1, { retention: { eventBytes: 10_000 } });
     const { client } = cluster;
-    await cluster.until(() =>
+    await cluster.complete(() =>
       client.createWorkload({ name: 'web', spec: { command: ['serve'], replicas: 0 } }),
     );
-    const first = (await cluster.until(() => client.listEvents({ pageSize: 1 }))).events[0]!.id;
+    const first = (await cluster.complete(() => client.listEvents({ pageSize: 1 }))).events[0]!.id;
     for (let turn = 0; turn < 60; turn += 1) {
-      await cluster.until(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
+      await cluster.complete(() => client.scaleWorkload({ name: 'web', replicas: turn % 2 }));
     }
     await cluster.advance(1_000, 100);
     const next = (request: { afterId: string; categories?: Category[] }): Promise<string> =>
-      cluster.until(async () => {
+      cluster.complete(async () => {
         for await (const { event } of client.watchEvents(request))
           return event?.reason ?? 'bookmark';
         return 'end';
@@ -213,10 +215,10 @@ describe('event watch after an id', () => {
       ) as string,
     });
     expect(await next({ afterId: first, categories: [Category.MEMBERSHIP] })).toBe('NodeEnrolled');
-    const { events } = await cluster.until(() =>
+    const { events } = await cluster.complete(() =>
       client.listEvents({ pageSize: 2, newestFirst: true }),
     );
     expect(await next({ afterId: events[1]!.id })).toBe(events[0]!.reason);
-    await cluster.until(() => cluster.stopCoordinator());
+    await cluster.complete(() => cluster.stopCoordinator());
   });
 });

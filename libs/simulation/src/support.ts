@@ -2,7 +2,7 @@ import type { Workload } from '@cloudless/api';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
 /** Adds nodes `node-1`, `node-2`, … in three zones in turn to a new cluster. */
-export async function clusterOf(
+export async function startCluster(
   nodes: number,
   options: TestClusterOptions = {},
 ): Promise<TestCluster> {
@@ -14,7 +14,7 @@ export async function clusterOf(
 
 /** Creates workload `web` with three replicas; `spec` overrides fields. */
 export function createWeb(cluster: TestCluster, spec: object = {}): Promise<Workload> {
-  return cluster.until(() =>
+  return cluster.complete(() =>
     cluster.client.createWorkload({
       name: 'web',
       spec: { command: ['serve'], replicas: 3, ...spec },
@@ -24,5 +24,5 @@ export function createWeb(cluster: TestCluster, spec: object = {}): Promise<Work
 
 /** Reads workload `web` from the API. */
 export function readWeb(cluster: TestCluster): Promise<Workload> {
-  return cluster.until(() => cluster.client.getWorkload({ name: 'web' }));
+  return cluster.complete(() => cluster.client.getWorkload({ name: 'web' }));
 }

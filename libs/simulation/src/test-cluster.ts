@@ -21,7 +21,7 @@ import {
 import { ManualClock } from '@cloudless/base/testing';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import {
-  impossibleLimitsOf,
+  explainImpossibleLimits,
   startControllers,
   type Controllers,
   type RetentionLimits,
@@ -73,7 +73,7 @@ export class TestCluster {
     const txn = store.txn.bind(store);
     this.store = Object.assign(Object.create(store) as StateStore, {
       txn: async (...args: Parameters<StateStore['txn']>) => {
-        this.attempts += 1;
+        this.attemptedTransactions += 1;
         const delayMs = options.commitDelayMs?.() ?? 0;
         if (delayMs > 0) await sleep(clock, delayMs, new AbortController().signal);
         return txn(...args);
@@ -84,7 +84,7 @@ export class TestCluster {
   }
 
   /** Number of transactions that were attempted on the store. */
-  attempts = 0;
+  attemptedTransactions = 0;
 
   private running:
     | {
@@ -144,17 +144,17 @@ export class TestCluster {
       random,
       log,
       nodes: controllers.nodes,
-      pictures: controllers.reader,
-      planning: controllers.planner,
+      presenter: controllers.presenter,
+      dryRun: controllers.dryRun,
       placements: controllers.placements,
-      impossibleLimitsOf,
-      connectionOf: (context) =>
+      explainImpossibleLimits,
+      getConnection: (context) =>
         context.values.get(agentConnection) ?? callerAt(this.options.callerAddress),
       meter,
       version: 'simulated',
       timings: { leaseMs, pingMs: leaseMs / 3, usageMs: 10_000 },
     });
-    const transport = createRouterTransport(api.routes, {
+    const transport = createRouterTransport(api.registerRoutes, {
       router: {
         interceptors: [
           createErrorInterceptor((rpc, reason) =>
@@ -190,7 +190,7 @@ export class TestCluster {
   ): Promise<ScriptedAgent> {
     const agent = new ScriptedAgent(nodeId, hello, this.clock);
     this.agents.set(nodeId, agent);
-    await this.until(() => agent.connect(this.parts.transport));
+    await this.complete(() => agent.connect(this.parts.transport));
     await this.clock.advance(1);
     return agent;
   }
@@ -199,7 +199,7 @@ export class TestCluster {
   async reconnect(nodeId: string): Promise<void> {
     const agent = this.agents.get(nodeId);
     if (agent === undefined) throw new Error(`there is no node ${nodeId}`);
-    await this.until(() => agent.connect(this.parts.transport));
+    await this.complete(() => agent.connect(this.parts.transport));
   }
 
   /** Advances time in small steps. */
@@ -211,13 +211,13 @@ export class TestCluster {
   }
 
   /** Completes a call, advancing time as far as needed. */
-  async until<Result>(call: () => Promise<Result>): Promise<Result> {
+  async complete<Result>(call: () => Promise<Result>): Promise<Result> {
     let outcome: { readonly value: Result } | { readonly reason: unknown } | undefined;
     call().then(
       (value) => (outcome = { value }),
       (reason: unknown) => (outcome = { reason }),
     );
-    for (let turn = 0; outcome === undefined && turn < MAX_TURNS; turn += 1)
+    for (let turn = 0; outcome === undefined && turn < MAX_CALL_MS; turn += 1)
       await this.clock.advance(1);
     if (outcome === undefined) throw new Error('the call did not end');
     if ('reason' in outcome) throw outcome.reason;
@@ -233,17 +233,17 @@ export class TestCluster {
 /**
  * A call that takes more virtual milliseconds than this waits for something that will not happen.
  */
-const MAX_TURNS = 30_000;
+const MAX_CALL_MS = 30_000;
 
 /** Scripted agents have no connection: their sessions end with their stream. */
 const agentConnection = createContextKey<undefined>(undefined);
 
 function callerAt(address: TestClusterOptions['callerAddress']) {
-  const never = () => () => undefined;
+  const neverSettle = () => () => undefined;
   if (address === undefined) return undefined;
   return {
     remoteAddress: typeof address === 'string' ? address : address(),
-    onPing: never,
-    onClose: never,
+    onPing: neverSettle,
+    onClose: neverSettle,
   };
 }

@@ -1,7 +1,7 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { copyReplica } from '@cloudless/cluster-state';
-import { clusterOf, createWeb, readWeb } from './support.js';
+import { startCluster, createWeb, readWeb } from './support.js';
 import type { TestCluster } from './test-cluster.js';
 
 const DAY_MS = 24 * 3_600_000;
@@ -14,7 +14,7 @@ async function withTombstone(cluster: TestCluster): Promise<string> {
   await createWeb(cluster, { replicas: 2 });
   await cluster.advance(1_000);
   const [lost] = cluster.agents.get('node-2')!.replicas.keys();
-  cluster.agents.get('node-2')!.isHeard = false;
+  cluster.agents.get('node-2')!.sendsPings = false;
   await cluster.advance(6_000);
   expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   expect(cluster.state.view().replica(lost!)?.value).toMatchObject({
@@ -26,18 +26,18 @@ async function withTombstone(cluster: TestCluster): Promise<string> {
 }
 
 /** The silent node returns with its replicas. */
-async function returns(cluster: TestCluster): Promise<void> {
-  cluster.agents.get('node-2')!.isHeard = true;
+async function returnNode(cluster: TestCluster): Promise<void> {
+  cluster.agents.get('node-2')!.sendsPings = true;
   await cluster.reconnect('node-2');
   await cluster.advance(3_000);
 }
 
 /** Changes the records as if the node had been lost the given number of days ago. */
-async function lostFor(cluster: TestCluster, id: string, days: number): Promise<void> {
+async function backdateLoss(cluster: TestCluster, id: string, days: number): Promise<void> {
   const stored = cluster.state.view().replica(id)!;
   const lostAt = timestampFromMs(cluster.clock.wallTime() - days * DAY_MS);
   const older = copyReplica(stored.value, { lostAt });
-  await cluster.until(() =>
+  await cluster.complete(() =>
     cluster.state.commit(cluster.state.transaction().updateReplica(stored, older)),
   );
   await cluster.advance(61_000, 100);
@@ -48,61 +48,61 @@ const phasesOn = (cluster: TestCluster, nodeId: string): readonly Phase[] =>
 
 describe('tombstone of a replica on a lost node', () => {
   it('is kept for 30 days, so that the returning node stops the replica, also after a coordinator restart', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const lost = await withTombstone(cluster);
-    await lostFor(cluster, lost, 29);
+    await backdateLoss(cluster, lost, 29);
     await cluster.restartCoordinator();
     await cluster.reconnect('node-1');
     await cluster.advance(2_000);
-    await returns(cluster);
+    await returnNode(cluster);
     expect(phasesOn(cluster, 'node-2')).toEqual([]);
     expect(cluster.state.view().replica(lost)).toBeUndefined();
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
   it('is removed after 30 days; the returning node then stops the replica as an orphan', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const lost = await withTombstone(cluster);
-    await lostFor(cluster, lost, 31);
+    await backdateLoss(cluster, lost, 31);
     expect(cluster.state.view().replica(lost)).toBeUndefined();
-    await returns(cluster);
+    await returnNode(cluster);
     expect(phasesOn(cluster, 'node-2')).toEqual([]);
-    expect(cluster.state.restored).toBeUndefined();
+    expect(cluster.state.storeRolledBack).toBeUndefined();
     expect((await readWeb(cluster)).status?.readyReplicas).toBe(2);
   });
 
   it('does not delay the deletion of its workload, and still stops the replica', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const lost = await withTombstone(cluster);
-    await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     await cluster.advance(3_000);
     expect([...cluster.state.view().workloads()]).toEqual([]);
     expect(cluster.state.view().replica(lost)?.value.lost).toBe(true);
-    await returns(cluster);
+    await returnNode(cluster);
     expect(phasesOn(cluster, 'node-2')).toEqual([]);
     expect([...cluster.state.view().replicas()]).toEqual([]);
   });
 
   it('works also when the node was removed and enrols again', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     await withTombstone(cluster);
     cluster.agents.get('node-2')!.disconnect();
-    await cluster.until(() => cluster.client.removeNode({ nodeId: 'node-2', force: true }));
-    await returns(cluster);
+    await cluster.complete(() => cluster.client.removeNode({ nodeId: 'node-2', force: true }));
+    await returnNode(cluster);
     expect(phasesOn(cluster, 'node-2')).toEqual([]);
-    expect(cluster.state.restored).toBeUndefined();
+    expect(cluster.state.storeRolledBack).toBeUndefined();
   });
 
   it('stays while the replica stops, so that it is not treated as an orphan', async () => {
-    const cluster = await clusterOf(2);
+    const cluster = await startCluster(2);
     const lost = await withTombstone(cluster);
     const agent = cluster.agents.get('node-2')!;
     agent.obeysStops = false;
-    await returns(cluster);
-    const { taken } = agent;
+    await returnNode(cluster);
+    const { acceptedOrders } = agent;
     await cluster.advance(5_000);
     expect(agent.replicas.get(lost)?.phase).toBe(Phase.STOPPING);
-    expect(agent.taken).toBe(taken);
+    expect(agent.acceptedOrders).toBe(acceptedOrders);
     agent.change(lost, { phase: Phase.STOPPED });
     await cluster.advance(1_000);
     expect(phasesOn(cluster, 'node-2')).toEqual([]);

@@ -1,6 +1,6 @@
 /** Events of a world, line by line. Equal seeds give equal lines. */
 export class Trace {
-  private readonly all: string[] = [];
+  private readonly added: string[] = [];
 
   /**
    * @param now - Returns virtual time, milliseconds.
@@ -12,13 +12,13 @@ export class Trace {
   ) {}
 
   get lines(): readonly string[] {
-    return this.all;
+    return this.added;
   }
 
   /** @param who - `coordinator`, `node-3`, `user-1`, `network`, `fault` and so on. */
   add(who: string, what: string): void {
     const line = `${this.now().toFixed(1).padStart(9)} ${who.padEnd(12)} ${what}`;
-    this.all.push(line);
+    this.added.push(line);
     this.onLine(line);
   }
 }

@@ -3,7 +3,7 @@ import {
   type WatchEventsResponse,
   type WatchWorkloadsResponse,
 } from '@cloudless/api';
-import { clusterOf, createWeb } from './support.js';
+import { startCluster, createWeb } from './support.js';
 
 /** Collects the items of a stream until the test stops it. */
 function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
@@ -20,12 +20,12 @@ function collect<Item>(open: (signal: AbortSignal) => AsyncIterable<Item>): {
 }
 
 it('a resumed watch of workloads shows the newest state once, and a resumed watch of events shows every change', async () => {
-  const cluster = await clusterOf(1);
+  const cluster = await startCluster(1);
   const { client } = cluster;
   await createWeb(cluster, { replicas: 0 });
-  const { revision } = await cluster.until(() => client.listWorkloads({}));
+  const { revision } = await cluster.complete(() => client.listWorkloads({}));
   for (let replicas = 1; replicas <= 5; replicas += 1)
-    await cluster.until(() => client.scaleWorkload({ name: 'web', replicas }));
+    await cluster.complete(() => client.scaleWorkload({ name: 'web', replicas }));
   await cluster.advance(1_000);
 
   const states = collect<WatchWorkloadsResponse>((signal) =>
@@ -56,5 +56,5 @@ it('a resumed watch of workloads shows the newest state once, and a resumed watc
   );
   states.stop();
   events.stop();
-  await cluster.until(() => cluster.stopCoordinator());
+  await cluster.complete(() => cluster.stopCoordinator());
 });

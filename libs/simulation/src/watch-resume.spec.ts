@@ -27,7 +27,7 @@ const workloads = (
   name: `workloads ${JSON.stringify(request)}`,
   open: (afterRevision, signal) =>
     cluster.client.watchWorkloads({ ...request, afterRevision }, { signal }),
-  take: (picture, { kind, workload }) => {
+  applyItem: (picture, { kind, workload }) => {
     if (workload === undefined) return;
     if (kind === WorkloadKind.PUT)
       picture.set(workload.uid, toJsonString(WorkloadSchema, workload));
@@ -39,7 +39,7 @@ const nodes = (cluster: TestCluster, request: object = {}): WatchKind<WatchNodes
   name: `nodes ${JSON.stringify(request)}`,
   open: (afterRevision, signal) =>
     cluster.client.watchNodes({ ...request, afterRevision }, { signal }),
-  take: (picture, { kind, node }) => {
+  applyItem: (picture, { kind, node }) => {
     if (node === undefined) return;
     // `status.description` is computed when the item is sent.
     if (node.status !== undefined)
@@ -53,7 +53,7 @@ const endpoints = (cluster: TestCluster, name: string): WatchKind<EndpointSet> =
   name: `endpoints of ${name}`,
   open: (afterRevision, signal) =>
     cluster.client.watchEndpoints({ name, afterRevision }, { signal }),
-  take: (picture, set) => {
+  applyItem: (picture, set) => {
     if (!set.bookmark)
       picture.set(name, toJsonString(EndpointSetSchema, Object.assign(set, { revision: 0n })));
   },
@@ -67,7 +67,7 @@ const events = (cluster: TestCluster): WatchKind<WatchEventsResponse> => ({
       { afterRevision, afterId: afterRevision === 0n ? '0' : '' },
       { signal },
     ),
-  take: (picture, { event }) => {
+  applyItem: (picture, { event }) => {
     if (event !== undefined) picture.set(event.id, event.reason);
   },
 });
@@ -104,7 +104,7 @@ function moreActs(
     async () =>
       cluster.state.view().node(nodeId) === undefined
         ? undefined
-        : cluster.controllers.nodes.report(
+        : cluster.controllers.nodes.updateStatus(
             nodeId,
             [],
             create(NodeUsageSchema, { cpuMillis: pick([1, 2, 3]) }),
@@ -156,7 +156,7 @@ describe('resumed watch', () => {
         }
         await world.step();
         const more = pick(moreActs(cluster, pick));
-        if (random.next() < 0.5) await cluster.until(more).catch(() => undefined);
+        if (random.next() < 0.5) await cluster.complete(more).catch(() => undefined);
       }
       for (const { watcher } of watchers) {
         watcher.continue();
@@ -178,7 +178,7 @@ describe('resumed watch', () => {
           faults: [],
           picture: sorted(fresh),
         });
-        counts.resumed += watcher.resumed;
+        counts.resumed += watcher.resumptions;
         counts.refused += watcher.refusals.length;
         for (const message of watcher.refusals)
           expect(message).toMatch(/^what changed after revision \d+ is no longer kept; /);

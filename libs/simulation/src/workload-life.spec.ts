@@ -14,9 +14,9 @@ async function threeZones(): Promise<TestCluster> {
 }
 
 const read = (cluster: TestCluster, name = 'web'): Promise<Workload> =>
-  cluster.until(() => cluster.client.getWorkload({ name }));
+  cluster.complete(() => cluster.client.getWorkload({ name }));
 const createWeb = (cluster: TestCluster, spec: object = {}): Promise<Workload> =>
-  cluster.until(() =>
+  cluster.complete(() =>
     cluster.client.createWorkload({
       name: 'web',
       spec: { command: ['serve'], replicas: 3, ...spec },
@@ -51,10 +51,10 @@ describe('life cycle of a workload', () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(200);
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 6 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 6 }));
     await cluster.advance(200);
     expect((await read(cluster)).status).toMatchObject({ readyReplicas: 6, version: 1 });
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 0 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 0 }));
     await cluster.advance(5_000);
     const empty = await read(cluster);
     expect(empty.spec?.replicas).toBe(0);
@@ -72,7 +72,7 @@ describe('life cycle of a workload', () => {
     await createWeb(cluster, { replicas: 5 });
     await cluster.advance(3_000);
     const before = idsOf(await read(cluster));
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
     let lowest = 5;
@@ -99,9 +99,9 @@ describe('life cycle of a workload', () => {
     const cluster = await threeZones();
     await createWeb(cluster);
     await cluster.advance(3_000);
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 5 }));
     await cluster.advance(100);
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { env: { COLOUR: 'green' } } }),
     );
     let lowest = 5;
@@ -109,7 +109,7 @@ describe('life cycle of a workload', () => {
       await cluster.advance(50);
       lowest = Math.min(
         lowest,
-        (await cluster.until(() => cluster.client.listEndpoints({ name: 'web' }))).readyReplicas,
+        (await cluster.complete(() => cluster.client.listEndpoints({ name: 'web' }))).readyReplicas,
       );
     }
     expect(lowest).toBeGreaterThanOrEqual(4);
@@ -125,7 +125,7 @@ describe('life cycle of a workload', () => {
     await createWeb(cluster);
     await cluster.advance(3_000);
     for (const agent of cluster.agents.values()) agent.onStart = 'unready';
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateWorkload({ name: 'web', spec: { args: ['broken'] } }),
     );
     await cluster.advance(30_000);
@@ -191,7 +191,7 @@ describe('life cycle of a workload', () => {
     await cluster.advance(200);
     const stubborn = cluster.agents.get('node-b');
     stubborn!.obeysStops = false;
-    const doomed = await cluster.until(() => cluster.client.deleteWorkload({ name: 'web' }));
+    const doomed = await cluster.complete(() => cluster.client.deleteWorkload({ name: 'web' }));
     expect(doomed.status?.phase).toBe(Phase.TERMINATING);
     await cluster.advance(2_000);
     await expect(createWeb(cluster)).rejects.toThrow(
@@ -226,7 +226,7 @@ describe('placement of a workload', () => {
     await createWeb(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await cluster.advance(100);
     expect((await read(cluster)).status?.reason).toContain('node selector disk=ssd: 3 of 3 nodes');
-    await cluster.until(() =>
+    await cluster.complete(() =>
       cluster.client.updateNode({ nodeId: 'node-b', setLabels: { disk: 'ssd' } }),
     );
     await cluster.advance(1_000);
@@ -251,7 +251,7 @@ describe('placement of a workload', () => {
       ['high', 90],
     ] as const) {
       const spec = { command: ['serve'], priority, resources: { requests: { cpuMillis: 3_000 } } };
-      await cluster.until(() => cluster.client.createWorkload({ name, spec }));
+      await cluster.complete(() => cluster.client.createWorkload({ name, spec }));
     }
     await cluster.advance(50);
     await cluster.addNode('node-a');
@@ -268,7 +268,7 @@ describe('node in a cluster', () => {
     await cluster.advance(3_000);
     const before = await read(cluster);
     const lostId = before.status?.replicas.find(({ nodeId }) => nodeId === 'node-a')?.id;
-    cluster.agents.get('node-a')!.isHeard = false;
+    cluster.agents.get('node-a')!.sendsPings = false;
     await cluster.advance(2_500);
     expect(idsOf(await read(cluster)).sort()).toEqual(idsOf(before).sort());
     await cluster.advance(1_000);
@@ -276,7 +276,7 @@ describe('node in a cluster', () => {
     expect(after.status?.readyReplicas).toBe(3);
     const kept = idsOf(after).filter((id) => idsOf(before).includes(id) && id !== lostId);
     expect(kept).toHaveLength(2);
-    const node = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-a' }));
+    const node = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-a' }));
     expect(node.status?.phase).toBe(3);
   });
 
@@ -315,17 +315,17 @@ describe('node in a cluster', () => {
     const cluster = await threeZones();
     await createWeb(cluster, { replicas: 3, rollout: { minAvailable: 3 } });
     await cluster.advance(3_000);
-    await cluster.until(() => cluster.client.drainNode({ nodeId: 'node-a' }));
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: 'node-a' }));
     let lowest = 3;
     for (let step = 0; step < 100; step += 1) {
       await cluster.advance(100);
       lowest = Math.min(lowest, (await read(cluster)).status?.readyReplicas ?? 0);
     }
     expect(lowest).toBe(3);
-    const drained = await cluster.until(() => cluster.client.getNode({ nodeId: 'node-a' }));
+    const drained = await cluster.complete(() => cluster.client.getNode({ nodeId: 'node-a' }));
     expect(drained).toMatchObject({ cordoned: true, draining: true, status: { replicaCount: 0 } });
-    await cluster.until(() => cluster.client.uncordonNode({ nodeId: 'node-a' }));
-    await cluster.until(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
+    await cluster.complete(() => cluster.client.uncordonNode({ nodeId: 'node-a' }));
+    await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas: 4 }));
     await cluster.advance(500);
     expect((await read(cluster)).status?.replicas.some(({ nodeId }) => nodeId === 'node-a')).toBe(
       true,

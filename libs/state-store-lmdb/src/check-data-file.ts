@@ -38,17 +38,17 @@ interface Meta {
  */
 export function checkDataFile(file: string): FileUse {
   return PageFile.check(file, (pages) => {
-    const newest = newestMeta(pages);
+    const newest = readNewestMeta(pages);
     pages.expectPages(newest.lastPage);
     const [free, main] = newest.databases;
-    const { written, tables } = TreeCheck.run(pages, main, newest.transaction);
-    const usedBytes = pages.takenPages * pages.pageBytes;
+    const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction);
+    const usedBytes = pages.accountedPages * pages.pageBytes;
     const lists = TreeCheck.run(pages, free, newest.transaction, true);
     if (tables.join() !== TABLE_NAMES.toSorted().join())
-      pages.damaged(`its tables are ${tables.join(', ') || 'none'}`);
+      pages.refuse(`its tables are ${tables.join(', ') || 'none'}`);
     // Every transaction rewrites a root; otherwise the meta page belongs to another state.
-    if (written !== newest.transaction && lists.written !== newest.transaction)
-      pages.damaged(`transaction ${newest.transaction} has written nothing`);
+    if (rootTransaction !== newest.transaction && lists.rootTransaction !== newest.transaction)
+      pages.refuse(`transaction ${newest.transaction} has written nothing`);
     return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
   });
 }
@@ -57,7 +57,7 @@ export function checkDataFile(file: string): FileUse {
  * Each transaction overwrites the meta page of the transaction before the last, so the two meta
  * pages belong to consecutive transactions.
  */
-function newestMeta(pages: PageFile): Meta {
+function readNewestMeta(pages: PageFile): Meta {
   const first = readMeta(pages, 0, 'first');
   pages.pageBytes = first.pageBytes;
   if (
@@ -65,20 +65,20 @@ function newestMeta(pages: PageFile): Meta {
     first.pageBytes > 65_536 ||
     (first.pageBytes & (first.pageBytes - 1)) !== 0
   )
-    pages.damaged(`page size ${first.pageBytes}`);
+    pages.refuse(`page size ${first.pageBytes}`);
   const second = readMeta(pages, first.pageBytes, 'second');
   const [older, newer] = first.transaction > second.transaction ? [second, first] : [first, second];
   const inPlace =
     first.transaction % 2n === 0n && (second.transaction % 2n === 1n || second.transaction === 0n);
-  if (!inPlace || newer.transaction - older.transaction > 1n || flagsOf(older) !== flagsOf(newer))
-    pages.damaged(
+  if (!inPlace || newer.transaction - older.transaction > 1n || getFlags(older) !== getFlags(newer))
+    pages.refuse(
       `transactions ${first.transaction} and ${second.transaction} do not follow each other`,
     );
   return newer;
 }
 
 /** Page size and flags of the environment, which never change. */
-function flagsOf({ databases: [free] }: Meta): string {
+function getFlags({ databases: [free] }: Meta): string {
   return free.toString('hex', 0, 6);
 }
 
@@ -88,7 +88,7 @@ function readMeta(pages: PageFile, position: number, which: string): Meta {
     page.readUInt32LE(PAGE_HEADER_BYTES) !== META_MAGIC ||
     page.readUInt32LE(META_VERSION) !== DATA_VERSION
   )
-    pages.damaged(`the ${which} page is not LMDB's`);
+    pages.refuse(`the ${which} page is not LMDB's`);
   const database = (index: number): Buffer =>
     page.subarray(
       META_DATABASES + index * DATABASE_BYTES,

@@ -1,14 +1,14 @@
 import { errorMessageOf } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
-import { leasedKey } from './leased-key.js';
-import { damagedFile } from './page-file.js';
+import { encodeLeasedKey } from './leased-key.js';
+import { createDamageError } from './page-file.js';
 import {
-  addProofs,
+  addHashes,
   decodeEntry,
   decodeLease,
   decodeSegment,
   decodeSegmentKey,
-  proofOf,
+  hashRecord,
 } from './records.js';
 import { readHead } from './table-reads.js';
 import type { Tables } from './tables.js';
@@ -21,42 +21,42 @@ import type { Tables } from './tables.js';
 export function checkRecords(tables: Tables, file: string): void {
   try {
     const head = readHead(tables);
-    const proof = addProofs(proveLeases(tables), proveEntries(tables, head.revision));
-    if (proof !== head.proof) throw new Error('its entries are not those of the last commit');
+    const hashSum = addHashes(hashLeases(tables), hashEntries(tables, head.revision));
+    if (hashSum !== head.hashSum) throw new Error('its entries are not those of the last commit');
     checkHistory(tables, head.compactedRevision, head.revision);
   } catch (cause) {
-    throw damagedFile(file, `its records are inconsistent (${errorMessageOf(cause)})`, cause);
+    throw createDamageError(file, `its records are inconsistent (${errorMessageOf(cause)})`, cause);
   }
 }
 
-function proveLeases({ leases }: Tables): number {
-  let proof = 0;
+function hashLeases({ leases }: Tables): number {
+  let hashSum = 0;
   for (const { key, value } of leases.getRange()) {
     decodeLease(value);
-    proof = addProofs(proof, proofOf(key, value));
+    hashSum = addHashes(hashSum, hashRecord(key, value));
   }
-  return proof;
+  return hashSum;
 }
 
 /** Also checks that the keys in `leasedKeys` match the entries on leases. */
-function proveEntries({ entries, leases, leasedKeys }: Tables, newest: Revision): number {
-  let proof = 0;
+function hashEntries({ entries, leases, leasedKeys }: Tables, newest: Revision): number {
+  let hashSum = 0;
   let onLeases = 0;
   for (const { key, value } of entries.getRange()) {
     const { modRevision, lease } = decodeEntry(key.toString('utf8'), value);
     if (modRevision > newest)
       throw new Error(`an entry is of revision ${modRevision}, after ${newest}`);
-    proof = addProofs(proof, proofOf(key, value));
+    hashSum = addHashes(hashSum, hashRecord(key, value));
     if (lease === undefined) continue;
     onLeases += 1;
     if (
       !leases.doesExist(Buffer.from(lease)) ||
-      !leasedKeys.doesExist(leasedKey(lease, key.toString('utf8')))
+      !leasedKeys.doesExist(encodeLeasedKey(lease, key.toString('utf8')))
     )
       throw new Error('an entry is on a lease that does not have its key');
   }
   if (leasedKeys.getKeysCount() !== onLeases) throw new Error('a lease has a key without an entry');
-  return proof;
+  return hashSum;
 }
 
 /** Checks that the history has every revision after the compacted one exactly once. */

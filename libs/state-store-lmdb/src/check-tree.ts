@@ -26,8 +26,8 @@ interface Totals {
   records: bigint;
 }
 
-export interface TreeFound {
-  readonly written: bigint;
+export interface TreeResult {
+  readonly rootTransaction: bigint;
   readonly tables: readonly string[];
 }
 
@@ -40,7 +40,7 @@ export class TreeCheck {
   private readonly tables: string[] = [];
   private previous: Buffer | undefined;
   /** Lower bound of the next key, from the branch page above. */
-  private atLeast: Buffer | undefined;
+  private lowerBound: Buffer | undefined;
 
   private constructor(
     private readonly pages: PageFile,
@@ -60,30 +60,30 @@ export class TreeCheck {
     database: Buffer,
     transaction: bigint,
     listsFreePages = false,
-  ): TreeFound {
+  ): TreeResult {
     const root = database.readBigUInt64LE(40);
     const check = new TreeCheck(pages, listsFreePages);
     const rootTransaction = root === NO_PAGE ? 0n : check.walk(root, transaction, 1);
-    const said: Totals = {
+    const stated: Totals = {
       branch: database.readBigUInt64LE(8),
       leaf: database.readBigUInt64LE(16),
       overflow: database.readBigUInt64LE(24),
       records: database.readBigUInt64LE(32),
     };
     for (const key of ['branch', 'leaf', 'overflow', 'records'] as const)
-      if (said[key] !== check.found[key])
-        pages.damaged(
-          `a table has ${check.found[key]} ${key} pages or records instead of ${said[key]}`,
+      if (stated[key] !== check.found[key])
+        pages.refuse(
+          `a table has ${check.found[key]} ${key} pages or records instead of ${stated[key]}`,
         );
     if (!listsFreePages && database.readUInt16LE(4) !== 0)
-      pages.damaged('a table has unexpected flags');
-    return { written: rootTransaction, tables: check.tables };
+      pages.refuse('a table has unexpected flags');
+    return { rootTransaction, tables: check.tables };
   }
 
   /** @returns The transaction that wrote the page. */
   private walk(number: bigint, newest: bigint, depth: number): bigint {
-    if (depth > MAX_DEPTH) this.pages.damaged('a tree is too deep');
-    this.pages.take(number, 1n);
+    if (depth > MAX_DEPTH) this.pages.refuse('a tree is too deep');
+    this.pages.account(number, 1n);
     const page = this.pages.readPage(number);
     const kind = page.readUInt16LE(18) & PAGE_KINDS;
     const transaction = page.readBigUInt64LE(8);
@@ -92,11 +92,11 @@ export class TreeCheck {
       transaction > newest ||
       (kind !== PAGE_BRANCH && kind !== PAGE_LEAF)
     )
-      this.pages.damaged(`page ${number} is not the one expected`);
-    const nodes = this.nodesOf(page, number);
+      this.pages.refuse(`page ${number} is not the one expected`);
+    const nodes = this.readNodes(page, number);
     this.found[kind === PAGE_BRANCH ? 'branch' : 'leaf'] += 1n;
     for (const [index, node] of nodes.entries()) {
-      const key = this.keyOf(page, node, number);
+      const key = this.readKey(page, node, number);
       if (kind === PAGE_LEAF) this.checkRecord(page, node, key, number, transaction, depth);
       else this.descend(page, node, index === 0 ? undefined : key, transaction, depth);
     }
@@ -116,8 +116,8 @@ export class TreeCheck {
   ): void {
     if (separator !== undefined) {
       if (this.previous !== undefined && this.compare(separator, this.previous) <= 0)
-        this.pages.damaged('keys are out of order');
-      this.atLeast = separator;
+        this.pages.refuse('keys are out of order');
+      this.lowerBound = separator;
     }
     this.walk(
       BigInt(page.readUInt32LE(node)) + (BigInt(page.readUInt16LE(node + 4)) << 32n),
@@ -126,7 +126,7 @@ export class TreeCheck {
     );
   }
 
-  private nodesOf(page: Buffer, number: bigint): readonly number[] {
+  private readNodes(page: Buffer, number: bigint): readonly number[] {
     // relative to the end of the header, like the offsets of nodes
     const lower = page.readUInt16LE(20);
     const upper = page.readUInt16LE(22);
@@ -136,21 +136,21 @@ export class TreeCheck {
       lower % 2 !== 0 ||
       lower === 0
     )
-      this.pages.damaged(`page ${number} has a corrupt header`);
+      this.pages.refuse(`page ${number} has a corrupt header`);
     return Array.from({ length: lower / 2 }, (_, index) => {
       const offset = page.readUInt16LE(PAGE_HEADER_BYTES + 2 * index);
       const node = offset + PAGE_HEADER_BYTES;
       if (offset < upper || node + NODE_HEADER_BYTES > this.pages.pageBytes)
-        this.pages.damaged(`page ${number} points outside of itself`);
+        this.pages.refuse(`page ${number} points outside of itself`);
       return node;
     });
   }
 
-  private keyOf(page: Buffer, node: number, number: bigint): Buffer {
+  private readKey(page: Buffer, node: number, number: bigint): Buffer {
     const start = node + NODE_HEADER_BYTES;
     const end = start + page.readUInt16LE(node + 6);
     if (end > this.pages.pageBytes)
-      this.pages.damaged(`page ${number} holds a key that is too long`);
+      this.pages.refuse(`page ${number} holds a key that is too long`);
     return page.subarray(start, end);
   }
 
@@ -169,12 +169,12 @@ export class TreeCheck {
     const bytes = page.readUInt32LE(node);
     const end = start + (flags & NODE_BIG_DATA ? OVERFLOW_REFERENCE_BYTES : bytes);
     if (end > this.pages.pageBytes || (flags & ~(NODE_BIG_DATA | NODE_DATABASE)) !== 0)
-      this.pages.damaged(`page ${number} holds a record that is too long`);
+      this.pages.refuse(`page ${number} holds a record that is too long`);
     const inline = page.subarray(start, end);
     if (flags & NODE_DATABASE) this.tables.push(key.toString('latin1').replace(/\0$/, '')); // the binding includes C's terminating NUL
     if (flags & NODE_DATABASE) this.checkDatabase(inline, flags, transaction, depth, number);
-    const data = flags & NODE_BIG_DATA ? this.overflow(inline, bytes, transaction) : inline;
-    if (this.listsFreePages) this.takeFree(data);
+    const data = flags & NODE_BIG_DATA ? this.readOverflow(inline, bytes, transaction) : inline;
+    if (this.listsFreePages) this.accountFreePages(data);
   }
 
   private checkDatabase(
@@ -185,19 +185,19 @@ export class TreeCheck {
     number: bigint,
   ): void {
     if (flags !== NODE_DATABASE || record.length !== DATABASE_BYTES || depth > MAX_DEPTH)
-      this.pages.damaged(`page ${number} holds a corrupt table`);
+      this.pages.refuse(`page ${number} holds a corrupt table`);
     TreeCheck.run(this.pages, record, transaction);
   }
 
   /** @returns The data of the overflow pages; empty unless the caller needs it. */
-  private overflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
+  private readOverflow(reference: Buffer, bytes: number, newest: bigint): Buffer {
     const first = reference.readBigUInt64LE(0);
     const transaction = reference.readBigUInt64LE(8);
     const count = reference.readBigUInt64LE(16);
-    const room = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
-    if (transaction > newest || BigInt(bytes) > room)
-      this.pages.damaged(`a record on page ${first} is truncated`);
-    this.pages.take(first, count);
+    const capacity = count * BigInt(this.pages.pageBytes) - BigInt(PAGE_HEADER_BYTES);
+    if (transaction > newest || BigInt(bytes) > capacity)
+      this.pages.refuse(`a record on page ${first} is truncated`);
+    this.pages.account(first, count);
     this.found.overflow += count;
     const position = Number(first) * this.pages.pageBytes;
     const header = this.pages.read(position, PAGE_HEADER_BYTES, `page ${first}`);
@@ -206,42 +206,42 @@ export class TreeCheck {
       header.readBigUInt64LE(8) === transaction &&
       (header.readUInt16LE(18) & PAGE_KINDS) === PAGE_OVERFLOW &&
       BigInt(header.readUInt32LE(20)) === count;
-    if (!expected) this.pages.damaged(`page ${first} is not the one expected`);
+    if (!expected) this.pages.refuse(`page ${first} is not the one expected`);
     const wanted = this.listsFreePages ? bytes : 0;
     if (!this.listsFreePages)
       this.pages.read(position + PAGE_HEADER_BYTES + bytes, 0, `the end of page ${first}`);
     return this.pages.read(position + PAGE_HEADER_BYTES, wanted, `page ${first}`);
   }
 
-  private takeFree(list: Buffer): void {
+  private accountFreePages(list: Buffer): void {
     const count = list.length < NUMBER_BYTES ? -1 : Number(list.readBigUInt64LE(0));
     if (count < 0 || (count + 1) * NUMBER_BYTES > list.length)
-      this.pages.damaged('a list of free pages is truncated');
+      this.pages.refuse('a list of free pages is truncated');
     for (let index = 1; index <= count; index += 1) {
       const number = list.readBigInt64LE(index * NUMBER_BYTES);
-      if (number > 0n) this.pages.take(number, 1n);
+      if (number > 0n) this.pages.account(number, 1n);
       if (number >= 0n) continue;
       index += 1;
-      if (index > count) this.pages.damaged('a list of free pages is corrupt');
-      this.pages.take(list.readBigInt64LE(index * NUMBER_BYTES), -number);
+      if (index > count) this.pages.refuse('a list of free pages is corrupt');
+      this.pages.account(list.readBigInt64LE(index * NUMBER_BYTES), -number);
     }
   }
 
   private checkOrder(key: Buffer, number: bigint): void {
-    const { previous, atLeast } = this;
+    const { previous, lowerBound } = this;
     if (previous !== undefined && this.compare(key, previous) <= 0)
-      this.pages.damaged(`keys on page ${number} are out of order`);
-    if (atLeast !== undefined && this.compare(key, atLeast) < 0)
-      this.pages.damaged(`keys on page ${number} are out of order`);
+      this.pages.refuse(`keys on page ${number} are out of order`);
+    if (lowerBound !== undefined && this.compare(key, lowerBound) < 0)
+      this.pages.refuse(`keys on page ${number} are out of order`);
     this.previous = key;
-    this.atLeast = undefined;
+    this.lowerBound = undefined;
   }
 
   /** The database of free pages is ordered by numbers in machine order, all others by bytes. */
   private compare(a: Buffer, b: Buffer): number {
     if (!this.listsFreePages) return Buffer.compare(a, b);
     if (a.length !== NUMBER_BYTES || b.length !== NUMBER_BYTES)
-      this.pages.damaged('a list of free pages has no number');
+      this.pages.refuse('a list of free pages has no number');
     const [left, right] = [a.readBigUInt64LE(), b.readBigUInt64LE()];
     return left < right ? -1 : left > right ? 1 : 0;
   }

@@ -48,7 +48,7 @@ export async function compactDataFile(
 
 async function copyTables(source: Tables, copy: Tables): Promise<void> {
   for (const name of ['meta', 'entries', 'history', 'leases', 'leasedKeys'] as const) {
-    for (const batch of batchesOf(source[name])) {
+    for (const batch of readBatches(source[name])) {
       await copy.root.childTransaction(() => {
         for (const { key, value } of batch)
           if (!isFormat(name, key)) void copy[name].put(key, value);
@@ -63,7 +63,7 @@ function isFormat(table: keyof Tables, key: Buffer): boolean {
 }
 
 /** All records of a table in key order, in batches of some megabytes. */
-function* batchesOf(
+function* readBatches(
   table: Table,
 ): Iterable<readonly { readonly key: Buffer; readonly value: Buffer }[]> {
   for (let after: Buffer | undefined; ;) {

@@ -5,7 +5,7 @@ import { silentLog, type Log } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
 import { DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 import { openLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+import { removeTemporaryDirectories, createTemporaryDirectory } from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
@@ -40,7 +40,7 @@ async function fillAndDelete(directory: string, keep: number): Promise<void> {
 }
 
 /** Everything that a reader can see of a store. */
-async function contentOf(store: StateStore) {
+async function readContent(store: StateStore) {
   const revision = await store.revision();
   const { entries } = await store.range({ prefix: '' });
   const changes = [];
@@ -51,20 +51,20 @@ async function contentOf(store: StateStore) {
   return { revision, entries, changes };
 }
 
-const fileOf = (directory: string) => stat(join(directory, DATA_FILE));
+const statDataFile = (directory: string) => stat(join(directory, DATA_FILE));
 
 describe('openLmdbStateStore, compaction', () => {
   it('copies a half-free file into a smaller file with the same entries, history and leases', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 50);
-    const before = await fileOf(directory);
+    const before = await statDataFile(directory);
     const messages: string[] = [];
     const compacted = await open(directory, messages);
-    const after = await fileOf(directory);
+    const after = await statDataFile(directory);
     expect(after.size).toBeLessThan(before.size / 4);
     expect(after.mode & 0o777).toBe(0o600);
     expect(messages).toEqual(['data file compacted']);
-    const content = await contentOf(compacted);
+    const content = await readContent(compacted);
     expect([content.revision, content.entries.length]).toEqual([BigInt(KEYS + KEYS - 6 + 30), 7]);
     expect(content.changes.map(({ revision }) => revision)).toEqual(
       Array.from({ length: 20 }, (_, index) => content.revision - 19n + BigInt(index)),
@@ -81,20 +81,20 @@ describe('openLmdbStateStore, compaction', () => {
     ]);
     await again.close();
     expect(messages).toEqual(['data file compacted']);
-    expect((await fileOf(directory)).ino).toBe(after.ino);
+    expect((await statDataFile(directory)).ino).toBe(after.ino);
   });
 
   it('does not copy a file with less than half free', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 1);
-    const before = await fileOf(directory);
+    const before = await statDataFile(directory);
     const messages: string[] = [];
     await (await open(directory, messages)).close();
-    expect([(await fileOf(directory)).ino, messages]).toEqual([before.ino, []]);
+    expect([(await statDataFile(directory)).ino, messages]).toEqual([before.ino, []]);
   });
 
   it('removes an interrupted copy and copies again', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 50);
     for (const name of DRAFT_FILES) await writeFile(join(directory, name), 'half a copy');
     const messages: string[] = [];
@@ -104,15 +104,15 @@ describe('openLmdbStateStore, compaction', () => {
   });
 
   it('keeps the data file when the copy fails', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await fillAndDelete(directory, 50);
-    const before = await fileOf(directory);
+    const before = await statDataFile(directory);
     await mkdir(join(directory, DRAFT_FILES[0], 'in-the-way'), { recursive: true });
     const messages: string[] = [];
     const store = await open(directory, messages);
     expect(messages).toEqual(['data file not compacted']);
-    expect((await contentOf(store)).entries).toHaveLength(7);
+    expect((await readContent(store)).entries).toHaveLength(7);
     await store.close();
-    expect((await fileOf(directory)).ino).toBe(before.ino);
+    expect((await statDataFile(directory)).ino).toBe(before.ino);
   });
 });

@@ -33,7 +33,7 @@ export async function createDataFile<T>(
 }
 
 /** The record with the format version. */
-export function formatRecord(): Buffer {
+export function encodeFormat(): Buffer {
   const record = Buffer.alloc(4);
   record.writeUInt32BE(FORMAT_VERSION);
   return record;
@@ -45,7 +45,7 @@ async function fillDraft<T>(
 ): Promise<T> {
   const tables = await openTables(draft, true);
   try {
-    await tables.root.childTransaction(() => void tables.meta.put(FORMAT_KEY, formatRecord()));
+    await tables.root.childTransaction(() => void tables.meta.put(FORMAT_KEY, encodeFormat()));
     return await fill(draft, tables);
   } finally {
     await tables.root.close();

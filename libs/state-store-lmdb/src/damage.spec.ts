@@ -6,7 +6,7 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from './index.js';
 import { openTables } from './tables.js';
-import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+import { removeTemporaryDirectories, createTemporaryDirectory } from './testing/index.js';
 
 const PAGE = 4_096;
 const HISTORY = 40;
@@ -18,7 +18,7 @@ const open = (directory: string): Promise<StateStore> =>
   openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit: HISTORY, sync: false });
 
 /** The whole content of a store as text. */
-async function contentOf(store: StateStore): Promise<string> {
+async function readContent(store: StateStore): Promise<string> {
   const { entries, revision } = await store.range({ prefix: '', limit: 10_000 });
   const history: unknown[] = [];
   for await (const batch of store.watch({ prefix: '', after: revision - BigInt(HISTORY) + 5n })) {
@@ -47,20 +47,20 @@ let older = Buffer.alloc(0);
 let newer = Buffer.alloc(0);
 let whole = '';
 beforeAll(async () => {
-  const directory = await temporaryDirectory();
+  const directory = await createTemporaryDirectory();
   await write(directory, 120);
   older = await readFile(join(directory, 'store.mdb'));
   await write(directory, 60);
   newer = await readFile(join(directory, 'store.mdb'));
   const store = await open(directory);
-  whole = await contentOf(store);
+  whole = await readContent(store);
   await store.close();
 });
 afterAll(removeTemporaryDirectories);
 
 /** @returns `refused`, or `whole` when the file has its full content, also after some writes. */
-async function judge(file: Buffer): Promise<string> {
-  const directory = join(await temporaryDirectory(), 'data');
+async function openDamaged(file: Buffer): Promise<string> {
+  const directory = join(await createTemporaryDirectory(), 'data');
   await mkdir(directory, { mode: 0o700 });
   await writeFile(join(directory, 'store.mdb'), file);
   const store = await open(directory).catch((reason: unknown) => {
@@ -71,11 +71,11 @@ async function judge(file: Buffer): Promise<string> {
       throw reason;
   });
   if (store === undefined) return 'refused';
-  const found = await contentOf(store);
+  const found = await readContent(store);
   const entriesOnly = (text: string): unknown => (JSON.parse(text) as readonly unknown[])[0];
   for (let round = 0; round < 4; round += 1)
     await store.txn([], [{ put: `later-${round}`, value: Buffer.alloc(6_000) }]);
-  const later = await contentOf(store);
+  const later = await readContent(store);
   await store.close();
   await (await open(directory)).close();
   if (found !== whole) return 'other than it was';
@@ -84,7 +84,7 @@ async function judge(file: Buffer): Promise<string> {
     : 'broken by later writes';
 }
 
-async function judgeAll(
+async function countVerdicts(
   count: number,
   damage: (file: Buffer, index: number) => void,
 ): Promise<Record<string, number>> {
@@ -92,46 +92,49 @@ async function judgeAll(
   for (let index = 0; index < count; index += 1) {
     const file = Buffer.from(newer);
     damage(file, index);
-    const verdict = await judge(file);
+    const verdict = await openDamaged(file);
     verdicts[verdict] = (verdicts[verdict] ?? 0) + 1;
   }
   return verdicts;
 }
 
 /** Only damage of unused bytes may go undetected: free pages, and the space between records. */
-const noHarm = { refused: expect.any(Number) as number, whole: expect.any(Number) as number };
+const refusedOrWhole = {
+  refused: expect.any(Number) as number,
+  whole: expect.any(Number) as number,
+};
 
 describe('openLmdbStateStore: a damaged data file is refused or reads correctly', () => {
   it('with one bit changed anywhere', async () => {
     const step = 10_007; // coprime with the page size, so that all kinds of bytes are hit
     const places = Math.floor(newer.length / step);
-    const verdicts = await judgeAll(places, (file, index) => {
+    const verdicts = await countVerdicts(places, (file, index) => {
       const place = index * step;
       file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 8)), place);
     });
-    expect(verdicts).toEqual(noHarm);
+    expect(verdicts).toEqual(refusedOrWhole);
   });
 
   it('with one bit of its meta pages changed', async () => {
-    const verdicts = await judgeAll(45, (file, index) => {
+    const verdicts = await countVerdicts(45, (file, index) => {
       const place = (index % 2) * PAGE + index * 4 - (index % 3) + 2;
       file.writeUInt8(file.readUInt8(place) ^ (1 << (index % 7)), place);
     });
-    expect(verdicts).toEqual(noHarm);
+    expect(verdicts).toEqual(refusedOrWhole);
   });
 
   it('with a page in an older state (lost write)', async () => {
-    const verdicts = await judgeAll(Math.floor(older.length / PAGE / 2), (file, index) => {
+    const verdicts = await countVerdicts(Math.floor(older.length / PAGE / 2), (file, index) => {
       older.copy(file, 2 * index * PAGE, 2 * index * PAGE, (2 * index + 1) * PAGE);
     });
-    expect(verdicts).toEqual(noHarm);
+    expect(verdicts).toEqual(refusedOrWhole);
   });
 
   it('with a partly written page (torn write)', async () => {
-    const verdicts = await judgeAll(Math.floor(newer.length / PAGE / 3), (file, index) => {
+    const verdicts = await countVerdicts(Math.floor(newer.length / PAGE / 3), (file, index) => {
       file.fill(0, 3 * index * PAGE + 512, (3 * index + 1) * PAGE);
     });
-    expect(verdicts).toEqual(noHarm);
+    expect(verdicts).toEqual(refusedOrWhole);
   });
 });
 
@@ -159,7 +162,7 @@ it.each([
 ] as const)(
   'openLmdbStateStore refuses a data file with intact pages but $name',
   async ({ change, says }) => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await write(directory, 30);
     const tables = await openTables(join(directory, 'store.mdb'), true);
     const [first] = [...tables[change].getKeys({ limit: 1 })];

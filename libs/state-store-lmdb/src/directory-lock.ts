@@ -4,9 +4,9 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { DataDirectory } from './data-directory.js';
-import { errorCodeOf } from './error-code.js';
+import { getErrorCode } from './error-code.js';
 import { acquireFileLock } from './file-lock.js';
-import { heldBy, type DirectoryLock } from './lock-holder.js';
+import { createHeldError, type DirectoryLock } from './lock-holder.js';
 import { acquireSocketLock } from './socket-lock.js';
 
 /** Names the process that holds the lock, for error messages of other processes. */
@@ -25,9 +25,9 @@ export async function lockDirectory(directory: DataDirectory): Promise<Directory
   });
   if (lock === undefined) {
     await name.release();
-    throw await inUse(directory.path);
+    throw await createInUseError(directory.path);
   }
-  await sayHolder(directory.path);
+  await writeHolder(directory.path);
   return {
     isHeld: () => lock.isHeld(),
     release: async () => {
@@ -51,24 +51,24 @@ async function acquireAbstractSocket({
   try {
     await listen(server, `\0cloudless/state-store/${identity}`);
   } catch (cause) {
-    if (errorCodeOf(cause) === 'EADDRINUSE') throw await inUse(path);
+    if (getErrorCode(cause) === 'EADDRINUSE') throw await createInUseError(path);
     throw new CloudlessError('unavailable', `data directory ${path} cannot be locked`, { cause });
   }
   server.unref();
   return { release: () => new Promise((resolve) => server.close(() => resolve())) };
 }
 
-async function inUse(path: string): Promise<CloudlessError> {
+async function createInUseError(path: string): Promise<CloudlessError> {
   const text = await readFile(join(path, HOLDER_FILE), 'utf8').catch(() => 'unknown');
   const [pid = '', host = hostname()] = text.trim().split('\n');
-  return heldBy(path, host === hostname() ? pid : `${pid} of host ${host}`);
+  return createHeldError(path, host === hostname() ? pid : `${pid} of host ${host}`);
 }
 
 /**
  * Writes the process id in this process's PID namespace, and the host name, which distinguishes
  * containers.
  */
-async function sayHolder(path: string): Promise<void> {
+async function writeHolder(path: string): Promise<void> {
   const text = `${process.pid}\n${hostname()}\n`;
   // a full disk must not prevent the start
   await writeFile(join(path, HOLDER_FILE), text, { mode: 0o600 }).catch(() => undefined);

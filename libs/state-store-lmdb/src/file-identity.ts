@@ -5,7 +5,7 @@ import { statSync } from 'node:fs';
  * `unknown` when the file system does not answer, as on a failing disk. The next write then shows
  * the state of the disk.
  */
-export function identityOf(path: string): string | undefined {
+export function getFileIdentity(path: string): string | undefined {
   try {
     const found = statSync(path, { bigint: true, throwIfNoEntry: false });
     return found === undefined ? undefined : `${found.dev}:${found.ino}`;

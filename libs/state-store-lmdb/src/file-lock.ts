@@ -4,7 +4,7 @@ import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { CloudlessError } from '@cloudless/base';
-import { heldBy, type DirectoryLock } from './lock-holder.js';
+import { createHeldError, type DirectoryLock } from './lock-holder.js';
 
 const run = promisify(execFile);
 
@@ -22,20 +22,20 @@ const MAX_ATTEMPTS = 5;
  */
 export async function acquireFileLock(directory: string): Promise<DirectoryLock> {
   const file = join(directory, 'lock');
-  const ours = await describeProcess(process.pid);
-  if (ours === undefined)
+  const ownContent = await describeProcess(process.pid);
+  if (ownContent === undefined)
     throw new CloudlessError(
       'unavailable',
       `data directory ${directory} cannot be locked: ps does not know this process`,
     );
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    if (await createWhole(file, ours))
-      return { release: () => rm(file, { force: true }), isHeld: () => holds(file, ours) };
+    if (await createAtomically(file, ownContent))
+      return { release: () => rm(file, { force: true }), isHeld: () => isHeldBy(file, ownContent) };
     const found = await readFile(file, 'utf8').catch(() => undefined);
     if (found === undefined) continue; // released meanwhile
     const pid = found.split('\n')[0] ?? '';
-    if (found === (await describeProcess(Number(pid)))) throw heldBy(directory, pid);
-    await clearAway(file, found);
+    if (found === (await describeProcess(Number(pid)))) throw createHeldError(directory, pid);
+    await removeStaleLock(file, found);
   }
   throw new CloudlessError(
     'unavailable',
@@ -43,9 +43,9 @@ export async function acquireFileLock(directory: string): Promise<DirectoryLock>
   );
 }
 
-function holds(file: string, ours: string): boolean {
+function isHeldBy(file: string, content: string): boolean {
   try {
-    return readFileSync(file, 'utf8') === ours;
+    return readFileSync(file, 'utf8') === content;
   } catch {
     return false;
   }
@@ -54,14 +54,14 @@ function holds(file: string, ours: string): boolean {
 let asideCount = 0;
 
 /** A unique file name. */
-function asideOf(file: string): string {
+function createUniqueName(file: string): string {
   asideCount += 1;
   return `${file}.${process.pid}.${asideCount}`;
 }
 
 /** Creates the file atomically with all its content. @returns False when the file exists. */
-async function createWhole(file: string, content: string): Promise<boolean> {
-  const draft = asideOf(file);
+async function createAtomically(file: string, content: string): Promise<boolean> {
+  const draft = createUniqueName(file);
   await writeFile(draft, content, { mode: 0o600 });
   try {
     await link(draft, file);
@@ -75,8 +75,8 @@ async function createWhole(file: string, content: string): Promise<boolean> {
 }
 
 /** Removes a stale lock. Puts the file back if another process has replaced it meanwhile. */
-async function clearAway(file: string, stale: string): Promise<void> {
-  const aside = asideOf(file);
+async function removeStaleLock(file: string, stale: string): Promise<void> {
+  const aside = createUniqueName(file);
   try {
     await rename(file, aside);
     if ((await readFile(aside, 'utf8')) !== stale) await link(aside, file);
@@ -95,13 +95,13 @@ async function describeProcess(pid: number): Promise<string | undefined> {
   }).catch(() => undefined);
   return started === undefined
     ? undefined
-    : `${pid}\n${started.stdout.trim()}\n${await bootId()}\n`;
+    : `${pid}\n${started.stdout.trim()}\n${await readBootId()}\n`;
 }
 
 /** The start time is compared as text, so its format must be fixed. */
 const SAME_FORMAT = { LC_ALL: 'C', TZ: 'UTC', PATH: '/usr/bin:/bin:/usr/sbin:/sbin' };
 
-async function bootId(): Promise<string> {
+async function readBootId(): Promise<string> {
   const linux = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => undefined);
   if (linux !== undefined) return linux.trim();
   const { stdout } = await run('sysctl', ['-n', 'kern.boottime'], { env: { ...SAME_FORMAT } });

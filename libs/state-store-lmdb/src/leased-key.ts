@@ -4,6 +4,6 @@ import type { LeaseId } from '@cloudless/state-store';
  * Key of the row for an entry on a lease. Lease ids contain no NUL, so the keys of one lease are
  * adjacent.
  */
-export function leasedKey(lease: LeaseId, key: string): Buffer {
+export function encodeLeasedKey(lease: LeaseId, key: string): Buffer {
   return Buffer.from(`${lease}\0${key}`);
 }

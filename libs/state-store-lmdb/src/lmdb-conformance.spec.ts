@@ -5,14 +5,14 @@ import {
   type RestoreStore,
 } from '@cloudless/state-store/conformance';
 import { openLmdbStateStore, restoreLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+import { removeTemporaryDirectories, createTemporaryDirectory } from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
 const open: OpenStore = async (options) =>
-  openLmdbStateStore({ directory: await temporaryDirectory(), ...options });
+  openLmdbStateStore({ directory: await createTemporaryDirectory(), ...options });
 const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
-  const directory = await temporaryDirectory();
+  const directory = await createTemporaryDirectory();
   await restoreLmdbStateStore({ directory, chunks });
   return openLmdbStateStore({ directory, clock, historyLimit });
 };

@@ -5,7 +5,11 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { StateStore } from '@cloudless/state-store';
 import { acquireFileLock } from './file-lock.js';
 import { openLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+import {
+  removeTemporaryDirectories,
+  StoreChild,
+  createTemporaryDirectory,
+} from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
@@ -13,15 +17,15 @@ function open(directory: string): Promise<StateStore> {
   return openLmdbStateStore({ directory, clock: new ManualClock() });
 }
 
-async function modeOf(path: string): Promise<number> {
+async function getMode(path: string): Promise<number> {
   return (await stat(path)).mode & 0o777;
 }
 
 describe('prepareDataDirectory', () => {
   it('creates the directory with mode 0700 and the data file with mode 0600', async () => {
-    const directory = join(await temporaryDirectory(), 'a', 'b');
+    const directory = join(await createTemporaryDirectory(), 'a', 'b');
     await (await open(directory)).close();
-    expect([await modeOf(directory), await modeOf(join(directory, 'store.mdb'))]).toEqual([
+    expect([await getMode(directory), await getMode(join(directory, 'store.mdb'))]).toEqual([
       0o700, 0o600,
     ]);
   });
@@ -29,7 +33,7 @@ describe('prepareDataDirectory', () => {
   it.each([0o755, 0o750, 0o701, 0o770, 0o704])(
     'refuses a directory with mode %o and names the command that fixes it',
     async (mode) => {
-      const directory = await temporaryDirectory();
+      const directory = await createTemporaryDirectory();
       await chmod(directory, mode);
       await expect(open(directory)).rejects.toMatchObject({
         kind: 'precondition',
@@ -41,7 +45,7 @@ describe('prepareDataDirectory', () => {
   );
 
   it('refuses a file', async () => {
-    const file = join(await temporaryDirectory(), 'file');
+    const file = join(await createTemporaryDirectory(), 'file');
     await writeFile(file, '');
     await expect(open(file)).rejects.toMatchObject({
       kind: 'precondition',
@@ -65,8 +69,8 @@ describe('prepareDataDirectory', () => {
 
 describe('lockDirectory', () => {
   it('refuses a second store in the same process, also through a symbolic link, until close', async () => {
-    const directory = await temporaryDirectory();
-    const link = join(await temporaryDirectory(), 'link');
+    const directory = await createTemporaryDirectory();
+    const link = join(await createTemporaryDirectory(), 'link');
     await symlink(directory, link);
     const first = await open(directory);
     for (const path of [directory, link]) {
@@ -83,9 +87,9 @@ describe('lockDirectory', () => {
   });
 
   it('refuses another process, names the holder, and is free after kill -9', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const holder = StoreChild.start('hold', directory);
-    await holder.hears('open');
+    await holder.waitForLine('open');
     await expect(open(directory)).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining(
@@ -94,7 +98,7 @@ describe('lockDirectory', () => {
     });
     await holder.kill();
     const store = await open(directory);
-    const refused = await StoreChild.start('hold', directory).end();
+    const refused = await StoreChild.start('hold', directory).waitForEnd();
     expect(refused).toEqual([
       `refused unavailable data directory ${directory} is in use by process ${process.pid}; stop it first, or choose another directory`,
     ]);
@@ -102,7 +106,7 @@ describe('lockDirectory', () => {
   });
 
   it('is released when the store cannot be opened', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await mkdir(join(directory, 'store.mdb'));
     for (let attempt = 0; attempt < 2; attempt += 1)
       await expect(open(directory)).rejects.not.toMatchObject({ kind: 'unavailable' });
@@ -111,7 +115,7 @@ describe('lockDirectory', () => {
 
 describe('acquireFileLock', () => {
   it('refuses a second holder until release', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const lock = await acquireFileLock(directory);
     await expect(acquireFileLock(directory)).rejects.toMatchObject({
       kind: 'unavailable',
@@ -122,7 +126,7 @@ describe('acquireFileLock', () => {
   });
 
   it('gives the lock to exactly one of many callers', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const results = await Promise.allSettled(
       Array.from({ length: 5 }, () => acquireFileLock(directory)),
     );
@@ -141,7 +145,7 @@ describe('acquireFileLock', () => {
     },
     { name: 'without content', content: '' },
   ])('replaces a lock file $name', async ({ content }) => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await writeFile(join(directory, 'lock'), content);
     const lock = await acquireFileLock(directory);
     await expect(acquireFileLock(directory)).rejects.toMatchObject({ kind: 'unavailable' });
@@ -151,8 +155,8 @@ describe('acquireFileLock', () => {
 
 describe('openLmdbStateStore, full disk', () => {
   it('refuses writes as exhausted, keeps acknowledged data readable, and accepts writes again when space is free', async () => {
-    const directory = await temporaryDirectory();
-    const said = await StoreChild.start('fill', directory, 1_024).end();
+    const directory = await createTemporaryDirectory();
+    const said = await StoreChild.start('fill', directory, 1_024).waitForEnd();
     const count = said.filter((line) => line.startsWith('ack')).length;
     expect(count).toBeGreaterThan(10);
     expect(said.slice(count)).toEqual([

@@ -4,7 +4,11 @@ import { ManualClock } from '@cloudless/base/testing';
 import type { ChangeBatch, StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from './index.js';
 import { openTables } from './tables.js';
-import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+import {
+  removeTemporaryDirectories,
+  StoreChild,
+  createTemporaryDirectory,
+} from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
@@ -12,7 +16,7 @@ function put(key: string, value: string) {
   return { put: key, value: Buffer.from(value) };
 }
 
-async function contentOf(
+async function readContent(
   store: StateStore,
   revision?: bigint,
 ): Promise<[string, string, bigint][]> {
@@ -27,7 +31,7 @@ async function contentOf(
   ]);
 }
 
-async function batchesAfter(
+async function readBatches(
   store: StateStore,
   after: bigint,
   count: number,
@@ -42,7 +46,7 @@ async function batchesAfter(
 
 describe('openLmdbStateStore after a restart', () => {
   it('has all entries, revisions and history', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const first = await openLmdbStateStore({ directory, clock: new ManualClock() });
     await first.txn([], [put('a', '1'), put('b', '1')]);
     await Promise.all(
@@ -50,28 +54,28 @@ describe('openLmdbStateStore after a restart', () => {
     );
     await first.txn([], [put('a', '2'), { delete: 'b' }]);
     const [content, older, changes] = [
-      await contentOf(first),
-      await contentOf(first, 1n),
-      await batchesAfter(first, 0n, 52),
+      await readContent(first),
+      await readContent(first, 1n),
+      await readBatches(first, 0n, 52),
     ];
     await first.close();
 
     const second = await openLmdbStateStore({ directory, clock: new ManualClock() });
     expect(await second.revision()).toBe(52n);
-    expect(await contentOf(second)).toEqual(content);
-    expect(await contentOf(second, 1n)).toEqual(older);
+    expect(await readContent(second)).toEqual(content);
+    expect(await readContent(second, 1n)).toEqual(older);
     expect(older).toEqual([
       ['a', '1', 1n],
       ['b', '1', 1n],
     ]);
     for (const after of [0, 1, 20, 51])
-      expect(await batchesAfter(second, BigInt(after), 52 - after)).toEqual(changes.slice(after));
+      expect(await readBatches(second, BigInt(after), 52 - after)).toEqual(changes.slice(after));
     expect(await second.txn([{ key: 'a', is: 52n }], [put('a', '3')])).toEqual({ revision: 53n });
     await second.close();
   });
 
   it('keeps the compacted revision and continues compacting', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const write = async (historyLimit: number, rounds: number): Promise<StateStore> => {
       const store = await openLmdbStateStore({ directory, clock: new ManualClock(), historyLimit });
       for (let round = 0; round < rounds; round += 1) await store.txn([], [put('a', `${round}`)]);
@@ -79,17 +83,17 @@ describe('openLmdbStateStore after a restart', () => {
     };
     await (await write(10, 100)).close();
     const reopened = await write(50, 30);
-    await expect(contentOf(reopened, 50n)).rejects.toMatchObject({ kind: 'compacted' });
-    expect(await batchesAfter(reopened, 90n, 40)).toHaveLength(40);
+    await expect(readContent(reopened, 50n)).rejects.toMatchObject({ kind: 'compacted' });
+    expect(await readBatches(reopened, 90n, 40)).toHaveLength(40);
     await reopened.close();
     const narrowed = await write(5, 1);
-    await expect(contentOf(narrowed, 120n)).rejects.toMatchObject({ kind: 'compacted' });
-    expect(await contentOf(narrowed, 126n)).toEqual([['a', '25', 126n]]);
+    await expect(readContent(narrowed, 120n)).rejects.toMatchObject({ kind: 'compacted' });
+    expect(await readContent(narrowed, 126n)).toEqual([['a', '25', 126n]]);
     await narrowed.close();
   });
 
   it('gives each lease its full time again and never reuses an id', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const before = new ManualClock();
     const first = await openLmdbStateStore({ directory, clock: before });
     const [lease, ended] = [await first.grantLease(1_000), await first.grantLease(1_000)];
@@ -111,7 +115,7 @@ describe('openLmdbStateStore after a restart', () => {
     await expect(second.keepAlive(ended)).rejects.toMatchObject({ kind: 'notFound' });
     expect([lease, ended]).not.toContain(await second.grantLease(1_000_000));
     await clock.advance(1_000);
-    const [batch] = await batchesAfter(second, 2n, 1);
+    const [batch] = await readBatches(second, 2n, 1);
     expect(batch).toEqual({
       revision: 3n,
       changes: [{ kind: 'delete', key: 'held', modRevision: 3n }],
@@ -120,10 +124,10 @@ describe('openLmdbStateStore after a restart', () => {
   });
 
   it('has every acknowledged write after kill -9, and no partial write', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     for (let round = 1; round <= 2; round += 1) {
       const child = StoreChild.start('write', directory);
-      await child.hears('ack', 500);
+      await child.waitForLine('ack', 500);
       const acknowledged = new Map<string, { value: string; revision: bigint }>();
       for (const line of await child.kill()) {
         const [word, key = '', value = '', revision = ''] = line.split(' ');
@@ -138,7 +142,7 @@ describe('openLmdbStateStore after a restart', () => {
           expect(Buffer.from(entry.value).toString()).toBe(value);
       }
       const newest = await store.revision();
-      const changes = await batchesAfter(store, 0n, Number(newest));
+      const changes = await readBatches(store, 0n, Number(newest));
       expect(changes.at(-1)?.revision).toBe(newest);
       const keys = (await store.range({ prefix: '' })).entries;
       for (const { key, modRevision } of keys)
@@ -166,7 +170,7 @@ describe('openLmdbStateStore after a restart', () => {
     },
     { name: 'changed in one byte of each value', damage: changeValues },
   ])('refuses a data file that is $name and leaves it unchanged', async ({ damage }) => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const file = join(directory, 'store.mdb');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
     for (let round = 0; round < 300; round += 1)
@@ -183,7 +187,7 @@ describe('openLmdbStateStore after a restart', () => {
   });
 
   it('opens a directory in which the creation was interrupted', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await writeFile(join(directory, 'new-store.mdb'), 'half a page');
     const store = await openLmdbStateStore({ directory, clock: new ManualClock() });
     expect(await store.revision()).toBe(0n);
@@ -192,7 +196,7 @@ describe('openLmdbStateStore after a restart', () => {
   });
 
   it('refuses a data file of another format', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await (await openLmdbStateStore({ directory, clock: new ManualClock() })).close();
     const tables = await openTables(join(directory, 'store.mdb'), true);
     await tables.meta.put(Buffer.from('format'), Buffer.from([0, 0, 0, 9]));

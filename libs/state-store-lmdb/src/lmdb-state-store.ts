@@ -13,16 +13,16 @@ import {
 import { checkDataFile, type FileUse } from './check-data-file.js';
 import { checkRecords } from './check-records.js';
 import { compactDataFile } from './compact-data-file.js';
-import { createDataFile, DATA_FILE, FORMAT_KEY, formatRecord } from './create-data-file.js';
+import { createDataFile, DATA_FILE, FORMAT_KEY, encodeFormat } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { lockDirectory } from './directory-lock.js';
-import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
+import { isOutOfSpace, diskFullError } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
-import { damagedFile } from './page-file.js';
+import { createDamageError } from './page-file.js';
 import { FORMAT_VERSION } from './records.js';
 import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
-import { watchFiles } from './watch-files.js';
+import { createFileCheck } from './watch-files.js';
 
 export interface LmdbStateStoreOptions {
   /** Data directory. Created with mode 0700 if absent; refused if other users can access it. */
@@ -45,14 +45,14 @@ export interface LmdbStateStoreOptions {
    * Runs with false when the disk is full, and with true some seconds after it accepts all writes
    * again. Meanwhile writes are refused and reads continue.
    */
-  readonly onRoom?: (hasRoom: boolean) => void;
+  readonly onDiskSpaceChange?: (hasRoom: boolean) => void;
   /**
    * Runs once, when the data file was deleted, moved or replaced, or the lock was lost. From then
    * on writes are refused as `unavailable`, and reads continue, until a store is opened again.
    */
   readonly onFault?: (fault: StorageFault) => void;
   /** Interval of checks of data file and lock without writes, in milliseconds. Default: none. */
-  readonly lookEveryMs?: number;
+  readonly checkIntervalMs?: number;
   /**
    * False acknowledges before the flush: acknowledged writes survive the end of the process, but
    * not a power loss. Default true.
@@ -80,12 +80,12 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
   const lock = await lockDirectory(directory);
   const file = join(directory.path, DATA_FILE);
   try {
-    if (!(await exists(file))) await createDataFile(directory.path, async () => undefined);
-    let look = watchFiles(file, lock);
+    if (!(await fileExists(file))) await createDataFile(directory.path, async () => undefined);
+    let checkFiles = createFileCheck(file, lock);
     const use = checkDataFile(file);
     let tables = await openChecked(file, sync);
-    if (await compact(tables, file, use, log ?? silentLog)) {
-      look = watchFiles(file, lock); // the copy has another inode
+    if (await compactIfWorthwhile(tables, file, use, log ?? silentLog)) {
+      checkFiles = createFileCheck(file, lock); // the copy has another inode
       checkDataFile(file);
       tables = await openChecked(file, sync);
     }
@@ -93,24 +93,36 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
       { changes: historyLimit, bytes: historyBytes },
       readSegments(tables),
     );
-    const storage = new LmdbStorage(file, tables, window, { look, onClose: () => lock.release() });
+    const storage = new LmdbStorage(file, tables, window, {
+      checkFiles,
+      onClose: () => lock.release(),
+    });
     return createEngineStore({
       storage,
       clock,
       historyLimit,
       ...(log === undefined ? {} : { log }),
-      ...(options.onRoom === undefined ? {} : { onRoom: options.onRoom }),
+      ...(options.onDiskSpaceChange === undefined
+        ? {}
+        : { onDiskSpaceChange: options.onDiskSpaceChange }),
       ...(onFault === undefined ? {} : { onFault }),
-      ...(options.lookEveryMs === undefined ? {} : { lookEveryMs: options.lookEveryMs }),
+      ...(options.checkIntervalMs === undefined
+        ? {}
+        : { checkIntervalMs: options.checkIntervalMs }),
     });
   } catch (reason) {
     await lock.release();
-    throw (await isOutOfSpace(reason, file)) ? noRoomFor(file, reason) : reason;
+    throw (await isOutOfSpace(reason, file)) ? diskFullError(file, reason) : reason;
   }
 }
 
 /** Runs {@link compactDataFile}. Closes `tables` when the file was replaced or that is unknown. */
-async function compact(tables: Tables, file: string, use: FileUse, log: Log): Promise<boolean> {
+async function compactIfWorthwhile(
+  tables: Tables,
+  file: string,
+  use: FileUse,
+  log: Log,
+): Promise<boolean> {
   let isReplaced = true;
   try {
     isReplaced = await compactDataFile(tables, file, use, log.child({ component: 'state-store' }));
@@ -135,15 +147,15 @@ async function openChecked(file: string, sync: boolean): Promise<Tables> {
 
 function checkFormat(tables: Tables, file: string): void {
   const found = tables.meta.get(FORMAT_KEY);
-  if (found !== undefined && formatRecord().equals(found)) return;
-  if (found?.length !== 4) throw damagedFile(file, 'it has no valid format record');
+  if (found !== undefined && encodeFormat().equals(found)) return;
+  if (found?.length !== 4) throw createDamageError(file, 'it has no valid format record');
   throw new CloudlessError(
     'precondition',
     `${file} has store format ${found.readUInt32BE()}, this program supports format ${FORMAT_VERSION}; use the version of Cloudless that wrote it`,
   );
 }
 
-function exists(file: string): Promise<boolean> {
+function fileExists(file: string): Promise<boolean> {
   return stat(file).then(
     () => true,
     (reason: unknown) => {

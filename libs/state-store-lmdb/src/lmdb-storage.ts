@@ -11,7 +11,7 @@ import {
   type StoreHead,
 } from '@cloudless/state-store';
 import { LmdbWriter } from './lmdb-writer.js';
-import { isOutOfSpace, mayHaveRoom, noRoomFor } from './lmdb-errors.js';
+import { isOutOfSpace, mayHaveSpace, diskFullError } from './lmdb-errors.js';
 import {
   decodeEntry,
   decodeLease,
@@ -23,9 +23,9 @@ import { readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Tables } from './tables.js';
 
 /** Hooks of an open data file. */
-export interface StorageLifetime {
+export interface StorageHooks {
   /** Checks whether the files still belong to this process. */
-  readonly look?: () => StorageFault | undefined;
+  readonly checkFiles?: () => StorageFault | undefined;
   /** Runs after LMDB is closed, to release the lock. */
   readonly onClose?: () => Promise<void>;
 }
@@ -36,27 +36,27 @@ export class LmdbStorage implements Storage, StorageReader {
    * Error of the last write that found the disk full. Until there is space, every write is refused
    * without calling LMDB.
    */
-  private fullBecause: unknown;
+  private diskFullCause: unknown;
   /**
    * Counters of the last commit, and of a later attempt with unknown outcome: the file has one of
    * them.
    */
-  private expected: readonly HeadRecord[];
+  private expectedHeads: readonly HeadRecord[];
   private isWriting = false;
-  private overwritten: StorageFault | undefined;
+  private overwriteFault: StorageFault | undefined;
 
   /**
    * @param file - The data file of `tables`.
-   * @param window - Window over the history in `tables`.
-   * @param lifetime - Default: no hooks.
+   * @param historyWindow - Window over the history in `tables`.
+   * @param hooks - Default: no hooks.
    */
   constructor(
     private readonly file: string,
     private readonly tables: Tables,
-    private readonly window: HistoryWindow,
-    private readonly lifetime: StorageLifetime = {},
+    private readonly historyWindow: HistoryWindow,
+    private readonly hooks: StorageHooks = {},
   ) {
-    this.expected = [readHead(tables)];
+    this.expectedHeads = [readHead(tables)];
   }
 
   read<T>(view: (reader: StorageReader) => T): T {
@@ -64,26 +64,26 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
-    if (this.fullBecause !== undefined && !(await mayHaveRoom(this.file)))
-      throw noRoomFor(this.file, this.fullBecause);
-    const writer = new LmdbWriter(this.tables, this.window);
+    if (this.diskFullCause !== undefined && !(await mayHaveSpace(this.file)))
+      throw diskFullError(this.file, this.diskFullCause);
+    const writer = new LmdbWriter(this.tables, this.historyWindow);
     this.isWriting = true;
     try {
       const result = await this.tables.root.childTransaction(() => {
-        const before = this.checkedHead();
+        const before = this.readCheckedHead();
         const value = action(writer);
-        this.expected = [before, readHead(this.tables)];
+        this.expectedHeads = [before, readHead(this.tables)];
         return value;
       });
-      this.expected = this.expected.slice(-1);
+      this.expectedHeads = this.expectedHeads.slice(-1);
       this.tables.root.resetReadTxn(); // reads after the acknowledgement must see the commit
-      writer.committed();
-      this.fullBecause = undefined;
+      writer.onCommitted();
+      this.diskFullCause = undefined;
       return result;
     } catch (reason) {
       if (!(await isOutOfSpace(reason, this.file))) throw reason;
-      this.fullBecause = reason;
-      throw noRoomFor(this.file, reason);
+      this.diskFullCause = reason;
+      throw diskFullError(this.file, reason);
     } finally {
       this.isWriting = false;
     }
@@ -95,16 +95,16 @@ export class LmdbStorage implements Storage, StorageReader {
   }
 
   fault(): StorageFault | undefined {
-    const fault = this.lifetime.look?.();
-    if (fault !== undefined || this.overwritten !== undefined || this.isWriting)
-      return fault ?? this.overwritten;
+    const fault = this.hooks.checkFiles?.();
+    if (fault !== undefined || this.overwriteFault !== undefined || this.isWriting)
+      return fault ?? this.overwriteFault;
     this.tables.root.resetReadTxn(); // an old snapshot would hide new commits
-    return this.faultOf(readHead(this.tables));
+    return this.checkHead(readHead(this.tables));
   }
 
   async close(): Promise<void> {
     await this.tables.root.close();
-    await this.lifetime.onClose?.();
+    await this.hooks.onClose?.();
   }
 
   head(): StoreHead {
@@ -131,31 +131,31 @@ export class LmdbStorage implements Storage, StorageReader {
 
   *history(after: Revision): Iterable<LoggedTransaction> {
     for (const { key, value } of this.tables.history.getRange({
-      start: this.segmentStart(after),
+      start: this.findSegmentStart(after),
     })) {
       if (decodeSegmentKey(key).last > after) yield* decodeSegment(value, after);
     }
   }
 
-  private checkedHead(): HeadRecord {
+  private readCheckedHead(): HeadRecord {
     const found = readHead(this.tables);
-    const fault = this.faultOf(found);
+    const fault = this.checkHead(found);
     if (fault !== undefined) throw fault;
     return found;
   }
 
   /** An overwritten file keeps its inode, but has other counters. */
-  private faultOf(found: HeadRecord): StorageFault | undefined {
-    if (this.expected.some((head) => isSameHead(head, found))) return undefined;
-    this.overwritten = new StorageFault(
+  private checkHead(found: HeadRecord): StorageFault | undefined {
+    if (this.expectedHeads.some((head) => isSameHead(head, found))) return undefined;
+    this.overwriteFault = new StorageFault(
       'content',
       `another program has written to ${this.file}: its content is not that of the last commit; writes are refused`,
     );
-    return this.overwritten;
+    return this.overwriteFault;
   }
 
   /** The segment that begins at or before `after` may end after it. */
-  private segmentStart(after: Revision): Buffer {
+  private findSegmentStart(after: Revision): Buffer {
     const next = Buffer.alloc(8);
     next.writeBigUInt64BE(after + 1n);
     const [holding] = this.tables.history.getKeys({
@@ -170,7 +170,7 @@ export class LmdbStorage implements Storage, StorageReader {
 function isSameHead(one: HeadRecord, other: HeadRecord): boolean {
   return (
     one.revision === other.revision &&
-    one.proof === other.proof &&
+    one.hashSum === other.hashSum &&
     one.leaseCount === other.leaseCount
   );
 }

@@ -10,18 +10,18 @@ import type {
 } from '@cloudless/state-store';
 import { ByteWriter } from './byte-writer.js';
 import {
-  addProofs,
+  addHashes,
   encodeEntry,
   encodeHead,
-  proofOf,
-  roomOf,
+  hashRecord,
+  getSpace,
   encodeLease,
   encodeSegmentKey,
   encodeTransaction,
   sealRecord,
   startRecord,
 } from './records.js';
-import { leasedKey } from './leased-key.js';
+import { encodeLeasedKey } from './leased-key.js';
 import { HEAD_KEY, readEntry, readHead } from './table-reads.js';
 import { endOfPrefix, type Table, type Tables } from './tables.js';
 
@@ -40,16 +40,16 @@ export class LmdbWriter implements StorageWriter {
   private added: HistorySegment[] = [];
   private dropped: readonly HistorySegment[] = [];
   /** Change of the sum of all record hashes. */
-  private proof = 0;
+  private hashSumChange = 0;
 
   constructor(
     private readonly tables: Tables,
-    private readonly window: HistoryWindow,
+    private readonly historyWindow: HistoryWindow,
   ) {}
 
   /** Must be called once the writes are durable. */
-  committed(): void {
-    this.window.advance(this.added, this.dropped);
+  onCommitted(): void {
+    this.historyWindow.advance(this.added, this.dropped);
   }
 
   head(): StoreHead {
@@ -64,19 +64,19 @@ export class LmdbWriter implements StorageWriter {
     if (before?.lease !== entry.lease) {
       this.detach(before);
       if (entry.lease !== undefined)
-        void this.tables.leasedKeys.put(leasedKey(entry.lease, entry.key), EMPTY);
+        void this.tables.leasedKeys.put(encodeLeasedKey(entry.lease, entry.key), EMPTY);
     }
     const key = Buffer.from(entry.key);
-    if (before !== undefined) this.disprove(this.tables.entries, key);
+    if (before !== undefined) this.subtractHash(this.tables.entries, key);
     const record = encodeEntry(entry);
-    this.proof = addProofs(this.proof, proofOf(key, record));
+    this.hashSumChange = addHashes(this.hashSumChange, hashRecord(key, record));
     void this.tables.entries.put(key, record);
   }
 
   delete(before: StoredEntry): void {
     this.detach(before);
     const key = Buffer.from(before.key);
-    this.disprove(this.tables.entries, key);
+    this.subtractHash(this.tables.entries, key);
     void this.tables.entries.remove(key);
   }
 
@@ -87,18 +87,18 @@ export class LmdbWriter implements StorageWriter {
   putLease(lease: LeaseId, ttlMs: number): void {
     const key = Buffer.from(lease);
     const record = encodeLease(ttlMs);
-    this.proof = addProofs(this.proof, proofOf(key, record));
+    this.hashSumChange = addHashes(this.hashSumChange, hashRecord(key, record));
     void this.tables.leases.put(key, record);
   }
 
   deleteLease(lease: LeaseId): void {
     const key = Buffer.from(lease);
-    this.disprove(this.tables.leases, key);
+    this.subtractHash(this.tables.leases, key);
     void this.tables.leases.remove(key);
   }
 
   leasedKeys(lease: LeaseId): readonly string[] {
-    const start = leasedKey(lease, '');
+    const start = encodeLeasedKey(lease, '');
     const end = endOfPrefix(start) ?? start;
     return [...this.tables.leasedKeys.getKeys({ start, end })].map((key) =>
       key.toString('utf8', start.length),
@@ -111,7 +111,7 @@ export class LmdbWriter implements StorageWriter {
   ): void {
     const { compactedRevision } = this.head();
     this.appendHistory(transactions);
-    this.dropped = this.window.surplusWith(this.added);
+    this.dropped = this.historyWindow.findSurplus(this.added);
     for (const segment of this.dropped) void this.tables.history.remove(encodeSegmentKey(segment));
     this.putHead({
       ...counters,
@@ -119,21 +119,22 @@ export class LmdbWriter implements StorageWriter {
     });
   }
 
-  beginAt(revision: Revision): void {
+  setInitialRevision(revision: Revision): void {
     this.putHead({ revision, compactedRevision: revision, leaseCount: 0 });
   }
 
   private putHead(head: StoreHead): void {
-    const { proof } = readHead(this.tables);
+    const { hashSum } = readHead(this.tables);
     void this.tables.meta.put(
       HEAD_KEY,
-      encodeHead({ ...head, proof: addProofs(proof, this.proof) }),
+      encodeHead({ ...head, hashSum: addHashes(hashSum, this.hashSumChange) }),
     );
   }
 
-  private disprove(table: Table, key: Buffer): void {
+  private subtractHash(table: Table, key: Buffer): void {
     const record = table.get(key);
-    if (record !== undefined) this.proof = addProofs(this.proof, -proofOf(key, record));
+    if (record !== undefined)
+      this.hashSumChange = addHashes(this.hashSumChange, -hashRecord(key, record));
   }
 
   private appendHistory(transactions: readonly LoggedTransaction[]): void {
@@ -155,11 +156,11 @@ export class LmdbWriter implements StorageWriter {
   private appendSegment(segment: Omit<HistorySegment, 'bytes'>): void {
     const record = sealRecord(segmentWriter);
     void this.tables.history.put(encodeSegmentKey(segment), record);
-    this.added.push({ ...segment, bytes: roomOf(record.length) });
+    this.added.push({ ...segment, bytes: getSpace(record.length) });
   }
 
   private detach(before: StoredEntry | undefined): void {
     if (before?.lease !== undefined)
-      void this.tables.leasedKeys.remove(leasedKey(before.lease, before.key));
+      void this.tables.leasedKeys.remove(encodeLeasedKey(before.lease, before.key));
   }
 }

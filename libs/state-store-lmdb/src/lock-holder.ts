@@ -11,7 +11,7 @@ export interface DirectoryLock {
  * Creates the error for a second process that opens a directory.
  * @param holder - Process id of the holder, with the host name if that differs.
  */
-export function heldBy(path: string, holder: string): CloudlessError {
+export function createHeldError(path: string, holder: string): CloudlessError {
   return new CloudlessError(
     'unavailable',
     `data directory ${path} is in use by process ${holder}; stop it first, or choose another directory`,

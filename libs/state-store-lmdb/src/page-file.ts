@@ -12,9 +12,9 @@ export class PageFile {
   /** Size of a page; set after the first page was read. */
   pageBytes = 0;
   /** Pages accounted for so far, including the two meta pages. */
-  takenPages = 2;
+  accountedPages = 2;
   private readonly size: number;
-  private taken = new Uint8Array(0);
+  private accounted = new Uint8Array(0);
 
   private constructor(
     private readonly file: string,
@@ -40,10 +40,10 @@ export class PageFile {
 
   /** Reads bytes. @throws The error about a damaged file when it ends before them. */
   read(position: number, length: number, what: string): Buffer {
-    if (position + length > this.size) this.damaged(`it ends before ${what}`);
+    if (position + length > this.size) this.refuse(`it ends before ${what}`);
     const buffer = Buffer.allocUnsafe(length);
     if (readSync(this.descriptor, buffer, 0, length, position) < length)
-      this.damaged(`it ends before ${what}`);
+      this.refuse(`it ends before ${what}`);
     return buffer;
   }
 
@@ -54,32 +54,32 @@ export class PageFile {
   /** Starts the page accounting. @param lastPage - The last page that may have content. */
   expectPages(lastPage: bigint): void {
     if (lastPage > BigInt(Math.ceil(this.size / this.pageBytes) + MAX_UNWRITTEN_PAGES))
-      this.damaged(`its last page would be ${lastPage}`);
+      this.refuse(`its last page would be ${lastPage}`);
     // the first two are the meta pages
-    this.taken = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
+    this.accounted = new Uint8Array(Number(lastPage) + 1).fill(1, 0, 2);
   }
 
   /** Accounts for pages: each page must be used once or free once. */
-  take(first: bigint, count: bigint): void {
-    if (first < 0n || count < 1n || first + count > BigInt(this.taken.length))
-      this.damaged(`page ${first} is outside of the file`);
+  account(first: bigint, count: bigint): void {
+    if (first < 0n || count < 1n || first + count > BigInt(this.accounted.length))
+      this.refuse(`page ${first} is outside of the file`);
     const [from, to] = [Number(first), Number(first + count)];
-    const twice = this.taken.subarray(from, to).indexOf(1);
-    if (twice >= 0) this.damaged(`page ${from + twice} is used twice`);
-    this.taken.fill(1, from, to);
-    this.takenPages += to - from;
+    const twice = this.accounted.subarray(from, to).indexOf(1);
+    if (twice >= 0) this.refuse(`page ${from + twice} is used twice`);
+    this.accounted.fill(1, from, to);
+    this.accountedPages += to - from;
   }
 
-  damaged(how: string): never {
-    throw damagedFile(this.file, how);
+  refuse(problem: string): never {
+    throw createDamageError(this.file, problem);
   }
 }
 
 /** Creates the error for a data file that cannot be trusted. */
-export function damagedFile(file: string, how: string, cause?: unknown): CloudlessError {
+export function createDamageError(file: string, problem: string, cause?: unknown): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `data file is damaged: ${file}: ${how}; restore a backup, or move the file away to start with an empty store`,
+    `data file is damaged: ${file}: ${problem}; restore a backup, or move the file away to start with an empty store`,
     cause === undefined ? undefined : { cause },
   );
 }

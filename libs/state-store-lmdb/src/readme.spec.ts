@@ -1,14 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { ManualClock } from '@cloudless/base/testing';
 import { openLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+import { removeTemporaryDirectories, createTemporaryDirectory } from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 it('README of state-store-lmdb has an example that runs', async () => {
-  const directory = await temporaryDirectory();
+  const directory = await createTemporaryDirectory();
   const clock = new ManualClock();
   // <example>
   const store = await openLmdbStateStore({ directory, clock });

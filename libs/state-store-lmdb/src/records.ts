@@ -60,7 +60,12 @@ export function encodeEntry(entry: StoredEntry): Buffer {
 
 export function decodeEntry(key: string, record: Buffer): StoredEntry {
   const reader = openRecord(record);
-  return { key, modRevision: reader.uint64(), lease: leaseOf(reader.text()), value: reader.rest() };
+  return {
+    key,
+    modRevision: reader.uint64(),
+    lease: toLeaseId(reader.text()),
+    value: reader.rest(),
+  };
 }
 
 /**
@@ -69,19 +74,24 @@ export function decodeEntry(key: string, record: Buffer): StoredEntry {
  */
 export interface HeadRecord extends StoreHead {
   /** Sum of the record hashes, modulo 2^32. */
-  readonly proof: number;
+  readonly hashSum: number;
 }
 
 /**
  * Layout: `revision compactedRevision leaseCount recordHashSum`. Valid until the next record is
  * encoded.
  */
-export function encodeHead({ revision, compactedRevision, leaseCount, proof }: HeadRecord): Buffer {
+export function encodeHead({
+  revision,
+  compactedRevision,
+  leaseCount,
+  hashSum,
+}: HeadRecord): Buffer {
   const writer = startRecord(scratch)
     .uint64(revision)
     .uint64(compactedRevision)
     .uint64(BigInt(leaseCount));
-  return sealRecord(writer.uint32(proof));
+  return sealRecord(writer.uint32(hashSum));
 }
 
 export function decodeHead(record: Buffer): HeadRecord {
@@ -90,12 +100,12 @@ export function decodeHead(record: Buffer): HeadRecord {
     revision: reader.uint64(),
     compactedRevision: reader.uint64(),
     leaseCount: Number(reader.uint64()),
-    proof: reader.uint32(),
+    hashSum: reader.uint32(),
   };
 }
 
 /** Adds hashes modulo 2^32; the order does not matter. */
-export function addProofs(a: number, b: number): number {
+export function addHashes(a: number, b: number): number {
   return (a + b) >>> 0;
 }
 
@@ -103,7 +113,7 @@ export function addProofs(a: number, b: number): number {
  * Hash of a record under its key. Another record, or the same record under another key, has another
  * hash.
  */
-export function proofOf(key: Buffer, record: Buffer): number {
+export function hashRecord(key: Buffer, record: Buffer): number {
   return crc32(key, record.readUInt32BE(0));
 }
 
@@ -121,7 +131,7 @@ export function decodeSegmentKey(key: Buffer): Omit<HistorySegment, 'bytes'> {
  * Space of a history record in the data file: part of a shared page with its key, or whole overflow
  * pages.
  */
-export function roomOf(recordBytes: number): number {
+export function getSpace(recordBytes: number): number {
   const withKey = recordBytes + SEGMENT_KEY_BYTES;
   return withKey <= PAGE_BYTES / 2
     ? withKey
@@ -180,7 +190,7 @@ function decodeInline(reader: ByteReader, key: string): StoredEntry {
   return {
     key,
     modRevision: reader.uint64(),
-    lease: leaseOf(reader.text()),
+    lease: toLeaseId(reader.text()),
     value: reader.bytes(reader.uint32()),
   };
 }
@@ -194,6 +204,6 @@ export function decodeLease(record: Buffer): number {
   return openRecord(record).float64();
 }
 
-function leaseOf(text: string): LeaseId | undefined {
+function toLeaseId(text: string): LeaseId | undefined {
   return text === '' ? undefined : text;
 }

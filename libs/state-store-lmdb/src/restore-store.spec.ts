@@ -3,14 +3,18 @@ import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import { createMemoryStateStore, exportSnapshot, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore, restoreLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+import {
+  removeTemporaryDirectories,
+  StoreChild,
+  createTemporaryDirectory,
+} from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
 const open = (directory: string): Promise<StateStore> =>
   openLmdbStateStore({ directory, clock: new ManualClock() });
 
-async function snapshot(): Promise<Buffer> {
+async function createSnapshot(): Promise<Buffer> {
   const store = createMemoryStateStore({ clock: new ManualClock() });
   for (let index = 0; index < 3_000; index += 1)
     await store.txn([], [{ put: `k${index}`, value: Buffer.from(`value ${index} `.repeat(50)) }]);
@@ -20,14 +24,17 @@ async function snapshot(): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-async function* whole(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+async function* toChunks(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let from = 0; from < bytes.length; from += 65_536) yield bytes.subarray(from, from + 65_536);
 }
 
 describe('restoreLmdbStateStore', () => {
   it('creates a private data directory and a store that passes all checks', async () => {
-    const directory = join(await temporaryDirectory(), 'a', 'b');
-    const summary = await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
+    const directory = join(await createTemporaryDirectory(), 'a', 'b');
+    const summary = await restoreLmdbStateStore({
+      directory,
+      chunks: toChunks(await createSnapshot()),
+    });
     expect(summary).toMatchObject({
       clusterId: 'cluster-1',
       schemaVersion: 1,
@@ -62,32 +69,32 @@ describe('restoreLmdbStateStore', () => {
   ])(
     'creates no store from a snapshot that is $name, and accepts a good one afterwards',
     async ({ damage, says }) => {
-      const directory = await temporaryDirectory();
+      const directory = await createTemporaryDirectory();
       await expect(
-        restoreLmdbStateStore({ directory, chunks: whole(damage(await snapshot())) }),
+        restoreLmdbStateStore({ directory, chunks: toChunks(damage(await createSnapshot())) }),
       ).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringContaining(says) as string,
       });
       expect(await readdir(directory)).toEqual(['holder', 'lock-1']);
-      await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
+      await restoreLmdbStateStore({ directory, chunks: toChunks(await createSnapshot()) });
       await (await open(directory)).close();
     },
   );
 
   it('replaces the files of a killed restore', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     for (const name of ['new-store.mdb', 'new-store.mdb-lock', 'holder'])
       await writeFile(join(directory, name), 'half');
-    await restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
+    await restoreLmdbStateStore({ directory, chunks: toChunks(await createSnapshot()) });
     expect((await readdir(directory)).sort()).toEqual(['holder', 'lock-1', 'store.mdb']);
   });
 
   it('refuses a directory with other files', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const store = await open(directory);
     await store.close();
-    const attempt = restoreLmdbStateStore({ directory, chunks: whole(await snapshot()) });
+    const attempt = restoreLmdbStateStore({ directory, chunks: toChunks(await createSnapshot()) });
     await expect(attempt).rejects.toMatchObject({
       kind: 'precondition',
       message:
@@ -104,19 +111,19 @@ describe('restoreLmdbStateStore', () => {
       expect('the snapshot').toBe('not read');
       yield new Uint8Array();
     };
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     await chmod(directory, 0o755);
     await expect(restoreLmdbStateStore({ directory, chunks: chunks() })).rejects.toThrow(
       `run: chmod 700 '${directory}'`,
     );
-    const file = join(await temporaryDirectory(), 'file');
+    const file = join(await createTemporaryDirectory(), 'file');
     await writeFile(file, '');
     await expect(restoreLmdbStateStore({ directory: file, chunks: chunks() })).rejects.toThrow(
       `${file} is not a directory`,
     );
-    const held = await temporaryDirectory();
+    const held = await createTemporaryDirectory();
     const holder = StoreChild.start('hold', held);
-    await holder.hears('open');
+    await holder.waitForLine('open');
     for (const name of ['store.mdb', 'store.mdb-lock']) await rm(join(held, name));
     await expect(
       restoreLmdbStateStore({ directory: held, chunks: chunks() }),

@@ -5,7 +5,7 @@ import { HistoryWindow, importSnapshot, type SnapshotSummary } from '@cloudless/
 import { createDataFile, DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
-import { isOutOfSpace, noRoomFor } from './lmdb-errors.js';
+import { isOutOfSpace, diskFullError } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
 import { isLockFile } from './socket-lock.js';
 
@@ -44,7 +44,7 @@ export async function restoreLmdbStateStore({
     );
   } catch (reason) {
     const file = join(prepared.path, DATA_FILE);
-    throw (await isOutOfSpace(reason, file)) ? noRoomFor(file, reason) : reason;
+    throw (await isOutOfSpace(reason, file)) ? diskFullError(file, reason) : reason;
   } finally {
     await lock.release();
   }

@@ -1,7 +1,11 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { acquireSocketLock } from './socket-lock.js';
-import { removeTemporaryDirectories, StoreChild, temporaryDirectory } from './testing/index.js';
+import {
+  removeTemporaryDirectories,
+  StoreChild,
+  createTemporaryDirectory,
+} from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
@@ -9,7 +13,7 @@ const describeOnLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeOnLinux('acquireSocketLock', () => {
   it('refuses a second holder until release', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const lock = await acquireSocketLock(directory);
     expect(lock?.isHeld()).toBe(true);
     expect(await acquireSocketLock(directory)).toBeUndefined();
@@ -21,7 +25,7 @@ describeOnLinux('acquireSocketLock', () => {
   });
 
   it('gives the lock to exactly one of many callers, also after a release', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     for (let round = 0; round < 5; round += 1) {
       const locks = await Promise.all(
         Array.from({ length: 8 }, () => acquireSocketLock(directory)),
@@ -34,9 +38,9 @@ describeOnLinux('acquireSocketLock', () => {
   });
 
   it('stays held by a stopped process until that process is killed', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const holder = StoreChild.start('hold', directory);
-    await holder.hears('open');
+    await holder.waitForLine('open');
     process.kill(holder.pid, 'SIGSTOP');
     expect(await acquireSocketLock(directory)).toBeUndefined();
     await holder.kill();
@@ -46,7 +50,7 @@ describeOnLinux('acquireSocketLock', () => {
   });
 
   it('reports a deleted or replaced lock as not held', async () => {
-    const directory = await temporaryDirectory();
+    const directory = await createTemporaryDirectory();
     const first = await acquireSocketLock(directory);
     await rm(join(directory, 'lock-1'));
     expect(first?.isHeld()).toBe(false);
@@ -58,7 +62,7 @@ describeOnLinux('acquireSocketLock', () => {
   });
 
   it('works in a directory with a path beyond the length limit of sockets', async () => {
-    const directory = join(await temporaryDirectory(), 'x'.repeat(120));
+    const directory = join(await createTemporaryDirectory(), 'x'.repeat(120));
     await mkdir(directory);
     const lock = await acquireSocketLock(directory);
     expect(await acquireSocketLock(directory)).toBeUndefined();

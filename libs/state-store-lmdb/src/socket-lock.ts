@@ -3,9 +3,9 @@ import { link, open, readdir, rm } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { errorCodeOf } from './error-code.js';
-import { identityOf } from './file-identity.js';
-import { noRoomFor } from './lmdb-errors.js';
+import { getErrorCode } from './error-code.js';
+import { getFileIdentity } from './file-identity.js';
+import { diskFullError } from './lmdb-errors.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 const LOCK_NAME = /^lock-([1-9]\d{0,14})$/;
@@ -36,30 +36,33 @@ const MAX_ATTEMPTS = 10;
 export async function acquireSocketLock(directory: string): Promise<DirectoryLock | undefined> {
   // Through a descriptor, because a socket path has at most 107 bytes.
   const descriptor = await open(directory, 'r');
-  const within = (name: string): string => join(`/proc/self/fd/${descriptor.fd}`, name);
+  const inDirectory = (name: string): string => join(`/proc/self/fd/${descriptor.fd}`, name);
   const draft = `draft-${randomBytes(DRAFT_BYTES).toString('hex')}.lock`;
   let server: Server | undefined;
-  const letGo = async (): Promise<void> => {
+  const releaseLock = async (): Promise<void> => {
     await new Promise<void>((resolve) =>
       server === undefined ? resolve() : server.close(() => resolve()),
     );
-    await rm(within(draft), { force: true });
+    await rm(inDirectory(draft), { force: true });
     await descriptor.close();
   };
   try {
-    server = await listen(within(draft));
-    const number = await takeNumber(within, draft);
+    server = await listen(inDirectory(draft));
+    const number = await takeNumber(inDirectory, draft);
     if (number === undefined) {
-      await letGo();
+      await releaseLock();
       return undefined;
     }
     const file = join(directory, `lock-${number}`);
-    const ours = identityOf(within(`lock-${number}`));
-    return { release: letGo, isHeld: () => [ours, 'unknown'].includes(identityOf(file)) };
+    const ownIdentity = getFileIdentity(inDirectory(`lock-${number}`));
+    return {
+      release: releaseLock,
+      isHeld: () => [ownIdentity, 'unknown'].includes(getFileIdentity(file)),
+    };
   } catch (cause) {
-    await letGo();
-    if (isFull(cause)) throw noRoomFor(directory, cause);
-    throw cause instanceof CloudlessError ? cause : cannotLock(directory, cause);
+    await releaseLock();
+    if (isDiskFull(cause)) throw diskFullError(directory, cause);
+    throw cause instanceof CloudlessError ? cause : createLockError(directory, cause);
   }
 }
 
@@ -68,16 +71,16 @@ export function isLockFile(name: string): boolean {
   return LOCK_NAME.test(name) || DRAFT_NAME.test(name);
 }
 
-type Within = (name: string) => string;
+type PathInDirectory = (name: string) => string;
 
 /** @returns The number of the new lock; undefined when a live process holds the lock. */
-async function takeNumber(within: Within, draft: string): Promise<number | undefined> {
+async function takeNumber(within: PathInDirectory, draft: string): Promise<number | undefined> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    const highest = (await numbersIn(within)).at(-1);
+    const highest = (await readLockNumbers(within)).at(-1);
     if (highest !== undefined && (await isListening(within(`lock-${highest}`)))) return undefined;
     const number = (highest ?? 0) + 1;
-    if (!(await linkTo(within(draft), within(`lock-${number}`)))) continue;
-    const numbers = await numbersIn(within);
+    if (!(await tryLink(within(draft), within(`lock-${number}`)))) continue;
+    const numbers = await readLockNumbers(within);
     if (numbers.at(-1) === number) {
       await removeOthers(within, number);
       return number;
@@ -87,7 +90,7 @@ async function takeNumber(within: Within, draft: string): Promise<number | undef
   throw new CloudlessError('unavailable', 'other processes keep taking the lock; try again');
 }
 
-async function numbersIn(within: Within): Promise<readonly number[]> {
+async function readLockNumbers(within: PathInDirectory): Promise<readonly number[]> {
   const numbers = (await readdir(within('.'))).flatMap((name) => LOCK_NAME.exec(name)?.[1] ?? []);
   return numbers.map(Number).sort((a, b) => a - b);
 }
@@ -96,21 +99,21 @@ async function numbersIn(within: Within): Promise<readonly number[]> {
  * Removes lower numbers and drafts. A process that still uses one of them finds that the lock is
  * held.
  */
-async function removeOthers(within: Within, ours: number): Promise<void> {
+async function removeOthers(within: PathInDirectory, ownNumber: number): Promise<void> {
   for (const name of await readdir(within('.'))) {
     const number = LOCK_NAME.exec(name)?.[1];
-    if (DRAFT_NAME.test(name) || (number !== undefined && Number(number) < ours))
+    if (DRAFT_NAME.test(name) || (number !== undefined && Number(number) < ownNumber))
       await rm(within(name), { force: true });
   }
 }
 
 /** @returns False when the name exists, or the holder has removed the draft. */
-async function linkTo(draft: string, name: string): Promise<boolean> {
+async function tryLink(draft: string, name: string): Promise<boolean> {
   try {
     await link(draft, name);
     return true;
   } catch (reason) {
-    if (['EEXIST', 'ENOENT'].includes(String(errorCodeOf(reason)))) return false;
+    if (['EEXIST', 'ENOENT'].includes(String(getErrorCode(reason)))) return false;
     throw reason;
   }
 }
@@ -138,16 +141,16 @@ function isListening(path: string): Promise<boolean> {
       resolve(true);
     });
     socket.once('error', (reason) =>
-      resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(errorCodeOf(reason)))),
+      resolve(!['ECONNREFUSED', 'ENOENT'].includes(String(getErrorCode(reason)))),
     );
   });
 }
 
-function isFull(reason: unknown): boolean {
-  return ['ENOSPC', 'EDQUOT'].includes(String(errorCodeOf(reason)));
+function isDiskFull(reason: unknown): boolean {
+  return ['ENOSPC', 'EDQUOT'].includes(String(getErrorCode(reason)));
 }
 
-function cannotLock(directory: string, cause: unknown): CloudlessError {
+function createLockError(directory: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'unavailable',
     `data directory ${directory} cannot be locked (${errorMessageOf(cause)}); choose one on a local file system with ` +

@@ -1,5 +1,5 @@
 import type { HistorySegment, StoredEntry } from '@cloudless/state-store';
-import { decodeEntry, decodeHead, decodeSegmentKey, roomOf, type HeadRecord } from './records.js';
+import { decodeEntry, decodeHead, decodeSegmentKey, getSpace, type HeadRecord } from './records.js';
 import type { Tables } from './tables.js';
 
 /** Key of the counters in the `meta` table. */
@@ -9,7 +9,7 @@ export const HEAD_KEY = Buffer.from('head');
 export function readHead({ meta }: Tables): HeadRecord {
   const record = meta.get(HEAD_KEY);
   return record === undefined
-    ? { revision: 0n, compactedRevision: 0n, leaseCount: 0, proof: 0 }
+    ? { revision: 0n, compactedRevision: 0n, leaseCount: 0, hashSum: 0 }
     : decodeHead(record);
 }
 
@@ -24,6 +24,6 @@ export function readSegments({ history }: Tables): HistorySegment[] {
   return [
     ...history
       .getRange()
-      .map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: roomOf(value.length) })),
+      .map(({ key, value }) => ({ ...decodeSegmentKey(key), bytes: getSpace(value.length) })),
   ];
 }

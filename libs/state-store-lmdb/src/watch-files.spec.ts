@@ -3,25 +3,25 @@ import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import type { StorageFault } from '@cloudless/state-store';
 import { openLmdbStateStore } from './index.js';
-import { removeTemporaryDirectories, temporaryDirectory } from './testing/index.js';
+import { removeTemporaryDirectories, createTemporaryDirectory } from './testing/index.js';
 
 afterAll(removeTemporaryDirectories);
 
 async function aStore() {
-  const directory = join(await temporaryDirectory(), 'data');
+  const directory = join(await createTemporaryDirectory(), 'data');
   const clock = new ManualClock();
   const faults: StorageFault[] = [];
   const store = await openLmdbStateStore({
     directory,
     clock,
-    lookEveryMs: 1_000,
+    checkIntervalMs: 1_000,
     onFault: (fault) => faults.push(fault),
   });
   await store.txn([], [{ put: 'before', value: new Uint8Array() }]);
   return { directory, file: join(directory, 'store.mdb'), clock, store, faults };
 }
 
-const losses: readonly {
+const LOSSES: readonly {
   readonly how: string;
   readonly lost: StorageFault['lost'];
   readonly act: (directory: string, file: string) => Promise<unknown>;
@@ -65,7 +65,7 @@ const losses: readonly {
 ];
 
 describe('openLmdbStateStore, lost files', () => {
-  it.each(losses)('acknowledges no write but serves reads after $how', async ({ lost, act }) => {
+  it.each(LOSSES)('acknowledges no write but serves reads after $how', async ({ lost, act }) => {
     const { directory, file, store, faults } = await aStore();
     await act(directory, file);
     await expect(store.txn([], [{ put: 'after', value: new Uint8Array() }])).rejects.toMatchObject({
@@ -77,7 +77,7 @@ describe('openLmdbStateStore, lost files', () => {
     await store.close();
   });
 
-  it.each(losses)(
+  it.each(LOSSES)(
     'reports the loss at the next check without a write after $how',
     async ({ lost, act }) => {
       const { directory, file, store, clock, faults } = await aStore();

@@ -1,5 +1,5 @@
 import { StorageFault } from '@cloudless/state-store';
-import { identityOf } from './file-identity.js';
+import { getFileIdentity } from './file-identity.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 /**
@@ -8,20 +8,20 @@ import type { DirectoryLock } from './lock-holder.js';
  * @returns The check. It takes two calls of stat(2), some microseconds, and is synchronous, so that
  *   nothing happens between the check and an acknowledgement.
  */
-export function watchFiles(
+export function createFileCheck(
   file: string,
   lock: Pick<DirectoryLock, 'isHeld'>,
 ): () => StorageFault | undefined {
-  const opened = identityOf(file);
+  const opened = getFileIdentity(file);
   return () => {
-    const found = identityOf(file);
-    if (found !== opened && found !== 'unknown') return dataFileLost(file, found);
-    if (!lock.isHeld()) return lockLost(file);
+    const found = getFileIdentity(file);
+    if (found !== opened && found !== 'unknown') return createDataFileFault(file, found);
+    if (!lock.isHeld()) return createLockFault(file);
     return undefined;
   };
 }
 
-function dataFileLost(file: string, found: string | undefined): StorageFault {
+function createDataFileFault(file: string, found: string | undefined): StorageFault {
   const how =
     found === undefined ? 'the file was deleted or moved' : 'another file is in its place';
   return new StorageFault(
@@ -31,7 +31,7 @@ function dataFileLost(file: string, found: string | undefined): StorageFault {
   );
 }
 
-function lockLost(file: string): StorageFault {
+function createLockFault(file: string): StorageFault {
   return new StorageFault(
     'lock',
     `the lock beside ${file} was deleted or taken by another process, which may have opened the file; writes are refused`,

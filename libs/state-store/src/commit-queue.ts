@@ -27,9 +27,9 @@ export interface CommitQueueOptions {
    * Checks the files. @returns The reason why nothing may be acknowledged; undefined while the
    * files belong to this process.
    */
-  readonly look: () => CloudlessError | undefined;
+  readonly checkFiles: () => CloudlessError | undefined;
   /** Runs when a write failed because the disk is full. */
-  readonly onExhausted: () => void;
+  readonly onDiskFull: () => void;
   /**
    * Runs when it is unknown whether a write was committed. Everything queued is rejected with this
    * error.
@@ -65,7 +65,7 @@ export class CommitQueue {
   }
 
   /** Resolves when nothing is queued or being written. */
-  async idle(): Promise<void> {
+  async waitUntilIdle(): Promise<void> {
     while (this.running !== undefined) await this.running;
   }
 
@@ -77,28 +77,28 @@ export class CommitQueue {
   }
 
   private async commit(group: readonly Command[]): Promise<void> {
-    if (this.refuse(group)) return;
+    if (this.refuseIfFilesLost(group)) return;
     try {
       const { outcomes, transactions } = await this.options.storage.write((writer) =>
         evaluateGroup(new Draft(writer), group),
       );
-      if (this.refuse(group)) return; // the next start would not find the flushed data
+      if (this.refuseIfFilesLost(group)) return; // the next start would not find the flushed data
       if (transactions.length > 0) this.options.onCommitted(transactions);
       group.forEach(({ settle }, index) =>
         settle(outcomes[index] ?? { ok: false, reason: this.failure }),
       );
     } catch (reason) {
-      if (this.refuse(group)) return;
+      if (this.refuseIfFilesLost(group)) return;
       const known = reason instanceof CloudlessError && reason.kind === 'exhausted';
-      if (known) this.options.onExhausted();
+      if (known) this.options.onDiskFull();
       const error = known ? reason : this.fail(reason);
       for (const { settle } of group) settle({ ok: false, reason: error });
     }
   }
 
   /** Rejects the group when the files were lost. @returns True when the files were lost. */
-  private refuse(group: readonly Command[]): boolean {
-    const reason = this.options.look();
+  private refuseIfFilesLost(group: readonly Command[]): boolean {
+    const reason = this.options.checkFiles();
     for (const { settle } of reason === undefined ? [] : group) settle({ ok: false, reason });
     return reason !== undefined;
   }

@@ -8,7 +8,7 @@ import {
   type Revision,
 } from './state-store.js';
 import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
-import { keyOf } from './validate.js';
+import { getKey } from './validate.js';
 
 /**
  * State of the store as the commands of one group commit see and change it, one after the other.
@@ -19,7 +19,7 @@ export class Draft {
   readonly transactions: LoggedTransaction[] = [];
   private revision: Revision;
   private leaseCount: number;
-  private touched = false;
+  private hasChanged = false;
 
   constructor(private readonly writer: StorageWriter) {
     const head = writer.head();
@@ -35,7 +35,7 @@ export class Draft {
   transact(compares: readonly Compare[], operations: readonly Operation[]): Committed {
     const seen = new Map<string, StoredEntry | undefined>();
     for (const { key, is } of compares) {
-      const entry = this.read(key, seen);
+      const entry = this.readEntry(key, seen);
       const now = entry?.modRevision ?? 'absent';
       if (now !== is) throw new RevisionConflictError(key, is, now);
     }
@@ -48,7 +48,7 @@ export class Draft {
   /** Creates a lease with an id that was never used before. */
   grantLease(ttlMs: number): LeaseId {
     this.leaseCount += 1;
-    this.touched = true;
+    this.hasChanged = true;
     const lease = `lease-${this.leaseCount}`;
     this.writer.putLease(lease, ttlMs);
     return lease;
@@ -62,17 +62,17 @@ export class Draft {
       new Map(),
     );
     this.writer.deleteLease(lease);
-    this.touched = true;
+    this.hasChanged = true;
   }
 
   /** Rewrites the counters without a change, to find out whether the storage accepts writes. */
   probe(): void {
-    this.touched = true;
+    this.hasChanged = true;
   }
 
   /** Must be called once, after the last command. */
   finish(): void {
-    if (this.touched)
+    if (this.hasChanged)
       this.writer.finish(this.transactions, {
         revision: this.revision,
         leaseCount: this.leaseCount,
@@ -86,8 +86,8 @@ export class Draft {
     const revision = this.revision + 1n;
     const changes: LoggedChange[] = [];
     for (const operation of operations) {
-      const key = keyOf(operation);
-      const before = this.read(key, seen);
+      const key = getKey(operation);
+      const before = this.readEntry(key, seen);
       if ('put' in operation) {
         const after = {
           key,
@@ -104,13 +104,16 @@ export class Draft {
     }
     if (changes.length > 0) {
       this.revision = revision;
-      this.touched = true;
+      this.hasChanged = true;
       this.transactions.push({ revision, changes });
     }
     return { revision: this.revision };
   }
 
-  private read(key: string, seen: Map<string, StoredEntry | undefined>): StoredEntry | undefined {
+  private readEntry(
+    key: string,
+    seen: Map<string, StoredEntry | undefined>,
+  ): StoredEntry | undefined {
     if (seen.has(key)) return seen.get(key);
     const entry = this.writer.get(key);
     seen.set(key, entry);

@@ -49,7 +49,7 @@ function put(key: string) {
   return { put: key, value: new Uint8Array() };
 }
 
-const FULL = new CloudlessError('exhausted', 'disk full');
+const DISK_FULL = new CloudlessError('exhausted', 'disk full');
 
 describe('createEngineStore', () => {
   it('commits everything queued during a write in one write', async () => {
@@ -101,8 +101,8 @@ describe('createEngineStore', () => {
   it('refuses writes while the disk is full and accepts them again when space is free', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('a')]);
-    storage.failure = FULL;
-    await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
+    storage.failure = DISK_FULL;
+    await expect(store.txn([], [put('b')])).rejects.toBe(DISK_FULL);
     expect((await store.range({ prefix: '' })).entries).toHaveLength(1);
     storage.failure = undefined;
     expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
@@ -111,13 +111,13 @@ describe('createEngineStore', () => {
   it('calls onDiskSpaceChange once when the disk is full and once when space is free, also without writes', async () => {
     const told: unknown[] = [];
     const { store, storage, clock } = aStore({
-      onRoom: (hasRoom) => told.push(hasRoom),
+      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
       log: recordingLog(told),
     });
     await store.txn([], [put('a')]);
-    storage.failure = FULL;
+    storage.failure = DISK_FULL;
     for (let round = 0; round < 3; round += 1)
-      await expect(store.txn([], [put('b')])).rejects.toBe(FULL);
+      await expect(store.txn([], [put('b')])).rejects.toBe(DISK_FULL);
     await clock.advance(60_000);
     expect(told).toEqual([
       'warn disk full: writes are refused until space is free, reads continue',
@@ -131,10 +131,12 @@ describe('createEngineStore', () => {
 
   it('treats the disk as full while some writes succeed and others fail', async () => {
     const told: unknown[] = [];
-    const { store, storage, clock } = aStore({ onRoom: (hasRoom) => told.push(hasRoom) });
+    const { store, storage, clock } = aStore({
+      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
+    });
     for (let round = 0; round < 20; round += 1) {
-      storage.failure = FULL;
-      await expect(store.txn([], [put('large')])).rejects.toBe(FULL);
+      storage.failure = DISK_FULL;
+      await expect(store.txn([], [put('large')])).rejects.toBe(DISK_FULL);
       storage.failure = undefined;
       await store.txn([], [put('small')]);
       await clock.advance(1_000);
@@ -146,8 +148,8 @@ describe('createEngineStore', () => {
 
   it('stops probing the disk after close', async () => {
     const { store, storage, clock } = aStore();
-    storage.failure = FULL;
-    await expect(store.txn([], [put('a')])).rejects.toBe(FULL);
+    storage.failure = DISK_FULL;
+    await expect(store.txn([], [put('a')])).rejects.toBe(DISK_FULL);
     await store.close();
     expect(clock.pendingTimers).toBe(0);
   });
@@ -156,7 +158,7 @@ describe('createEngineStore', () => {
     const { store, storage, clock } = aStore();
     const lease = await store.grantLease(1_000);
     await store.txn([], [{ ...put('a'), lease }]);
-    storage.failure = FULL;
+    storage.failure = DISK_FULL;
     await clock.advance(5_000);
     await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
     expect(await store.get('a')).toBeDefined();
@@ -209,7 +211,7 @@ describe('createEngineStore', () => {
 });
 
 describe('createEngineStore, lost files', () => {
-  const LOST = new StorageFault('dataFile', 'it was deleted');
+  const FILES_LOST = new StorageFault('dataFile', 'it was deleted');
 
   it('neither acknowledges nor publishes writes that were flushed after the loss', async () => {
     const { store, storage } = aStore();
@@ -218,9 +220,9 @@ describe('createEngineStore, lost files', () => {
     storage.flushed = new Promise((resolve) => (flush = resolve));
     const during = store.txn([], [put('during')]);
     await settle();
-    storage.lost = LOST;
+    storage.lost = FILES_LOST;
     flush();
-    await expect(during).rejects.toBe(LOST);
+    await expect(during).rejects.toBe(FILES_LOST);
     const seen = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
     expect((await seen.next()).value).toMatchObject({ revision: 1n });
     const next = Promise.race([seen.next().then(() => 'shown'), settle().then(() => 'not shown')]);
@@ -231,9 +233,9 @@ describe('createEngineStore, lost files', () => {
   it('refuses writes and serves reads', async () => {
     const { store, storage } = aStore();
     await store.txn([], [put('before')]);
-    storage.lost = LOST;
-    await expect(store.txn([], [put('after')])).rejects.toBe(LOST);
-    await expect(store.grantLease(1_000)).rejects.toBe(LOST);
+    storage.lost = FILES_LOST;
+    await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
+    await expect(store.grantLease(1_000)).rejects.toBe(FILES_LOST);
     expect(storage.writes).toBe(1);
     expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
     await store.close();
@@ -244,15 +246,15 @@ describe('createEngineStore, lost files', () => {
     const { store, storage, clock } = aStore({
       log: recordingLog(lines),
       onFault: (fault) => told.push(fault),
-      lookEveryMs: 1_000,
+      checkIntervalMs: 1_000,
     });
-    storage.lost = LOST;
+    storage.lost = FILES_LOST;
     await clock.advance(1_000);
     storage.lost = undefined;
     await clock.advance(10_000);
-    await expect(store.txn([], [put('after')])).rejects.toBe(LOST);
+    await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
     expect({ told, lines }).toEqual({
-      told: [LOST],
+      told: [FILES_LOST],
       lines: ['error data file lost: writes are refused'],
     });
     await store.close();
@@ -260,9 +262,9 @@ describe('createEngineStore, lost files', () => {
 
   it('does not try to delete the keys of expired leases', async () => {
     const lines: unknown[] = [];
-    const { store, storage, clock } = aStore({ log: recordingLog(lines), lookEveryMs: 1_000 });
+    const { store, storage, clock } = aStore({ log: recordingLog(lines), checkIntervalMs: 1_000 });
     await store.grantLease(5_000);
-    storage.lost = LOST;
+    storage.lost = FILES_LOST;
     await clock.advance(60_000);
     expect({ lines, writes: storage.writes }).toEqual({
       lines: ['error data file lost: writes are refused'],

@@ -7,8 +7,8 @@ import {
   type Log,
 } from '@cloudless/base';
 import { CommitQueue } from './commit-queue.js';
-import { FaultWatch } from './fault-watch.js';
-import { LeaseClock } from './lease-clock.js';
+import { StorageFaultMonitor } from './fault-watch.js';
+import { LeaseTimers } from './lease-clock.js';
 import { readRange, toStoreEntry } from './read-range.js';
 import type {
   ChangeBatch,
@@ -24,7 +24,7 @@ import type {
 } from './state-store.js';
 import type { Storage } from './storage.js';
 import type { StorageFault } from './storage-fault.js';
-import { RoomWatch } from './room-watch.js';
+import { DiskSpaceMonitor } from './room-watch.js';
 import {
   checkHistoryLimit,
   checkKey,
@@ -53,9 +53,9 @@ export interface EngineStoreOptions {
    * Runs with false when the disk is full, and with true some seconds after it accepts all writes
    * again.
    */
-  readonly onRoom?: (hasRoom: boolean) => void;
+  readonly onDiskSpaceChange?: (hasSpace: boolean) => void;
   /** Interval of file checks without writes, in milliseconds. Default: none. */
-  readonly lookEveryMs?: number;
+  readonly checkIntervalMs?: number;
   /**
    * Runs once, when the files of the storage were lost. From then on writes are refused and reads
    * continue.
@@ -76,9 +76,9 @@ class EngineStore implements StateStore {
   private readonly storage: Storage;
   private readonly hub: WatchHub;
   private readonly queue: CommitQueue;
-  private readonly leases: LeaseClock;
-  private readonly room: RoomWatch;
-  private readonly faults: FaultWatch | undefined;
+  private readonly leases: LeaseTimers;
+  private readonly diskSpace: DiskSpaceMonitor;
+  private readonly faultMonitor: StorageFaultMonitor | undefined;
   private readonly log: Log;
   private failure: CloudlessError | undefined;
   private closed: Promise<void> | undefined;
@@ -89,20 +89,21 @@ class EngineStore implements StateStore {
     this.hub = new WatchHub(options.storage, options.historyLimit);
     this.queue = new CommitQueue({
       storage: options.storage,
-      look: () => this.faults?.look(),
+      checkFiles: () => this.faultMonitor?.check(),
       onCommitted: (transactions) => this.hub.publish(transactions),
-      onExhausted: () => this.room.refused(),
+      onDiskFull: () => this.diskSpace.recordRefusal(),
       onFailed: (reason) => this.onFailed(reason),
     });
-    this.room = new RoomWatch({
+    this.diskSpace = new DiskSpaceMonitor({
       clock: options.clock,
       log: this.log,
       probe: () => this.queue.submit(0, (draft) => draft.probe()),
-      onRoom: (hasRoom) => options.onRoom?.(hasRoom),
+      onDiskSpaceChange: (hasRoom) => options.onDiskSpaceChange?.(hasRoom),
     });
     const { fault } = options.storage;
-    if (fault !== undefined) this.faults = this.watchFaults(fault.bind(options.storage));
-    this.leases = new LeaseClock(options.clock, (lease) => void this.expire(lease));
+    if (fault !== undefined)
+      this.faultMonitor = this.createFaultMonitor(fault.bind(options.storage));
+    this.leases = new LeaseTimers(options.clock, (lease) => void this.expire(lease));
     for (const [lease, ttlMs] of options.storage.leases()) this.leases.start(lease, ttlMs);
   }
 
@@ -123,7 +124,10 @@ class EngineStore implements StateStore {
     this.checkOpen();
     const bytes = checkTransaction(compares, operations);
     // the caller may reuse its arrays and buffers
-    const [checks, writes] = [compares.map((compare) => ({ ...compare })), operations.map(copyOf)];
+    const [checks, writes] = [
+      compares.map((compare) => ({ ...compare })),
+      operations.map(copyOperation),
+    ];
     return this.queue.submit(bytes, (draft) => draft.transact(checks, writes));
   }
 
@@ -164,21 +168,21 @@ class EngineStore implements StateStore {
   private async shutDown(): Promise<void> {
     this.hub.end();
     this.leases.stopAll();
-    this.room.stop();
-    this.faults?.stop();
-    await this.queue.idle();
+    this.diskSpace.stop();
+    this.faultMonitor?.stop();
+    await this.queue.waitUntilIdle();
     await this.storage.close();
   }
 
-  private watchFaults(look: () => StorageFault | undefined): FaultWatch {
-    return new FaultWatch({
+  private createFaultMonitor(checkFiles: () => StorageFault | undefined): StorageFaultMonitor {
+    return new StorageFaultMonitor({
       clock: this.options.clock,
       log: this.log,
-      everyMs: this.options.lookEveryMs,
-      look,
+      intervalMs: this.options.checkIntervalMs,
+      checkFiles,
       onFault: (fault) => {
         this.leases.stopAll(); // keys of leases cannot be deleted any more
-        this.room.stop();
+        this.diskSpace.stop();
         this.options.onFault?.(fault);
       },
     });
@@ -206,7 +210,7 @@ class EngineStore implements StateStore {
     try {
       await this.endLease(lease);
     } catch (reason) {
-      if (this.failure !== undefined || this.faults?.fault !== undefined) return;
+      if (this.failure !== undefined || this.faultMonitor?.fault !== undefined) return;
       // A full disk has been reported already.
       if (errorKindOf(reason) !== 'exhausted')
         this.log.warn('keys of an expired lease not deleted', {
@@ -220,8 +224,8 @@ class EngineStore implements StateStore {
 
   private onFailed(reason: CloudlessError): void {
     this.failure = reason;
-    this.room.stop();
-    this.faults?.stop();
+    this.diskSpace.stop();
+    this.faultMonitor?.stop();
     this.log.error('store out of service', errorFields(reason));
     this.leases.stopAll();
     this.hub.end(reason);
@@ -236,7 +240,7 @@ class EngineStore implements StateStore {
 /** Approximate size of a lease's record. */
 const LEASE_BYTES = 64;
 
-function copyOf(operation: Operation): Operation {
+function copyOperation(operation: Operation): Operation {
   return 'put' in operation
     ? { ...operation, value: new Uint8Array(operation.value) }
     : { ...operation };

@@ -1,18 +1,18 @@
 import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import type { StorageFault } from './storage-fault.js';
 
-export interface FaultWatchOptions {
+export interface StorageFaultMonitorOptions {
   readonly clock: Clock;
   readonly log: Log;
   /** Interval of checks, in milliseconds. Undefined: only calls of `check` check the files. */
-  readonly everyMs: number | undefined;
+  readonly intervalMs: number | undefined;
   /** Same as {@link Storage.fault}. */
-  readonly look: () => StorageFault | undefined;
+  readonly checkFiles: () => StorageFault | undefined;
   /** Runs once, with the first fault. */
   readonly onFault: (fault: StorageFault) => void;
 }
 
-const LOST = {
+const LOG_TEXTS = {
   dataFile: 'data file lost',
   lock: 'lock lost',
   content: 'data file overwritten',
@@ -22,27 +22,27 @@ const LOST = {
  * Checks whether a storage still has its files, at intervals and at each call of `check`. Keeps the
  * first fault.
  */
-export class FaultWatch {
-  private found: StorageFault | undefined;
+export class StorageFaultMonitor {
+  private firstFault: StorageFault | undefined;
   private timer: Timer | undefined;
 
-  constructor(private readonly options: FaultWatchOptions) {
-    this.lookLater();
+  constructor(private readonly options: StorageFaultMonitorOptions) {
+    this.scheduleCheck();
   }
 
   /** The first fault; undefined while there is none. */
   get fault(): StorageFault | undefined {
-    return this.found;
+    return this.firstFault;
   }
 
   /** Checks the files, unless a fault is known. @returns The first fault. */
-  look(): StorageFault | undefined {
-    if (this.found !== undefined) return this.found;
-    const fault = this.options.look();
+  check(): StorageFault | undefined {
+    if (this.firstFault !== undefined) return this.firstFault;
+    const fault = this.options.checkFiles();
     if (fault === undefined) return undefined;
-    this.found = fault;
+    this.firstFault = fault;
     this.stop();
-    this.options.log.error(`${LOST[fault.lost]}: writes are refused`, errorFields(fault));
+    this.options.log.error(`${LOG_TEXTS[fault.lost]}: writes are refused`, errorFields(fault));
     this.options.onFault(fault);
     return fault;
   }
@@ -51,11 +51,11 @@ export class FaultWatch {
     this.timer?.cancel();
   }
 
-  private lookLater(): void {
-    const { clock, everyMs } = this.options;
-    if (everyMs === undefined) return;
-    this.timer = clock.setTimer(everyMs, () => {
-      if (this.look() === undefined) this.lookLater();
+  private scheduleCheck(): void {
+    const { clock, intervalMs } = this.options;
+    if (intervalMs === undefined) return;
+    this.timer = clock.setTimer(intervalMs, () => {
+      if (this.check() === undefined) this.scheduleCheck();
     });
   }
 }

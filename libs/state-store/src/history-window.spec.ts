@@ -13,7 +13,7 @@ describe('HistoryWindow', () => {
         let kept: HistorySegment[] = [];
         for (const [index, bytes] of sizes.entries()) {
           const added = [{ first: BigInt(index), last: BigInt(index), changes: 1, bytes }];
-          const dropped = window.surplusWith(added);
+          const dropped = window.findSurplus(added);
           window.advance(added, dropped);
           kept.push(...added);
           expect(kept.slice(0, dropped.length)).toEqual(dropped);
@@ -44,7 +44,7 @@ describe('HistoryWindow', () => {
         let kept: HistorySegment[] = [];
         for (const [index, changes] of sizes.entries()) {
           const added = [{ first: BigInt(index), last: BigInt(index), changes, bytes: 1 }];
-          const dropped = window.surplusWith(added);
+          const dropped = window.findSurplus(added);
           window.advance(added, dropped);
           kept.push(...added);
           expect(kept.slice(0, dropped.length)).toEqual(dropped);
@@ -65,10 +65,10 @@ describe('HistoryWindow', () => {
       changes: 4,
       bytes: 10,
     }));
-    expect(new HistoryWindow({ changes: 4, bytes: AMPLE_BYTES }, retained).surplusWith([])).toEqual(
+    expect(new HistoryWindow({ changes: 4, bytes: AMPLE_BYTES }, retained).findSurplus([])).toEqual(
       retained.slice(0, 2),
     );
-    expect(new HistoryWindow({ changes: 100, bytes: 25 }, retained).surplusWith([])).toEqual(
+    expect(new HistoryWindow({ changes: 100, bytes: 25 }, retained).findSurplus([])).toEqual(
       retained.slice(0, 1),
     );
   });

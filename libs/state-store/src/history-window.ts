@@ -40,7 +40,7 @@ export class HistoryWindow {
   /**
    * Returns the oldest segments that can be dropped after `added` has been added. Changes nothing.
    */
-  surplusWith(added: readonly HistorySegment[]): readonly HistorySegment[] {
+  findSurplus(added: readonly HistorySegment[]): readonly HistorySegment[] {
     const { limits } = this;
     let changes = this.changes + countChanges(added);
     let bytes = this.bytes + countBytes(added);

@@ -4,7 +4,7 @@ import type { LeaseId } from './state-store.js';
 /** Most platforms limit timers to 2^31 ms; a longer wait consists of several timers. */
 const MAX_TIMER_MS = 24 * 60 * 60 * 1_000;
 
-interface Running {
+interface RunningLease {
   readonly ttlMs: number;
   deadline: number;
   timer: Timer;
@@ -14,8 +14,8 @@ interface Running {
  * Tracks when each lease expires. In memory only: renewals are not written, so each lease starts
  * with its full time after a restart.
  */
-export class LeaseClock {
-  private readonly running = new Map<LeaseId, Running>();
+export class LeaseTimers {
+  private readonly running = new Map<LeaseId, RunningLease>();
 
   /** @param onExpired - Runs once for each lease that expires. */
   constructor(

@@ -21,12 +21,12 @@ interface Lease {
 export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   private readonly entries = new SortedEntries();
   private readonly leasesById = new Map<LeaseId, Lease>();
-  private readonly window: HistoryWindow;
+  private readonly historyWindow: HistoryWindow;
   private log: LoggedTransaction[] = [];
   private counters: StoreHead = { revision: 0n, compactedRevision: 0n, leaseCount: 0 };
 
   constructor(historyLimit: number, historyBytes = DEFAULT_HISTORY_BYTES) {
-    this.window = new HistoryWindow({ changes: historyLimit, bytes: historyBytes });
+    this.historyWindow = new HistoryWindow({ changes: historyLimit, bytes: historyBytes });
   }
 
   read<T>(view: (reader: StorageReader) => T): T {
@@ -50,11 +50,11 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
   }
 
   get(key: string): StoredEntry | undefined {
-    return copyOf(this.entries.get(key));
+    return copyEntry(this.entries.get(key));
   }
 
   *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
-    for (const entry of this.entries.scan(prefix, after)) yield copyOf(entry);
+    for (const entry of this.entries.scan(prefix, after)) yield copyEntry(entry);
   }
 
   /** The log has every revision since the compacted one, so the index follows from the revision. */
@@ -98,8 +98,8 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     counters: Omit<StoreHead, 'compactedRevision'>,
   ): void {
     const added = transactions.map(toSegment);
-    const dropped = this.window.surplusWith(added);
-    this.window.advance(added, dropped);
+    const dropped = this.historyWindow.findSurplus(added);
+    this.historyWindow.advance(added, dropped);
     for (const transaction of transactions) this.log.push(transaction);
     if (dropped.length > 0) this.log = this.log.slice(dropped.length);
     this.counters = {
@@ -108,7 +108,7 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
     };
   }
 
-  beginAt(revision: Revision): void {
+  setInitialRevision(revision: Revision): void {
     this.counters = { revision, compactedRevision: revision, leaseCount: 0 };
   }
 
@@ -119,16 +119,16 @@ export class MemoryStorage implements Storage, StorageReader, StorageWriter {
 
 function toSegment({ revision, changes }: LoggedTransaction): HistorySegment {
   const bytes = changes.reduce(
-    (sum, { key, before, after }) => sum + key.length + sizeOf(before) + sizeOf(after),
+    (sum, { key, before, after }) => sum + key.length + valueSize(before) + valueSize(after),
     0,
   );
   return { first: revision, last: revision, changes: changes.length, bytes };
 }
 
-function sizeOf(entry: StoredEntry | undefined): number {
+function valueSize(entry: StoredEntry | undefined): number {
   return entry?.value.byteLength ?? 0;
 }
 
-function copyOf<Entry extends StoredEntry | undefined>(entry: Entry): Entry {
+function copyEntry<Entry extends StoredEntry | undefined>(entry: Entry): Entry {
   return entry === undefined ? entry : { ...entry, value: new Uint8Array(entry.value) };
 }

@@ -15,7 +15,7 @@ export function readRange(reader: StorageReader, request: RangeRequest): RangePa
   const source =
     revision === head.revision
       ? reader.scan(prefix, after)
-      : scanAt(reader, prefix, after, revision);
+      : scanAtRevision(reader, prefix, after, revision);
   const entries: StoreEntry[] = [];
   for (const entry of source) {
     const last = entries.at(-1);
@@ -54,7 +54,7 @@ export function toStoreEntry({ key, value, modRevision, lease }: StoredEntry): S
  * Entries at an older revision: the first change of each key after the revision has the entry from
  * before.
  */
-function* scanAt(
+function* scanAtRevision(
   reader: StorageReader,
   prefix: string,
   after: string | undefined,
@@ -63,10 +63,10 @@ function* scanAt(
   const before = new Map<string, StoredEntry | undefined>();
   for (const { changes } of reader.history(revision)) {
     for (const change of changes) {
-      const asked =
+      const isRequested =
         change.key.startsWith(prefix) &&
         (after === undefined || compareKeys(change.key, after) > 0);
-      if (asked && !before.has(change.key)) before.set(change.key, change.before);
+      if (isRequested && !before.has(change.key)) before.set(change.key, change.before);
     }
   }
   const restored = [...before.values()]

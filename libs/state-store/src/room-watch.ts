@@ -1,14 +1,14 @@
 import type { Clock, Log, Timer } from '@cloudless/base';
 
 /** A disk counts as full until no write was refused for this time. */
-const QUIET_MS = 5_000;
+const QUIET_PERIOD_MS = 5_000;
 
-export interface RoomWatchOptions {
+export interface DiskSpaceMonitorOptions {
   readonly clock: Clock;
   readonly log: Log;
   /** Writes a small record, to find out without other writes whether the disk has space again. */
   readonly probe: () => Promise<unknown>;
-  readonly onRoom: (hasRoom: boolean) => void;
+  readonly onDiskSpaceChange: (hasRoom: boolean) => void;
 }
 
 /**
@@ -16,22 +16,22 @@ export interface RoomWatchOptions {
  * write can succeed between two large ones that fail, so the disk counts as full until no write was
  * refused for a while.
  */
-export class RoomWatch {
+export class DiskSpaceMonitor {
   private isFull = false;
-  private refusedLately = false;
+  private wasRefusedSinceProbe = false;
   private timer: Timer | undefined;
   private stopped = false;
 
-  constructor(private readonly options: RoomWatchOptions) {}
+  constructor(private readonly options: DiskSpaceMonitorOptions) {}
 
   /** Records that a write failed because the disk is full. */
-  refused(): void {
-    this.refusedLately = true;
+  recordRefusal(): void {
+    this.wasRefusedSinceProbe = true;
     if (this.isFull || this.stopped) return;
     this.isFull = true;
     this.options.log.warn('disk full: writes are refused until space is free, reads continue');
-    this.options.onRoom(false);
-    this.lookLater();
+    this.options.onDiskSpaceChange(false);
+    this.scheduleProbe();
   }
 
   stop(): void {
@@ -39,18 +39,18 @@ export class RoomWatch {
     this.timer?.cancel();
   }
 
-  private lookLater(): void {
-    this.refusedLately = false;
-    this.timer = this.options.clock.setTimer(QUIET_MS, () => void this.look());
+  private scheduleProbe(): void {
+    this.wasRefusedSinceProbe = false;
+    this.timer = this.options.clock.setTimer(QUIET_PERIOD_MS, () => void this.probeDisk());
   }
 
-  private async look(): Promise<void> {
+  private async probeDisk(): Promise<void> {
     // a refused probe also calls recordRefusal
-    if (!this.refusedLately) await this.options.probe().catch(() => undefined);
+    if (!this.wasRefusedSinceProbe) await this.options.probe().catch(() => undefined);
     if (this.stopped) return;
-    if (this.refusedLately) return this.lookLater();
+    if (this.wasRefusedSinceProbe) return this.scheduleProbe();
     this.isFull = false;
     this.options.log.info('disk has free space again: writes continue');
-    this.options.onRoom(true);
+    this.options.onDiskSpaceChange(true);
   }
 }

@@ -11,12 +11,13 @@ export class SortedEntries {
   }
 
   put(entry: StoredEntry): void {
-    if (!this.byKey.has(entry.key)) this.keys.splice(this.firstNotBefore(entry.key), 0, entry.key);
+    if (!this.byKey.has(entry.key))
+      this.keys.splice(this.findFirstNotBefore(entry.key), 0, entry.key);
     this.byKey.set(entry.key, entry);
   }
 
   delete(key: string): void {
-    if (this.byKey.delete(key)) this.keys.splice(this.firstNotBefore(key), 1);
+    if (this.byKey.delete(key)) this.keys.splice(this.findFirstNotBefore(key), 1);
   }
 
   /**
@@ -24,7 +25,7 @@ export class SortedEntries {
    */
   *scan(prefix: string, after: string | undefined): Iterable<StoredEntry> {
     const from = after !== undefined && compareKeys(after, prefix) >= 0 ? after : prefix;
-    for (let index = this.firstNotBefore(from); index < this.keys.length; index += 1) {
+    for (let index = this.findFirstNotBefore(from); index < this.keys.length; index += 1) {
       const key = this.keys[index] ?? '';
       if (key === after) continue;
       if (!key.startsWith(prefix)) return;
@@ -33,7 +34,7 @@ export class SortedEntries {
     }
   }
 
-  private firstNotBefore(key: string): number {
+  private findFirstNotBefore(key: string): number {
     let low = 0;
     let high = this.keys.length;
     while (low < high) {

@@ -70,7 +70,7 @@ export interface StorageWriter {
    * Sets the revision of a storage that has only restored entries and no history. Used instead of
    * `finish`.
    */
-  beginAt(revision: Revision): void;
+  setInitialRevision(revision: Revision): void;
 }
 
 /**

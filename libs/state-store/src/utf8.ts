@@ -11,13 +11,13 @@ export function compareKeys(a: string, b: string): number {
   for (let index = 0; index < shorter; index += 1) {
     const left = a.charCodeAt(index);
     const right = b.charCodeAt(index);
-    if (left !== right) return rank(left) - rank(right);
+    if (left !== right) return rankUnit(left) - rankUnit(right);
   }
   return a.length - b.length;
 }
 
 /** Surrogates encode code points above U+FFFF, so they sort after every other unit. */
-function rank(unit: number): number {
+function rankUnit(unit: number): number {
   return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x1_0000 : unit;
 }
 
@@ -25,7 +25,7 @@ function rank(unit: number): number {
  * Returns the length of `text` in UTF-8, in bytes; undefined for text with a lone surrogate, which
  * has no UTF-8 form.
  */
-export function utf8ByteLength(text: string): number | undefined {
+export function countUtf8Bytes(text: string): number | undefined {
   let bytes = text.length;
   for (let index = 0; index < text.length; index += 1) {
     const unit = text.charCodeAt(index);

@@ -7,7 +7,7 @@ import {
   type Operation,
   type RangeRequest,
 } from './state-store.js';
-import { utf8ByteLength } from './utf8.js';
+import { countUtf8Bytes } from './utf8.js';
 
 /** Default number of entries of a page. */
 export const DEFAULT_RANGE_LIMIT = 1_000;
@@ -18,7 +18,7 @@ export const DEFAULT_HISTORY_LIMIT = 100_000;
 export const DEFAULT_HISTORY_BYTES = 64 * 1024 * 1024;
 
 /** Returns the key that an operation writes. */
-export function keyOf(operation: Operation): string {
+export function getKey(operation: Operation): string {
   return 'put' in operation ? operation.put : operation.delete;
 }
 
@@ -38,7 +38,7 @@ export function checkTransaction(
   let bytes = 0;
   for (const { key } of compares) bytes += checkKey(key);
   for (const operation of operations) {
-    bytes += checkKey(keyOf(operation));
+    bytes += checkKey(getKey(operation));
     if ('put' in operation) bytes += operation.value.byteLength;
   }
   if (bytes > MAX_TXN_BYTES)
@@ -53,7 +53,7 @@ export function checkTransaction(
  */
 export function checkRange(request: RangeRequest): void {
   checkPrefix(request.prefix);
-  if (request.after !== undefined && utf8ByteLength(request.after) === undefined)
+  if (request.after !== undefined && countUtf8Bytes(request.after) === undefined)
     refuse('"after" contains a lone surrogate');
   const { limit = DEFAULT_RANGE_LIMIT } = request;
   if (!Number.isInteger(limit) || limit < 1)
@@ -62,12 +62,12 @@ export function checkRange(request: RangeRequest): void {
 
 /** Any UTF-8 text is a valid prefix, also the empty text. @throws kind `invalid`. */
 export function checkPrefix(prefix: string): void {
-  if (utf8ByteLength(prefix) === undefined) refuse('prefix contains a lone surrogate');
+  if (countUtf8Bytes(prefix) === undefined) refuse('prefix contains a lone surrogate');
 }
 
 /** @returns The key's length in bytes. @throws kind `invalid`. */
 export function checkKey(key: string): number {
-  const bytes = utf8ByteLength(key);
+  const bytes = countUtf8Bytes(key);
   if (bytes === undefined) refuse(`key ${JSON.stringify(key)} contains a lone surrogate`);
   if (bytes === 0) refuse('a key is empty');
   if (bytes > MAX_KEY_BYTES)
@@ -96,7 +96,7 @@ export function checkHistoryLimit(
 function checkWrittenOnce(operations: readonly Operation[]): void {
   const written = new Set<string>();
   for (const operation of operations) {
-    const key = keyOf(operation);
+    const key = getKey(operation);
     if (written.has(key)) refuse(`key ${JSON.stringify(key)} is written twice in a transaction`);
     written.add(key);
   }

@@ -10,7 +10,7 @@ const MAX_RECENT_BYTES = 8 * 1024 * 1024;
 /** Limit of transactions that one reader receives at once. */
 const MAX_READ_TRANSACTIONS = 256;
 
-interface Recent {
+interface RecentBatch {
   readonly batch: ChangeBatch;
   readonly bytes: number;
 }
@@ -20,13 +20,13 @@ interface Recent {
  * readers. Holds nothing for a reader except its wake-up callback.
  */
 export class WatchHub {
-  private recent: Recent[] = [];
+  private recent: RecentBatch[] = [];
   private recentChanges = 0;
   private recentBytes = 0;
   /** `recent` has all transactions after this revision. */
   private recentAfter: Revision;
   private readonly maxRecentChanges: number;
-  private readonly sleepers = new Set<() => void>();
+  private readonly waiters = new Set<() => void>();
   private ended: { readonly reason: CloudlessError | undefined } | undefined;
 
   constructor(
@@ -46,13 +46,13 @@ export class WatchHub {
       this.recentChanges += recent.batch.changes.length;
       this.recentBytes += recent.bytes;
     }
-    this.wakeAll();
+    this.notifyWaiters();
   }
 
   /** Ends all watches: without an error, or with `reason`. */
   end(reason?: CloudlessError): void {
     this.ended ??= { reason };
-    this.wakeAll();
+    this.notifyWaiters();
   }
 
   /** Says whether watches have ended. @throws The reason when they ended with an error. */
@@ -93,12 +93,12 @@ export class WatchHub {
 
   /** Runs `wake` once, at the next publication or at the end. */
   onNext(wake: () => void): void {
-    this.sleepers.add(wake);
+    this.waiters.add(wake);
   }
 
   /** Cancels a call of {@link WatchHub.onNext}. */
-  offNext(wake: () => void): void {
-    this.sleepers.delete(wake);
+  cancelOnNext(wake: () => void): void {
+    this.waiters.delete(wake);
   }
 
   private readRecent(position: Revision): readonly ChangeBatch[] {
@@ -129,9 +129,9 @@ export class WatchHub {
     if (count > 0) this.recent = this.recent.slice(count);
   }
 
-  private wakeAll(): void {
-    const sleepers = [...this.sleepers];
-    this.sleepers.clear();
+  private notifyWaiters(): void {
+    const sleepers = [...this.waiters];
+    this.waiters.clear();
     for (const wake of sleepers) wake();
   }
 }

@@ -29,7 +29,7 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
 
   /** Calls made before the previous one has settled are answered in order. */
   next(): Promise<IteratorResult<ChangeBatch, undefined>> {
-    const result = this.last.then(() => this.step());
+    const result = this.last.then(() => this.readNext());
     this.last = result.catch(() => {
       this.returned = true; // like a generator: nothing follows an error
     });
@@ -43,7 +43,7 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     return Promise.resolve(DONE);
   }
 
-  private async step(): Promise<IteratorResult<ChangeBatch, undefined>> {
+  private async readNext(): Promise<IteratorResult<ChangeBatch, undefined>> {
     while (!this.isOver()) {
       const value = this.ready[this.readyIndex];
       if (value !== undefined) {
@@ -65,7 +65,7 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
     this.started = true;
     const batches = this.hub.readAfter(this.position);
     this.ready = batches
-      .map((batch) => onlyUnder(this.request.prefix, batch))
+      .map((batch) => filterByPrefix(this.request.prefix, batch))
       .filter(({ changes }) => changes.length > 0);
     this.readyIndex = 0;
     this.position = batches.at(-1)?.revision ?? this.position;
@@ -80,20 +80,20 @@ export class Watcher implements AsyncIterator<ChangeBatch, undefined> {
       signal?.addEventListener('abort', resolve, { once: true });
     });
     if (this.wake === undefined) return;
-    this.hub.offNext(this.wake);
+    this.hub.cancelOnNext(this.wake);
     signal?.removeEventListener('abort', this.wake);
     this.wake = undefined;
   }
 }
 
-function onlyUnder(prefix: string, batch: ChangeBatch): ChangeBatch {
+function filterByPrefix(prefix: string, batch: ChangeBatch): ChangeBatch {
   if (prefix === '') return batch;
   return {
     revision: batch.revision,
-    changes: batch.changes.filter((change) => keyOfChange(change).startsWith(prefix)),
+    changes: batch.changes.filter((change) => getChangedKey(change).startsWith(prefix)),
   };
 }
 
-function keyOfChange(change: Change): string {
+function getChangedKey(change: Change): string {
   return change.kind === 'put' ? change.entry.key : change.key;
 }

@@ -21,17 +21,17 @@ export async function makeDirectory(
   mode = DEFAULT_MODE,
 ): Promise<string | undefined> {
   const target = resolve(path);
-  const attempt = (): Promise<unknown> =>
+  const tryCreate = (): Promise<unknown> =>
     mkdir(target, { mode }).then(
       () => undefined,
       (reason: unknown) => reason,
     );
-  let refusal = await attempt();
+  let refusal = await tryCreate();
   if (refusal === undefined) return target;
   let first: string | undefined;
   if (mayLackParent(refusal, target)) {
     first = await makeDirectory(dirname(target), mode);
-    refusal = await attempt();
+    refusal = await tryCreate();
     if (refusal === undefined) return first ?? target;
   }
   const found = await stat(target).catch(() => undefined);
@@ -42,7 +42,7 @@ export async function makeDirectory(
 /** {@link makeDirectory} in one synchronous call. */
 export function makeDirectorySync(path: string, mode = DEFAULT_MODE): string | undefined {
   const target = resolve(path);
-  const attempt = (): unknown => {
+  const tryCreate = (): unknown => {
     try {
       mkdirSync(target, { mode });
       return undefined;
@@ -50,12 +50,12 @@ export function makeDirectorySync(path: string, mode = DEFAULT_MODE): string | u
       return reason;
     }
   };
-  let refusal = attempt();
+  let refusal = tryCreate();
   if (refusal === undefined) return target;
   let first: string | undefined;
   if (mayLackParent(refusal, target)) {
     first = makeDirectorySync(dirname(target), mode);
-    refusal = attempt();
+    refusal = tryCreate();
     if (refusal === undefined) return first ?? target;
   }
   if (statSync(target, { throwIfNoEntry: false })?.isDirectory() !== true) throw refusal;

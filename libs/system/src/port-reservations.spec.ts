@@ -2,7 +2,7 @@ import { PortReservations } from './port-reservations.js';
 
 /** Numbers above 65535, so that nothing else on this machine reserves them. */
 let last = 100_000 + process.pid * 10;
-const aPort = (): number => (last += 1);
+const nextPort = (): number => (last += 1);
 
 const opened: PortReservations[] = [];
 function aHolder(): PortReservations {
@@ -18,54 +18,54 @@ const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeLinux('PortReservations', () => {
   it('gives a port to one holder at a time', async () => {
-    const [port, first, second] = [aPort(), aHolder(), aHolder()];
+    const [port, first, second] = [nextPort(), aHolder(), aHolder()];
     expect([
-      await first.take(port, 'tcp'),
-      await second.take(port, 'tcp'),
-      await first.take(port, 'tcp'),
+      await first.reserve(port, 'tcp'),
+      await second.reserve(port, 'tcp'),
+      await first.reserve(port, 'tcp'),
     ]).toEqual([...[true, false, false]]);
     first.release(port, 'tcp');
-    expect(await second.take(port, 'tcp')).toBe(true);
+    expect(await second.reserve(port, 'tcp')).toBe(true);
   });
 
   it('gives a port to exactly one of many holders that ask at the same time', async () => {
-    const port = aPort();
+    const port = nextPort();
     const answers = await Promise.all(
-      Array.from({ length: 20 }, () => aHolder().take(port, 'udp')),
+      Array.from({ length: 20 }, () => aHolder().reserve(port, 'udp')),
     );
     expect(answers.filter((isTaken) => isTaken)).toHaveLength(1);
   });
 
   it('counts each protocol and each number separately', async () => {
-    const [port, next, first, second] = [aPort(), aPort(), aHolder(), aHolder()];
+    const [port, next, first, second] = [nextPort(), nextPort(), aHolder(), aHolder()];
     expect([
-      await first.take(port, 'tcp'),
-      await second.take(port, 'udp'),
-      await second.take(next, 'tcp'),
+      await first.reserve(port, 'tcp'),
+      await second.reserve(port, 'udp'),
+      await second.reserve(next, 'tcp'),
     ]).toEqual([...[true, true, true]]);
   });
 
   it('ignores a release by a holder that does not have the port', async () => {
-    const [port, first, second] = [aPort(), aHolder(), aHolder()];
-    await first.take(port, 'tcp');
+    const [port, first, second] = [nextPort(), aHolder(), aHolder()];
+    await first.reserve(port, 'tcp');
     second.release(port, 'tcp');
-    expect(await second.take(port, 'tcp')).toBe(false);
+    expect(await second.reserve(port, 'tcp')).toBe(false);
   });
 
   it('leaves no port reserved when a holder takes, releases and takes it again without waiting', async () => {
-    const [port, first, second] = [aPort(), aHolder(), aHolder()];
-    const takes = [first.take(port, 'tcp')];
+    const [port, first, second] = [nextPort(), aHolder(), aHolder()];
+    const takes = [first.reserve(port, 'tcp')];
     first.release(port, 'tcp');
-    takes.push(first.take(port, 'tcp'));
+    takes.push(first.reserve(port, 'tcp'));
     await Promise.all(takes);
     first.releaseAll();
-    expect(await second.take(port, 'tcp')).toBe(true);
+    expect(await second.reserve(port, 'tcp')).toBe(true);
   });
 
   it('releases all ports of a holder', async () => {
-    const [ports, first, second] = [[aPort(), aPort()], aHolder(), aHolder()];
-    for (const port of ports) await first.take(port, 'tcp');
+    const [ports, first, second] = [[nextPort(), nextPort()], aHolder(), aHolder()];
+    for (const port of ports) await first.reserve(port, 'tcp');
     first.releaseAll();
-    for (const port of ports) expect(await second.take(port, 'tcp')).toBe(true);
+    for (const port of ports) expect(await second.reserve(port, 'tcp')).toBe(true);
   });
 });

@@ -16,7 +16,7 @@ interface Reservation {
  * @see unix(7), "Abstract sockets"
  */
 export class PortReservations {
-  private readonly held = new Map<string, Reservation>();
+  private readonly reservations = new Map<string, Reservation>();
 
   /**
    * Reserves a port, whether or not a process listens on it.
@@ -24,18 +24,18 @@ export class PortReservations {
    *   refuses the name for another reason: a reservation is a precaution, and a start must not fail
    *   because of it.
    */
-  async take(port: number, protocol: 'tcp' | 'udp'): Promise<boolean> {
-    const key = keyOf(port, protocol);
-    if (this.held.has(key)) return false;
+  async reserve(port: number, protocol: 'tcp' | 'udp'): Promise<boolean> {
+    const key = toKey(port, protocol);
+    if (this.reservations.has(key)) return false;
     const reservation: Reservation = { server: undefined };
-    this.held.set(key, reservation);
+    this.reservations.set(key, reservation);
     if (process.platform !== 'linux') return true;
     const server = createServer((connection) => connection.destroy()).unref();
     const code = await listen(server, `\0cloudless/port/${key}`);
     // neither released nor reserved again meanwhile
-    const isHeld = this.held.get(key) === reservation;
+    const isHeld = this.reservations.get(key) === reservation;
     if (code === 'EADDRINUSE') {
-      if (isHeld) this.held.delete(key);
+      if (isHeld) this.reservations.delete(key);
       return false;
     }
     if (isHeld && code === undefined) reservation.server = server;
@@ -45,18 +45,18 @@ export class PortReservations {
 
   /** Releases a port. Has no effect on a port that this holder does not have. */
   release(port: number, protocol: 'tcp' | 'udp'): void {
-    const key = keyOf(port, protocol);
-    this.held.get(key)?.server?.close();
-    this.held.delete(key);
+    const key = toKey(port, protocol);
+    this.reservations.get(key)?.server?.close();
+    this.reservations.delete(key);
   }
 
   releaseAll(): void {
-    for (const { server } of this.held.values()) server?.close();
-    this.held.clear();
+    for (const { server } of this.reservations.values()) server?.close();
+    this.reservations.clear();
   }
 }
 
-function keyOf(port: number, protocol: 'tcp' | 'udp'): string {
+function toKey(port: number, protocol: 'tcp' | 'udp'): string {
   return `${port}/${protocol}`;
 }
 

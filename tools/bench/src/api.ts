@@ -16,9 +16,9 @@ import {
 } from '@cloudless/api/store';
 import { createSeededRandom, randomHex, silentLog } from '@cloudless/base';
 import {
-  nameKeyId,
+  toNameKeyId,
   openClusterState,
-  versionKeyId,
+  toVersionKeyId,
   type ClusterState,
   type Transaction,
 } from '@cloudless/cluster-state';
@@ -26,7 +26,7 @@ import { RealCluster } from '@cloudless/e2e';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock, systemRandom } from '@cloudless/system';
 import { join } from 'node:path';
-import { cpuSecondsOf, memoryBytesOf } from './process-figures.js';
+import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
@@ -40,7 +40,7 @@ const SEED = 1;
 const IN_FLIGHT = 256;
 
 const random = createSeededRandom(SEED);
-const nodeIdOf = (index: number): string => `node-${(index % NODES) + 1}`;
+const formatNodeId = (index: number): string => `node-${(index % NODES) + 1}`;
 
 /** Writes records in transactions of at most 90 records, with many transactions in parallel. */
 class BulkWriter {
@@ -69,7 +69,7 @@ class BulkWriter {
   }
 }
 
-async function fill(directory: string): Promise<void> {
+async function fillStore(directory: string): Promise<void> {
   const options = { clock: systemClock, log: silentLog };
   const store = await openLmdbStateStore({ directory, ...options });
   const state = await openClusterState({
@@ -81,7 +81,7 @@ async function fill(directory: string): Promise<void> {
   const writer = new BulkWriter(state);
   const createdAt = timestampFromMs(systemClock.wallTime());
   for (let index = 0; index < NODES; index += 1) {
-    const id = nodeIdOf(index);
+    const id = formatNodeId(index);
     const hello = {
       nodeId: id,
       zone: `zone-${index % 3}`,
@@ -114,11 +114,11 @@ async function fill(directory: string): Promise<void> {
     });
     await writer.write((t) =>
       t
-        .put('name', nameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
+        .put('name', toNameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
         .put('workload', uid, record)
         .put(
           'version',
-          versionKeyId(uid, 1),
+          toVersionKeyId(uid, 1),
           create(VersionRecordSchema, { version: 1, template: toTemplate(spec), createdAt }),
         )
         .put(
@@ -139,7 +139,7 @@ async function fill(directory: string): Promise<void> {
         sequence: BigInt(sequence),
         slot: sequence - 1,
         version: 1,
-        nodeId: nodeIdOf(number * REPLICAS_PER_WORKLOAD + sequence),
+        nodeId: formatNodeId(number * REPLICAS_PER_WORKLOAD + sequence),
         desiredRunning: true,
         phase: Phase.RUNNING,
         ready: true,
@@ -157,7 +157,7 @@ async function fill(directory: string): Promise<void> {
 }
 
 /** Runs calls one after the other. @returns Milliseconds of each call. */
-async function timed(
+async function measureCalls(
   count: number,
   call: (index: number) => Promise<unknown>,
 ): Promise<readonly number[]> {
@@ -173,26 +173,30 @@ async function timed(
 const violations = new Violations();
 // These nodes have no agents; a long lease keeps them from being lost during the benchmark.
 process.env['CLOUDLESS_COORDINATOR_LEASE'] = '10m';
-const cluster = await RealCluster.start([], (directory) => fill(join(directory, 'coordinator')));
+const cluster = await RealCluster.start([], (directory) =>
+  fillStore(join(directory, 'coordinator')),
+);
 try {
   const { client } = cluster;
   const { pid } = cluster.coordinatorProcess;
-  const memoryMb = Math.round(memoryBytesOf(pid) / 1e6);
+  const memoryMb = Math.round(readMemoryBytes(pid) / 1e6);
   const name = (): string => `workload-${Math.floor(random.next() * WORKLOADS)}`;
-  await timed(CALLS, () => client.getWorkload({ name: name() })); // warm up
-  const get = await timed(CALLS, () => client.getWorkload({ name: name() }));
-  const getNode = await timed(CALLS, (index) => client.getNode({ nodeId: nodeIdOf(index * 7) }));
+  await measureCalls(CALLS, () => client.getWorkload({ name: name() })); // warm up
+  const get = await measureCalls(CALLS, () => client.getWorkload({ name: name() }));
+  const getNode = await measureCalls(CALLS, (index) =>
+    client.getNode({ nodeId: formatNodeId(index * 7) }),
+  );
   let pageToken = '';
-  const page = await timed(PAGES, async () => {
+  const page = await measureCalls(PAGES, async () => {
     const answer = await client.listWorkloads({ pageSize: 100, pageToken });
     pageToken = answer.nextPageToken;
   });
   pageToken = '';
-  const nodePage = await timed(PAGES, async () => {
+  const nodePage = await measureCalls(PAGES, async () => {
     const answer = await client.listNodes({ pageSize: 100, pageToken });
     pageToken = answer.nextPageToken;
   });
-  const cpuBefore = cpuSecondsOf(pid);
+  const cpuBefore = readCpuSeconds(pid);
   const began = systemClock.now();
   let replicas = 0;
   let items = 0;
@@ -223,7 +227,7 @@ try {
       replicas,
       seconds: Math.round(seconds * 100) / 100,
       replicasPerSecond: Math.round(replicas / seconds),
-      coordinatorCpuSeconds: Math.round((cpuSecondsOf(pid) - cpuBefore) * 100) / 100,
+      coordinatorCpuSeconds: Math.round((readCpuSeconds(pid) - cpuBefore) * 100) / 100,
     },
     coordinatorMemoryMb: memoryMb,
     violations: violations.texts,

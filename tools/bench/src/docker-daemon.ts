@@ -14,7 +14,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sleep } from '@cloudless/base';
-import { processesMentioning } from '@cloudless/e2e';
+import { listProcessesMentioning } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
 
 /** Time limit for the start; the daemon starts its own containerd first, milliseconds. */
@@ -38,8 +38,8 @@ const DIRECTORIES = ['/etc/docker', '/run/docker'];
  * and unpacked into the directory of the daemon.
  */
 export class DockerDaemon {
-  private readonly hadKey = existsSync(KEY_FILE);
-  private readonly made = DIRECTORIES.filter((directory) => !existsSync(directory));
+  private readonly keyExisted = existsSync(KEY_FILE);
+  private readonly createdDirectories = DIRECTORIES.filter((directory) => !existsSync(directory));
   private exited: Promise<unknown> = Promise.resolve();
   private pid: number | undefined;
 
@@ -58,8 +58,8 @@ export class DockerDaemon {
   }
 
   /** Calls the Engine API, as `docker` does. @throws with the message of the daemon. */
-  async call<Result>(method: string, path: string, body?: unknown): Promise<Result> {
-    const text = await this.send(
+  async callApi<Result>(method: string, path: string, body?: unknown): Promise<Result> {
+    const text = await this.sendRequest(
       method,
       path,
       { 'content-type': 'application/json' },
@@ -69,23 +69,23 @@ export class DockerDaemon {
   }
 
   /** Pulls an image from a registry without TLS. @returns The image id. */
-  async load(source: string, name: string): Promise<string> {
+  async pullImage(source: string, name: string): Promise<string> {
     const archive = join(this.directory, 'image.tar');
     const flags = ['--insecure-policy', 'copy', '-q', '--src-tls-verify=false'];
     execFileSync('skopeo', [...flags, `docker://${source}`, `docker-archive:${archive}:${name}`]);
-    await this.send(
+    await this.sendRequest(
       'POST',
       '/images/load?quiet=1',
       { 'content-type': 'application/x-tar' },
       readFileSync(archive),
     );
     rmSync(archive);
-    const { Id } = await this.call<{ readonly Id: string }>('GET', `/images/${name}/json`);
+    const { Id } = await this.callApi<{ readonly Id: string }>('GET', `/images/${name}/json`);
     return Id;
   }
 
   /** Reports starts and removals of containers until `signal` is aborted. */
-  events(
+  watchEvents(
     onEvent: (event: { readonly Action: string }) => void,
     signal: AbortSignal,
   ): Promise<void> {
@@ -119,13 +119,14 @@ export class DockerDaemon {
       await this.exited;
       late.cancel();
     }
-    for (const line of processesMentioning(this.directory)) killOne(Number.parseInt(line, 10));
-    while (processesMentioning(this.directory).length > 0) await sleep(systemClock, 50);
+    for (const line of listProcessesMentioning(this.directory)) killOne(Number.parseInt(line, 10));
+    while (listProcessesMentioning(this.directory).length > 0) await sleep(systemClock, 50);
     for (const hierarchy of readdirSync('/sys/fs/cgroup'))
       removeCgroups(join('/sys/fs/cgroup', hierarchy, this.cgroup));
     removeCgroups(join('/sys/fs/cgroup', this.cgroup));
-    if (!this.hadKey) rmSync(KEY_FILE, { force: true });
-    for (const directory of this.made) rmSync(directory, { recursive: true, force: true });
+    if (!this.keyExisted) rmSync(KEY_FILE, { force: true });
+    for (const directory of this.createdDirectories)
+      rmSync(directory, { recursive: true, force: true });
     rmSync(this.directory, { recursive: true, force: true });
   }
 
@@ -162,19 +163,19 @@ export class DockerDaemon {
     ).then(() => (ended = true));
     const gaveUp = systemClock.now() + START_LIMIT_MS;
     for (;;) {
-      const answers = await this.call('GET', '/info').then(
+      const answers = await this.callApi('GET', '/info').then(
         () => true,
         () => false,
       );
       if (answers) return;
       if (ended) this.pid = undefined;
       if (ended || systemClock.now() > gaveUp)
-        throw new Error(`dockerd does not run here:\n${this.logTail()}`);
+        throw new Error(`dockerd does not run here:\n${this.readLogTail()}`);
       await sleep(systemClock, 100);
     }
   }
 
-  private logTail(): string {
+  private readLogTail(): string {
     return readFileSync(join(this.directory, 'dockerd.log'), 'utf8')
       .trimEnd()
       .split('\n')
@@ -182,7 +183,7 @@ export class DockerDaemon {
       .join('\n');
   }
 
-  private send(
+  private sendRequest(
     method: string,
     path: string,
     headers: Readonly<Record<string, string>>,

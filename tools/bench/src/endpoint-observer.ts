@@ -1,17 +1,17 @@
 import type { CoordinatorClient } from '@cloudless/api';
-import { Sightings } from './sightings.js';
+import { ChangeObserver } from './sightings.js';
 
 /** Time limit of a recovery, milliseconds. */
 const GIVE_UP_MS = 60_000;
 
 /** Address of a replica as text; undefined without an endpoint. */
-type Place = string | undefined;
+type EndpointAddress = string | undefined;
 
 /** The endpoints of a workload as a client of WatchEndpoints sees them. */
 export class EndpointObserver {
-  private places = new Map<string, string>();
+  private addresses = new Map<string, string>();
   private readonly watching = new AbortController();
-  private readonly sightings = new Sightings(GIVE_UP_MS);
+  private readonly changes = new ChangeObserver(GIVE_UP_MS);
 
   private constructor(private readonly name: string) {}
 
@@ -19,43 +19,43 @@ export class EndpointObserver {
   static async follow(client: CoordinatorClient, name: string): Promise<EndpointObserver> {
     const observer = new EndpointObserver(name);
     void observer.watch(client);
-    await observer.until(() => observer.places.size > 0);
+    await observer.waitUntil(() => observer.addresses.size > 0);
     return observer;
   }
 
   /** Ids of the replicas with an endpoint. */
   get replicas(): readonly string[] {
-    return [...this.places.keys()];
+    return [...this.addresses.keys()];
   }
 
-  place(replicaId: string): Place {
-    return this.places.get(replicaId);
+  getAddress(replicaId: string): EndpointAddress {
+    return this.addresses.get(replicaId);
   }
 
   /** Resolves when the condition holds, with the time at which the client saw the change. */
-  until(holds: () => boolean): Promise<number> {
-    return this.sightings.until(
+  waitUntil(holds: () => boolean): Promise<number> {
+    return this.changes.waitUntil(
       holds,
       () => `the endpoints of ${this.name} did not appear in time: ${this.replicas.join(' ')}`,
     );
   }
 
   /** Resolves when the replica has left the endpoints and is back or has another address. */
-  async back(replicaId: string): Promise<number> {
-    const before = this.place(replicaId);
-    await this.until(() => this.place(replicaId) !== before);
-    return this.until(() => this.place(replicaId) !== undefined);
+  async waitUntilBack(replicaId: string): Promise<number> {
+    const before = this.getAddress(replicaId);
+    await this.waitUntil(() => this.getAddress(replicaId) !== before);
+    return this.waitUntil(() => this.getAddress(replicaId) !== undefined);
   }
 
   /** Resolves when `count` new replicas have appeared, with the time of each first appearance. */
-  async arrivals(count: number): Promise<readonly number[]> {
+  async waitForArrivals(count: number): Promise<readonly number[]> {
     const known = new Set(this.replicas);
     const times: number[] = [];
-    await this.until(() => {
+    await this.waitUntil(() => {
       for (const replicaId of this.replicas) {
         if (known.has(replicaId)) continue;
         known.add(replicaId);
-        times.push(this.sightings.atMs);
+        times.push(this.changes.atMs);
       }
       return times.length >= count;
     });
@@ -73,14 +73,14 @@ export class EndpointObserver {
         { signal: this.watching.signal },
       )) {
         if (set.bookmark) continue;
-        this.places = new Map(
+        this.addresses = new Map(
           set.endpoints.map(({ replicaId, ip, port }) => [replicaId, `${ip}:${port}`]),
         );
-        this.sightings.seen();
+        this.changes.recordChange();
       }
       throw new Error(`the watch of the endpoints of ${this.name} ended`);
     } catch (reason) {
-      this.sightings.fail(reason);
+      this.changes.endObservation(reason);
     }
   }
 }

@@ -1,4 +1,4 @@
-import { linesOfEntry, type CoordinatorClient, type LogEntry } from '@cloudless/api';
+import { decodeLines, type CoordinatorClient, type LogEntry } from '@cloudless/api';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { systemClock } from '@cloudless/system';
 
@@ -7,14 +7,14 @@ export class LogFollower {
   /** Number of received lines. */
   lines = 0;
   /** Missing lines that an entry reported. */
-  missed = 0;
+  missingLines = 0;
   /** Lines that were repeated, or missing without a report. */
-  faults = 0;
+  violations = 0;
   /**
    * Milliseconds between reading a line on its node and its arrival, for the last line of each
    * message.
    */
-  readonly lagsMs: number[] = [];
+  readonly delaysMs: number[] = [];
   private next = 1n;
   private readonly stopping = new AbortController();
   private readonly waiting: { readonly line: bigint; readonly resolve: () => void }[] = [];
@@ -37,7 +37,7 @@ export class LogFollower {
    * Resolves when all lines up to this one were received or reported as missing. @throws when the
    * stream ends before.
    */
-  async until(line: number): Promise<void> {
+  async waitForLine(line: number): Promise<void> {
     if (this.next <= BigInt(line) && this.failure === undefined)
       await new Promise<void>((resolve) => this.waiting.push({ line: BigInt(line), resolve }));
     if (this.next <= BigInt(line))
@@ -53,15 +53,15 @@ export class LogFollower {
     for await (const entry of stream) {
       if (entry.skipped !== undefined) {
         const { firstSequence, lastSequence } = entry.skipped;
-        this.account(firstSequence, lastSequence);
-        this.missed += Number(lastSequence - firstSequence + 1n);
+        this.countLines(firstSequence, lastSequence);
+        this.missingLines += Number(lastSequence - firstSequence + 1n);
       }
-      const lines = linesOfEntry(entry).filter(({ sequence }) => sequence > 0n);
-      for (const { sequence } of lines) this.account(sequence, sequence);
+      const lines = decodeLines(entry).filter(({ sequence }) => sequence > 0n);
+      for (const { sequence } of lines) this.countLines(sequence, sequence);
       this.lines += lines.length;
       const time = lines.at(-1)?.time;
       if (time !== undefined)
-        this.lagsMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
+        this.delaysMs.push(Math.max(0, systemClock.wallTime() - timestampMs(time)));
       for (const each of [...this.waiting]) {
         if (this.next <= each.line) continue;
         this.waiting.splice(this.waiting.indexOf(each), 1);
@@ -70,8 +70,8 @@ export class LogFollower {
     }
   }
 
-  private account(first: bigint, last: bigint): void {
-    if (first !== this.next) this.faults += 1;
+  private countLines(first: bigint, last: bigint): void {
+    if (first !== this.next) this.violations += 1;
     this.next = last + 1n;
   }
 }

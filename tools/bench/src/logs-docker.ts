@@ -2,7 +2,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { systemClock } from '@cloudless/system';
 import { LINE_BYTES } from './log-writer.js';
-import { cpuSecondsOf } from './process-figures.js';
+import { readCpuSeconds } from './process-figures.js';
 
 const BUSYBOX = '/bin/busybox';
 const IMAGE = 'cloudless-bench-logs';
@@ -30,18 +30,18 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
   }).trim();
   try {
     await follow(container, lines); // once, so that the whole log is written
-    const daemon = daemonPid();
-    const before = daemon === undefined ? 0 : cpuSecondsOf(daemon);
+    const daemon = findDaemonPid();
+    const before = daemon === undefined ? 0 : readCpuSeconds(daemon);
     const began = systemClock.now();
     const clientSeconds = await follow(container, lines);
     const seconds = (systemClock.now() - began) / 1_000;
-    const micros = (spent: number): number => Math.round((spent / lines) * 1e7) / 10;
+    const toMicros = (spent: number): number => Math.round((spent / lines) * 1e7) / 10;
     return {
       lines,
       linesPerSecond: Math.round(lines / seconds),
       cpuMicrosPerLine: {
-        client: micros(clientSeconds),
-        ...(daemon === undefined ? {} : { daemon: micros(cpuSecondsOf(daemon) - before) }),
+        client: toMicros(clientSeconds),
+        ...(daemon === undefined ? {} : { daemon: toMicros(readCpuSeconds(daemon) - before) }),
       },
     };
   } finally {
@@ -50,7 +50,7 @@ export async function measureDocker(lines: number): Promise<Readonly<Record<stri
   }
 }
 
-function daemonPid(): number | undefined {
+function findDaemonPid(): number | undefined {
   const file = DAEMON_PID_FILES.find((each) => existsSync(each));
   return file === undefined ? undefined : Number(readFileSync(file, 'utf8'));
 }
@@ -66,7 +66,7 @@ function follow(container: string, lines: number): Promise<number> {
     child.stdout.on('data', (chunk: Buffer) => {
       bytes += chunk.length;
       if (bytes < lines * LINE_BYTES || child.killed) return;
-      const seconds = cpuSecondsOf(child.pid ?? 0);
+      const seconds = readCpuSeconds(child.pid ?? 0);
       child.once('close', () => resolve(seconds)).kill();
     });
   });

@@ -11,7 +11,7 @@ import { systemClock } from '@cloudless/system';
 import { measureDocker } from './logs-docker.js';
 import { LogFollower } from './log-follower.js';
 import { LINE_BYTES, WRITER_COMMAND } from './log-writer.js';
-import { cpuSecondsOf } from './process-figures.js';
+import { readCpuSeconds } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
@@ -47,7 +47,7 @@ async function startWriters(
     replicas,
   };
   await cluster.client.createWorkload({ name, spec });
-  const { status } = await cluster.settled(name);
+  const { status } = await cluster.waitUntilSettled(name);
   return (status?.replicas ?? []).map(({ containerId, endpoints }) => ({
     containerId,
     ask: async (path) =>
@@ -61,17 +61,17 @@ class Costs {
   private readonly beganMs = systemClock.now();
 
   constructor(private readonly pids: Readonly<Record<string, number>>) {
-    this.before = Object.values(pids).map(cpuSecondsOf);
+    this.before = Object.values(pids).map(readCpuSeconds);
   }
 
   /**
    * Returns the costs since the start for a number of lines. The CPU time of the client includes
    * all followers of this process.
    */
-  of(lines: number): Readonly<Record<string, unknown>> {
+  sinceStart(lines: number): Readonly<Record<string, unknown>> {
     const seconds = (systemClock.now() - this.beganMs) / 1_000;
     const micros = Object.entries(this.pids).map(([name, pid], index) => {
-      const spent = cpuSecondsOf(pid) - (this.before[index] ?? 0);
+      const spent = readCpuSeconds(pid) - (this.before[index] ?? 0);
       return [name, Math.round((spent / lines) * 1e7) / 10] as const;
     });
     const onNode = micros
@@ -87,10 +87,10 @@ class Costs {
   }
 }
 
-const faultsOf = (followers: readonly LogFollower[]): number =>
-  followers.reduce((sum, { faults }) => sum + faults, 0);
-const missedOf = (followers: readonly LogFollower[]): number =>
-  followers.reduce((sum, { missed }) => sum + missed, 0);
+const sumViolations = (followers: readonly LogFollower[]): number =>
+  followers.reduce((sum, { violations }) => sum + violations, 0);
+const sumMissing = (followers: readonly LogFollower[]): number =>
+  followers.reduce((sum, { missingLines }) => sum + missingLines, 0);
 
 class Measurements {
   constructor(
@@ -100,42 +100,45 @@ class Measurements {
   ) {}
 
   /** Reads an existing log from its beginning. */
-  async read(maxBatchBytes: number, name: string): Promise<Readonly<Record<string, unknown>>> {
+  async measureExistingLog(
+    maxBatchBytes: number,
+    name: string,
+  ): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, name, 1);
     if (writer === undefined) throw new Error('no replica runs');
     const warm = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
     await writer.ask(`/flood/${LINES - 1}`);
-    await warm.until(LINES);
+    await warm.waitForLine(LINES);
     await warm.stop();
     const costs = new Costs(this.pids);
     const follower = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
-    await follower.until(LINES);
-    const figures = { ...costs.of(follower.lines), missed: follower.missed };
-    return this.done(name, [follower], figures);
+    await follower.waitForLine(LINES);
+    const figures = { ...costs.sinceStart(follower.lines), missed: follower.missingLines };
+    return this.report(name, [follower], figures);
   }
 
   /** Follows a replica that writes at full speed. */
-  async flood(): Promise<Readonly<Record<string, unknown>>> {
+  async measureFullSpeed(): Promise<Readonly<Record<string, unknown>>> {
     const [writer] = await startWriters(this.cluster, 'flood', 1);
     if (writer === undefined) throw new Error('no replica runs');
     const follower = new LogFollower(this.cluster.client, writer.containerId, BATCH_BYTES);
-    await follower.until(1);
+    await follower.waitForLine(1);
     const costs = new Costs(this.pids);
     const began = systemClock.now();
     await writer.ask(`/flood/${FLOOD_LINES - 1}`);
-    await follower.until(FLOOD_LINES);
+    await follower.waitForLine(FLOOD_LINES);
     const seconds = (systemClock.now() - began) / 1_000;
     const written = Math.round((FLOOD_LINES * LINE_BYTES) / seconds / 1e5) / 10;
     const figures = {
       writtenMbPerSecond: written,
-      ...costs.of(follower.lines),
-      missed: follower.missed,
+      ...costs.sinceStart(follower.lines),
+      missed: follower.missingLines,
     };
-    return this.done('flood', [follower], { ...figures, lagMs: summarise(follower.lagsMs) });
+    return this.report('flood', [follower], { ...figures, lagMs: summarise(follower.delaysMs) });
   }
 
   /** Follows many replicas that write evenly. */
-  async many(): Promise<Readonly<Record<string, unknown>>> {
+  async measureManyFollowers(): Promise<Readonly<Record<string, unknown>>> {
     const writers = await startWriters(this.cluster, 'even', WRITERS);
     const clients: CoordinatorClient[] = [];
     for (let count = 0; count < FOLLOWERS; count += FOLLOWERS_PER_CONNECTION)
@@ -146,30 +149,30 @@ class Measurements {
       if (client === undefined || writer === undefined) throw new Error('no replica runs');
       return new LogFollower(client, writer.containerId, BATCH_BYTES);
     });
-    await Promise.all(followers.map((follower) => follower.until(1)));
+    await Promise.all(followers.map((follower) => follower.waitForLine(1)));
     const costs = new Costs(this.pids);
     for (const writer of writers) await writer.ask(`/pace/${PACE_PER_SECOND}/${PACE_LINES}`);
-    await Promise.all(followers.map((follower) => follower.until(PACE_LINES + 1)));
-    const lags = followers.flatMap(({ lagsMs }) => lagsMs.slice(1));
+    await Promise.all(followers.map((follower) => follower.waitForLine(PACE_LINES + 1)));
+    const lags = followers.flatMap(({ delaysMs }) => delaysMs.slice(1));
     const terms = { followers: FOLLOWERS, writers: WRITERS, linesPerSecondEach: PACE_PER_SECOND };
     const figures = {
       ...terms,
-      ...costs.of(FOLLOWERS * PACE_LINES),
-      missed: missedOf(followers),
+      ...costs.sinceStart(FOLLOWERS * PACE_LINES),
+      missed: sumMissing(followers),
       lagMs: summarise(lags),
     };
-    return this.done('even', followers, figures);
+    return this.report('even', followers, figures);
   }
 
-  private async done(
+  private async report(
     name: string,
     followers: readonly LogFollower[],
     figures: Readonly<Record<string, unknown>>,
   ): Promise<Readonly<Record<string, unknown>>> {
     await Promise.all(followers.map((follower) => follower.stop()));
     await this.cluster.client.deleteWorkload({ name });
-    const faults = faultsOf(followers);
-    this.violations.none(faults, `${name}: lines lost or repeated without a marker`);
+    const faults = sumViolations(followers);
+    this.violations.checkZero(faults, `${name}: lines lost or repeated without a marker`);
     process.stderr.write(`${name}: ${JSON.stringify(figures)}\n`);
     return { ...figures, lostOrRepeatedWithoutMarker: faults };
   }
@@ -178,14 +181,14 @@ class Measurements {
 const violations = new Violations();
 const cluster = await RealCluster.start(['zone-a']);
 try {
-  const agent = cluster.agent('agent-1').pid;
+  const agent = cluster.requireAgent('agent-1').pid;
   const pids = { agent, coordinator: cluster.coordinatorProcess.pid, client: process.pid };
   const measurements = new Measurements(cluster, pids, violations);
   const results = {
-    read: await measurements.read(BATCH_BYTES, 'read'),
-    readOneLineAMessage: await measurements.read(0, 'read-singly'),
-    flood: await measurements.flood(),
-    even: await measurements.many(),
+    read: await measurements.measureExistingLog(BATCH_BYTES, 'read'),
+    readOneLineAMessage: await measurements.measureExistingLog(0, 'read-singly'),
+    flood: await measurements.measureFullSpeed(),
+    even: await measurements.measureManyFollowers(),
     docker: await measureDocker(LINES),
   };
   const goals = 'read.linesPerCoreSecond 100000';

@@ -33,7 +33,7 @@ class SimulatedAgent {
       transport: this.transport,
       runtime: createFakeRuntime({ clock: systemClock }),
       store: new MemoryAgentStore(),
-      probe: { read: async () => READING },
+      nodeReader: { read: async () => READING },
       node: () => NODE,
       connect: async () => true,
       probeClients: { http: async () => 200, grpc: async () => 'SERVING' },
@@ -45,13 +45,13 @@ class SimulatedAgent {
   }
 
   /** Simulates a dead machine: connections are reset. */
-  die(): void {
+  simulateDeath(): void {
     this.state = 'dead';
     this.connection?.close();
   }
 
   /** Simulates a network failure: all data is dropped. */
-  mute(): void {
+  simulateSilence(): void {
     this.state = 'muted';
   }
 
@@ -63,7 +63,7 @@ class SimulatedAgent {
         this.connection = connection;
         return {
           enroll: (request) => connection.enroll(request),
-          openSession: (outgoing) => connection.openSession(this.unlessMuted(outgoing)),
+          openSession: (outgoing) => connection.openSession(this.dropWhenMuted(outgoing)),
           openTunnel: (outgoing) => connection.openTunnel(outgoing),
           ping: () => (this.state === 'muted' ? Promise.resolve() : connection.ping()),
           close: () => connection.close(),
@@ -72,7 +72,7 @@ class SimulatedAgent {
     };
   }
 
-  private async *unlessMuted<Message>(messages: AsyncIterable<Message>): AsyncGenerator<Message> {
+  private async *dropWhenMuted<Message>(messages: AsyncIterable<Message>): AsyncGenerator<Message> {
     for await (const message of messages) {
       if (this.state === 'muted') await new Promise(() => undefined);
       yield message;
@@ -117,23 +117,23 @@ async function startAll(coordinator: string): Promise<void> {
   }
 }
 
-const tell = (report: AgentsReport): void => void process.send?.(report);
+const sendReport = (report: AgentsReport): void => void process.send?.(report);
 
 process.on('message', (command: AgentsCommand) => {
   switch (command.kind) {
     case 'start':
       for (let index = 0; index < command.count; index += 1)
         agents.push(new SimulatedAgent(`node-${index + 1}`));
-      void startAll(command.coordinator).then(() => tell({ kind: 'started' }));
+      void startAll(command.coordinator).then(() => sendReport({ kind: 'started' }));
       return;
     case 'fail':
       for (const index of command.agents) {
-        if (command.how === 'reset') agents[index]?.die();
-        else agents[index]?.mute();
+        if (command.how === 'reset') agents[index]?.simulateDeath();
+        else agents[index]?.simulateSilence();
       }
-      return tell({ kind: 'failed', atMs: Date.now() });
+      return sendReport({ kind: 'failed', atMs: Date.now() });
     case 'count':
-      return tell({
+      return sendReport({
         kind: 'counted',
         connected: agents.filter(({ isConnected, state }) => isConnected && state === 'well')
           .length,

@@ -9,7 +9,7 @@ import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
-import { cpuSecondsOf, memoryBytesOf } from './process-figures.js';
+import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 
@@ -34,7 +34,7 @@ class NodeObserver {
       if (this.since.get(node.id)?.phase === phase) continue;
       if (phase === Phase.LOST) this.losses += 1;
       this.since.set(node.id, { phase, atMs: Date.now() });
-      for (const wake of this.waiting) wake();
+      for (const wakeWaiting of this.waiting) wakeWaiting();
     }
   }
 
@@ -46,7 +46,10 @@ class NodeObserver {
    * Resolves when all given nodes are in one of the phases or beyond. @returns The time of each
    * node.
    */
-  async reached(nodeIds: readonly string[], phases: readonly Phase[]): Promise<readonly number[]> {
+  async waitForPhases(
+    nodeIds: readonly string[],
+    phases: readonly Phase[],
+  ): Promise<readonly number[]> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
     for (;;) {
       const entries = nodeIds.map((nodeId) => this.since.get(nodeId));
@@ -70,7 +73,7 @@ class NodeObserver {
   }
 }
 
-async function ask<Kind extends AgentsReport['kind']>(
+async function sendCommand<Kind extends AgentsReport['kind']>(
   agents: ChildProcess,
   command: AgentsCommand,
   _kind: Kind,
@@ -86,8 +89,8 @@ function blind(signal: AbortSignal, reason: unknown): void {
   violations.check(signal.aborted, `the watch of nodes ended: ${String(reason)}`);
 }
 
-const seconds = (ms: number): number => Math.round(ms / 10) / 100;
-const nodeIdOf = (index: number): string => `node-${index + 1}`;
+const toSeconds = (ms: number): number => Math.round(ms / 10) / 100;
+const formatNodeId = (index: number): string => `node-${index + 1}`;
 const violations = new Violations();
 const indexes = Array.from({ length: AGENTS }, (_, index) => index);
 
@@ -104,20 +107,20 @@ try {
   const { pid } = cluster.coordinatorProcess;
 
   const began = systemClock.now();
-  await ask(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
-  await observer.reached(indexes.map(nodeIdOf), [Phase.READY]);
+  await sendCommand(agents, { kind: 'start', coordinator: cluster.url, count: AGENTS }, 'started');
+  await observer.waitForPhases(indexes.map(formatNodeId), [Phase.READY]);
   const join = {
-    seconds: seconds(systemClock.now() - began),
-    cpuSeconds: cpuSecondsOf(pid),
+    seconds: toSeconds(systemClock.now() - began),
+    cpuSeconds: readCpuSeconds(pid),
     losses: observer.losses,
   };
 
-  const cpuBefore = cpuSecondsOf(pid);
+  const cpuBefore = readCpuSeconds(pid);
   await sleep(systemClock, REST_MS);
   const rest = {
     cpuShareOfOneCore:
-      Math.round(((cpuSecondsOf(pid) - cpuBefore) / (REST_MS / 1_000)) * 1_000) / 1_000,
-    memoryMb: Math.round(memoryBytesOf(pid) / 1e6),
+      Math.round(((readCpuSeconds(pid) - cpuBefore) / (REST_MS / 1_000)) * 1_000) / 1_000,
+    memoryMb: Math.round(readMemoryBytes(pid) / 1e6),
     losses: observer.losses,
   };
 
@@ -127,17 +130,22 @@ try {
     .sort((a, b) => a.at - b.at);
   const each = Math.max(1, Math.round(AGENTS * FAILING_SHARE));
   const doomed = shuffled.map(({ index }) => index);
-  const seen = async (
+  const measureDetection = async (
     chosen: readonly number[],
     how: 'reset' | 'silence',
     phases: readonly Phase[],
   ) => {
-    const { atMs } = await ask(agents, { kind: 'fail', agents: chosen, how }, 'failed');
-    return summarise((await observer.reached(chosen.map(nodeIdOf), phases)).map((at) => at - atMs));
+    const { atMs } = await sendCommand(agents, { kind: 'fail', agents: chosen, how }, 'failed');
+    return summarise(
+      (await observer.waitForPhases(chosen.map(formatNodeId), phases)).map((at) => at - atMs),
+    );
   };
-  const reset = await seen(doomed.slice(0, each), 'reset', [Phase.DISCONNECTED, Phase.LOST]);
-  const silence = await seen(doomed.slice(each, 2 * each), 'silence', [Phase.LOST]);
-  await observer.reached(doomed.slice(0, each).map(nodeIdOf), [Phase.LOST]);
+  const reset = await measureDetection(doomed.slice(0, each), 'reset', [
+    Phase.DISCONNECTED,
+    Phase.LOST,
+  ]);
+  const silence = await measureDetection(doomed.slice(each, 2 * each), 'silence', [Phase.LOST]);
+  await observer.waitForPhases(doomed.slice(0, each).map(formatNodeId), [Phase.LOST]);
   const falseLosses = observer.losses - 2 * each;
 
   watching.abort();
@@ -149,24 +157,24 @@ try {
   void after
     .watch(cluster, watchingAgain.signal)
     .catch((reason: unknown) => blind(watchingAgain.signal, reason));
-  await after.reached(doomed.slice(2 * each).map(nodeIdOf), [Phase.READY]);
-  const returned = seconds(systemClock.now() - restarted);
+  await after.waitForPhases(doomed.slice(2 * each).map(formatNodeId), [Phase.READY]);
+  const returned = toSeconds(systemClock.now() - restarted);
   const { events } = await cluster.client.listEvents({ newestFirst: true, pageSize: 1_000 });
   const lostAgain = events.filter(
     ({ reason, nodeId }) =>
       reason === 'NodeLost' &&
       !doomed
         .slice(0, 2 * each)
-        .map(nodeIdOf)
+        .map(formatNodeId)
         .includes(nodeId),
   );
   watchingAgain.abort();
-  const { memoryBytes } = await ask(agents, { kind: 'count' }, 'counted');
+  const { memoryBytes } = await sendCommand(agents, { kind: 'count' }, 'counted');
 
-  violations.none(join.losses, 'nodes lost while all joined');
-  violations.none(rest.losses - join.losses, 'nodes lost at rest');
-  violations.none(falseLosses, 'nodes lost that were well, in all');
-  violations.none(
+  violations.checkZero(join.losses, 'nodes lost while all joined');
+  violations.checkZero(rest.losses - join.losses, 'nodes lost at rest');
+  violations.checkZero(falseLosses, 'nodes lost that were well, in all');
+  violations.checkZero(
     lostAgain.length,
     'nodes lost that were well, after the restart of the coordinator',
   );

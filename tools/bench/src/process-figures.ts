@@ -10,21 +10,21 @@ const USER_TIME_INDEX = 11;
 const SYSTEM_TIME_INDEX = 12;
 
 /** Returns the CPU time of a process in seconds of one core. */
-export function cpuSecondsOf(pid: number): number {
+export function readCpuSeconds(pid: number): number {
   const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[USER_TIME_INDEX]) + Number(fields[SYSTEM_TIME_INDEX])) / TICKS_PER_SECOND;
 }
 
 /** Returns the resident memory of a process in bytes. @see proc_pid_status(5), VmRSS */
-export function memoryBytesOf(pid: number): number {
+export function readMemoryBytes(pid: number): number {
   const [, kilobytes = '0'] =
     /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kilobytes) * 1_024;
 }
 
 /** Returns the number of open file descriptors of a process. */
-export function openFilesOf(pid: number): number {
+export function countOpenFiles(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length;
 }
 
@@ -32,7 +32,7 @@ export function openFilesOf(pid: number): number {
  * Returns the process ids of all descendants of a process. Reads the parent ids, because
  * /proc/pid/task/tid/children is not available everywhere.
  */
-export function descendantsOf(pid: number): readonly number[] {
+export function listDescendants(pid: number): readonly number[] {
   const children = new Map<number, number[]>();
   for (const entry of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
     try {

@@ -12,7 +12,7 @@ import { systemClock, systemRandom } from '@cloudless/system';
 import {
   COMMAND,
   CONCURRENCY,
-  eachOf,
+  runForEach,
   GRACE_MS,
   IMAGES,
   KILLS,
@@ -51,16 +51,16 @@ export class BareCalls implements Side {
 
   async measure(count: number, network: NetworkKind): Promise<Figures> {
     try {
-      for (const image of IMAGES) await this.provide(image);
+      for (const image of IMAGES) await this.pullImage(image);
       let containers: Container[] = [];
-      const createMs = await timed(() =>
-        eachOf(Array.from({ length: count }), CONCURRENCY, async () => {
+      const createMs = await measureDuration(() =>
+        runForEach(Array.from({ length: count }), CONCURRENCY, async () => {
           containers.push(await this.create(IMAGES[0], network));
         }),
       );
       const updated: Container[] = [];
-      const updateMs = await timed(() =>
-        eachOf(containers, CONCURRENCY, async (container) => {
+      const updateMs = await measureDuration(() =>
+        runForEach(containers, CONCURRENCY, async (container) => {
           await this.remove(container);
           updated.push(await this.create(IMAGES[1], network));
         }),
@@ -68,9 +68,9 @@ export class BareCalls implements Side {
       containers = updated;
       const recoverMs: number[] = [];
       for (const container of containers.slice(0, KILLS))
-        recoverMs.push(await this.recover(container, network, containers));
-      const removeMs = await timed(() =>
-        eachOf(containers, CONCURRENCY, (container) => this.remove(container)),
+        recoverMs.push(await this.measureRecovery(container, network, containers));
+      const removeMs = await measureDuration(() =>
+        runForEach(containers, CONCURRENCY, (container) => this.remove(container)),
       );
       return { createMs, updateMs, recoverMs, removeMs };
     } finally {
@@ -84,12 +84,12 @@ export class BareCalls implements Side {
     rmSync(this.logs, { recursive: true, force: true });
   }
 
-  private async provide(image: string): Promise<void> {
-    const { image: found } = await this.client.image('ImageStatus', (calls) =>
+  private async pullImage(image: string): Promise<void> {
+    const { image: found } = await this.client.callImage('ImageStatus', (calls) =>
       calls.imageStatus({ image: { image } }),
     );
     if (found === undefined)
-      await this.client.image('PullImage', (calls) => calls.pullImage({ image: { image } }));
+      await this.client.callImage('PullImage', (calls) => calls.pullImage({ image: { image } }));
   }
 
   private async create(image: string, network: NetworkKind): Promise<Container> {
@@ -114,27 +114,29 @@ export class BareCalls implements Side {
       logPath: '0.log',
       linux: { securityContext: { namespaceOptions, seccomp: SECCOMP } },
     };
-    const { podSandboxId } = await client.slow('RunPodSandbox', (calls) =>
+    const { podSandboxId } = await client.callSlow('RunPodSandbox', (calls) =>
       calls.runPodSandbox({ config: sandboxConfig }),
     );
-    const { containerId } = await client.slow('CreateContainer', (calls) =>
+    const { containerId } = await client.callSlow('CreateContainer', (calls) =>
       calls.createContainer({ podSandboxId, config, sandboxConfig }),
     );
-    await client.slow('StartContainer', (calls) => calls.startContainer({ containerId }));
+    await client.callSlow('StartContainer', (calls) => calls.startContainer({ containerId }));
     return { podSandboxId, containerId };
   }
 
   private async remove({ podSandboxId, containerId }: Container): Promise<void> {
     const { client } = this;
     const timeout = BigInt(GRACE_MS / 1_000);
-    await client.slow('StopContainer', (calls) => calls.stopContainer({ containerId, timeout }));
+    await client.callSlow('StopContainer', (calls) =>
+      calls.stopContainer({ containerId, timeout }),
+    );
     await this.removeSandbox(podSandboxId);
   }
 
   private async removeSandbox(podSandboxId: string): Promise<void> {
     const { client } = this;
-    await client.slow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
-    await client.slow('RemovePodSandbox', (calls) => calls.removePodSandbox({ podSandboxId }));
+    await client.callSlow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+    await client.callSlow('RemovePodSandbox', (calls) => calls.removePodSandbox({ podSandboxId }));
   }
 
   /**
@@ -142,12 +144,12 @@ export class BareCalls implements Side {
    * time at which an orchestrator can know the end and the exit code. @returns Milliseconds from
    * the kill until the new container runs.
    */
-  private async recover(
+  private async measureRecovery(
     { containerId }: Container,
     network: NetworkKind,
     containers: Container[],
   ): Promise<number> {
-    const { info } = await this.client.quick('ContainerStatus', (calls) =>
+    const { info } = await this.client.callQuick('ContainerStatus', (calls) =>
       calls.containerStatus({ containerId, verbose: true }),
     );
     const { pid = 0 } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: number };
@@ -155,7 +157,7 @@ export class BareCalls implements Side {
       throw new Error(
         `container ${containerId} is not running, or the runtime does not report its process id`,
       );
-    return timed(async () => {
+    return measureDuration(async () => {
       process.kill(pid, 'SIGKILL');
       while (await this.isRunning(containerId)) await sleep(systemClock, DEATH_POLL_MS);
       containers.push(await this.create(IMAGES[1], network));
@@ -163,22 +165,22 @@ export class BareCalls implements Side {
   }
 
   private async isRunning(containerId: string): Promise<boolean> {
-    const { status } = await this.client.quick('ContainerStatus', (calls) =>
+    const { status } = await this.client.callQuick('ContainerStatus', (calls) =>
       calls.containerStatus({ containerId }),
     );
     return status?.state === ContainerState.CONTAINER_RUNNING;
   }
 
   private async removeAll(): Promise<void> {
-    const { items } = await this.client.quick('ListPodSandbox', (calls) =>
+    const { items } = await this.client.callQuick('ListPodSandbox', (calls) =>
       calls.listPodSandbox({ filter: { labelSelector: { [LABEL]: this.mark } } }),
     );
     const ours = items.filter(({ labels }) => labels[LABEL] === this.mark);
-    await eachOf(ours, CONCURRENCY, ({ id }) => this.removeSandbox(id));
+    await runForEach(ours, CONCURRENCY, ({ id }) => this.removeSandbox(id));
   }
 }
 
-async function timed(action: () => Promise<void>): Promise<number> {
+async function measureDuration(action: () => Promise<void>): Promise<number> {
   const began = systemClock.now();
   await action();
   return systemClock.now() - began;

@@ -9,7 +9,7 @@ import { sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { CriClient } from '@cloudless/runtime-cri/client';
 import { systemClock } from '@cloudless/system';
-import { cpuSecondsOf } from './process-figures.js';
+import { readCpuSeconds } from './process-figures.js';
 import {
   COMMAND,
   GRACE_MS,
@@ -20,7 +20,7 @@ import {
   type NetworkKind,
   type Side,
 } from './real-start-terms.js';
-import { Sightings } from './sightings.js';
+import { ChangeObserver } from './sightings.js';
 
 const NAME = 'bench';
 const AGENT = 'agent-1';
@@ -54,15 +54,15 @@ export class Cloudless implements Side {
 
   async measure(count: number, network: NetworkKind): Promise<Figures> {
     const { client, agentClient } = this.cluster;
-    const observer = new Observer(client);
+    const observer = new WorkloadObserver(client);
     try {
-      const before = this.cpuMs();
+      const before = this.readCpuMs();
       const createMs = await createAll(client, observer, count, network);
-      const after = this.cpuMs();
+      const after = this.readCpuMs();
       const updateMs = await updateAll(client, observer);
       const recoverMs: number[] = [];
       for (let kill = 0; kill < Math.min(KILLS, count); kill += 1)
-        recoverMs.push(await recover(agentClient, observer, kill));
+        recoverMs.push(await measureRecovery(agentClient, observer, kill));
       const removeMs = await this.removeAll(observer);
       const { coordinator, agent, client: own } = after;
       const createCpuMs = {
@@ -74,7 +74,7 @@ export class Cloudless implements Side {
     } finally {
       observer.close();
       await client.deleteWorkload({ name: NAME }).catch(() => undefined);
-      await this.cluster.gone(NAME);
+      await this.cluster.waitUntilDeleted(NAME);
     }
   }
 
@@ -84,28 +84,28 @@ export class Cloudless implements Side {
   }
 
   /** Resolves when the workload and all pods of the cluster are gone. */
-  private async removeAll(observer: Observer): Promise<number> {
+  private async removeAll(observer: WorkloadObserver): Promise<number> {
     const began = systemClock.now();
     await this.cluster.client.deleteWorkload({ name: NAME });
-    await observer.until((workload) => workload === undefined);
-    while ((await this.pods()) > 0) await sleep(systemClock, POLL_MS);
+    await observer.waitUntil((workload) => workload === undefined);
+    while ((await this.listPods()) > 0) await sleep(systemClock, POLL_MS);
     return systemClock.now() - began;
   }
 
-  private async pods(): Promise<number> {
+  private async listPods(): Promise<number> {
     const labelSelector = { 'io.cloudless.cluster': this.clusterId };
-    const { items } = await this.runtime.quick('ListPodSandbox', (calls) =>
+    const { items } = await this.runtime.callQuick('ListPodSandbox', (calls) =>
       calls.listPodSandbox({ filter: { labelSelector } }),
     );
     return items.length;
   }
 
-  private cpuMs(): Readonly<Record<'coordinator' | 'agent' | 'client', number>> {
+  private readCpuMs(): Readonly<Record<'coordinator' | 'agent' | 'client', number>> {
     const { user, system } = process.cpuUsage();
     const { coordinatorProcess } = this.cluster;
     return {
-      coordinator: cpuSecondsOf(coordinatorProcess.pid) * 1_000,
-      agent: cpuSecondsOf(this.cluster.agent(AGENT).pid) * 1_000,
+      coordinator: readCpuSeconds(coordinatorProcess.pid) * 1_000,
+      agent: readCpuSeconds(this.cluster.requireAgent(AGENT).pid) * 1_000,
       client: (user + system) / 1_000,
     };
   }
@@ -113,7 +113,7 @@ export class Cloudless implements Side {
 
 async function createAll(
   client: CoordinatorClient,
-  observer: Observer,
+  observer: WorkloadObserver,
   count: number,
   network: NetworkKind,
 ): Promise<number> {
@@ -130,15 +130,15 @@ async function createAll(
   };
   const began = systemClock.now();
   await client.createWorkload({ name: NAME, spec });
-  const ready = await observer.until((workload) => workload?.status?.readyReplicas === count);
+  const ready = await observer.waitUntil((workload) => workload?.status?.readyReplicas === count);
   return ready - began;
 }
 
-async function updateAll(client: CoordinatorClient, observer: Observer): Promise<number> {
+async function updateAll(client: CoordinatorClient, observer: WorkloadObserver): Promise<number> {
   const [, image] = IMAGES;
   const began = systemClock.now();
   const { generation } = await client.updateWorkload({ name: NAME, spec: { image } });
-  const updated = await observer.until((workload) => {
+  const updated = await observer.waitUntil((workload) => {
     const status = workload?.status;
     if (status === undefined || status.observedGeneration < generation) return false;
     const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas } = status;
@@ -149,9 +149,9 @@ async function updateAll(client: CoordinatorClient, observer: Observer): Promise
   return updated - began;
 }
 
-async function recover(
+async function measureRecovery(
   agentClient: AgentClient,
-  observer: Observer,
+  observer: WorkloadObserver,
   index: number,
 ): Promise<number> {
   const find = (workload: Workload | undefined, id: string): ReplicaStatus | undefined =>
@@ -161,7 +161,7 @@ async function recover(
   if (pid <= 0) throw new Error(`replica ${id} does not run`);
   const began = systemClock.now();
   process.kill(pid, 'SIGKILL');
-  const back = await observer.until((workload) => {
+  const back = await observer.waitUntil((workload) => {
     const replica = find(workload, id);
     return replica !== undefined && replica.ready && replica.containerId !== containerId;
   });
@@ -169,18 +169,18 @@ async function recover(
 }
 
 /** Watches the workload. */
-class Observer {
+class WorkloadObserver {
   workload: Workload | undefined;
   private readonly watching = new AbortController();
-  private readonly sightings = new Sightings(GIVE_UP_MS);
+  private readonly changes = new ChangeObserver(GIVE_UP_MS);
 
   constructor(client: CoordinatorClient) {
     void this.follow(client);
   }
 
   /** Resolves when a condition holds. @returns The time at which the client saw the change. */
-  until(holds: (workload: Workload | undefined) => boolean): Promise<number> {
-    return this.sightings.until(
+  waitUntil(holds: (workload: Workload | undefined) => boolean): Promise<number> {
+    return this.changes.waitUntil(
       () => holds(this.workload),
       () => `not done within ${GIVE_UP_MS / 1_000} s: ${describe(this.workload)}`,
     );
@@ -199,11 +199,11 @@ class Observer {
         if (kind === WatchWorkloadsResponse_Kind.PUT) this.workload = workload;
         else if (kind === WatchWorkloadsResponse_Kind.DELETED) this.workload = undefined;
         else continue;
-        this.sightings.seen();
+        this.changes.recordChange();
       }
       throw new Error('the watch of the workload ended');
     } catch (reason) {
-      this.sightings.fail(reason);
+      this.changes.endObservation(reason);
     }
   }
 }

@@ -47,7 +47,7 @@ export class Swarm {
   static async start(registry: string): Promise<Swarm> {
     const daemon = await DockerDaemon.start();
     try {
-      await daemon.call('POST', '/swarm/init', {
+      await daemon.callApi('POST', '/swarm/init', {
         ListenAddr: `${DAEMON_ADDRESS}:2377`,
         AdvertiseAddr: DAEMON_ADDRESS,
       });
@@ -56,11 +56,11 @@ export class Swarm {
         Driver: 'overlay',
         IPAM: { Config: [{ Subnet: OVERLAY_SUBNET }] },
       };
-      await daemon.call('POST', '/networks/create', overlay);
+      await daemon.callApi('POST', '/networks/create', overlay);
       const [first, second] = IMAGES;
       return new Swarm(daemon, [
-        await daemon.load(`${registry}/${first}`, first),
-        await daemon.load(`${registry}/${second}`, second),
+        await daemon.pullImage(`${registry}/${first}`, first),
+        await daemon.pullImage(`${registry}/${second}`, second),
       ]);
     } catch (reason) {
       await daemon.stop();
@@ -68,12 +68,12 @@ export class Swarm {
     }
   }
 
-  async version(): Promise<string> {
-    const { Version } = await this.daemon.call<{ readonly Version: string }>('GET', '/version');
+  async readVersion(): Promise<string> {
+    const { Version } = await this.daemon.callApi<{ readonly Version: string }>('GET', '/version');
     return Version;
   }
 
-  side(kind: SwarmKind): Side {
+  createSide(kind: SwarmKind): Side {
     return {
       name: kind,
       measure: (count, network) => new ServiceRun(this, kind, network, count).measure(),
@@ -83,7 +83,7 @@ export class Swarm {
 
   async close(): Promise<void> {
     try {
-      await this.daemon.call('POST', '/swarm/leave?force=1');
+      await this.daemon.callApi('POST', '/swarm/leave?force=1');
     } finally {
       await this.daemon.stop();
     }
@@ -110,7 +110,7 @@ class ServiceRun {
 
   async measure(): Promise<Figures> {
     const { daemon } = this.swarm;
-    await daemon.events(({ Action }) => {
+    await daemon.watchEvents(({ Action }) => {
       if (Action === 'start') this.starts += 1;
       else this.removals += 1;
     }, this.watching.signal);
@@ -119,47 +119,51 @@ class ServiceRun {
       const updateMs = await this.update();
       const recoverMs: number[] = [];
       for (let kill = 0; kill < Math.min(KILLS, this.count); kill += 1)
-        recoverMs.push(await this.recover(kill));
+        recoverMs.push(await this.measureRecovery(kill));
       const removeMs = await this.remove();
       return { createMs, updateMs, recoverMs, removeMs };
     } finally {
       if (this.id !== '')
-        await daemon.call('DELETE', `/services/${this.id}`).catch(() => undefined);
+        await daemon.callApi('DELETE', `/services/${this.id}`).catch(() => undefined);
       this.watching.abort();
     }
   }
 
   private async create(): Promise<number> {
     const began = systemClock.now();
-    const { ID } = await this.swarm.daemon.call<{ readonly ID: string }>(
+    const { ID } = await this.swarm.daemon.callApi<{ readonly ID: string }>(
       'POST',
       '/services/create',
-      this.spec(0),
+      this.createSpec(0),
     );
     this.id = ID;
-    return (await this.allRun(this.count, 0)) - began;
+    return (await this.waitUntilAllRun(this.count, 0)) - began;
   }
 
   private async update(): Promise<number> {
     const { daemon } = this.swarm;
-    const { Version } = await daemon.call<{ readonly Version: { readonly Index: number } }>(
+    const { Version } = await daemon.callApi<{ readonly Version: { readonly Index: number } }>(
       'GET',
       `/services/${this.id}`,
     );
     const until = this.starts + this.count;
     const began = systemClock.now();
-    await daemon.call('POST', `/services/${this.id}/update?version=${Version.Index}`, this.spec(1));
-    return (await this.allRun(until, 1)) - began;
+    await daemon.callApi(
+      'POST',
+      `/services/${this.id}/update?version=${Version.Index}`,
+      this.createSpec(1),
+    );
+    return (await this.waitUntilAllRun(until, 1)) - began;
   }
 
-  private async recover(index: number): Promise<number> {
-    const victim = (await this.wanted()).sort((a, b) => a.Slot - b.Slot)[index];
+  private async measureRecovery(index: number): Promise<number> {
+    const victim = (await this.listDesiredTasks()).sort((a, b) => a.Slot - b.Slot)[index];
     const pid = victim?.Status.ContainerStatus?.PID ?? 0;
     if (pid <= 0) throw new Error('a task of the service does not run');
     const until = this.starts + 1;
     const began = systemClock.now();
     process.kill(pid, 'SIGKILL');
-    return (await this.allRun(until, 1, victim?.ID)) - began;
+    return (await this.waitUntilAllRun(until, 1, victim?.ID)) - began;
   }
 
   private async remove(): Promise<number> {
@@ -168,13 +172,13 @@ class ServiceRun {
       JSON.stringify({ label: [`com.docker.swarm.service.id=${this.id}`] }),
     );
     const left = (): Promise<readonly unknown[]> =>
-      daemon.call('GET', `/containers/json?all=1&filters=${filters}`);
+      daemon.callApi('GET', `/containers/json?all=1&filters=${filters}`);
     const until = this.removals + (await left()).length;
     const began = systemClock.now();
-    await daemon.call('DELETE', `/services/${this.id}`);
+    await daemon.callApi('DELETE', `/services/${this.id}`);
     this.id = '';
     return (
-      (await this.until(
+      (await this.pollUntil(
         () => this.removals >= until,
         async () => (await left()).length === 0,
       )) - began
@@ -185,12 +189,12 @@ class ServiceRun {
    * Resolves when the desired number of tasks runs the image and `without` is not among them.
    * @returns The time.
    */
-  private allRun(starts: number, image: 0 | 1, without?: string): Promise<number> {
+  private waitUntilAllRun(starts: number, image: 0 | 1, without?: string): Promise<number> {
     const wantedImage = this.swarm.imageIds[image];
-    return this.until(
+    return this.pollUntil(
       () => this.starts >= starts,
       async () => {
-        const tasks = await this.wanted();
+        const tasks = await this.listDesiredTasks();
         const running = tasks.filter(({ ID, Status, Spec }) => {
           return (
             Status.State === 'running' && Spec.ContainerSpec.Image === wantedImage && ID !== without
@@ -201,20 +205,20 @@ class ServiceRun {
     );
   }
 
-  private wanted(): Promise<Task[]> {
+  private listDesiredTasks(): Promise<Task[]> {
     const filters = encodeURIComponent(
       JSON.stringify({ service: [this.id], 'desired-state': ['running'] }),
     );
-    return this.swarm.daemon.call('GET', `/tasks?filters=${filters}`);
+    return this.swarm.daemon.callApi('GET', `/tasks?filters=${filters}`);
   }
 
   /**
    * Polls until a condition holds.
-   * @param mayHold - A local check; only when it holds, `holds` asks the daemon.
+   * @param precheck - A local check; only when it holds, `holds` asks the daemon.
    */
-  private async until(mayHold: () => boolean, holds: () => Promise<boolean>): Promise<number> {
+  private async pollUntil(precheck: () => boolean, holds: () => Promise<boolean>): Promise<number> {
     const gaveUp = systemClock.now() + GIVE_UP_MS;
-    while (!mayHold() || !(await holds())) {
+    while (!precheck() || !(await holds())) {
       if (systemClock.now() > gaveUp)
         throw new Error(`Docker Swarm did not finish within ${GIVE_UP_MS / 1_000} s`);
       await sleep(systemClock, POLL_MS);
@@ -223,7 +227,7 @@ class ServiceRun {
   }
 
   /** An image id is neither pulled nor looked up in a registry. */
-  private spec(image: 0 | 1): unknown {
+  private createSpec(image: 0 | 1): unknown {
     const quick = this.kind !== 'swarmDefaults';
     const network =
       this.network === 'host' ? 'host' : this.kind === 'swarmOverlay' ? OVERLAY : undefined;

@@ -48,14 +48,14 @@ export const UPDATE_PARALLELISM = 4;
 export const KILLS = 5;
 
 /** Runs an action for each item with limited parallelism. */
-export async function eachOf<Item>(
+export async function runForEach<Item>(
   items: readonly Item[],
   limit: number,
   action: (item: Item) => Promise<void>,
 ): Promise<void> {
   const left = items.values();
-  const worker = async (): Promise<void> => {
+  const runWorker = async (): Promise<void> => {
     for (const item of left) await action(item); // all workers share one iterator
   };
-  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, runWorker));
 }

@@ -51,7 +51,7 @@ const wanted = (flags.sides ?? (flags.quick ? 'bare,cloudless' : 'bare,cloudless
 const open: { close(): Promise<void> }[] = [];
 
 /** Returns the sides to measure at one size on one network. */
-function sidesFor(
+function createSides(
   sides: readonly Side[],
   swarm: Swarm | undefined,
   size: number,
@@ -61,9 +61,9 @@ function sidesFor(
   const smallest = size === Math.min(...sizes);
   return [
     ...sides,
-    swarm.side('swarm'),
-    ...(network === 'pod' ? [swarm.side('swarmOverlay')] : []),
-    ...(smallest ? [swarm.side('swarmDefaults')] : []),
+    swarm.createSide('swarm'),
+    ...(network === 'pod' ? [swarm.createSide('swarmOverlay')] : []),
+    ...(smallest ? [swarm.createSide('swarmDefaults')] : []),
   ];
 }
 
@@ -78,7 +78,7 @@ async function measureAll(
     for (const side of sides) {
       const measured = await side.measure(size, network);
       figures.get(side.name)?.push(measured);
-      tell(`${size} ${network} ${round}/${repeats} ${side.name}: ${textOf(measured)}`);
+      printLine(`${size} ${network} ${round}/${repeats} ${side.name}: ${formatFigures(measured)}`);
     }
   }
   const rows = new Map([...figures].map(([name, samples]) => [name, toRow(samples)]));
@@ -87,7 +87,7 @@ async function measureAll(
     network,
     rounds: repeats,
     ...Object.fromEntries(rows),
-    ratios: ratiosOf(rows),
+    ratios: computeRatios(rows),
   };
 }
 
@@ -97,11 +97,11 @@ function toRow(samples: readonly Figures[]): Row {
     update: summarise(samples.map(({ updateMs }) => updateMs)),
     recover: summarise(samples.flatMap(({ recoverMs }) => recoverMs)),
     remove: summarise(samples.map(({ removeMs }) => removeMs)),
-    ...cpuOf(samples),
+    ...summariseCpu(samples),
   };
 }
 
-function cpuOf(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
+function summariseCpu(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
   const [first] = samples;
   if (first?.createCpuMs === undefined) return {};
   const names = Object.keys(first.createCpuMs);
@@ -113,27 +113,34 @@ function cpuOf(samples: readonly Figures[]): Pick<Row, 'createCpu'> {
 }
 
 /** Ratios of medians: Cloudless to bare calls, Swarm to Cloudless. */
-function ratiosOf(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unknown>> {
+function computeRatios(rows: ReadonlyMap<string, Row>): Readonly<Record<string, unknown>> {
   const [bare, cloudless] = [rows.get('bare'), rows.get('cloudless')];
   const ratios: Record<string, unknown> = {};
   if (cloudless === undefined) return ratios;
-  if (bare !== undefined) ratios['cloudlessToBare'] = ratio(cloudless, bare);
+  if (bare !== undefined) ratios['cloudlessToBare'] = computeRatio(cloudless, bare);
   for (const [name, row] of rows)
-    if (name.startsWith('swarm')) ratios[`${name}ToCloudless`] = ratio(row, cloudless);
+    if (name.startsWith('swarm')) ratios[`${name}ToCloudless`] = computeRatio(row, cloudless);
   return ratios;
 }
 
-function ratio(above: Row, below: Row): Readonly<Record<Step, number>> {
-  const of = (key: Step): number => Math.round((above[key].median / below[key].median) * 100) / 100;
+function computeRatio(above: Row, below: Row): Readonly<Record<Step, number>> {
+  const getMedian = (key: Step): number =>
+    Math.round((above[key].median / below[key].median) * 100) / 100;
   return {
-    create: of('create'),
-    update: of('update'),
-    recover: of('recover'),
-    remove: of('remove'),
+    create: getMedian('create'),
+    update: getMedian('update'),
+    recover: getMedian('recover'),
+    remove: getMedian('remove'),
   };
 }
 
-function textOf({ createMs, updateMs, recoverMs, removeMs, createCpuMs = {} }: Figures): string {
+function formatFigures({
+  createMs,
+  updateMs,
+  recoverMs,
+  removeMs,
+  createCpuMs = {},
+}: Figures): string {
   const recover = recoverMs.map(Math.round).join(' ');
   const cpu = Object.entries(createCpuMs).map(
     ([name, ms]) => `, CPU of ${name} at creation ${Math.round(ms)}`,
@@ -142,7 +149,7 @@ function textOf({ createMs, updateMs, recoverMs, removeMs, createCpuMs = {} }: F
   return `create ${create} update ${update} recover ${recover} remove ${remove} ms${cpu.join('')}`;
 }
 
-function tell(text: string): void {
+function printLine(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
@@ -200,7 +207,7 @@ function findContainers(): { readonly socket: string; readonly registry: string 
   return JSON.parse(stdout) as ReturnType<typeof findContainers>;
 }
 
-async function main(): Promise<void> {
+async function runBenchmark(): Promise<void> {
   checkFlags();
   const { socket, registry } = findContainers();
   const sides: Side[] = [];
@@ -213,14 +220,14 @@ async function main(): Promise<void> {
   }
   const swarm = wanted.includes('swarm') ? await Swarm.start(registry) : undefined;
   if (swarm !== undefined) open.push(swarm);
-  for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.side('swarm')])])
+  for (const side of [...sides, ...(swarm === undefined ? [] : [swarm.createSide('swarm')])])
     await side.measure(WARM_UP, 'host');
   const results = [];
   for (const network of networks) {
     for (const size of sizes)
-      results.push(await measureAll(sidesFor(sides, swarm, size, network), size, network));
+      results.push(await measureAll(createSides(sides, swarm, size, network), size, network));
   }
-  const docker = swarm === undefined ? {} : { docker: await swarm.version() };
+  const docker = swarm === undefined ? {} : { docker: await swarm.readVersion() };
   printReport('real-start', { ...TERMS, ...docker, results });
 }
 
@@ -233,7 +240,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   );
 }
 try {
-  await main();
+  await runBenchmark();
 } finally {
   await closeAll();
 }

@@ -31,20 +31,20 @@ const spec = {
 async function killEach(cluster: RealCluster, name: string): Promise<readonly number[]> {
   const { client, agentClient } = cluster;
   await client.createWorkload({ name, spec: { ...spec, replicas: REPLICAS_PER_KILL_ROUND } });
-  const { status } = await cluster.settled(name);
+  const { status } = await cluster.waitUntilSettled(name);
   const observer = await EndpointObserver.follow(client, name);
-  await observer.until(() => observer.replicas.length === REPLICAS_PER_KILL_ROUND);
+  await observer.waitUntil(() => observer.replicas.length === REPLICAS_PER_KILL_ROUND);
   const samples: number[] = [];
   for (const { id, containerId } of status?.replicas ?? []) {
     const { pid } = await agentClient.getContainerStatus({ containerId });
-    const back = observer.back(id);
+    const back = observer.waitUntilBack(id);
     const began = systemClock.now();
     process.kill(pid, 'SIGKILL');
     samples.push((await back) - began);
   }
   observer.close();
   await client.deleteWorkload({ name });
-  await cluster.gone(name);
+  await cluster.waitUntilDeleted(name);
   return samples;
 }
 
@@ -58,20 +58,20 @@ async function silenceNodes(cluster: RealCluster, name: string): Promise<readonl
     name,
     spec: { ...spec, replicas: AGENTS.length * REPLICAS_PER_NODE },
   });
-  await cluster.settled(name);
+  await cluster.waitUntilSettled(name);
   const observer = await EndpointObserver.follow(client, name);
   const losses = new Map(AGENTS.map((agent) => [agent, 0]));
   const samples: number[] = [];
   for (let round = 0; round < SILENT_ROUNDS; round += 1) {
-    const { status } = await cluster.settled(name);
+    const { status } = await cluster.waitUntilSettled(name);
     const held = (agent: string): number =>
       status?.replicas.filter(({ nodeId, ready }) => nodeId === agent && ready).length ?? 0;
     const least = Math.min(...losses.values());
     const [victim = ''] = AGENTS.filter((agent) => losses.get(agent) === least).sort(
       (a, b) => held(b) - held(a),
     );
-    const { pid } = cluster.agent(victim);
-    const arrivals = observer.arrivals(held(victim));
+    const { pid } = cluster.requireAgent(victim);
+    const arrivals = observer.waitForArrivals(held(victim));
     const began = systemClock.now();
     process.kill(pid, 'SIGSTOP');
     try {
@@ -80,14 +80,14 @@ async function silenceNodes(cluster: RealCluster, name: string): Promise<readonl
       process.kill(pid, 'SIGCONT');
     }
     losses.set(victim, least + 1);
-    await returned(client, victim);
+    await waitForReturn(client, victim);
   }
   observer.close();
   return samples;
 }
 
 /** Waits until a lost node is back and has stopped its replaced replicas. */
-async function returned(client: CoordinatorClient, nodeId: string): Promise<void> {
+async function waitForReturn(client: CoordinatorClient, nodeId: string): Promise<void> {
   const watch = new AbortController();
   try {
     for await (const { node } of client.watchNodes({}, { signal: watch.signal })) {
@@ -105,7 +105,7 @@ async function returned(client: CoordinatorClient, nodeId: string): Promise<void
 }
 
 /** Returns the lost nodes with the number of losses, read from the events. */
-async function lossesOf(client: CoordinatorClient): Promise<number> {
+async function countLosses(client: CoordinatorClient): Promise<number> {
   const { events } = await client.listEvents({ newestFirst: true, pageSize: 1_000 });
   return events.filter(({ reason }) => reason === 'NodeLost').length;
 }
@@ -116,9 +116,12 @@ try {
   const killed: number[] = [];
   for (let round = 1; round <= KILL_ROUNDS; round += 1)
     killed.push(...(await killEach(cluster, `round-${round}`)));
-  violations.none(await lossesOf(cluster.client), 'nodes lost while only processes were killed');
+  violations.checkZero(
+    await countLosses(cluster.client),
+    'nodes lost while only processes were killed',
+  );
   const silent = await silenceNodes(cluster, 'web');
-  const losses = await lossesOf(cluster.client);
+  const losses = await countLosses(cluster.client);
   violations.check(
     losses === SILENT_ROUNDS,
     `${losses} losses of nodes were written down, ${SILENT_ROUNDS} nodes fell silent`,

@@ -2,8 +2,8 @@
 // whole predicted rollout.
 import { createSeededRandom, toReplicaId } from '@cloudless/base';
 import {
-  layOut,
-  nextSteps,
+  predictRollout,
+  decideNextSteps,
   resolveLimits,
   type RolloutObserved,
   type RolloutReplica,
@@ -29,17 +29,17 @@ const limits = resolveLimits({
   maxUnavailable: BATCH,
 });
 
-type Made = Partial<RolloutReplica> & Pick<RolloutReplica, 'version'>;
+type ReplicaFields = Partial<RolloutReplica> & Pick<RolloutReplica, 'version'>;
 
 let sequence = 0;
-const some = (count: number, replica: Made): readonly RolloutReplica[] =>
+const createReplicas = (count: number, replica: ReplicaFields): readonly RolloutReplica[] =>
   Array.from({ length: count }, () => {
     sequence += 1;
     const id = toReplicaId(`w-${sequence}`);
     return {
       id,
       createdSequence: sequence,
-      ready: true,
+      available: true,
       desired: 'running',
       lost: false,
       draining: false,
@@ -48,7 +48,7 @@ const some = (count: number, replica: Made): readonly RolloutReplica[] =>
   });
 
 /** Returns the replicas in random order, as a store returns them. */
-function shuffled(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
+function shuffle(replicas: readonly RolloutReplica[]): readonly RolloutReplica[] {
   const random = createSeededRandom(SEED);
   return replicas
     .map((replica) => ({ replica, at: random.next() }))
@@ -56,47 +56,53 @@ function shuffled(replicas: readonly RolloutReplica[]): readonly RolloutReplica[
     .map(({ replica }) => replica);
 }
 
-const observed = (...replicas: readonly (readonly RolloutReplica[])[]): RolloutObserved => ({
+const createObserved = (...replicas: readonly (readonly RolloutReplica[])[]): RolloutObserved => ({
   ...limits,
   version: NEW,
-  replicas: shuffled(replicas.flat()),
+  replicas: shuffle(replicas.flat()),
 });
 
 const half = REPLICAS / 2;
 const middle = [
-  some(half, { version: NEW }),
-  some(BATCH, { version: NEW, ready: false }),
-  some(BATCH, { version: OLD, desired: 'stopped', ready: false }),
+  createReplicas(half, { version: NEW }),
+  createReplicas(BATCH, { version: NEW, available: false }),
+  createReplicas(BATCH, { version: OLD, desired: 'stopped', available: false }),
 ] as const;
 
 const stages: Readonly<Record<string, RolloutObserved>> = {
-  start: observed(some(REPLICAS, { version: OLD })),
-  middleBetweenBatches: observed(some(half, { version: NEW }), some(half, { version: OLD })),
-  middleOfABatch: observed(...middle, some(half - BATCH, { version: OLD })),
-  middleWhileDraining: observed(
-    ...middle,
-    some(half - BATCH - DRAINING, { version: OLD }),
-    some(DRAINING / 2, { version: OLD, draining: true }),
-    some(DRAINING / 2, { version: NEW, draining: true }),
+  start: createObserved(createReplicas(REPLICAS, { version: OLD })),
+  middleBetweenBatches: createObserved(
+    createReplicas(half, { version: NEW }),
+    createReplicas(half, { version: OLD }),
   ),
-  drainOfTheNewVersion: observed(
-    some(REPLICAS - DRAINING, { version: NEW }),
-    some(DRAINING, { version: NEW, draining: true }),
+  middleOfABatch: createObserved(...middle, createReplicas(half - BATCH, { version: OLD })),
+  middleWhileDraining: createObserved(
+    ...middle,
+    createReplicas(half - BATCH - DRAINING, { version: OLD }),
+    createReplicas(DRAINING / 2, { version: OLD, draining: true }),
+    createReplicas(DRAINING / 2, { version: NEW, draining: true }),
+  ),
+  drainOfTheNewVersion: createObserved(
+    createReplicas(REPLICAS - DRAINING, { version: NEW }),
+    createReplicas(DRAINING, { version: NEW, draining: true }),
   ),
   canaryStep: {
-    ...observed(some(REPLICAS, { version: OLD })),
+    ...createObserved(createReplicas(REPLICAS, { version: OLD })),
     baseVersion: OLD,
     strategy: { kind: 'rollingUpdate', updated: 100 },
   },
   blueGreenSwitch: {
-    ...observed(some(REPLICAS, { version: OLD }), some(REPLICAS, { version: NEW })),
+    ...createObserved(
+      createReplicas(REPLICAS, { version: OLD }),
+      createReplicas(REPLICAS, { version: NEW }),
+    ),
     strategy: { kind: 'blueGreen', activeVersion: OLD, maySwitch: true },
   },
-  done: observed(some(REPLICAS, { version: NEW })),
+  done: createObserved(createReplicas(REPLICAS, { version: NEW })),
 };
 
 /** Runs a call repeatedly. @returns Milliseconds of each call. */
-function timed(call: () => unknown): readonly number[] {
+function measureCalls(call: () => unknown): readonly number[] {
   for (let count = 0; count < WARM_UP_CALLS; count += 1) call();
   return Array.from({ length: CALLS }, () => {
     const began = systemClock.now();
@@ -106,8 +112,8 @@ function timed(call: () => unknown): readonly number[] {
 }
 
 /** Summarises a decision, to prove that the stage is the intended one. */
-function outcomeOf(stage: RolloutObserved): string {
-  const decision = nextSteps(stage);
+function summariseOutcome(stage: RolloutObserved): string {
+  const decision = decideNextSteps(stage);
   if (decision.kind === 'steps') return `${decision.steps.length} steps`;
   return decision.kind === 'waiting' ? decision.reason.text : decision.kind;
 }
@@ -115,8 +121,8 @@ function outcomeOf(stage: RolloutObserved): string {
 const violations = new Violations();
 for (const [name, stage] of Object.entries(stages)) {
   const [decision, again] = [
-    nextSteps(stage),
-    nextSteps({ ...stage, replicas: [...stage.replicas].reverse() }),
+    decideNextSteps(stage),
+    decideNextSteps({ ...stage, replicas: [...stage.replicas].reverse() }),
   ];
   violations.check(
     JSON.stringify(decision) === JSON.stringify(again),
@@ -124,7 +130,7 @@ for (const [name, stage] of Object.entries(stages)) {
   );
   violations.check(
     (decision.kind === 'converged') === (name === 'done'),
-    `${name}: decides ${outcomeOf(stage)}`,
+    `${name}: decides ${summariseOutcome(stage)}`,
   );
 }
 
@@ -138,10 +144,10 @@ printReport('rollout-plan', {
     Object.entries(stages).map(([name, stage]) => [
       name,
       {
-        decides: outcomeOf(stage),
-        nextSteps: summarise(timed(() => nextSteps(stage))),
-        stepsAhead: layOut(stage).steps.length,
-        layOut: summarise(timed(() => layOut(stage))),
+        decides: summariseOutcome(stage),
+        nextSteps: summarise(measureCalls(() => decideNextSteps(stage))),
+        stepsAhead: predictRollout(stage).steps.length,
+        layOut: summarise(measureCalls(() => predictRollout(stage))),
       },
     ]),
   ),

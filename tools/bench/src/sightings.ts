@@ -4,7 +4,7 @@ import { systemClock } from '@cloudless/system';
 const LOOK_MS = 1_000;
 
 /** Changes of a watched object as a client observes them. */
-export class Sightings {
+export class ChangeObserver {
   /** Time of the last observed change. */
   atMs = 0;
   private readonly waiting = new Set<() => void>();
@@ -14,37 +14,37 @@ export class Sightings {
   constructor(private readonly giveUpMs: number) {}
 
   /** Records a change. */
-  seen(): void {
+  recordChange(): void {
     this.atMs = systemClock.now();
-    this.wakeAll();
+    this.wakeWaiting();
   }
 
   /** Ends the observation; all waits fail. */
-  fail(reason: unknown): void {
+  endObservation(reason: unknown): void {
     this.failure = reason;
-    this.wakeAll();
+    this.wakeWaiting();
   }
 
   /**
    * Resolves when a condition holds, with the time of the change that made it hold.
    * @param missing - Creates the error message for an expired wait.
    */
-  async until(holds: () => boolean, missing: () => string): Promise<number> {
+  async waitUntil(holds: () => boolean, missing: () => string): Promise<number> {
     const gaveUp = systemClock.now() + this.giveUpMs;
     while (!holds()) {
       if (this.failure !== undefined) throw this.failure;
       if (systemClock.now() > gaveUp) throw new Error(missing());
-      await this.change();
+      await this.waitForChange();
     }
     return this.atMs;
   }
 
-  private wakeAll(): void {
+  private wakeWaiting(): void {
     for (const wake of [...this.waiting]) wake();
   }
 
   /** Resolves at the next change, or after a second. */
-  private change(): Promise<void> {
+  private waitForChange(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         timer.cancel();

@@ -13,7 +13,7 @@ export class Churn {
   private failed = 0;
   private lastFailure = '';
   /** Calls that failed because of an internal error of the coordinator or an agent. */
-  readonly faults: string[] = [];
+  readonly serverFaults: string[] = [];
 
   constructor(
     private readonly cluster: RealCluster,
@@ -34,19 +34,19 @@ export class Churn {
   }
 
   /** Runs several users in parallel. */
-  async run(goesOn: () => boolean): Promise<void> {
+  async run(isRunning: () => boolean): Promise<void> {
     await Promise.all([
-      this.user(goesOn),
-      this.user(goesOn),
-      this.user(goesOn),
-      this.vandal(goesOn),
+      this.runUser(isRunning),
+      this.runUser(isRunning),
+      this.runUser(isRunning),
+      this.runFaults(isRunning),
     ]);
   }
 
-  private async user(goesOn: () => boolean): Promise<void> {
+  private async runUser(isRunning: () => boolean): Promise<void> {
     const { client } = this.cluster;
-    while (goesOn()) {
-      const name = this.pick(NAMES);
+    while (isRunning()) {
+      const name = this.pickRandom(NAMES);
       const replicas = Math.floor(this.random.next() * 5);
       const spec = {
         command: SERVER_COMMAND,
@@ -55,8 +55,8 @@ export class Churn {
         rollout: { minReadyDuration: { seconds: 0n } },
         preStopDelay: { seconds: 0n },
       };
-      await this.act(
-        this.pick<readonly [string, () => Promise<unknown>]>([
+      await this.runAction(
+        this.pickRandom<readonly [string, () => Promise<unknown>]>([
           ['create', () => client.createWorkload({ name, spec })],
           ['create', () => client.createWorkload({ name, spec })],
           ['scale', () => client.scaleWorkload({ name, replicas })],
@@ -81,40 +81,41 @@ export class Churn {
   }
 
   /** Kills processes of replicas, and sometimes an agent, which is restarted. */
-  private async vandal(goesOn: () => boolean): Promise<void> {
-    while (goesOn()) {
+  private async runFaults(isRunning: () => boolean): Promise<void> {
+    while (isRunning()) {
       // Rarely, because a replica that is killed repeatedly waits ever longer for its restart.
-      if (this.random.next() < 0.15) await this.act(['process killed', () => this.killProcess()]);
-      await this.cluster.settled('steady');
+      if (this.random.next() < 0.15)
+        await this.runAction(['process killed', () => this.killProcess()]);
+      await this.cluster.waitUntilSettled('steady');
       // agent-1 is measured and is never killed.
-      const victim = this.pick(this.agents.slice(1));
+      const victim = this.pickRandom(this.agents.slice(1));
       if (this.random.next() < 0.1)
-        await this.act(['agent killed', () => this.restartAgent(victim)]);
-      await this.act(['drain', () => this.drain(victim)]);
+        await this.runAction(['agent killed', () => this.restartAgent(victim)]);
+      await this.runAction(['drain', () => this.drain(victim)]);
     }
   }
 
   private async killProcess(): Promise<void> {
     const { status } = await this.cluster.client.getWorkload({ name: 'steady' });
-    const victim = this.pick(status?.replicas.filter(({ ready }) => ready) ?? []);
+    const victim = this.pickRandom(status?.replicas.filter(({ ready }) => ready) ?? []);
     const { pid } = await this.cluster.agentClient.getContainerStatus({
       containerId: victim.containerId,
     });
     process.kill(pid, 'SIGKILL');
-    await this.cluster.until(
+    await this.cluster.waitForWorkload(
       'steady',
       (now) => now.status?.replicas.some((r) => r.id === victim.id && !r.ready) !== true,
     );
   }
 
   private async restartAgent(name: string): Promise<void> {
-    await this.cluster.agent(name).kill('SIGKILL');
+    await this.cluster.requireAgent(name).kill('SIGKILL');
     await this.cluster.startAgent(name, `zone-${name}`);
   }
 
   private async drain(nodeId: string): Promise<void> {
     await this.cluster.client.drainNode({ nodeId });
-    await this.cluster.settled('steady');
+    await this.cluster.waitUntilSettled('steady');
     await this.cluster.client.uncordonNode({ nodeId });
   }
 
@@ -159,24 +160,27 @@ export class Churn {
     }
   }
 
-  private async act([what, action]: readonly [string, () => Promise<unknown>]): Promise<void> {
+  private async runAction([what, action]: readonly [
+    string,
+    () => Promise<unknown>,
+  ]): Promise<void> {
     try {
       await action();
       this.done.set(what, (this.done.get(what) ?? 0) + 1);
     } catch (reason) {
       this.failed += 1;
       this.lastFailure = `${what}: ${errorMessageOf(reason)}`;
-      if (isFault(reason)) this.faults.push(this.lastFailure);
+      if (isServerFault(reason)) this.serverFaults.push(this.lastFailure);
     }
   }
 
-  private pick<Item>(items: readonly Item[]): Item {
+  private pickRandom<Item>(items: readonly Item[]): Item {
     return items[Math.floor(this.random.next() * items.length)] as Item;
   }
 }
 
 /** Only a server uses the text `internal error`; errors of this process have other texts. */
-function isFault(reason: unknown): boolean {
+function isServerFault(reason: unknown): boolean {
   const { kind, message } = fromConnectError(reason);
   return kind === 'internal' && message === 'internal error';
 }

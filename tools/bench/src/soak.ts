@@ -6,7 +6,7 @@ import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
 import { systemClock } from '@cloudless/system';
 import { Churn } from './soak-churn.js';
-import { memoryBytesOf, openFilesOf } from './process-figures.js';
+import { readMemoryBytes, countOpenFiles } from './process-figures.js';
 import { printReport } from './report.js';
 import { Violations } from './violations.js';
 
@@ -37,22 +37,25 @@ interface Sample {
 }
 
 /** Returns the number of handles of the Node event loop, as the process itself reports it. */
-async function handlesAt(opsUrl: string): Promise<number> {
+async function readHandles(opsUrl: string): Promise<number> {
   const text = await (await fetch(`${opsUrl}/metrics`)).text();
   return Number(/^nodejs_active_resources_total (\d+)$/m.exec(text)?.[1] ?? NaN);
 }
 
-async function sampleOf(pid: number, opsUrl: string | undefined): Promise<Sample> {
+async function takeSample(pid: number, opsUrl: string | undefined): Promise<Sample> {
   return {
     atMs: systemClock.now(),
-    memoryMb: memoryBytesOf(pid) / 1e6,
-    files: openFilesOf(pid),
-    handles: opsUrl === undefined ? Number.NaN : await handlesAt(opsUrl),
+    memoryMb: readMemoryBytes(pid) / 1e6,
+    files: countOpenFiles(pid),
+    handles: opsUrl === undefined ? Number.NaN : await readHandles(opsUrl),
   };
 }
 
 /** Returns the growth of a figure per hour by least squares. */
-function growthPerHour(samples: readonly Sample[], figure: (sample: Sample) => number): number {
+function computeGrowthPerHour(
+  samples: readonly Sample[],
+  figure: (sample: Sample) => number,
+): number {
   const points = samples
     .map((sample) => [sample.atMs / 3_600_000, figure(sample)] as const)
     .filter(([, y]) => !Number.isNaN(y));
@@ -77,7 +80,7 @@ function describe(samples: readonly Sample[]) {
       medianOfFirstHalf: round(median(known.slice(0, half))),
       medianOfSecondHalf: round(median(known.slice(half))),
       max: round(Math.max(...known)),
-      growthPerHour: round(growthPerHour(samples, figure)),
+      growthPerHour: round(computeGrowthPerHour(samples, figure)),
     };
   };
   return {
@@ -97,7 +100,7 @@ try {
     replicas: 3,
   };
   await cluster.client.createWorkload({ name: 'steady', spec });
-  await cluster.settled('steady');
+  await cluster.waitUntilSettled('steady');
   const began = systemClock.now();
   const until = began + minutes * 60_000;
   const working = churn.run(() => systemClock.now() < until);
@@ -106,11 +109,11 @@ try {
     await sleep(systemClock, SAMPLE_MS);
     const pids: readonly (readonly [string, number, string | undefined])[] = [
       ['coordinator', cluster.coordinatorProcess.pid, cluster.opsUrl],
-      ['agent-1', cluster.agent('agent-1').pid, undefined],
+      ['agent-1', cluster.requireAgent('agent-1').pid, undefined],
     ];
     for (const [name, pid, opsUrl] of pids) {
       const list = samples.get(name) ?? [];
-      list.push(await sampleOf(pid, opsUrl));
+      list.push(await takeSample(pid, opsUrl));
       samples.set(name, list);
     }
     const last = samples.get('coordinator')?.at(-1);
@@ -129,12 +132,12 @@ try {
       const halves = figures[what];
       if (what === 'handles' && name !== 'coordinator') continue; // read from the coordinator only
       const [first, second] = [halves?.medianOfFirstHalf, halves?.medianOfSecondHalf];
-      violations.flat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
+      violations.checkFlat(`${what} of ${name}`, { first, second }, ALLOWED[what]);
     }
   }
   violations.check(
-    churn.faults.length === 0,
-    `calls failed inside: ${churn.faults.slice(0, 3).join('; ')}`,
+    churn.serverFaults.length === 0,
+    `calls failed inside: ${churn.serverFaults.slice(0, 3).join('; ')}`,
   );
   printReport('soak', {
     minutes,

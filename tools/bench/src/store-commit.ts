@@ -23,7 +23,7 @@ const violations = new Violations();
  * Each writer updates its own key under the condition that nobody else has changed it. @returns
  * Transactions per second.
  */
-async function conditional(store: StateStore, writers: number): Promise<number> {
+async function measureConditionalWrites(store: StateStore, writers: number): Promise<number> {
   const until = systemClock.now() + RUN_MS;
   const began = systemClock.now();
   let commits = 0;
@@ -45,7 +45,7 @@ async function conditional(store: StateStore, writers: number): Promise<number> 
 }
 
 /** Writes batches of puts. @returns Puts per second. */
-async function batched(store: StateStore): Promise<number> {
+async function measureBatchedPuts(store: StateStore): Promise<number> {
   const until = systemClock.now() + RUN_MS;
   const began = systemClock.now();
   let puts = 0;
@@ -80,11 +80,14 @@ try {
     unit: 'per second, acknowledged after the flush',
     valueBytes: VALUE.length,
     conditionalTransactions: {
-      writers1: await measure(() => conditional(store, 1)),
-      writers64: await measure(() => conditional(store, 64)),
-      writers1000: await measure(() => conditional(store, 1_000)),
+      writers1: await measure(() => measureConditionalWrites(store, 1)),
+      writers64: await measure(() => measureConditionalWrites(store, 64)),
+      writers1000: await measure(() => measureConditionalWrites(store, 1_000)),
     },
-    putsInBatches: { perTransaction: PUTS_PER_BATCH, ...(await measure(() => batched(store))) },
+    putsInBatches: {
+      perTransaction: PUTS_PER_BATCH,
+      ...(await measure(() => measureBatchedPuts(store))),
+    },
     violations: violations.texts,
   });
 } finally {

@@ -6,8 +6,8 @@ describe('Violations', () => {
     const violations = new Violations();
     violations.check(true, 'what holds');
     violations.check(3 > 4, '3 nodes were lost that were well');
-    violations.none(2, 'replicas started twice');
-    violations.none(0, 'replicas lost');
+    violations.checkZero(2, 'replicas started twice');
+    violations.checkZero(0, 'replicas lost');
     expect(violations.exitCode((text) => void told.push(text))).toBe(1);
     expect(told).toEqual([
       'VIOLATION: 3 nodes were lost that were well',
@@ -29,7 +29,7 @@ describe('Violations', () => {
 
   it.each([Number.NaN, -1, 1])('counts %s as a violation where 0 is expected', (count) => {
     const violations = new Violations();
-    violations.none(count, 'losses');
+    violations.checkZero(count, 'losses');
     expect(violations.exitCode(() => undefined)).toBe(1);
   });
 });
@@ -43,7 +43,7 @@ describe('Violations.flat', () => {
     { name: 'not known', first: undefined, second: undefined, violations: 1 },
   ])('$name: $violations violations', ({ first, second, violations }) => {
     const seen = new Violations();
-    seen.flat('open files of the agent', { first, second }, { share: 0.25, margin: 20 });
+    seen.checkFlat('open files of the agent', { first, second }, { share: 0.25, margin: 20 });
     expect(seen.texts).toHaveLength(violations);
   });
 });

@@ -25,7 +25,7 @@ export class Violations {
   }
 
   /** Checks that a count is 0; an unknown count (NaN) is a violation as well. */
-  none(count: number, what: string): void {
+  checkZero(count: number, what: string): void {
     this.check(count === 0, `${what}: ${count}, must be 0`);
   }
 
@@ -33,7 +33,7 @@ export class Violations {
    * Checks that a figure does not grow during a run.
    * @param allowed - Growth that counts as noise: a share of the first half, and a margin.
    */
-  flat(
+  checkFlat(
     what: string,
     { first, second }: Halves,
     allowed: { readonly share: number; readonly margin: number },

@@ -8,7 +8,7 @@ import {
 import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
-import { processesMentioning } from './processes.js';
+import { listProcessesMentioning } from './processes.js';
 
 /**
  * Coordinator, agent and supervisor may be killed and restarted in any order: running processes
@@ -33,19 +33,19 @@ let cluster: RealCluster;
 beforeEach(async () => {
   cluster = await RealCluster.start([ZONE]);
   await cluster.client.createWorkload({ name: 'count', spec: { command: COUNTER } });
-  await cluster.settled('count');
-  await counting(await running());
+  await cluster.waitUntilSettled('count');
+  await waitUntilCounting(await requireContainer());
 });
 afterEach(() => cluster.stop());
 
 /** The service on the port of the agent; it also answers without a coordinator. */
-async function ownService(): Promise<AgentClient> {
-  const { address } = await cluster.agent(AGENT).logged('agent ready');
+async function createOwnServiceClient(): Promise<AgentClient> {
+  const { address } = await cluster.requireAgent(AGENT).waitForLog('agent ready');
   return createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
 }
 
 /** Retries a call while a component is still starting. */
-async function eventually<Result>(ask: () => Promise<Result | undefined>): Promise<Result> {
+async function retry<Result>(ask: () => Promise<Result | undefined>): Promise<Result> {
   for (;;) {
     try {
       const result = await ask();
@@ -57,40 +57,40 @@ async function eventually<Result>(ask: () => Promise<Result | undefined>): Promi
 }
 
 /** The only running container, as its agent reports it. */
-function running(): Promise<ContainerStatus> {
-  return eventually(async () => {
-    const { containers } = await (await ownService()).listContainers({});
+function requireContainer(): Promise<ContainerStatus> {
+  return retry(async () => {
+    const { containers } = await (await createOwnServiceClient()).listContainers({});
     return containers.find(({ state }) => state === State.RUNNING);
   });
 }
 
 /** The only replica, once its agent has reported to the coordinator. */
-async function replica() {
-  await cluster.nodeReady(AGENT);
-  return (await cluster.settled('count')).status!.replicas[0]!;
+async function requireReplica() {
+  await cluster.waitUntilNodeReady(AGENT);
+  return (await cluster.waitUntilSettled('count')).status!.replicas[0]!;
 }
 
-function supervisors(): readonly number[] {
-  return processesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) =>
+function listSupervisors(): readonly number[] {
+  return listProcessesMentioning(`supervisor ${cluster.directory}/${AGENT}`).map((line) =>
     Number.parseInt(line, 10),
   );
 }
 
 /** Process id of a new supervisor that is not in the list of killed ones. */
-function supervisor(): Promise<number> {
-  return eventually(async () => {
-    await (await ownService()).listContainers({});
-    return supervisors().find((pid) => !killed.has(pid));
+function waitForSupervisor(): Promise<number> {
+  return retry(async () => {
+    await (await createOwnServiceClient()).listContainers({});
+    return listSupervisors().find((pid) => !killed.has(pid));
   });
 }
 
 const killed = new Set<number>();
 
 async function kill(victim: Victim): Promise<void> {
-  if (victim === 'agent') await cluster.agent(AGENT).kill('SIGKILL');
+  if (victim === 'agent') await cluster.requireAgent(AGENT).kill('SIGKILL');
   else if (victim === 'coordinator') await cluster.coordinatorProcess.kill('SIGKILL');
   else {
-    for (const pid of supervisors()) {
+    for (const pid of listSupervisors()) {
       killed.add(pid);
       process.kill(pid, 'SIGKILL');
     }
@@ -104,9 +104,9 @@ async function startAgain(victim: Victim): Promise<void> {
 }
 
 /** Returns the numbers in the log; expects that no line is repeated or out of order. */
-async function counted(containerId: string): Promise<readonly number[]> {
+async function readNumbers(containerId: string): Promise<readonly number[]> {
   const entries: { readonly line: string; readonly sequence: bigint }[] = [];
-  for await (const entry of (await ownService()).streamLogs({ containerId }))
+  for await (const entry of (await createOwnServiceClient()).streamLogs({ containerId }))
     if (entry.sequence > 0n) entries.push(entry);
   expect(entries.map(({ sequence }) => Number(sequence))).toEqual(
     entries.map((_, index) => index + 1),
@@ -117,11 +117,11 @@ async function counted(containerId: string): Promise<readonly number[]> {
 }
 
 /** Resolves when the program has printed its first number and handles signals. */
-const counting = ({ containerId }: ContainerStatus) =>
-  eventually(async () => ((await counted(containerId)).length > 0 ? true : undefined));
+const waitUntilCounting = ({ containerId }: ContainerStatus) =>
+  retry(async () => ((await readNumbers(containerId)).length > 0 ? true : undefined));
 
 /** Returns the number of gaps. */
-const gapsIn = (numbers: readonly number[]): number =>
+const countGaps = (numbers: readonly number[]): number =>
   numbers.filter((number, index) => number > (numbers[index - 1] ?? 0) + 1).length;
 
 const ORDERS: readonly (readonly Victim[])[] = [
@@ -143,27 +143,27 @@ const TOGETHER: readonly (readonly Victim[])[] = [
  * Kills the victims, restarts them in the same order, and expects the same container, process and
  * restart count.
  */
-async function survives(
+async function expectSurvival(
   victims: readonly Victim[],
   killAll: () => Promise<unknown>,
 ): Promise<void> {
   const before = {
-    container: await running(),
-    replica: await replica(),
-    supervisor: await supervisor(),
+    container: await requireContainer(),
+    replica: await requireReplica(),
+    supervisor: await waitForSupervisor(),
   };
-  const seen = (await counted(before.container.containerId)).length;
+  const seen = (await readNumbers(before.container.containerId)).length;
   await killAll();
   for (const victim of victims) await startAgain(victim);
-  const pid = await supervisor();
+  const pid = await waitForSupervisor();
   if (victims.includes('supervisor')) expect(pid).not.toBe(before.supervisor);
   else expect(pid).toBe(before.supervisor);
-  const { containerId, pid: process } = await running();
+  const { containerId, pid: process } = await requireContainer();
   expect({ containerId, process }).toEqual({
     containerId: before.container.containerId,
     process: before.container.pid,
   });
-  const { id, restarts, nodeId, containerId: shown } = await replica();
+  const { id, restarts, nodeId, containerId: shown } = await requireReplica();
   expect({ id, restarts, nodeId, shown }).toEqual({
     id: before.replica.id,
     restarts: 0,
@@ -171,11 +171,11 @@ async function survives(
     shown: containerId,
   });
   // The log continues. Only lines that a killed supervisor had not yet written may be missing.
-  const numbers = await eventually(async () => {
-    const now = await counted(containerId);
+  const numbers = await retry(async () => {
+    const now = await readNumbers(containerId);
     return now.length > seen + 20 ? now : undefined;
   });
-  expect(gapsIn(numbers)).toBeLessThanOrEqual(killed.size);
+  expect(countGaps(numbers)).toBeLessThanOrEqual(killed.size);
   if (killed.size === 0) expect(numbers.at(-1)).toBe(numbers.length);
 }
 
@@ -184,35 +184,36 @@ describe('adoption of running processes', () => {
 
   it('keeps replicas running for every order in which coordinator, agent and supervisor are killed and restarted', async () => {
     for (const order of ORDERS) {
-      await survives(order, async () => {
+      await expectSurvival(order, async () => {
         for (const victim of order) await kill(victim);
       });
     }
   });
 
   it('keeps replicas running when two or three of coordinator, agent and supervisor are killed together', async () => {
-    for (const victims of TOGETHER) await survives(victims, () => Promise.all(victims.map(kill)));
+    for (const victims of TOGETHER)
+      await expectSurvival(victims, () => Promise.all(victims.map(kill)));
   });
 
   it('loses no log line while the supervisor survives', async () => {
-    await survives(['agent', 'coordinator'], () =>
+    await expectSurvival(['agent', 'coordinator'], () =>
       Promise.all([kill('agent'), kill('coordinator')]),
     );
-    await survives(['coordinator', 'agent'], () =>
+    await expectSurvival(['coordinator', 'agent'], () =>
       Promise.all([kill('agent'), kill('coordinator')]),
     );
   });
 
   it('reports an exit code from the time without agent and coordinator', async () => {
-    const before = await replica();
-    const { pid } = await running();
+    const before = await requireReplica();
+    const { pid } = await requireContainer();
     await Promise.all([kill('agent'), kill('coordinator')]);
     process.kill(pid, 'SIGHUP');
     await startAgain('agent');
-    const next = await running();
+    const next = await requireContainer();
     expect(next.containerId).not.toBe(before.containerId);
     await startAgain('coordinator');
-    const after = await cluster.until('count', ({ status }) =>
+    const after = await cluster.waitForWorkload('count', ({ status }) =>
       status!.replicas.some((r) => r.restarts === 1 && r.ready),
     );
     expect(after.status!.replicas).toMatchObject([
@@ -221,13 +222,13 @@ describe('adoption of running processes', () => {
   });
 
   it('a new supervisor reports the exit code of an adopted process', async () => {
-    const before = await replica();
-    const { pid } = await running();
-    await supervisor();
+    const before = await requireReplica();
+    const { pid } = await requireContainer();
+    await waitForSupervisor();
     await kill('supervisor');
-    await supervisor();
+    await waitForSupervisor();
     process.kill(pid, 'SIGHUP');
-    const after = await cluster.until('count', ({ status }) =>
+    const after = await cluster.waitForWorkload('count', ({ status }) =>
       status!.replicas.some((r) => r.restarts === 1 && r.ready),
     );
     expect(after.status!.replicas).toMatchObject([
@@ -238,25 +239,26 @@ describe('adoption of running processes', () => {
 
 describe('agent without a coordinator', () => {
   it('restarts crashed replicas and rotates logs; a returning coordinator shows the restart and replaces nothing', async () => {
-    const before = await replica();
-    const first = await running();
+    const before = await requireReplica();
+    const first = await requireContainer();
     await kill('coordinator');
     process.kill(first.pid, 'SIGHUP');
-    const second = await eventually(async () => {
-      const now = await running();
+    const second = await retry(async () => {
+      const now = await requireContainer();
       return now.containerId === first.containerId ? undefined : now;
     });
-    await counting(second);
+    await waitUntilCounting(second);
     process.kill(second.pid, 'SIGUSR2');
-    await eventually(async () => {
+    await retry(async () => {
       let newest = 0;
       const request = { containerId: second.containerId, tailLines: 1 };
-      for await (const { line } of (await ownService()).streamLogs(request)) newest = Number(line);
+      for await (const { line } of (await createOwnServiceClient()).streamLogs(request))
+        newest = Number(line);
       return newest > 60_000 ? newest : undefined;
     });
-    expect(logFilesOf(second.containerId).length).toBeGreaterThan(1);
+    expect(listLogFiles(second.containerId).length).toBeGreaterThan(1);
     await startAgain('coordinator');
-    const after = await cluster.until('count', ({ status }) =>
+    const after = await cluster.waitForWorkload('count', ({ status }) =>
       status!.replicas.some((r) => r.restarts === 1 && r.ready),
     );
     expect(after.status!.replicas).toMatchObject([
@@ -278,7 +280,7 @@ describe('agent without a coordinator', () => {
 });
 
 /** Lists the log files of a container in the directory of its agent. */
-function logFilesOf(containerId: string): readonly string[] {
+function listLogFiles(containerId: string): readonly string[] {
   return readdirSync(`${cluster.directory}/${AGENT}`, { recursive: true, encoding: 'utf8' }).filter(
     (path) => path.includes(`${containerId}/log/`),
   );

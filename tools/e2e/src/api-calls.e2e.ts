@@ -11,12 +11,12 @@ import {
   COORDINATOR,
   CurlStream,
   buildSchema,
-  bufCurl,
-  bufCurlHttp1,
+  createBufCurl,
+  createBufCurlHttp1,
   listServices,
   plainHttp,
-  post,
-  type Answer,
+  postRaw,
+  type CallResult,
   type Caller,
 } from './calls.js';
 import { QUICK, RealCluster, TALKER_COMMAND } from './cluster.js';
@@ -31,19 +31,19 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const overHttp2 = [bufCurl('connect'), bufCurl('grpc'), bufCurl('grpcweb')];
+const overHttp2 = [createBufCurl('connect'), createBufCurl('grpc'), createBufCurl('grpcweb')];
 const callers: readonly Caller[] = [
   ...overHttp2,
-  bufCurlHttp1('connect', () => schema),
-  bufCurlHttp1('grpcweb', () => schema),
+  createBufCurlHttp1('connect', () => schema),
+  createBufCurlHttp1('grpcweb', () => schema),
   plainHttp,
 ];
-const rpc = (method: string): string => `${COORDINATOR}/${method}`;
+const toRpcPath = (method: string): string => `${COORDINATOR}/${method}`;
 /** Sends a call as a POST of JSON. */
-const ask = (method: string, body: unknown): Promise<Answer> =>
-  plainHttp.call(cluster.url, rpc(method), body);
+const postJson = (method: string, body: unknown): Promise<CallResult> =>
+  plainHttp.call(cluster.url, toRpcPath(method), body);
 /** Returns the only message of an answer. */
-const only = async (answer: Promise<Answer>): Promise<unknown> => {
+const requireOnly = async (answer: Promise<CallResult>): Promise<unknown> => {
   const { code, message, items } = await answer;
   expect({ code, message, count: items.length }).toEqual({ code: 'ok', message: '', count: 1 });
   return items[0];
@@ -53,12 +53,12 @@ const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: '0s' 
 describe.each(
   callers.map((caller, index) => ({ caller, name: caller.name, namespace: `client-${index}` })),
 )('public API through $name', ({ caller, namespace }) => {
-  const call = (method: string, body: object): Promise<Answer> =>
-    caller.call(cluster.url, rpc(method), { namespace, ...body });
+  const call = (method: string, body: object): Promise<CallResult> =>
+    caller.call(cluster.url, toRpcPath(method), { namespace, ...body });
 
   it('creates, gets, updates, scales, lists and deletes a workload that no node can run', async () => {
     const spec = { image: 'nginx:alpine', replicas: 2, labels: { app: 'test' } };
-    const created = await only(call('CreateWorkload', { name: 'test', spec }));
+    const created = await requireOnly(call('CreateWorkload', { name: 'test', spec }));
     expect(created).toMatchObject({
       namespace,
       name: 'test',
@@ -66,8 +66,10 @@ describe.each(
       spec,
       status: { phase: 'PENDING' },
     });
-    await cluster.until(`${namespace}/test`, ({ status }) => status!.reason.includes('capability'));
-    expect(await only(call('GetWorkload', { name: 'test' }))).toMatchObject({
+    await cluster.waitForWorkload(`${namespace}/test`, ({ status }) =>
+      status!.reason.includes('capability'),
+    );
+    expect(await requireOnly(call('GetWorkload', { name: 'test' }))).toMatchObject({
       uid: (created as { uid: string }).uid,
       spec,
       status: {
@@ -79,28 +81,28 @@ describe.each(
       },
     });
     const update = { name: 'test', spec: { image: 'nginx:1.27-alpine' } };
-    expect(await only(call('UpdateWorkload', update))).toMatchObject({
+    expect(await requireOnly(call('UpdateWorkload', update))).toMatchObject({
       generation: '2',
       spec: { ...spec, image: 'nginx:1.27-alpine' },
       status: { version: 2 },
     });
-    expect(await only(call('ScaleWorkload', { name: 'test', replicas: 0 }))).toMatchObject({
+    expect(await requireOnly(call('ScaleWorkload', { name: 'test', replicas: 0 }))).toMatchObject({
       generation: '3',
       spec: { replicas: 0 },
       status: { version: 2, desiredReplicas: 0 },
     });
-    const listed = async (labelSelector: string): Promise<unknown> =>
-      only(call('ListWorkloads', { labelSelector }));
-    expect(await listed('app=test')).toMatchObject({
+    const listWith = async (labelSelector: string): Promise<unknown> =>
+      requireOnly(call('ListWorkloads', { labelSelector }));
+    expect(await listWith('app=test')).toMatchObject({
       workloads: [{ namespace, name: 'test' }],
       nextPageToken: '',
     });
-    expect(await listed('app!=test')).toMatchObject({ workloads: [], nextPageToken: '' });
-    expect(await only(call('DeleteWorkload', { name: 'test' }))).toMatchObject({
+    expect(await listWith('app!=test')).toMatchObject({ workloads: [], nextPageToken: '' });
+    expect(await requireOnly(call('DeleteWorkload', { name: 'test' }))).toMatchObject({
       name: 'test',
       status: { phase: 'TERMINATING' },
     });
-    await cluster.gone(`${namespace}/test`);
+    await cluster.waitUntilDeleted(`${namespace}/test`);
     expect(await call('GetWorkload', { name: 'test' })).toEqual({
       code: 'not_found',
       message: `workload "${namespace}/test" not found`,
@@ -118,14 +120,14 @@ describe('AgentService', () => {
       ports: [{ name: 'http', containerPort: 80 }],
     };
     await cluster.client.createWorkload({ name: 'talker', spec });
-    replica = (await cluster.settled('talker')).status!.replicas[0]!;
+    replica = (await cluster.waitUntilSettled('talker')).status!.replicas[0]!;
   });
 
   const places = [
     { place: 'the port of the coordinator', url: () => cluster.url },
     { place: 'the port of the agent', url: () => agentUrl },
   ];
-  const linesOf = (items: readonly unknown[], stream: string): readonly string[] =>
+  const extractLines = (items: readonly unknown[], stream: string): readonly string[] =>
     (items as readonly { readonly stream: string; readonly line: string }[])
       .filter((item) => item.stream === stream)
       .map(({ line }) => line);
@@ -136,7 +138,7 @@ describe('AgentService', () => {
       async ({ caller }) => {
         const command = ['sh', '-c', 'echo out; echo err >&2; exit 3'];
         expect(
-          await only(
+          await requireOnly(
             caller.call(url(), `${AGENT}/ExecCommand`, {
               container_id: replica.containerId,
               command,
@@ -154,19 +156,19 @@ describe('AgentService', () => {
     );
 
     it('returns exit code 127 for a missing command and 126 for a command that cannot be executed, as a shell does', async () => {
-      const exec = (command: readonly string[]): Promise<Answer> =>
+      const exec = (command: readonly string[]): Promise<CallResult> =>
         plainHttp.call(url(), `${AGENT}/ExecCommand`, {
           containerId: replica.containerId.slice(0, 12),
           command,
         });
       const stderr = 'command: no executable file /no/such/program\n';
-      expect(await only(exec(['/no/such/program']))).toMatchObject({
+      expect(await requireOnly(exec(['/no/such/program']))).toMatchObject({
         exitCode: 127,
         stdout: '',
         stderr,
       });
-      expect(await only(exec(['/etc/passwd']))).toMatchObject({ exitCode: 126, stdout: '' });
-      expect(await only(exec(['sh', '-c', '/no/such/program']))).toMatchObject({
+      expect(await requireOnly(exec(['/etc/passwd']))).toMatchObject({ exitCode: 126, stdout: '' });
+      expect(await requireOnly(exec(['sh', '-c', '/no/such/program']))).toMatchObject({
         exitCode: 127,
         stdout: '',
       });
@@ -181,8 +183,8 @@ describe('AgentService', () => {
         });
         expect({
           code,
-          out: linesOf(items, 'STDOUT')[0],
-          err: linesOf(items, 'STDERR')[0],
+          out: extractLines(items, 'STDOUT')[0],
+          err: extractLines(items, 'STDERR')[0],
         }).toEqual({
           code: 'ok',
           out: 'up',
@@ -206,17 +208,18 @@ describe('AgentService', () => {
           follow: true,
         });
         try {
-          await stream.until(
+          await stream.waitUntil(
             (items) =>
-              linesOf(items, 'STDOUT').includes('up') && linesOf(items, 'STDERR').includes('up'),
+              extractLines(items, 'STDOUT').includes('up') &&
+              extractLines(items, 'STDERR').includes('up'),
           );
           const { ip, port } = replica.endpoints[0]!;
           await fetch(`http://${ip}:${port}/${path}`);
           await fetch(`http://${ip}:${port}/error-${path}`);
-          const items = await stream.until((all) =>
-            linesOf(all, 'STDERR').includes(`/error-${path}`),
+          const items = await stream.waitUntil((all) =>
+            extractLines(all, 'STDERR').includes(`/error-${path}`),
           );
-          expect(linesOf(items, 'STDOUT')).toContain(`/${path}`);
+          expect(extractLines(items, 'STDOUT')).toContain(`/${path}`);
           const sequences = (items as readonly { readonly sequence: string }[]).map(
             ({ sequence }) => Number(sequence),
           );
@@ -237,12 +240,12 @@ describe('AgentService', () => {
       ]);
       const checks = overHttp2.flatMap((caller) =>
         ['', ...own].map((service) =>
-          only(caller.call(url(), 'grpc.health.v1.Health/Check', { service })),
+          requireOnly(caller.call(url(), 'grpc.health.v1.Health/Check', { service })),
         ),
       );
       for (const check of await Promise.all(checks)) expect(check).toEqual({ status: 'SERVING' });
       expect(
-        await bufCurl('grpc').call(url(), 'grpc.health.v1.Health/Check', {
+        await createBufCurl('grpc').call(url(), 'grpc.health.v1.Health/Check', {
           service: 'no.such.Service',
         }),
       ).toMatchObject({
@@ -257,14 +260,17 @@ describe('AgentService', () => {
       name: 'short',
       spec: { ...QUICK, command: ['sh', '-c', 'echo up; exec sleep 1000'] },
     });
-    const { containerId } = (await cluster.settled('short')).status!.replicas[0]!;
+    const { containerId } = (await cluster.waitUntilSettled('short')).status!.replicas[0]!;
     const stream = CurlStream.start('grpc', cluster.url, `${AGENT}/StreamLogs`, {
       container_id: containerId,
       follow: true,
     });
-    await stream.until((items) => items.length === 1);
+    await stream.waitUntil((items) => items.length === 1);
     await cluster.client.deleteWorkload({ name: 'short' });
-    expect({ code: await stream.process.exited, lines: linesOf(stream.items, 'STDOUT') }).toEqual({
+    expect({
+      code: await stream.process.exited,
+      lines: extractLines(stream.items, 'STDOUT'),
+    }).toEqual({
       code: 0,
       lines: ['up'],
     });
@@ -297,9 +303,11 @@ describe('ops port', () => {
 
 describe('zero and absent values of a request', () => {
   it('accepts 0 replicas and returns the 0', async () => {
-    await only(ask('CreateWorkload', { name: 'none', spec: { ...sleeper, replicas: 0 } }));
-    await cluster.settled('none');
-    const { text } = await post(cluster.url, rpc('GetWorkload'), '{"name":"none"}');
+    await requireOnly(
+      postJson('CreateWorkload', { name: 'none', spec: { ...sleeper, replicas: 0 } }),
+    );
+    await cluster.waitUntilSettled('none');
+    const { text } = await postRaw(cluster.url, toRpcPath('GetWorkload'), '{"name":"none"}');
     expect(text).toContain('"replicas":0');
     expect(text).toContain('"readyReplicas":0');
     expect(JSON.parse(text)).toMatchObject({
@@ -316,12 +324,12 @@ describe('zero and absent values of a request', () => {
     { body: '{"replicas":-1}', says: 'spec.replicas: must be from 0 to 1000000' },
   ])('rejects $body', async ({ body, says }) => {
     const spec = { ...sleeper, ...(JSON.parse(body) as object) };
-    expect(await ask('CreateWorkload', { name: 'refused', spec })).toEqual({
+    expect(await postJson('CreateWorkload', { name: 'refused', spec })).toEqual({
       code: 'invalid_argument',
       message: says,
       items: [],
     });
-    expect(await ask('GetWorkload', { name: 'refused' })).toMatchObject({ code: 'not_found' });
+    expect(await postJson('GetWorkload', { name: 'refused' })).toMatchObject({ code: 'not_found' });
   });
 });
 
@@ -329,16 +337,16 @@ describe('request id', () => {
   const create = { name: 'once', spec: { ...sleeper, replicas: 0 }, requestId: 'create-once' };
 
   it('returns the first result for a repeated request and changes nothing', async () => {
-    const first = await only(ask('CreateWorkload', create));
-    expect(await only(ask('CreateWorkload', create))).toEqual(first);
+    const first = await requireOnly(postJson('CreateWorkload', create));
+    expect(await requireOnly(postJson('CreateWorkload', create))).toEqual(first);
     const scale = { name: 'once', replicas: 1, requestId: 'scale-once' };
-    await only(ask('ScaleWorkload', scale));
-    await only(ask('ScaleWorkload', { name: 'once', replicas: 0 }));
-    expect(await only(ask('ScaleWorkload', scale))).toMatchObject({
+    await requireOnly(postJson('ScaleWorkload', scale));
+    await requireOnly(postJson('ScaleWorkload', { name: 'once', replicas: 0 }));
+    expect(await requireOnly(postJson('ScaleWorkload', scale))).toMatchObject({
       generation: '2',
       spec: { replicas: 1 },
     });
-    expect(await only(ask('GetWorkload', { name: 'once' }))).toMatchObject({
+    expect(await requireOnly(postJson('GetWorkload', { name: 'once' }))).toMatchObject({
       generation: '3',
       spec: { replicas: 0 },
     });
@@ -356,19 +364,21 @@ describe('request id', () => {
       body: { name: 'once', requestId: create.requestId },
     },
   ])('rejects the request id of $what', async ({ method, body }) => {
-    expect(await ask(method, body)).toEqual({
+    expect(await postJson(method, body)).toEqual({
       code: 'invalid_argument',
       message:
         'request_id: was used for another CreateWorkload within the last hour; use a new one for a new request',
       items: [],
     });
-    expect(await ask('GetWorkload', { name: 'twice' })).toMatchObject({ code: 'not_found' });
-    expect(await only(ask('GetWorkload', { name: 'once' }))).toMatchObject({ generation: '3' });
+    expect(await postJson('GetWorkload', { name: 'twice' })).toMatchObject({ code: 'not_found' });
+    expect(await requireOnly(postJson('GetWorkload', { name: 'once' }))).toMatchObject({
+      generation: '3',
+    });
   });
 });
 
 /** The fields that a refused or empty change must not modify. */
-const identityOf = ({ spec, generation, deletionRequestedAt, status }: Workload) => ({
+const getIdentity = ({ spec, generation, deletionRequestedAt, status }: Workload) => ({
   spec,
   generation,
   deletionRequestedAt,
@@ -388,7 +398,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
       rollout: { ...QUICK.rollout, maxSurge: 2 },
     };
     await cluster.client.createWorkload({ name: 'changing', spec });
-    await cluster.until(
+    await cluster.waitForWorkload(
       'changing',
       ({ status }) =>
         status!.readyReplicas === 1 && status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
@@ -401,13 +411,13 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     { method: 'DeleteWorkload', body: {} },
   ])('$method fails with ABORTED for another expected generation', async ({ method, body }) => {
     const before = await read();
-    expect(await ask(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
+    expect(await postJson(method, { name: 'changing', expectedGeneration: '7', ...body })).toEqual({
       code: 'aborted',
       message:
         'workload "default/changing" is at generation 1, not 7; read the workload again and repeat the change',
       items: [],
     });
-    expect(identityOf(await read())).toEqual(identityOf(before));
+    expect(getIdentity(await read())).toEqual(getIdentity(before));
   });
 
   it.each([
@@ -431,19 +441,19 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     const before = await read();
     const categories = [Category.WORKLOAD, Category.ROLLOUT, Category.SCHEDULING];
     const { events } = await cluster.client.listEvents({ workload: 'changing', categories });
-    expect(await only(ask(method, { name: 'changing', ...body }))).toMatchObject({
+    expect(await requireOnly(postJson(method, { name: 'changing', ...body }))).toMatchObject({
       generation: '1',
       status: { version: 1 },
     });
-    expect(identityOf(await read())).toEqual(identityOf(before));
+    expect(getIdentity(await read())).toEqual(getIdentity(before));
     expect((await cluster.client.listEvents({ workload: 'changing', categories })).events).toEqual(
       events,
     );
   });
 
   it('changes the set fields without a mask, and clears fields that are named by a mask', async () => {
-    await only(
-      ask('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }),
+    await requireOnly(
+      postJson('UpdateWorkload', { name: 'changing', spec: { rollout: { maxUnavailable: 1 } } }),
     );
     expect((await read()).spec).toMatchObject({
       env: { A: '1' },
@@ -455,7 +465,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
       spec: { command: ['ignored'], env: { A: '9' } },
       updateMask: 'rollout.maxUnavailable,labels',
     };
-    await only(ask('UpdateWorkload', masked));
+    await requireOnly(postJson('UpdateWorkload', masked));
     const { spec, status } = await read();
     expect(spec).toMatchObject({
       command: ['sleep', '1000'],
@@ -465,7 +475,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     });
     expect(spec!.rollout!.maxUnavailable).toBeUndefined();
     expect(status!.version).toBe(2);
-    await cluster.settled('changing');
+    await cluster.waitUntilSettled('changing');
   });
 
   it.each([
@@ -477,7 +487,7 @@ describe('UpdateWorkload and ScaleWorkload', () => {
     { updateMask: '*,env', says: 'update_mask: "*" cannot be combined with other paths' },
   ])('rejects the mask $updateMask', async ({ updateMask, says }) => {
     const before = await read();
-    expect(await ask('UpdateWorkload', { name: 'changing', spec: {}, updateMask })).toEqual({
+    expect(await postJson('UpdateWorkload', { name: 'changing', spec: {}, updateMask })).toEqual({
       code: 'invalid_argument',
       message: says,
       items: [],
@@ -496,13 +506,15 @@ describe('WatchWorkloads', () => {
         name: 'old',
         spec: { command: ['sleep', '1000'], replicas: 0 },
       });
-      await cluster.until(
+      await cluster.waitForWorkload(
         `${namespace}/old`,
         ({ status }) =>
           status!.observedGeneration === 1n &&
           status!.rollout!.phase === RolloutStatus_Phase.COMPLETED,
       );
-      const stream = CurlStream.start(protocol, cluster.url, rpc('WatchWorkloads'), { namespace });
+      const stream = CurlStream.start(protocol, cluster.url, toRpcPath('WatchWorkloads'), {
+        namespace,
+      });
       const has = (kind: keyof typeof WatchKind, name: string) => (items: readonly unknown[]) =>
         (
           items as readonly {
@@ -511,7 +523,7 @@ describe('WatchWorkloads', () => {
           }[]
         ).some((item) => item.kind === kind && (name === '' || item.workload?.name === name));
       try {
-        const first = await stream.until(has('SYNCED', ''));
+        const first = await stream.waitUntil(has('SYNCED', ''));
         expect(first).toMatchObject([
           { kind: 'PUT', workload: { namespace, name: 'old', generation: '1' } },
           { kind: 'SYNCED' },
@@ -521,9 +533,9 @@ describe('WatchWorkloads', () => {
           name: 'new',
           spec: { command: ['sleep', '1000'], replicas: 0 },
         });
-        await stream.until(has('PUT', 'new'));
+        await stream.waitUntil(has('PUT', 'new'));
         await cluster.client.deleteWorkload({ namespace, name: 'old' });
-        const all = await stream.until(has('DELETED', 'old'));
+        const all = await stream.waitUntil(has('DELETED', 'old'));
         const revisions = (all as readonly { readonly revision: string }[]).map(({ revision }) =>
           Number(revision),
         );

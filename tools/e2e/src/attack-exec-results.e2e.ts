@@ -9,7 +9,7 @@ beforeAll(async () => {
     name: 'web',
     spec: { ...QUICK, command: ['sleep', '1000'] },
   });
-  await cluster.settled('web');
+  await cluster.waitUntilSettled('web');
 });
 afterAll(() => cluster.stop());
 

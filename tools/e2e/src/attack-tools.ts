@@ -18,7 +18,7 @@ const END_HEADERS = 0x4;
 const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
 
 /** Encodes one frame. */
-export function frame(
+export function encodeFrame(
   type: number,
   flags: number,
   stream: number,
@@ -36,52 +36,52 @@ export function frame(
  * Encodes the start of a connection. @param windowSize - Initial window of each stream; 0 forbids
  * the server to send data.
  */
-export function opening(windowSize?: number): Buffer {
+export function encodeOpening(windowSize?: number): Buffer {
   const setting = Buffer.alloc(windowSize === undefined ? 0 : 6);
   if (windowSize !== undefined) {
     setting.writeUInt16BE(4, 0);
     setting.writeUInt32BE(windowSize, 2);
   }
-  return Buffer.concat([Buffer.from(PREFACE), frame(FRAME.settings, 0, 0, setting)]);
+  return Buffer.concat([Buffer.from(PREFACE), encodeFrame(FRAME.settings, 0, 0, setting)]);
 }
 
 /**
  * Encodes a header field without compression (RFC 7541, section 6.2.2); lengths up to 126 bytes.
  */
-function field(name: string, value: string): Buffer {
-  const sized = (text: string): readonly number[] => [text.length, ...Buffer.from(text)];
-  return Buffer.from([0, ...sized(name), ...sized(value)]);
+function encodeField(name: string, value: string): Buffer {
+  const encodeText = (text: string): readonly number[] => [text.length, ...Buffer.from(text)];
+  return Buffer.from([0, ...encodeText(name), ...encodeText(value)]);
 }
 
 /** Encodes the header block of a call. */
-export function callHead(
+export function encodeCallHead(
   rpc: string,
   contentType: string,
   more: Readonly<Record<string, string>> = {},
 ): Buffer {
   const fields = { ':authority': 'localhost', 'content-type': contentType, ...more };
-  const path = field(':path', `/cloudless.api.CoordinatorService/${rpc}`);
-  const rest = Object.entries(fields).map(([name, value]) => field(name, value));
+  const path = encodeField(':path', `/cloudless.api.CoordinatorService/${rpc}`);
+  const rest = Object.entries(fields).map(([name, value]) => encodeField(name, value));
   return Buffer.concat([Buffer.from([0x83, 0x86]), path, ...rest]);
 }
 
 /** Encodes a message as streaming protocols frame it. */
-export function envelope(message: Uint8Array): Buffer {
+export function encodeEnvelope(message: Uint8Array): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(message.length, 1);
   return Buffer.concat([head, message]);
 }
 
 /** Encodes the frames of a call. @param body - Undefined leaves the request open. */
-export function callFrames(stream: number, head: Buffer, body?: Uint8Array): Buffer {
-  const headers = frame(FRAME.headers, END_HEADERS, stream, head);
+export function encodeCall(stream: number, head: Buffer, body?: Uint8Array): Buffer {
+  const headers = encodeFrame(FRAME.headers, END_HEADERS, stream, head);
   return body === undefined
     ? headers
-    : Buffer.concat([headers, frame(FRAME.data, END_STREAM, stream, body)]);
+    : Buffer.concat([headers, encodeFrame(FRAME.data, END_STREAM, stream, body)]);
 }
 
 /** Returns stream ids of a client. */
-export function streams(count: number): readonly number[] {
+export function listStreamIds(count: number): readonly number[] {
   return Array.from({ length: count }, (_, index) => index * 2 + 1);
 }
 
@@ -109,7 +109,7 @@ export class RawClient {
    * Sends a chunk `times` times, or until the server closes the connection. @returns The number of
    * sent chunks.
    */
-  async flood(chunk: Uint8Array, times: number): Promise<number> {
+  async sendRepeatedly(chunk: Uint8Array, times: number): Promise<number> {
     let sent = 0;
     for (; sent < times && !this.socket.destroyed; sent += 1) await this.send(chunk);
     return sent;
@@ -119,13 +119,13 @@ export class RawClient {
     return this.socket.destroyed;
   }
 
-  destroy(): void {
+  close(): void {
     this.socket.destroy();
   }
 }
 
 /** The effect of an attack on other clients and on the memory of the server. */
-export interface Aftermath {
+export interface AttackEffect {
   readonly calls: number;
   readonly failures: readonly string[];
   readonly p95Ms: number;
@@ -137,15 +137,15 @@ export interface Aftermath {
  * Runs an attack while another client calls GetWorkload repeatedly over its own connection. @param
  * restMiB - Memory of the process before all attacks.
  */
-export async function attacked(
+export async function runAttack(
   pid: number,
   restMiB: number,
   client: CoordinatorClient,
   name: string,
   attack: () => Promise<void>,
-): Promise<Aftermath> {
+): Promise<AttackEffect> {
   await client.getWorkload({ name });
-  let peak = residentMiB(pid);
+  let peak = readResidentMiB(pid);
   const times: number[] = [];
   const failures: string[] = [];
   let over = false;
@@ -156,7 +156,7 @@ export async function attacked(
         () => times.push(performance.now() - began),
         (reason: unknown) => failures.push(String(reason)),
       );
-      peak = Math.max(peak, residentMiB(pid));
+      peak = Math.max(peak, readResidentMiB(pid));
       await new Promise((resolve) => setImmediate(resolve));
     }
   })();
@@ -174,7 +174,7 @@ export async function attacked(
 }
 
 /** Returns the resident memory of a process. @see proc(5), /proc/pid/status */
-export function residentMiB(pid: number): number {
+export function readResidentMiB(pid: number): number {
   const [, kib = '0'] = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kib) / 1024;
 }

@@ -1,14 +1,14 @@
 import { createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
-  attacked,
-  callFrames,
-  callHead,
-  envelope,
-  opening,
+  runAttack,
+  encodeCall,
+  encodeCallHead,
+  encodeEnvelope,
+  encodeOpening,
   RawClient,
-  residentMiB,
-  streams,
+  readResidentMiB,
+  listStreamIds,
 } from './attack-tools.js';
 import { RealCluster } from './cluster.js';
 
@@ -35,12 +35,12 @@ beforeAll(async () => {
     await cluster.client.createWorkload({ name: `w${index}`, spec });
 });
 afterAll(async () => {
-  for (const client of clients) client.destroy();
+  for (const client of clients) client.close();
   await cluster.stop();
 });
 
 /** Reads the metrics of the coordinator, by name with labels. */
-async function metrics(): Promise<ReadonlyMap<string, number>> {
+async function readMetrics(): Promise<ReadonlyMap<string, number>> {
   const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
   return new Map(
     text
@@ -54,7 +54,7 @@ async function metrics(): Promise<ReadonlyMap<string, number>> {
 }
 
 /** Number of watches that are open or were refused. */
-function answeredOf(now: ReadonlyMap<string, number>): number {
+function countAnswered(now: ReadonlyMap<string, number>): number {
   return [...now]
     .filter(([name]) => /^cloudless_rpc_(streams$|streams_refused_total$|shed_total\{)/.test(name))
     .reduce((sum, [, count]) => sum + count, 0);
@@ -63,23 +63,23 @@ function answeredOf(now: ReadonlyMap<string, number>): number {
 describe('5,056 watches from one address that are never read', () => {
   it('are limited to the share of one address, while other clients are served', async () => {
     const { pid } = cluster.coordinatorProcess;
-    const restMiB = residentMiB(pid);
+    const restMiB = readResidentMiB(pid);
     const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
-    const head = callHead('WatchWorkloads', 'application/grpc');
-    const watches = streams(STREAMS_PER_CONNECTION).map((stream) =>
-      callFrames(stream, head, envelope(new Uint8Array())),
+    const head = encodeCallHead('WatchWorkloads', 'application/grpc');
+    const watches = listStreamIds(STREAMS_PER_CONNECTION).map((stream) =>
+      encodeCall(stream, head, encodeEnvelope(new Uint8Array())),
     );
-    const seen = await attacked(pid, restMiB, bystander, 'w1', async () => {
+    const seen = await runAttack(pid, restMiB, bystander, 'w1', async () => {
       for (let count = 0; count < CONNECTIONS; count += 1) {
         const client = new RawClient(cluster.url);
         clients.push(client);
-        await client.send(Buffer.concat([opening(), ...watches]));
+        await client.send(Buffer.concat([encodeOpening(), ...watches]));
       }
-      while (answeredOf(await metrics()) < STREAMS_PER_CONNECTION * CONNECTIONS) {
+      while (countAnswered(await readMetrics()) < STREAMS_PER_CONNECTION * CONNECTIONS) {
         await new Promise((resolve) => setImmediate(resolve));
       }
     });
-    const open = (await metrics()).get('cloudless_rpc_streams');
+    const open = (await readMetrics()).get('cloudless_rpc_streams');
     process.stdout.write(`    ${JSON.stringify({ ...seen, open })}\n`);
     await expect(bystander.watchWorkloads({})[Symbol.asyncIterator]().next()).rejects.toThrow(
       'clients at loopback have 512 streams open, the limit of one address; close some first',

@@ -3,18 +3,18 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
-  attacked,
-  callFrames,
-  callHead,
-  envelope,
-  frame,
+  runAttack,
+  encodeCall,
+  encodeCallHead,
+  encodeEnvelope,
+  encodeFrame,
   FRAME,
-  opening,
+  encodeOpening,
   RawClient,
-  residentMiB,
-  streams,
+  readResidentMiB,
+  listStreamIds,
 } from './attack-tools.js';
-import { COORDINATOR, post } from './calls.js';
+import { COORDINATOR, postRaw } from './calls.js';
 import { RealCluster } from './cluster.js';
 
 /**
@@ -33,7 +33,7 @@ const clients: RawClient[] = [];
  * Starts a coordinator for the tests of one group, because Node does not return the memory of an
  * earlier group.
  */
-function onItsOwnCoordinator(): void {
+function useOwnCoordinator(): void {
   beforeAll(async () => {
     cluster = await RealCluster.start([]);
     const annotations = Object.fromEntries(
@@ -42,32 +42,32 @@ function onItsOwnCoordinator(): void {
     const spec = { command: ['true'], replicas: 0, annotations };
     for (let index = 0; index < 32; index += 1)
       await cluster.client.createWorkload({ name: `w${index}`, spec });
-    restMiB = residentMiB(cluster.coordinatorProcess.pid);
+    restMiB = readResidentMiB(cluster.coordinatorProcess.pid);
   });
   afterEach(() => {
-    for (const client of clients.splice(0)) client.destroy();
+    for (const client of clients.splice(0)) client.close();
   });
   afterAll(async () => {
     await cluster.stop();
   });
 }
 
-function raw(): RawClient {
+function connectRaw(): RawClient {
   const client = new RawClient(cluster.url);
   clients.push(client);
   return client;
 }
 
-function manyRaw(count: number): readonly RawClient[] {
-  return Array.from({ length: count }, raw);
+function connectManyRaw(count: number): readonly RawClient[] {
+  return Array.from({ length: count }, connectRaw);
 }
 
 /**
  * Runs an attack and expects that other clients are served and that memory stays within the bound.
  */
-async function survives(attack: () => Promise<void>): Promise<void> {
+async function expectResilience(attack: () => Promise<void>): Promise<void> {
   const bystander = createCoordinatorClient(createGrpcTransport({ baseUrl: cluster.url }));
-  const seen = await attacked(cluster.coordinatorProcess.pid, restMiB, bystander, 'w1', attack);
+  const seen = await runAttack(cluster.coordinatorProcess.pid, restMiB, bystander, 'w1', attack);
   process.stdout.write(`    ${expect.getState().currentTestName}: ${JSON.stringify(seen)}\n`);
   expect(seen.failures).toEqual([]);
   expect(seen.growthMiB).toBeLessThan(GROWTH_MIB);
@@ -75,43 +75,43 @@ async function survives(attack: () => Promise<void>): Promise<void> {
 
 const all = (work: readonly Promise<unknown>[]): Promise<void> =>
   Promise.all(work).then(() => undefined);
-const watchHead = callHead('WatchWorkloads', 'application/grpc');
-const nothing = envelope(new Uint8Array());
+const watchHead = encodeCallHead('WatchWorkloads', 'application/grpc');
+const nothing = encodeEnvelope(new Uint8Array());
 
 describe('resource limits of the coordinator', () => {
-  onItsOwnCoordinator();
+  useOwnCoordinator();
 
   it('serve other clients while one connection opens too many streams', () =>
-    survives(async () => {
-      const client = raw();
-      await client.send(opening());
-      for (const stream of streams(5_000))
-        await client.send(callFrames(stream, watchHead, nothing));
+    expectResilience(async () => {
+      const client = connectRaw();
+      await client.send(encodeOpening());
+      for (const stream of listStreamIds(5_000))
+        await client.send(encodeCall(stream, watchHead, nothing));
       await client.closed; // too many refused streams
     }));
 
   it('serve other clients while many connections open streams', () =>
-    survives(async () => {
+    expectResilience(async () => {
       const calls = Buffer.concat(
-        streams(128).map((stream) => callFrames(stream, watchHead, nothing)),
+        listStreamIds(128).map((stream) => encodeCall(stream, watchHead, nothing)),
       );
-      for (const client of manyRaw(40)) {
-        await client.send(opening());
+      for (const client of connectManyRaw(40)) {
+        await client.send(encodeOpening());
         await client.send(calls);
       }
-      await untilMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
-      await untilMetric('cloudless_rpc_streams', (open) => open > 0 && open <= 2_048);
+      await waitForMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
+      await waitForMetric('cloudless_rpc_streams', (open) => open > 0 && open <= 2_048);
     }));
 
   it('serve other clients while many connections send nothing', () =>
-    survives(async () => {
+    expectResilience(async () => {
       for (let round = 0; round < 20; round += 1)
-        await all(manyRaw(500).map((client) => client.send('P')));
+        await all(connectManyRaw(500).map((client) => client.send('P')));
     }));
 });
 
 describe('slow clients', () => {
-  onItsOwnCoordinator();
+  useOwnCoordinator();
 
   const head = `POST /${COORDINATOR}/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n`;
 
@@ -119,25 +119,25 @@ describe('slow clients', () => {
     { name: 'headers', bytes: head },
     { name: 'bodies', bytes: `${head}Content-Length: 4000000\r\n\r\n${'['.repeat(1_000)}` },
   ])('are disconnected when they send $name slowly over HTTP/1.1', ({ bytes }) =>
-    survives(async () => {
-      const slow = manyRaw(1_000);
+    expectResilience(async () => {
+      const slow = connectManyRaw(1_000);
       await all(slow.map((client) => client.send(bytes)));
       for (let round = 0; round < 5; round += 1) await all(slow.map((client) => client.send('[')));
     }),
   );
 
   it('are disconnected when they send bodies slowly over HTTP/2', () =>
-    survives(async () => {
-      const createHead = callHead('CreateWorkload', 'application/grpc');
-      const slow = manyRaw(40);
+    expectResilience(async () => {
+      const createHead = encodeCallHead('CreateWorkload', 'application/grpc');
+      const slow = connectManyRaw(40);
       for (const client of slow) {
-        const calls = streams(128).map((stream) => callFrames(stream, createHead));
-        await client.send(Buffer.concat([opening(), ...calls]));
+        const calls = listStreamIds(128).map((stream) => encodeCall(stream, createHead));
+        await client.send(Buffer.concat([encodeOpening(), ...calls]));
       }
       const part = Buffer.alloc(500, 1);
       for (let round = 0; round < 5; round += 1) {
         const data = Buffer.concat(
-          streams(128).map((stream) => frame(FRAME.data, 0, stream, part)),
+          listStreamIds(128).map((stream) => encodeFrame(FRAME.data, 0, stream, part)),
         );
         await all(slow.map((client) => client.send(data)));
       }
@@ -147,16 +147,17 @@ describe('slow clients', () => {
     { name: 'readers of lists over HTTP/2 with an empty window', rpc: 'ListWorkloads' },
     { name: 'readers of watches over HTTP/2 with an empty window', rpc: 'WatchWorkloads' },
   ])('are disconnected as $name', ({ rpc }) =>
-    survives(async () => {
+    expectResilience(async () => {
       const calls = Buffer.concat(
-        streams(128).map((stream) =>
-          callFrames(stream, callHead(rpc, 'application/grpc'), nothing),
+        listStreamIds(128).map((stream) =>
+          encodeCall(stream, encodeCallHead(rpc, 'application/grpc'), nothing),
         ),
       );
-      for (const client of manyRaw(10)) await client.send(Buffer.concat([opening(0), calls]));
+      for (const client of connectManyRaw(10))
+        await client.send(Buffer.concat([encodeOpening(0), calls]));
       // served, or refused after 5 s
-      await untilMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
-      expect(await metric('cloudless_rpc_waiting_bytes{what="answers"}')).toBeLessThanOrEqual(
+      await waitForMetric('cloudless_rpc_waiting{lane="read"}', (waiting) => waiting === 0);
+      expect(await readMetric('cloudless_rpc_waiting_bytes{what="answers"}')).toBeLessThanOrEqual(
         128 * MIB,
       );
     }),
@@ -164,18 +165,18 @@ describe('slow clients', () => {
 });
 
 describe('HTTP/2 floods', () => {
-  onItsOwnCoordinator();
+  useOwnCoordinator();
 
-  const get = callHead('GetWorkload', 'application/grpc');
+  const get = encodeCallHead('GetWorkload', 'application/grpc');
   const reset = Buffer.from([0, 0, 0, 8]);
 
   it('of opened and reset streams do not disturb other clients (CVE-2023-44487)', () =>
-    survives(async () => {
+    expectResilience(async () => {
       for (let round = 0; round < 3; round += 1) {
-        const client = raw();
-        await client.send(opening());
-        const pairs = streams(10_000).map((id) =>
-          Buffer.concat([callFrames(id, get, nothing), frame(FRAME.reset, 0, id, reset)]),
+        const client = connectRaw();
+        await client.send(encodeOpening());
+        const pairs = listStreamIds(10_000).map((id) =>
+          Buffer.concat([encodeCall(id, get, nothing), encodeFrame(FRAME.reset, 0, id, reset)]),
         );
         for (let from = 0; from < pairs.length && !client.isClosed; from += 500)
           await client.send(Buffer.concat(pairs.slice(from, from + 500)));
@@ -184,49 +185,55 @@ describe('HTTP/2 floods', () => {
     }));
 
   it('of CONTINUATION frames do not disturb other clients (CVE-2024-27983)', () =>
-    survives(async () => {
-      const client = raw();
-      await client.send(Buffer.concat([opening(), frame(FRAME.headers, 0, 1, get)]));
-      const more = frame(
+    expectResilience(async () => {
+      const client = connectRaw();
+      await client.send(Buffer.concat([encodeOpening(), encodeFrame(FRAME.headers, 0, 1, get)]));
+      const more = encodeFrame(
         FRAME.continuation,
         0,
         1,
-        Buffer.concat(Array.from({ length: 100 }, () => callHead('x', 'y'))),
+        Buffer.concat(Array.from({ length: 100 }, () => encodeCallHead('x', 'y'))),
       );
-      await client.flood(more, 5_000);
+      await client.sendRepeatedly(more, 5_000);
       await client.closed;
     }));
 
   it.each([
-    { name: 'SETTINGS', bytes: frame(FRAME.settings, 0, 0, Buffer.from([0, 4, 0, 0, 255, 255])) },
-    { name: 'PING', bytes: frame(FRAME.ping, 0, 0, Buffer.alloc(8)) },
-    { name: 'empty DATA', bytes: frame(FRAME.data, 0, 1) },
-    { name: 'WINDOW_UPDATE', bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([0, 0, 0, 1])) },
+    {
+      name: 'SETTINGS',
+      bytes: encodeFrame(FRAME.settings, 0, 0, Buffer.from([0, 4, 0, 0, 255, 255])),
+    },
+    { name: 'PING', bytes: encodeFrame(FRAME.ping, 0, 0, Buffer.alloc(8)) },
+    { name: 'empty DATA', bytes: encodeFrame(FRAME.data, 0, 1) },
+    {
+      name: 'WINDOW_UPDATE',
+      bytes: encodeFrame(FRAME.windowUpdate, 0, 0, Buffer.from([0, 0, 0, 1])),
+    },
   ])('of $name frames do not disturb other clients', ({ bytes }) =>
-    survives(async () => {
-      const client = raw();
-      await client.send(Buffer.concat([opening(), callFrames(1, get)]));
-      await client.flood(Buffer.concat(Array.from({ length: 1_000 }, () => bytes)), 50);
+    expectResilience(async () => {
+      const client = connectRaw();
+      await client.send(Buffer.concat([encodeOpening(), encodeCall(1, get)]));
+      await client.sendRepeatedly(Buffer.concat(Array.from({ length: 1_000 }, () => bytes)), 50);
     }),
   );
 
   it.each([
     {
       name: 'invalid frames',
-      begin: opening(),
-      bytes: frame(FRAME.windowUpdate, 0, 0, Buffer.from([1])),
+      begin: encodeOpening(),
+      bytes: encodeFrame(FRAME.windowUpdate, 0, 0, Buffer.from([1])),
     },
     {
       name: 'frames of unknown types',
-      begin: opening(),
-      bytes: frame(0x77, 0, 0, Buffer.alloc(100)),
+      begin: encodeOpening(),
+      bytes: encodeFrame(0x77, 0, 0, Buffer.alloc(100)),
     },
     {
       name: 'data for closed streams',
-      begin: opening(),
-      bytes: frame(FRAME.data, 0, 101, Buffer.alloc(100)),
+      begin: encodeOpening(),
+      bytes: encodeFrame(FRAME.data, 0, 101, Buffer.alloc(100)),
     },
-    { name: 'garbage after the preface', begin: opening(), bytes: randomBytes(4_096) },
+    { name: 'garbage after the preface', begin: encodeOpening(), bytes: randomBytes(4_096) },
     { name: 'garbage', begin: Buffer.alloc(0), bytes: randomBytes(4_096) },
     {
       name: 'endless headers',
@@ -234,11 +241,11 @@ describe('HTTP/2 floods', () => {
       bytes: Buffer.from('a: b\r\n'.repeat(500)),
     },
   ])('of $name do not disturb other clients', ({ begin, bytes }) =>
-    survives(() =>
+    expectResilience(() =>
       all(
-        manyRaw(50).map(async (client) => {
+        connectManyRaw(50).map(async (client) => {
           await client.send(begin);
-          await client.flood(bytes, 50);
+          await client.sendRepeatedly(bytes, 50);
         }),
       ),
     ),
@@ -246,13 +253,13 @@ describe('HTTP/2 floods', () => {
 });
 
 describe('messages that need much memory when decoded', () => {
-  onItsOwnCoordinator();
+  useOwnCoordinator();
 
   const zeros = Buffer.alloc(128 * MIB);
   const postMany = (body: Uint8Array, headers: Readonly<Record<string, string>>) =>
     Promise.all(
       Array.from({ length: 5 }, () =>
-        post(cluster.url, `${COORDINATOR}/CreateWorkload`, body, headers),
+        postRaw(cluster.url, `${COORDINATOR}/CreateWorkload`, body, headers),
       ),
     );
 
@@ -265,13 +272,13 @@ describe('messages that need much memory when decoded', () => {
     },
   ])('are refused as a compression bomb with $encoding', async ({ encoding, compress }) => {
     const bomb = compress();
-    await survives(async () => {
+    await expectResilience(async () => {
       for (const { status } of await postMany(bomb, { 'content-encoding': encoding }))
         expect(status).toBe(429);
     });
   });
 
-  const mib4 = (begin: string, unit: string, end: string): Buffer =>
+  const fill4MiB = (begin: string, unit: string, end: string): Buffer =>
     Buffer.from(begin + unit.repeat(Math.floor((4 * MIB - 100) / unit.length)) + end);
   const size = (bytes: number): readonly number[] => [
     (bytes & 127) | 128,
@@ -280,14 +287,14 @@ describe('messages that need much memory when decoded', () => {
     bytes >> 21,
   ];
   /** Encodes a CreateWorkloadRequest whose spec (field 3) consists of repeated units. */
-  const specOf = (unit: readonly number[]): Buffer => {
+  const encodeSpec = (unit: readonly number[]): Buffer => {
     const body = Buffer.alloc(
       Math.floor((4 * MIB - 100) / unit.length) * unit.length,
       Buffer.from(unit),
     );
     return Buffer.concat([Buffer.from([0x1a, ...size(body.length)]), body]);
   };
-  const keys = (): string => {
+  const createKeys = (): string => {
     let text = '';
     for (let key = 0; text.length < 4 * MIB - 100; key += 1) text += `"${key.toString(36)}":"",`;
     return `{"name":"a","spec":{"env":{${text}"z-":""}}}`;
@@ -295,38 +302,48 @@ describe('messages that need much memory when decoded', () => {
   it.each([
     {
       name: 'deeply nested JSON lists',
-      body: () => mib4('{"spec":', '[', ''),
+      body: () => fill4MiB('{"spec":', '[', ''),
       type: 'json',
       status: 429,
     },
     {
       name: 'deeply nested JSON objects',
-      body: () => mib4('{"spec":', '{"a":', ''),
+      body: () => fill4MiB('{"spec":', '{"a":', ''),
       type: 'json',
       status: 429,
     },
     {
       name: 'JSON elements',
-      body: () => mib4('{"spec":{"ports":[', '{},', '{}]}}'),
+      body: () => fill4MiB('{"spec":{"ports":[', '{},', '{}]}}'),
       type: 'json',
       status: 429,
     },
-    { name: 'JSON keys', body: () => Buffer.from(keys()), type: 'json', status: 429 },
+    { name: 'JSON keys', body: () => Buffer.from(createKeys()), type: 'json', status: 429 },
     {
       name: 'a JSON string',
-      body: () => mib4('{"name":"', '\\u0041', '"}'),
+      body: () => fill4MiB('{"name":"', '\\u0041', '"}'),
       type: 'json',
       status: 429,
     },
     {
       name: 'JSON digits',
-      body: () => mib4('{"spec":{"replicas":', '9', '}}'),
+      body: () => fill4MiB('{"spec":{"replicas":', '9', '}}'),
       type: 'json',
       status: 400,
     },
-    { name: 'repeated field elements', body: () => specOf([0x32, 0]), type: 'proto', status: 429 },
-    { name: 'map entries', body: () => specOf([0x22, 0]), type: 'proto', status: 429 },
-    { name: 'merged message fields', body: () => specOf([0x6a, 0]), type: 'proto', status: 429 },
+    {
+      name: 'repeated field elements',
+      body: () => encodeSpec([0x32, 0]),
+      type: 'proto',
+      status: 429,
+    },
+    { name: 'map entries', body: () => encodeSpec([0x22, 0]), type: 'proto', status: 429 },
+    {
+      name: 'merged message fields',
+      body: () => encodeSpec([0x6a, 0]),
+      type: 'proto',
+      status: 429,
+    },
     {
       name: 'unknown fields',
       body: () => Buffer.alloc(4 * MIB - 100, Buffer.from([0x78, 1])),
@@ -357,7 +374,7 @@ describe('messages that need much memory when decoded', () => {
     },
   ])('are bounded for 4 MiB of $name', async ({ body, type, status }) => {
     const bytes = body();
-    await survives(async () => {
+    await expectResilience(async () => {
       for (const answer of await postMany(bytes, { 'content-type': `application/${type}` }))
         expect(answer).toMatchObject({ status });
     });
@@ -365,7 +382,7 @@ describe('messages that need much memory when decoded', () => {
 });
 
 /** Reads one metric of the coordinator. */
-async function metric(name: string): Promise<number> {
+async function readMetric(name: string): Promise<number> {
   const text = await (await fetch(`${cluster.opsUrl}/metrics`)).text();
   return Number(
     text
@@ -377,6 +394,6 @@ async function metric(name: string): Promise<number> {
 }
 
 /** Waits until a metric of the coordinator satisfies a condition. */
-async function untilMetric(name: string, fits: (value: number) => boolean): Promise<void> {
-  while (!fits(await metric(name))) await new Promise((resolve) => setImmediate(resolve));
+async function waitForMetric(name: string, fits: (value: number) => boolean): Promise<void> {
+  while (!fits(await readMetric(name))) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -6,7 +6,7 @@ import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/system';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './cluster.js';
-import { Running, bundleOf } from './processes.js';
+import { RunningProgram, findBundle } from './processes.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -44,7 +44,7 @@ class Writer {
   }
 }
 
-async function entriesOf(store: StateStore, revision?: bigint): Promise<readonly StoreEntry[]> {
+async function listEntries(store: StateStore, revision?: bigint): Promise<readonly StoreEntry[]> {
   const { entries } = await store.range({
     prefix: '',
     limit: 1_000_000,
@@ -54,10 +54,10 @@ async function entriesOf(store: StateStore, revision?: bigint): Promise<readonly
 }
 
 /** Reads the entries of a data directory without a coordinator. */
-async function contentOf(directory: string, revision?: bigint): Promise<readonly StoreEntry[]> {
+async function readContent(directory: string, revision?: bigint): Promise<readonly StoreEntry[]> {
   const store = await openLmdbStateStore({ directory, clock: systemClock });
   try {
-    return await entriesOf(store, revision);
+    return await listEntries(store, revision);
   } finally {
     await store.close();
   }
@@ -77,12 +77,12 @@ describe('backup and restore', () => {
       name: 'web',
       spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
     });
-    const web = await cluster.settled('web');
+    const web = await cluster.waitUntilSettled('web');
 
     const writers = WRITERS.map((name) => new Writer(name));
     const file = join(directory, 'cluster.backup');
     const before = writers.map(({ newest }) => newest);
-    const taken = await cluster.ctl('admin', 'backup', file, '-o', 'json');
+    const taken = await cluster.runCtl('admin', 'backup', file, '-o', 'json');
     const after = writers.map(({ newest }) => newest);
     await Promise.all(writers.map((writer) => writer.stop()));
     expect(taken).toMatchObject({ code: 0, stderr: '' });
@@ -100,20 +100,23 @@ describe('backup and restore', () => {
     // it.
     await cluster.coordinatorProcess.kill('SIGKILL');
     const restored = join(directory, 'restored');
-    const { code, stdout } = await cluster.ctl('admin', 'restore', file, '--data-dir', restored);
+    const { code, stdout } = await cluster.runCtl('admin', 'restore', file, '--data-dir', restored);
     expect({ code, stdout }).toMatchObject({
       code: 0,
       stdout: expect.stringContaining(`revision ${summary.revision} of cluster`) as string,
     });
-    const expected = await contentOf(join(directory, 'coordinator'), BigInt(summary.revision));
-    expect(await contentOf(restored)).toEqual(expected);
+    const expected = await readContent(join(directory, 'coordinator'), BigInt(summary.revision));
+    expect(await readContent(restored)).toEqual(expected);
     expect(expected).toHaveLength(summary.entries);
 
     // A coordinator on the restored directory shows the workloads of that revision.
     const args = ['--port', '0', '--ops-port', '0', '--data-dir', restored];
-    const coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
+    const coordinator = RunningProgram.start(process.execPath, [
+      findBundle('coordinator'),
+      ...args,
+    ]);
     try {
-      const { url, clusterId } = await coordinator.logged('coordinator ready');
+      const { url, clusterId } = await coordinator.waitForLog('coordinator ready');
       expect(clusterId).toBe(summary.clusterId);
       const there = createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) }));
       for (const [index, { acknowledged }] of writers.entries()) {
@@ -123,9 +126,9 @@ describe('backup and restore', () => {
         expect(spec?.labels).toEqual(generation === 1n ? {} : then?.spec?.labels);
       }
       expect((await there.listWorkloads({ pageSize: 1_000 })).workloads).toHaveLength(104);
-      const replicasOf = ({ status }: Workload): readonly string[] =>
+      const listReplicas = ({ status }: Workload): readonly string[] =>
         (status?.replicas ?? []).map(({ id }) => id).sort();
-      expect(replicasOf(await there.getWorkload({ name: 'web' }))).toEqual(replicasOf(web));
+      expect(listReplicas(await there.getWorkload({ name: 'web' }))).toEqual(listReplicas(web));
       await there.scaleWorkload({ name: 'idle-7', replicas: 0 });
     } finally {
       await coordinator.kill('SIGTERM');
@@ -136,12 +139,12 @@ describe('backup and restore', () => {
   it('an altered or truncated backup is refused, and no directory is created', async () => {
     const { directory } = cluster;
     const file = join(directory, 'damaged.backup');
-    expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('admin', 'backup', file)).toMatchObject({ code: 0 });
     const whole = await readFile(file);
     const restored = join(directory, 'never');
-    const refusal = async (bytes: Uint8Array): Promise<unknown> => {
+    const restoreDamaged = async (bytes: Uint8Array): Promise<unknown> => {
       await writeFile(file, bytes);
-      const { code, stdout, stderr } = await cluster.ctl(
+      const { code, stdout, stderr } = await cluster.runCtl(
         'admin',
         'restore',
         file,
@@ -156,17 +159,17 @@ describe('backup and restore', () => {
     const altered = Buffer.from(whole);
     const middle = altered.indexOf('idle-50');
     altered.writeUInt8(altered.readUInt8(middle) ^ 1, middle);
-    const says = (how: string): unknown => ({
+    const describeDamage = (how: string): unknown => ({
       code: 4,
       stdout: '',
       stderr: `cloudlessctl: ${file}: the backup is damaged: ${how}; do not trust any part of it, use another backup\n`,
     });
-    expect(await refusal(altered)).toEqual(says('its SHA-256 does not match'));
+    expect(await restoreDamaged(altered)).toEqual(describeDamage('its SHA-256 does not match'));
     const cut = Math.floor(whole.length / 2);
-    expect(await refusal(whole.subarray(0, cut))).toEqual(
-      says(`it is truncated after ${cut} bytes`),
+    expect(await restoreDamaged(whole.subarray(0, cut))).toEqual(
+      describeDamage(`it is truncated after ${cut} bytes`),
     );
-    expect(await refusal(Buffer.from('workloads:\n'))).toMatchObject({
+    expect(await restoreDamaged(Buffer.from('workloads:\n'))).toMatchObject({
       code: 4,
       stderr: `cloudlessctl: ${file}: not a backup of a Cloudless cluster: the first bytes are not those of a backup\n`,
     });
@@ -174,9 +177,9 @@ describe('backup and restore', () => {
 
   it('a backup is not restored into the data directory of a coordinator', async () => {
     const file = join(cluster.directory, 'good.backup');
-    expect(await cluster.ctl('admin', 'backup', file)).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('admin', 'backup', file)).toMatchObject({ code: 0 });
     const dataDir = join(cluster.directory, 'coordinator');
-    const { code, stderr } = await cluster.ctl('admin', 'restore', file, '--data-dir', dataDir);
+    const { code, stderr } = await cluster.runCtl('admin', 'restore', file, '--data-dir', dataDir);
     expect(code).toBe(4);
     expect(stderr).toContain(`data directory ${dataDir} is not empty, it holds store.mdb`);
   });
@@ -184,7 +187,7 @@ describe('backup and restore', () => {
   it('a backup without a coordinator leaves no file', async () => {
     const file = join(cluster.directory, 'unfinished.backup');
     await cluster.coordinatorProcess.kill('SIGKILL');
-    const { code, stderr } = await cluster.ctl('admin', 'backup', file);
+    const { code, stderr } = await cluster.runCtl('admin', 'backup', file);
     expect(code).toBe(5);
     expect(stderr).toContain('cannot reach the coordinator');
     await expect(readFile(file)).rejects.toMatchObject({ code: 'ENOENT' });

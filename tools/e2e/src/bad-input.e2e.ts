@@ -9,15 +9,15 @@ import {
   type WorkloadSpec_Mode,
 } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { AGENT, COORDINATOR, plainHttp, post } from './calls.js';
+import { AGENT, COORDINATOR, plainHttp, postRaw } from './calls.js';
 import { QUICK, RealCluster } from './cluster.js';
 import {
-  Running,
-  bundleOf,
+  RunningProgram,
+  findBundle,
   killAll,
-  processesUsing,
+  listProcessesUsing,
   runToEnd,
-  type Finished,
+  type FinishedProgram,
 } from './processes.js';
 
 let cluster: RealCluster;
@@ -29,14 +29,14 @@ beforeAll(async () => {
     name: 'there',
     spec: { ...QUICK, command: ['sleep', '1000'], replicas: 1 },
   });
-  await cluster.settled('there');
+  await cluster.waitUntilSettled('there');
 });
 afterAll(() => cluster.stop());
 
-const rpc = (method: string): string => `${COORDINATOR}/${method}`;
+const toRpcPath = (method: string): string => `${COORDINATOR}/${method}`;
 
 /** Returns the state that a refused request must not change. */
-async function everything(): Promise<unknown> {
+async function readState(): Promise<unknown> {
   const { workloads } = await cluster.client.listWorkloads({ includeReplicas: true });
   const { nodes } = await cluster.client.listNodes({});
   const { events } = await cluster.client.listEvents({ pageSize: 1000 });
@@ -54,16 +54,16 @@ async function everything(): Promise<unknown> {
   };
 }
 
-async function leavesEverything<Result>(action: () => Promise<Result>): Promise<Result> {
-  const before = await everything();
+async function expectUnchanged<Result>(action: () => Promise<Result>): Promise<Result> {
+  const before = await readState();
   const result = await action();
-  expect(await everything()).toEqual(before);
+  expect(await readState()).toEqual(before);
   return result;
 }
 
 const command = ['sleep', '1'];
 const create = (name: string, spec: object) => ({
-  method: rpc('CreateWorkload'),
+  method: toRpcPath('CreateWorkload'),
   body: { name, spec },
 });
 const DNS_LABEL =
@@ -96,7 +96,7 @@ describe('invalid request', () => {
     },
     {
       what: 'no spec',
-      method: rpc('CreateWorkload'),
+      method: toRpcPath('CreateWorkload'),
       body: { name: 'new' },
       code: 'invalid_argument',
       says: 'spec: is required',
@@ -148,7 +148,7 @@ describe('invalid request', () => {
     },
     {
       what: 'a scale to a negative number',
-      method: rpc('ScaleWorkload'),
+      method: toRpcPath('ScaleWorkload'),
       body: { name: 'there', replicas: -1 },
       code: 'invalid_argument',
       says: `replicas: ${REPLICAS}`,
@@ -173,21 +173,21 @@ describe('invalid request', () => {
     },
     {
       what: 'an update to a rollout without a possible move',
-      method: rpc('UpdateWorkload'),
+      method: toRpcPath('UpdateWorkload'),
       body: { name: 'there', spec: { replicas: 3, rollout: { maxSurge: 0, minAvailable: 3 } } },
       code: 'invalid_argument',
       says: 'spec.rollout: max_surge 0 and min_available 3 of 3 leave no possible move',
     },
     {
       what: 'an invalid label selector',
-      method: rpc('ListWorkloads'),
+      method: toRpcPath('ListWorkloads'),
       body: { labelSelector: 'app in' },
       code: 'invalid_argument',
       says: 'label_selector: cannot parse "app in"; expected key=value, key!=value, key, !key, key in (a,b) or key notin (a,b)',
     },
     {
       what: 'a page token of another server',
-      method: rpc('ListWorkloads'),
+      method: toRpcPath('ListWorkloads'),
       body: { pageToken: 'xyz' },
       code: 'invalid_argument',
       says: 'page_token: is not a token of this server; pass next_page_token of the previous page unchanged',
@@ -201,7 +201,7 @@ describe('invalid request', () => {
     ...['GetWorkload', 'UpdateWorkload', 'DeleteWorkload', 'ListEndpoints', 'ExplainWorkload'].map(
       (method) => ({
         what: `${method} of an unknown name`,
-        method: rpc(method),
+        method: toRpcPath(method),
         body: { name: 'nothing', ...(method === 'UpdateWorkload' ? { spec: { command } } : {}) },
         code: 'not_found',
         says: 'workload "default/nothing" not found',
@@ -209,14 +209,14 @@ describe('invalid request', () => {
     ),
     {
       what: 'an unknown namespace',
-      method: rpc('ScaleWorkload'),
+      method: toRpcPath('ScaleWorkload'),
       body: { namespace: 'nowhere', name: 'there', replicas: 2 },
       code: 'not_found',
       says: 'workload "nowhere/there" not found',
     },
     {
       what: 'an unknown node',
-      method: rpc('CordonNode'),
+      method: toRpcPath('CordonNode'),
       body: { nodeId: 'nothing' },
       code: 'not_found',
       says: 'node "nothing" not found',
@@ -259,20 +259,20 @@ describe('invalid request', () => {
     },
     {
       what: 'an enrolment with the node name of another machine',
-      method: rpc('EnrollNode'),
+      method: toRpcPath('EnrollNode'),
       body: { nodeId: 'agent-1', instanceId: '0123456789abcdef' },
       code: 'already_exists',
       says: 'node "agent-1" is enrolled by another machine; choose another name, or remove that node first',
     },
     {
       what: 'the removal of a connected node',
-      method: rpc('RemoveNode'),
+      method: toRpcPath('RemoveNode'),
       body: { nodeId: 'agent-1', force: true },
       code: 'failed_precondition',
       says: 'node "agent-1" is connected; stop its agent first, or it would enrol again at once',
     },
   ])('is rejected with $code for $what', async ({ method, body, code, says }) => {
-    expect(await leavesEverything(() => plainHttp.call(cluster.url, method, body))).toEqual({
+    expect(await expectUnchanged(() => plainHttp.call(cluster.url, method, body))).toEqual({
       code,
       message: says,
       items: [],
@@ -303,15 +303,15 @@ describe('invalid request', () => {
         message: `spec.${field}: not supported in this version; leave it out`,
         items: [],
       };
-      await leavesEverything(async () => {
+      await expectUnchanged(async () => {
         expect(
-          await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
+          await plainHttp.call(cluster.url, toRpcPath('CreateWorkload'), {
             name: 'new',
             spec: { command, ...spec },
           }),
         ).toEqual(refusal);
         expect(
-          await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
+          await plainHttp.call(cluster.url, toRpcPath('UpdateWorkload'), { name: 'there', spec }),
         ).toEqual(refusal);
       });
     },
@@ -331,15 +331,15 @@ describe('invalid request', () => {
         message: `spec.${field}: needs a container: set image`,
         items: [],
       };
-      await leavesEverything(async () => {
+      await expectUnchanged(async () => {
         expect(
-          await plainHttp.call(cluster.url, rpc('CreateWorkload'), {
+          await plainHttp.call(cluster.url, toRpcPath('CreateWorkload'), {
             name: 'new',
             spec: { command, ...spec },
           }),
         ).toEqual(refusal);
         expect(
-          await plainHttp.call(cluster.url, rpc('UpdateWorkload'), { name: 'there', spec }),
+          await plainHttp.call(cluster.url, toRpcPath('UpdateWorkload'), { name: 'there', spec }),
         ).toEqual(refusal);
       });
     },
@@ -355,7 +355,7 @@ describe('invalid request', () => {
       volumes: [],
     };
     expect(
-      await plainHttp.call(cluster.url, rpc('PlanWorkload'), { name: 'new', spec }),
+      await plainHttp.call(cluster.url, toRpcPath('PlanWorkload'), { name: 'new', spec }),
     ).toMatchObject({
       code: 'ok',
       items: [{ action: 'CREATE' }],
@@ -365,7 +365,7 @@ describe('invalid request', () => {
   it('is rejected with UNIMPLEMENTED for an enrolment with a key or a token', async () => {
     const body = { nodeId: 'new', instanceId: '0123456789abcdef', csr: 'YWJj', token: 'cl1.a.b.c' };
     expect(
-      await leavesEverything(() => plainHttp.call(cluster.url, rpc('EnrollNode'), body)),
+      await expectUnchanged(() => plainHttp.call(cluster.url, toRpcPath('EnrollNode'), body)),
     ).toEqual({
       code: 'unimplemented',
       message: 'csr, token: this cluster has no identities; enrol without csr and token',
@@ -375,7 +375,7 @@ describe('invalid request', () => {
 });
 
 describe('invalid message', () => {
-  const binary = async (
+  const encodeSpec = async (
     spec: Parameters<typeof cluster.client.createWorkload>[0]['spec'] & object,
   ): Promise<ConnectError> =>
     cluster.client.createWorkload({ name: 'new', spec }).then(
@@ -397,7 +397,7 @@ describe('invalid message', () => {
   ])(
     'is rejected for an unknown number of the enum $field in binary',
     async ({ field, values, spec }) => {
-      const error = await leavesEverything(() => binary(spec));
+      const error = await expectUnchanged(() => encodeSpec(spec));
       expect({ code: error.code, message: error.rawMessage }).toEqual({
         code: Code.InvalidArgument,
         message: `${field}: must be one of ${values}`,
@@ -409,25 +409,25 @@ describe('invalid message', () => {
     const annotations = Object.fromEntries(
       Array.from({ length: 80 }, (_, index) => [`k${index}`, randomBytes(32_768).toString('hex')]),
     );
-    const error = await leavesEverything(() => binary({ command, annotations }));
+    const error = await expectUnchanged(() => encodeSpec({ command, annotations }));
     expect(error.code).toBe(Code.ResourceExhausted);
     expect(error.rawMessage).toContain('4194304');
-    const answer = await post(
+    const answer = await postRaw(
       cluster.url,
-      rpc('CreateWorkload'),
+      toRpcPath('CreateWorkload'),
       JSON.stringify({ name: 'new', spec: { command, annotations } }),
     );
     expect(answer).toMatchObject({
       status: 429,
       json: { code: 'resource_exhausted', message: expect.stringContaining('4194304') as string },
     });
-    expect(await everything()).not.toMatchObject({ workloads: [{ name: 'new' }] });
+    expect(await readState()).not.toMatchObject({ workloads: [{ name: 'new' }] });
   });
 
   it('is rejected with INVALID_ARGUMENT for malformed protobuf', async () => {
     const truncated = Uint8Array.of(0x12, 0x7f, 0x61);
     expect(
-      await post(cluster.url, rpc('CreateWorkload'), truncated, {
+      await postRaw(cluster.url, toRpcPath('CreateWorkload'), truncated, {
         'content-type': 'application/proto',
       }),
     ).toMatchObject({
@@ -452,7 +452,9 @@ describe('invalid message', () => {
       says: 'cannot decode field cloudless.api.CreateWorkloadRequest.name from JSON: ',
     },
   ])('is rejected with INVALID_ARGUMENT for the malformed JSON $body', async ({ body, says }) => {
-    const answer = await leavesEverything(() => post(cluster.url, rpc('CreateWorkload'), body));
+    const answer = await expectUnchanged(() =>
+      postRaw(cluster.url, toRpcPath('CreateWorkload'), body),
+    );
     expect(answer).toMatchObject({
       status: 400,
       json: { code: 'invalid_argument', message: expect.stringContaining(says) as string },
@@ -460,13 +462,15 @@ describe('invalid message', () => {
   });
 
   it('is rejected for an unknown path, a method other than POST and an unknown content type', async () => {
-    expect(await post(cluster.url, rpc('NoSuchCall'), '{}')).toMatchObject({
+    expect(await postRaw(cluster.url, toRpcPath('NoSuchCall'), '{}')).toMatchObject({
       status: 404,
       json: { code: 'unimplemented' },
     });
-    expect((await fetch(`${cluster.url}/${rpc('CreateWorkload')}`)).status).toBe(405);
+    expect((await fetch(`${cluster.url}/${toRpcPath('CreateWorkload')}`)).status).toBe(405);
     expect(
-      await post(cluster.url, rpc('CreateWorkload'), '{}', { 'content-type': 'text/plain' }),
+      await postRaw(cluster.url, toRpcPath('CreateWorkload'), '{}', {
+        'content-type': 'text/plain',
+      }),
     ).toMatchObject({
       status: 415,
       json: { code: 'unimplemented' },
@@ -476,7 +480,7 @@ describe('invalid message', () => {
 
 describe('web page of another site', () => {
   const places = [
-    { place: 'the API', url: () => cluster.url, path: rpc('ListNodes') },
+    { place: 'the API', url: () => cluster.url, path: toRpcPath('ListNodes') },
     { place: 'the port of an agent', url: () => agentUrl, path: `${AGENT}/ListContainers` },
   ];
 
@@ -485,33 +489,35 @@ describe('web page of another site', () => {
     async ({ url, path }) => {
       const host = `evil.example:${new URL(url()).port}`;
       const message = `host "${host}" is not this machine; without TLS only localhost, 127.0.0.1 and [::1] are served`;
-      const answer = await post(url(), path, '{}', { host });
+      const answer = await postRaw(url(), path, '{}', { host });
       expect({ status: answer.status, json: answer.json }).toEqual({
         status: 403,
         json: { code: 'permission_denied', message },
       });
-      expect(await http2Status(url(), path, host)).toBe(403);
+      expect(await requestStatus(url(), path, host)).toBe(403);
     },
   );
 
   it.each(places)('cannot call $place from its own origin', async ({ url, path }) => {
     const message =
       'origin "https://evil.example" may not call this server; only pages served from this machine may';
-    const answer = await post(url(), path, '{}', { origin: 'https://evil.example' });
+    const answer = await postRaw(url(), path, '{}', { origin: 'https://evil.example' });
     expect({ status: answer.status, json: answer.json }).toEqual({
       status: 403,
       json: { code: 'permission_denied', message },
     });
-    expect((await post(url(), path, '{}', { origin: 'http://localhost:3000' })).status).toBe(200);
+    expect((await postRaw(url(), path, '{}', { origin: 'http://localhost:3000' })).status).toBe(
+      200,
+    );
   });
 
   it('cannot read the ops port', async () => {
     for (const headers of [{ host: 'evil.example' }, { origin: 'https://evil.example' }]) {
-      expect((await post(cluster.opsUrl, 'metrics', '', headers)).status).toBe(403);
+      expect((await postRaw(cluster.opsUrl, 'metrics', '', headers)).status).toBe(403);
     }
   });
 
-  async function http2Status(url: string, path: string, authority: string): Promise<unknown> {
+  async function requestStatus(url: string, path: string, authority: string): Promise<unknown> {
     const session = connect(url);
     try {
       const stream = session.request({
@@ -534,11 +540,14 @@ describe('web page of another site', () => {
 describe('start of a program', () => {
   const path = (name: string): string => join(cluster.directory, name);
   /** Starts a program with its required flags and the flags of the test. */
-  const coordinator = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> =>
+  const runCoordinator = (
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+  ): Promise<FinishedProgram> =>
     runToEnd(
       process.execPath,
       [
-        bundleOf('coordinator'),
+        findBundle('coordinator'),
         '--port',
         '0',
         '--ops-port',
@@ -549,7 +558,10 @@ describe('start of a program', () => {
       ],
       { env },
     );
-  const agent = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> => {
+  const runAgent = (
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+  ): Promise<FinishedProgram> => {
     const needed = [
       '--name',
       'other',
@@ -561,7 +573,7 @@ describe('start of a program', () => {
       '--runtime',
       'process',
     ];
-    return runToEnd(process.execPath, [bundleOf('agent'), ...needed, ...args], { env });
+    return runToEnd(process.execPath, [findBundle('agent'), ...needed, ...args], { env });
   };
   let blocker: Server;
   let port = 0;
@@ -579,7 +591,7 @@ describe('start of a program', () => {
     await new Promise((resolve) => blocker.close(resolve));
   });
 
-  const inUse = (flag: string): string =>
+  const describePortInUse = (flag: string): string =>
     `port ${port} on 127.0.0.1 is in use; stop the program that uses it or choose another port with ${flag}`;
   const noLoopback =
     'without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted';
@@ -589,13 +601,13 @@ describe('start of a program', () => {
       what: '--port in use',
       args: () => ['--port', String(port)],
       code: 1,
-      says: () => inUse('--port'),
+      says: () => describePortInUse('--port'),
     },
     {
       what: '--ops-port in use',
       args: () => ['--ops-port', String(port)],
       code: 1,
-      says: () => inUse('--ops-port'),
+      says: () => describePortInUse('--ops-port'),
     },
     {
       what: 'a data directory in use',
@@ -662,13 +674,13 @@ describe('start of a program', () => {
       says: () => '--weights: "0,0,0,0,0" must be five numbers from 0, not all 0',
     },
   ])('the coordinator exits with $code for $what', async ({ args, code, says }) => {
-    const ended = await coordinator(args());
+    const ended = await runCoordinator(args());
     expect(ended.stderr).toContain(says());
     expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
   });
 
   it('the coordinator exits for an invalid environment variable', async () => {
-    expect(await coordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
+    expect(await runCoordinator([], { CLOUDLESS_COORDINATOR_LEASE: 'long' })).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(
         'environment: CLOUDLESS_COORDINATOR_LEASE: "long" must be a duration',
@@ -681,14 +693,14 @@ describe('start of a program', () => {
       what: '--listen in use',
       args: () => ['--listen', `127.0.0.1:${port}`],
       code: 1,
-      says: () => inUse('--listen'),
+      says: () => describePortInUse('--listen'),
     },
     {
       what: 'a data directory in use',
       args: () => ['--data-dir', path('agent-1')],
       code: 1,
       says: () =>
-        `data directory ${path('agent-1')} is in use by another agent, process ${cluster.agent('agent-1').pid}`,
+        `data directory ${path('agent-1')} is in use by another agent, process ${cluster.requireAgent('agent-1').pid}`,
     },
     {
       what: 'a data directory that others can read',
@@ -740,13 +752,13 @@ describe('start of a program', () => {
       says: () => '--port-range: "9-1" must be two ports in order, such as 20000-29999',
     },
   ])('the agent exits with $code for $what', async ({ args, code, says }) => {
-    const ended = await leavesEverything(() => agent(args()));
+    const ended = await expectUnchanged(() => runAgent(args()));
     expect(ended.stderr).toContain(says());
     expect(ended).toMatchObject({ code, stderr: expect.not.stringContaining('    at ') as string });
   });
 
   it('no failed start leaves a process behind', () => {
-    const left = processesUsing(path('other'));
+    const left = listProcessesUsing(path('other'));
     killAll(left);
     expect(left).toEqual([]);
   });
@@ -758,7 +770,7 @@ describe('unreachable coordinator', () => {
     await new Promise((resolve) => server.once('listening', resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     await new Promise((resolve) => server.close(resolve));
-    expect(await cluster.ctl('--server', url, 'get', 'workloads')).toEqual({
+    expect(await cluster.runCtl('--server', url, 'get', 'workloads')).toEqual({
       code: 5,
       stdout: '',
       stderr:
@@ -776,10 +788,10 @@ describe('unreachable coordinator', () => {
     await new Promise((resolve) => dead.once('listening', resolve));
     const { port } = dead.address() as AddressInfo;
     const agent = startAgent('late', `http://127.0.0.1:${port}`);
-    let coordinator: Running | undefined;
+    let coordinator: RunningProgram | undefined;
     try {
-      await agent.logged('agent ready');
-      await dials.reached(6);
+      await agent.waitForLog('agent ready');
+      await dials.waitFor(6);
       const said = agent.lines.filter((line) => line.includes('no session'));
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([
         {
@@ -797,8 +809,8 @@ describe('unreachable coordinator', () => {
         '--data-dir',
         join(cluster.directory, 'late-coordinator'),
       ];
-      coordinator = Running.start(process.execPath, [bundleOf('coordinator'), ...args]);
-      await agent.logged('session established');
+      coordinator = RunningProgram.start(process.execPath, [findBundle('coordinator'), ...args]);
+      await agent.waitForLog('session established');
     } finally {
       dead.close();
       await agent.kill('SIGTERM');
@@ -809,9 +821,9 @@ describe('unreachable coordinator', () => {
   it('an agent with the name of another machine logs one warning and gets no node', async () => {
     const agent = startAgent('agent-1', cluster.url, 'impostor', '--log-level', 'debug');
     try {
-      const tries = (): number =>
+      const countTries = (): number =>
         agent.lines.filter((line) => line.includes('still no session')).length;
-      await agent.line(() => tries() >= 3);
+      await agent.waitForLine(() => countTries() >= 3);
       const said = agent.lines.filter(
         (line) => line.includes('"no session') && !line.includes('"level":"debug"'),
       );
@@ -836,7 +848,7 @@ describe('unreachable coordinator', () => {
     url: string,
     directory = name,
     ...more: readonly string[]
-  ): Running {
+  ): RunningProgram {
     const place = [
       '--data-dir',
       join(cluster.directory, directory),
@@ -845,7 +857,7 @@ describe('unreachable coordinator', () => {
       '--stop-workloads-on-exit',
     ];
     const args = ['--name', name, '--coordinator', url, ...place, ...more];
-    return Running.start(process.execPath, [bundleOf('agent'), ...args]);
+    return RunningProgram.start(process.execPath, [findBundle('agent'), ...args]);
   }
 });
 
@@ -859,7 +871,7 @@ class Counter {
     for (const { wanted, resolve } of this.waiting) if (this.count >= wanted) resolve();
   }
 
-  reached(wanted: number): Promise<void> {
+  waitFor(wanted: number): Promise<void> {
     return new Promise((resolve) => {
       this.waiting.push({ wanted, resolve });
       if (this.count >= wanted) resolve();

@@ -1,5 +1,5 @@
 import {
-  linesOfEntry,
+  decodeLines,
   type CoordinatorClient,
   type LogEntry,
   type SkippedLines,
@@ -38,7 +38,7 @@ interface Reading {
 }
 
 /** Follows the log of a container and checks each line number. */
-async function account(
+async function followAndCheck(
   client: CoordinatorClient,
   containerId: string,
   reading: Reading,
@@ -48,14 +48,14 @@ async function account(
   const stopping = new AbortController();
   const figures = { lines: 0, skipped: 0, faults: [] as string[] };
   let next = 1n;
-  const take = ({ sequence, line }: LogEntry): void => {
+  const onLine = ({ sequence, line }: LogEntry): void => {
     if (sequence !== next) figures.faults.push(`line ${sequence} came where ${next} was due`);
     if (Number(line.slice(0, 8)) !== Number(sequence))
       figures.faults.push(`line ${sequence} says ${line}`);
     next = sequence + 1n;
     figures.lines += 1;
   };
-  const skip = ({ firstSequence, lastSequence }: SkippedLines): void => {
+  const onSkipped = ({ firstSequence, lastSequence }: SkippedLines): void => {
     if (firstSequence !== next)
       figures.faults.push(`line ${firstSequence} is missing where ${next} was due`);
     next = lastSequence + 1n;
@@ -65,8 +65,8 @@ async function account(
     const request = { containerId, follow: true, maxBatchBytes };
     for await (const entry of client.streamLogs(request, { signal: stopping.signal })) {
       if (next === 1n) opened();
-      if (entry.skipped !== undefined) skip(entry.skipped);
-      for (const line of linesOfEntry(entry)) if (line.sequence > 0n) take(line);
+      if (entry.skipped !== undefined) onSkipped(entry.skipped);
+      for (const line of decodeLines(entry)) if (line.sequence > 0n) onLine(line);
       if (next > BigInt(lastLine)) break;
     }
   } finally {
@@ -86,7 +86,7 @@ describe('log of a replica that writes at full speed', () => {
         ports: [{ name: 'http', containerPort: 80 }],
       },
     });
-    const { status } = await cluster.settled('flood');
+    const { status } = await cluster.waitUntilSettled('flood');
     const [replica] = status!.replicas;
     const [endpoint] = replica!.endpoints;
     let waiting = 2;
@@ -100,7 +100,7 @@ describe('log of a replica that writes at full speed', () => {
       { maxBatchBytes: 0, lastLine: LINES / 10 }, // one line a message
     ];
     const found = await Promise.all(
-      readings.map((reading) => account(client, replica!.containerId, reading, opened)),
+      readings.map((reading) => followAndCheck(client, replica!.containerId, reading, opened)),
     );
     for (const [index, { lines, skipped, faults }] of found.entries()) {
       expect(faults.slice(0, 3)).toEqual([]);
@@ -117,7 +117,7 @@ describe('100 log followers of one client', () => {
       name: 'quiet',
       spec: { ...QUICK, command: ['/bin/sh', '-c', 'echo up; exec sleep 1000'] },
     });
-    const { status } = await cluster.settled('quiet');
+    const { status } = await cluster.waitUntilSettled('quiet');
     const { containerId } = status!.replicas[0]!;
     const stopping = new AbortController();
     const followers = Array.from({ length: FOLLOWERS }, () =>

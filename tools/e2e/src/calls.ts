@@ -1,14 +1,14 @@
 import { request } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { Running, runToEnd } from './processes.js';
+import { RunningProgram, runToEnd } from './processes.js';
 
 export const COORDINATOR = 'cloudless.api.CoordinatorService';
 export const AGENT = 'cloudless.api.AgentService';
 export const ADMIN = 'cloudless.api.AdminService';
 
 /** The result of a call, independent of the protocol. */
-export interface Answer {
+export interface CallResult {
   /** `ok`, or the code as Connect spells it, for example `not_found`. */
   readonly code: string;
   readonly message: string;
@@ -19,7 +19,7 @@ export interface Answer {
 /** A tool that can send a call. */
 export interface Caller {
   readonly name: string;
-  call(url: string, method: string, body: unknown): Promise<Answer>;
+  call(url: string, method: string, body: unknown): Promise<CallResult>;
 }
 
 /**
@@ -33,8 +33,8 @@ const buf = createRequire(import.meta.url).resolve(
 type Protocol = 'connect' | 'grpc' | 'grpcweb';
 
 /** Creates a caller with `buf curl` over HTTP/2 that reads the schema by server reflection. */
-export function bufCurl(protocol: Protocol): Caller {
-  return curlCaller(`buf curl, ${protocol} over HTTP/2`, [
+export function createBufCurl(protocol: Protocol): Caller {
+  return createCurlCaller(`buf curl, ${protocol} over HTTP/2`, [
     '--protocol',
     protocol,
     '--http2-prior-knowledge',
@@ -45,11 +45,14 @@ export function bufCurl(protocol: Protocol): Caller {
  * Creates a caller with `buf curl` over HTTP/1.1. Reflection needs HTTP/2, so the schema is read
  * from a file of {@link buildSchema}.
  */
-export function bufCurlHttp1(protocol: Exclude<Protocol, 'grpc'>, schema: () => string): Caller {
+export function createBufCurlHttp1(
+  protocol: Exclude<Protocol, 'grpc'>,
+  schema: () => string,
+): Caller {
   return {
     name: `buf curl, ${protocol} over HTTP/1.1`,
     call: (url, method, body) =>
-      curlCaller('', ['--protocol', protocol, '--schema', schema()]).call(url, method, body),
+      createCurlCaller('', ['--protocol', protocol, '--schema', schema()]).call(url, method, body),
   };
 }
 
@@ -61,21 +64,24 @@ export async function buildSchema(directory: string): Promise<string> {
   return file;
 }
 
-function curlCaller(name: string, flags: readonly string[]): Caller {
+function createCurlCaller(name: string, flags: readonly string[]): Caller {
   return {
     name,
     call: async (url, method, body) => {
-      const { code, stdout, stderr } = await runToEnd(buf, curlArgs(flags, url, method, body));
-      const items = documentsIn(stdout.split('\n'));
+      const { code, stdout, stderr } = await runToEnd(
+        buf,
+        createCurlArgs(flags, url, method, body),
+      );
+      const items = parseDocuments(stdout.split('\n'));
       if (code === 0) return { code: 'ok', message: '', items };
-      const error = documentsIn(stderr.split('\n'))[0] as Partial<Answer> | undefined;
+      const error = parseDocuments(stderr.split('\n'))[0] as Partial<CallResult> | undefined;
       if (error === undefined) throw new Error(`buf curl ended with ${code}: ${stderr}`);
       return { code: error.code ?? '', message: error.message ?? '', items };
     },
   };
 }
 
-function curlArgs(
+function createCurlArgs(
   flags: readonly string[],
   url: string,
   method: string,
@@ -98,27 +104,27 @@ export async function listServices(url: string): Promise<readonly string[]> {
 
 /** A `buf curl` with a streaming call. */
 export class CurlStream {
-  private constructor(readonly process: Running) {}
+  private constructor(readonly process: RunningProgram) {}
 
   static start(protocol: Protocol, url: string, method: string, body: unknown): CurlStream {
     const flags = ['--protocol', protocol, '--http2-prior-knowledge'];
-    return new CurlStream(Running.start(buf, curlArgs(flags, url, method, body)));
+    return new CurlStream(RunningProgram.start(buf, createCurlArgs(flags, url, method, body)));
   }
 
   /** The messages received so far. */
   get items(): readonly unknown[] {
-    return documentsIn(this.process.lines);
+    return parseDocuments(this.process.lines);
   }
 
   /** Waits until the received messages satisfy a condition. @returns The messages. */
-  async until(fits: (items: readonly unknown[]) => boolean): Promise<readonly unknown[]> {
-    await this.process.line(() => fits(this.items));
+  async waitUntil(fits: (items: readonly unknown[]) => boolean): Promise<readonly unknown[]> {
+    await this.process.waitForLine(() => fits(this.items));
     return this.items;
   }
 }
 
 /** Parses consecutive indented JSON objects; the last object may be incomplete. */
-function documentsIn(lines: readonly string[]): readonly unknown[] {
+function parseDocuments(lines: readonly string[]): readonly unknown[] {
   const documents: unknown[] = [];
   let open: string[] = [];
   for (const line of lines) {
@@ -135,9 +141,9 @@ function documentsIn(lines: readonly string[]): readonly unknown[] {
 export const plainHttp: Caller = {
   name: 'POST of JSON',
   call: async (url, method, body) => {
-    const { status, json } = await post(url, method, JSON.stringify(body));
+    const { status, json } = await postRaw(url, method, JSON.stringify(body));
     if (status === 200) return { code: 'ok', message: '', items: [json] };
-    const { code = '', message = '' } = json as Partial<Answer>;
+    const { code = '', message = '' } = json as Partial<CallResult>;
     return { code, message, items: [] };
   },
 };
@@ -153,7 +159,7 @@ export interface HttpAnswer {
 /**
  * Sends a POST request with an unmodified body. Unlike `fetch` it can send any header, also `Host`.
  */
-export function post(
+export function postRaw(
   url: string,
   method: string,
   body: string | Uint8Array,
@@ -170,7 +176,7 @@ export function post(
       response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
       response.once('error', reject);
       response.once('end', () =>
-        resolve({ status: response.statusCode ?? 0, text, json: parsed(text) }),
+        resolve({ status: response.statusCode ?? 0, text, json: parseJson(text) }),
       );
     })
       .once('error', reject)
@@ -178,7 +184,7 @@ export function post(
   });
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Workload } from '@cloudless/api';
 import { QUICK, RealCluster, TALKER_COMMAND } from './cluster.js';
-import { bundleOf, runToEnd, type Finished } from './processes.js';
+import { findBundle, runToEnd, type FinishedProgram } from './processes.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {
@@ -11,14 +11,14 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const ctl = (...args: readonly string[]): Promise<Finished> => cluster.ctl(...args);
+const runCtl = (...args: readonly string[]): Promise<FinishedProgram> => cluster.runCtl(...args);
 /** Returns the output of a command that must succeed. */
-async function output(...args: readonly string[]): Promise<string> {
-  const { code, stdout, stderr } = await ctl(...args);
+async function getOutput(...args: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await runCtl(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return stdout;
 }
-async function manifest(name: string, text: string): Promise<string> {
+async function writeManifest(name: string, text: string): Promise<string> {
   const file = join(cluster.directory, 'manifests', name);
   await writeFile(file, text);
   return file;
@@ -27,11 +27,11 @@ async function manifest(name: string, text: string): Promise<string> {
 const shellEnv = (): NodeJS.ProcessEnv => ({
   ...cluster.ctlEnv,
   NODE: process.execPath,
-  BUNDLE: bundleOf('cloudlessctl'),
+  BUNDLE: findBundle('cloudlessctl'),
 });
-const names = async (): Promise<readonly string[]> =>
+const listNames = async (): Promise<readonly string[]> =>
   (await cluster.client.listWorkloads({})).workloads.map(({ name }) => name);
-const read = (name: string): Promise<Workload> => cluster.client.getWorkload({ name });
+const readWorkload = (name: string): Promise<Workload> => cluster.client.getWorkload({ name });
 
 describe('invalid manifest', () => {
   const good = 'name: good\nspec: { command: [sleep, "1000"], replicas: 0 }\n';
@@ -89,12 +89,12 @@ describe('invalid manifest', () => {
   ])(
     'is rejected with file, line and path for $what, and no document is applied',
     async ({ file, text, says }) => {
-      const before = await names();
-      const path = await manifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
-      const { code, stdout, stderr } = await ctl(
+      const before = await listNames();
+      const path = await writeManifest(file, file.endsWith('.json') ? text : `${text}---\n${good}`);
+      const { code, stdout, stderr } = await runCtl(
         'apply',
         '-f',
-        await manifest('first.yaml', good.replace('good', 'first')),
+        await writeManifest('first.yaml', good.replace('good', 'first')),
         '-f',
         path,
       );
@@ -108,16 +108,16 @@ describe('invalid manifest', () => {
         says,
       });
       expect(stderr).toMatch(/^cloudlessctl: nothing was applied:\n/);
-      expect(await names()).toEqual(before);
+      expect(await listNames()).toEqual(before);
     },
   );
 
   it('is rejected with a list of all problems', async () => {
-    const path = await manifest(
+    const path = await writeManifest(
       'many.yaml',
       'name: Bad\nspec:\n  command: sleep\n  replicass: 2\n  env: [A]\n',
     );
-    const { stderr } = await ctl('apply', '-f', path);
+    const { stderr } = await runCtl('apply', '-f', path);
     const lines = stderr.trim().split('\n').slice(1);
     expect(lines.map((line) => /:(\d+):\d+: ([\w.]+): /.exec(line)?.slice(1).join(' '))).toEqual([
       '1 name',
@@ -128,24 +128,24 @@ describe('invalid manifest', () => {
   });
 
   it('is not applied in any part when the coordinator refuses one document', async () => {
-    const before = await names();
-    const path = await manifest(
+    const before = await listNames();
+    const path = await writeManifest(
       'refused.yaml',
       `${good}---\nname: bad\nspec: { command: [sleep, "1"], priority: 500 }\n`,
     );
-    expect(await ctl('apply', '-f', path)).toEqual({
+    expect(await runCtl('apply', '-f', path)).toEqual({
       code: 1,
       stdout: '',
       stderr:
         'cloudlessctl: nothing was applied:\nworkload default/bad: ' +
         'spec.priority (above 100, preemption): not supported in this version; leave it out (UNIMPLEMENTED)\n',
     });
-    expect(await names()).toEqual(before);
+    expect(await listNames()).toEqual(before);
   });
 });
 
 describe('cloudlessctl apply', () => {
-  const yaml = (version: string): string =>
+  const createManifest = (version: string): string =>
     `kind: Workload\nname: applied\nspec:\n  command: [sleep, "1000"]\n  env: { VERSION: "${version}" }\n  replicas: 2\n  rollout: { min_ready_duration: 0s, max_surge: 1 }\n`;
   const json = JSON.stringify({
     name: 'applied',
@@ -158,30 +158,30 @@ describe('cloudlessctl apply', () => {
   });
 
   it('prints the plan and changes nothing with --dry-run', async () => {
-    const text = await output(
+    const text = await getOutput(
       'apply',
       '-f',
-      await manifest('applied.yaml', yaml('1')),
+      await writeManifest('applied.yaml', createManifest('1')),
       '--dry-run',
     );
     expect(text).toContain('workload default/applied: create\n');
     expect(text).toMatch(/new replicas on: agent-1 \(1\), agent-2 \(1\)/);
-    expect(await names()).not.toContain('applied');
+    expect(await listNames()).not.toContain('applied');
   });
 
   it('creates a workload, then reports no change for the same manifest in YAML, JSON, snake_case, camelCase, from a file and from standard input', async () => {
-    const file = await manifest('applied.yaml', yaml('1'));
-    const created = await output('apply', '-f', file, '--wait');
+    const file = await writeManifest('applied.yaml', createManifest('1'));
+    const created = await getOutput('apply', '-f', file, '--wait');
     expect(created).toContain('workload default/applied: created\n');
     expect(created).toMatch(/workload default\/applied: 2 of 2 ready\n$/);
-    const before = await read('applied');
-    expect(await output('apply', '-f', file)).toBe('workload default/applied: unchanged\n');
-    expect(await output('apply', '-f', await manifest('applied.json', json))).toBe(
+    const before = await readWorkload('applied');
+    expect(await getOutput('apply', '-f', file)).toBe('workload default/applied: unchanged\n');
+    expect(await getOutput('apply', '-f', await writeManifest('applied.json', json))).toBe(
       'workload default/applied: unchanged\n',
     );
-    const input = await cluster.ctlWithInput(json, 'apply', '-f', '-');
+    const input = await cluster.runCtlWithInput(json, 'apply', '-f', '-');
     expect(input).toEqual({ code: 0, stdout: 'workload default/applied: unchanged\n', stderr: '' });
-    expect(await read('applied')).toMatchObject({
+    expect(await readWorkload('applied')).toMatchObject({
       uid: before.uid,
       generation: 1n,
       spec: before.spec,
@@ -189,15 +189,20 @@ describe('cloudlessctl apply', () => {
   });
 
   it('prints the difference and the steps, and waits with --wait until the new version runs', async () => {
-    const before = await read('applied');
-    const text = await output('apply', '-f', await manifest('applied.yaml', yaml('2')), '--wait');
+    const before = await readWorkload('applied');
+    const text = await getOutput(
+      'apply',
+      '-f',
+      await writeManifest('applied.yaml', createManifest('2')),
+      '--wait',
+    );
     expect(text).toContain('  env["VERSION"]: "1" -> "2"\n');
     expect(text).toContain('  new version: every replica is replaced\n');
     expect(text).toMatch(/^ {2}create 1 of version 2 +2 +1 +3$/m);
     expect(text).toMatch(/^ {2}lowest ready \d \(minimum 1\), highest live 3$/m);
     expect(text).toContain('workload default/applied: updated\n');
     expect(text).toMatch(/workload default\/applied: 2 of 2 ready\n$/);
-    const { status, uid } = await read('applied');
+    const { status, uid } = await readWorkload('applied');
     expect(uid).toBe(before.uid);
     expect(status!.replicas.map(({ version, ready }) => ({ version, ready }))).toEqual([
       { version: 2, ready: true },
@@ -206,14 +211,17 @@ describe('cloudlessctl apply', () => {
   });
 
   it('keeps the number of replicas when the manifest has none', async () => {
-    await output('scale', 'applied', '1', '--wait');
-    await output(
+    await getOutput('scale', 'applied', '1', '--wait');
+    await getOutput(
       'apply',
       '-f',
-      await manifest('applied.yaml', yaml('3').replace('  replicas: 2\n', '')),
+      await writeManifest('applied.yaml', createManifest('3').replace('  replicas: 2\n', '')),
       '--wait',
     );
-    expect((await read('applied')).spec).toMatchObject({ replicas: 1, env: { VERSION: '3' } });
+    expect((await readWorkload('applied')).spec).toMatchObject({
+      replicas: 1,
+      env: { VERSION: '3' },
+    });
   });
 });
 
@@ -282,13 +290,13 @@ describe('exit codes of cloudlessctl', () => {
       says: 'cannot reach the coordinator at http://127.0.0.1:1: connection refused',
     },
   ])('are $code for $what', async ({ args, code, says }) => {
-    const ended = await ctl(...args);
+    const ended = await runCtl(...args);
     expect(ended.stderr).toContain(says);
     expect(ended).toMatchObject({ code, stdout: '' });
   });
 
   it('are 6 when --timeout expires while replicas start', async () => {
-    const { code, stderr } = await ctl(
+    const { code, stderr } = await runCtl(
       'workload',
       'create',
       'deaf',
@@ -311,7 +319,7 @@ describe('exit codes of cloudlessctl', () => {
   });
 
   it('are 7 when --timeout expires while replicas have no node', async () => {
-    const { code, stderr } = await ctl(
+    const { code, stderr } = await runCtl(
       'workload',
       'create',
       'image',
@@ -327,7 +335,7 @@ describe('exit codes of cloudlessctl', () => {
         '1 of 1 replicas without a node: no node fits: capability runtime.cri: 2 of 2 nodes',
       ) as string,
     });
-    expect(await ctl('delete', 'image', '--wait')).toMatchObject({ code: 0 });
+    expect(await runCtl('delete', 'image', '--wait')).toMatchObject({ code: 0 });
   });
 });
 
@@ -339,16 +347,16 @@ describe('streaming commands of cloudlessctl', () => {
       ports: [{ name: 'http', containerPort: 80 }],
     };
     await cluster.client.createWorkload({ name: 'talker', spec });
-    await cluster.settled('talker');
+    await cluster.waitUntilSettled('talker');
   });
-  const visit = async (path: string): Promise<void> => {
-    const { ip, port } = (await read('talker')).status!.replicas[0]!.endpoints[0]!;
+  const requestPath = async (path: string): Promise<void> => {
+    const { ip, port } = (await readWorkload('talker')).status!.replicas[0]!.endpoints[0]!;
     await fetch(`http://${ip}:${port}${path}`);
   };
 
   it.each([0, 42, 255])('exec exits with the exit code %d of its command', async (code) => {
     expect(
-      await ctl('exec', 'talker', '--', 'sh', '-c', `echo out; echo err >&2; exit ${code}`),
+      await runCtl('exec', 'talker', '--', 'sh', '-c', `echo out; echo err >&2; exit ${code}`),
     ).toEqual({
       code,
       stdout: 'out\n',
@@ -357,14 +365,14 @@ describe('streaming commands of cloudlessctl', () => {
   });
 
   it('exec exits with 127 for a missing program and with 126 for a program that cannot be executed', async () => {
-    expect(await ctl('exec', 'talker', '--', 'no-such-program')).toMatchObject({
+    expect(await runCtl('exec', 'talker', '--', 'no-such-program')).toMatchObject({
       ...{
         code: 127,
         stdout: '',
         stderr: expect.stringMatching(/^command: no executable no-such-program in PATH .*\n$/),
       },
     });
-    expect(await ctl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({
+    expect(await runCtl('exec', 'talker', '--', '/etc/passwd')).toMatchObject({
       code: 126,
       stdout: '',
     });
@@ -380,40 +388,40 @@ describe('streaming commands of cloudlessctl', () => {
   });
 
   it('exec rejects a missing workload and a missing command', async () => {
-    expect(await ctl('exec', 'nothing', '--', 'true')).toMatchObject({ code: 3 });
-    expect(await ctl('exec', 'talker')).toMatchObject({
+    expect(await runCtl('exec', 'nothing', '--', 'true')).toMatchObject({ code: 3 });
+    expect(await runCtl('exec', 'talker')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('no command given') as string,
     });
   });
 
   it('logs prints the log, and logs -f follows until Ctrl-C with exit code 130', async () => {
-    await visit('/before');
+    await requestPath('/before');
     const following = cluster.startCtl('logs', 'talker', '-f', '--stream', 'stdout');
     try {
-      await following.line((line) => line === '/before');
-      await visit('/after');
-      await visit('/error');
-      await visit('/last');
-      await following.line((line) => line === '/last');
+      await following.waitForLine((line) => line === '/before');
+      await requestPath('/after');
+      await requestPath('/error');
+      await requestPath('/last');
+      await following.waitForLine((line) => line === '/last');
       expect(await following.kill('SIGINT')).toBe(130);
       expect(following.lines).toEqual(['up', '/before', '/after', '/last']);
     } finally {
       await following.kill('SIGKILL');
     }
-    expect(await output('logs', 'talker', '--stream', 'stderr')).toBe('up\n/error\n');
-    expect(await output('logs', 'talker', '--stream', 'stdout', '--tail', '1')).toBe('/last\n');
+    expect(await getOutput('logs', 'talker', '--stream', 'stderr')).toBe('up\n/error\n');
+    expect(await getOutput('logs', 'talker', '--stream', 'stdout', '--tail', '1')).toBe('/last\n');
   });
 
   it('events --watch follows until Ctrl-C with exit code 130', async () => {
     const watching = cluster.startCtl('events', '--watch', '--workload', 'talker', '-o', 'json');
     try {
-      await watching.line((line) => line.includes('"WorkloadCreated"'));
+      await watching.waitForLine((line) => line.includes('"WorkloadCreated"'));
       await cluster.client.updateWorkload({
         name: 'talker',
         spec: { annotations: { seen: 'yes' } },
       });
-      const event = await watching.line((line) => line.includes('"WorkloadUpdated"'));
+      const event = await watching.waitForLine((line) => line.includes('"WorkloadUpdated"'));
       expect(JSON.parse(event)).toMatchObject({
         namespace: 'default',
         workload: 'talker',
@@ -424,7 +432,7 @@ describe('streaming commands of cloudlessctl', () => {
     } finally {
       await watching.kill('SIGKILL');
     }
-    await cluster.settled('talker');
+    await cluster.waitUntilSettled('talker');
   });
 });
 
@@ -434,31 +442,31 @@ describe('output of cloudlessctl', () => {
       name: 'shown',
       spec: { ...QUICK, command: ['sleep', '1000'], replicas: 0 },
     });
-    await cluster.settled('shown');
+    await cluster.waitUntilSettled('shown');
   });
 
   it('get -o json prints JSON with zero values', async () => {
-    const one = await output('get', 'workload', 'shown', '-o', 'json');
+    const one = await getOutput('get', 'workload', 'shown', '-o', 'json');
     expect(one).toContain('"replicas": 0');
     expect(JSON.parse(one)).toMatchObject({
       name: 'shown',
       spec: { image: '', replicas: 0 },
       status: { readyReplicas: 0, reason: '', replicas: [] },
     });
-    const list = JSON.parse(await output('get', 'workloads', '-o', 'json')) as {
+    const list = JSON.parse(await getOutput('get', 'workloads', '-o', 'json')) as {
       readonly workloads: readonly unknown[];
     };
     expect(list.workloads).toContainEqual(expect.objectContaining({ name: 'shown' }));
-    expect(JSON.parse(await output('get', 'workloads', '-n', 'empty', '-o', 'json'))).toEqual({
+    expect(JSON.parse(await getOutput('get', 'workloads', '-n', 'empty', '-o', 'json'))).toEqual({
       workloads: [],
     });
-    expect(JSON.parse(await output('get', 'nodes', '-o', 'json'))).toMatchObject({
+    expect(JSON.parse(await getOutput('get', 'nodes', '-o', 'json'))).toMatchObject({
       nodes: [{ id: 'agent-1', cordoned: false }, { id: 'agent-2' }],
     });
   });
 
   it('get -o yaml prints the same content', async () => {
-    const lines = (await output('get', 'workload', 'shown', '-o', 'yaml')).split('\n');
+    const lines = (await getOutput('get', 'workload', 'shown', '-o', 'yaml')).split('\n');
     for (const line of [
       'name: shown',
       '  replicas: 0',
@@ -471,7 +479,7 @@ describe('output of cloudlessctl', () => {
   });
 
   it('tables have a row for each object', async () => {
-    const [head, ...lines] = (await output('get', 'workloads')).trim().split('\n');
+    const [head, ...lines] = (await getOutput('get', 'workloads')).trim().split('\n');
     expect(head?.split(/ {2,}/)).toEqual([
       'NAMESPACE',
       'NAME',
@@ -487,7 +495,7 @@ describe('output of cloudlessctl', () => {
         ?.split(/ {2,}/)
         .slice(0, 4),
     ).toEqual(['default', 'shown', 'Running', '0/0']);
-    expect(await ctl('get', 'workloads', '-n', 'empty')).toEqual({
+    expect(await runCtl('get', 'workloads', '-n', 'empty')).toEqual({
       code: 0,
       stdout: '',
       stderr: 'no workloads in namespace empty\n',
@@ -495,7 +503,7 @@ describe('output of cloudlessctl', () => {
   });
 
   it('describe prints spec, status and events', async () => {
-    const text = await output('describe', 'shown');
+    const text = await getOutput('describe', 'shown');
     for (const part of [
       'Name:        shown',
       '  Command:   sleep 1000',
@@ -503,7 +511,9 @@ describe('output of cloudlessctl', () => {
       'WorkloadCreated',
     ])
       expect(text).toContain(part);
-    expect(await output('describe', 'node', 'agent-1')).toContain('Capabilities:  runtime.process');
+    expect(await getOutput('describe', 'node', 'agent-1')).toContain(
+      'Capabilities:  runtime.process',
+    );
   });
 
   it('explain prints a reason for each node', async () => {
@@ -511,20 +521,20 @@ describe('output of cloudlessctl', () => {
       name: 'far',
       spec: { command: ['true'], placement: { zones: ['zone-x'] } },
     });
-    await cluster.until('far', ({ status }) => status!.reason.includes('zone:'));
-    const text = await output('explain', 'far');
+    await cluster.waitForWorkload('far', ({ status }) => status!.reason.includes('zone:'));
+    const text = await getOutput('explain', 'far');
     expect(text).toContain('1 of 1 replicas without a node: no node fits: zone: 2 of 2 nodes');
     for (const node of ['agent-1', 'agent-2'])
       expect(text).toMatch(new RegExp(`^${node} +zone-[ab] +no .*zone`, 'm'));
-    expect(JSON.parse(await output('explain', 'far', '-o', 'json'))).toMatchObject({
+    expect(JSON.parse(await getOutput('explain', 'far', '-o', 'json'))).toMatchObject({
       name: 'far',
       nodes: [{ nodeId: 'agent-1', fits: false }, {}],
     });
-    await output('delete', 'far', '--wait');
+    await getOutput('delete', 'far', '--wait');
   });
 
   it('events --workload prints only events of that workload', async () => {
-    const text = await output('events', '--workload', 'shown');
+    const text = await getOutput('events', '--workload', 'shown');
     expect(text).toMatch(/^ID +AGE +SEVERITY +REASON +ABOUT +MESSAGE$/m);
     expect(text).toContain('workload default/shown was created');
     expect(text).not.toContain('talker');
@@ -533,24 +543,26 @@ describe('output of cloudlessctl', () => {
 
 describe('cloudlessctl node', () => {
   it('label, taint and cordon appear in the node list and can be removed', async () => {
-    expect(await output('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe(
+    expect(await getOutput('node', 'label', 'agent-1', 'disk=ssd', 'rack=7')).toBe(
       'node agent-1: labelled\n',
     );
-    expect(await output('node', 'taint', 'agent-1', 'dedicated=db:NO_SCHEDULE')).toBe(
+    expect(await getOutput('node', 'taint', 'agent-1', 'dedicated=db:NO_SCHEDULE')).toBe(
       'node agent-1: tainted\n',
     );
-    expect(await output('node', 'cordon', 'agent-1')).toBe('node agent-1: cordoned\n');
-    const wide = (await output('node', 'list', '-o', 'wide'))
+    expect(await getOutput('node', 'cordon', 'agent-1')).toBe('node agent-1: cordoned\n');
+    const wide = (await getOutput('node', 'list', '-o', 'wide'))
       .split('\n')
       .find((line) => line.startsWith('agent-1 '));
     for (const part of ['Ready,Cordoned', 'dedicated=db:NO_SCHEDULE', 'disk=ssd', 'rack=7'])
       expect(wide).toContain(part);
-    expect(JSON.parse(await output('node', 'list', '-l', 'disk=ssd', '-o', 'json'))).toMatchObject({
+    expect(
+      JSON.parse(await getOutput('node', 'list', '-l', 'disk=ssd', '-o', 'json')),
+    ).toMatchObject({
       nodes: [{ id: 'agent-1' }],
     });
-    await output('node', 'uncordon', 'agent-1');
-    await output('node', 'taint', 'agent-1', 'dedicated:NO_SCHEDULE-');
-    await output('node', 'label', 'agent-1', 'disk-', 'rack-');
+    await getOutput('node', 'uncordon', 'agent-1');
+    await getOutput('node', 'taint', 'agent-1', 'dedicated:NO_SCHEDULE-');
+    await getOutput('node', 'label', 'agent-1', 'disk-', 'rack-');
     expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
       cordoned: false,
       taints: [],
@@ -566,7 +578,7 @@ describe('cloudlessctl node', () => {
     { args: ['node', 'taint', 'agent-1', 'a=b'], says: 'expected key=value:EFFECT to set a taint' },
     { args: ['node', 'label', 'agent-1', 'disk'], says: 'disk' },
   ])('rejects $args', async ({ args, says }) => {
-    expect(await ctl(...args)).toMatchObject({
+    expect(await runCtl(...args)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(says) as string,
     });
@@ -581,19 +593,19 @@ describe('cloudlessctl without a cluster', () => {
   it('prints its version without a coordinator', async () => {
     const offline = ['--server', 'http://127.0.0.1:1'];
     const { version } = JSON.parse(
-      await output('version', '--client', '-o', 'json', ...offline),
+      await getOutput('version', '--client', '-o', 'json', ...offline),
     ) as { readonly version: string };
-    expect(await output('version', '--client', ...offline)).toBe(`cloudlessctl ${version}\n`);
-    expect(await ctl('version', ...offline)).toMatchObject({
+    expect(await getOutput('version', '--client', ...offline)).toBe(`cloudlessctl ${version}\n`);
+    expect(await runCtl('version', ...offline)).toMatchObject({
       code: 5,
       stdout: `cloudlessctl ${version}\n`,
     });
-    expect(await output('--version')).toBe(`cloudlessctl ${version}\n`);
+    expect(await getOutput('--version')).toBe(`cloudlessctl ${version}\n`);
     expect(version).toMatch(/^\d+\.\d+\.\d+$/);
   });
 
   it('prints its commands with --help', async () => {
-    const text = await output('--help');
+    const text = await getOutput('--help');
     for (const verb of ['workload', 'node', 'apply', 'logs', 'exec', 'explain', 'events'])
       expect(text).toMatch(new RegExp(`^ {2}${verb}\\b`, 'm'));
     expect(text).toContain(
@@ -623,6 +635,6 @@ describe('cloudlessctl without a cluster', () => {
   });
 
   it.each(['zsh', 'fish'])('prints the completion script for %s', async (shell) => {
-    expect(await output('completion', shell)).toContain('cloudlessctl __complete -- ');
+    expect(await getOutput('completion', shell)).toContain('cloudlessctl __complete -- ');
   });
 });

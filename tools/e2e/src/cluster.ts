@@ -12,12 +12,12 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
-  Running,
-  bundleOf,
+  RunningProgram,
+  findBundle,
   killAll,
-  processesMentioning,
+  listProcessesMentioning,
   runToEnd,
-  type Finished,
+  type FinishedProgram,
 } from './processes.js';
 
 /** A test server that answers with its replica id and handles SIGTERM. */
@@ -57,7 +57,7 @@ const MAX_AGENTS = 8;
  * Returns the first of `count` consecutive ports for workloads. Parallel runs rarely get the same
  * ports, and agents skip a port in use.
  */
-export function workloadPorts(count: number): number {
+export function chooseWorkloadPorts(count: number): number {
   return (
     WORKLOAD_PORTS.from +
     Math.floor(Math.random() * (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from - count))
@@ -69,12 +69,12 @@ export function workloadPorts(count: number): number {
  * directory.
  */
 export class RealCluster {
-  readonly agents = new Map<string, Running>();
-  private coordinator: Running | undefined;
-  private urlNow = '';
-  private opsUrlNow = '';
+  readonly agents = new Map<string, RunningProgram>();
+  private coordinator: RunningProgram | undefined;
+  private currentUrl = '';
+  private currentOpsUrl = '';
   private agentCount = 0;
-  private readonly firstPort = workloadPorts(PORTS_PER_AGENT * MAX_AGENTS);
+  private readonly firstPort = chooseWorkloadPorts(PORTS_PER_AGENT * MAX_AGENTS);
 
   private constructor(
     readonly directory: string,
@@ -110,11 +110,11 @@ export class RealCluster {
 
   /** Base URL of the API. */
   get url(): string {
-    return this.urlNow;
+    return this.currentUrl;
   }
 
   get opsUrl(): string {
-    return this.opsUrlNow;
+    return this.currentOpsUrl;
   }
 
   get client(): CoordinatorClient {
@@ -125,14 +125,14 @@ export class RealCluster {
     return createAgentClient(createGrpcTransport({ baseUrl: this.url }));
   }
 
-  get coordinatorProcess(): Running {
+  get coordinatorProcess(): RunningProgram {
     if (this.coordinator === undefined) throw new Error('no coordinator runs');
     return this.coordinator;
   }
 
   /** Starts the coordinator. Later starts use the port of the first start. */
   async startCoordinator(): Promise<void> {
-    const port = this.urlNow === '' ? '0' : new URL(this.urlNow).port;
+    const port = this.currentUrl === '' ? '0' : new URL(this.currentUrl).port;
     const args = [
       '--port',
       port,
@@ -142,14 +142,14 @@ export class RealCluster {
       join(this.directory, 'coordinator'),
       ...this.coordinatorFlags,
     ];
-    this.coordinator = Running.start(process.execPath, [
+    this.coordinator = RunningProgram.start(process.execPath, [
       '--enable-source-maps',
-      bundleOf('coordinator'),
+      findBundle('coordinator'),
       ...args,
     ]);
-    const ready = await this.coordinator.logged('coordinator ready');
-    this.urlNow = String(ready['url']);
-    this.opsUrlNow = String(ready['opsUrl']);
+    const ready = await this.coordinator.waitForLog('coordinator ready');
+    this.currentUrl = String(ready['url']);
+    this.currentOpsUrl = String(ready['opsUrl']);
   }
 
   /**
@@ -158,15 +158,15 @@ export class RealCluster {
    */
   async startAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const address = await this.launchAgent(name, zone, more);
-    await this.nodeReady(name);
+    await this.waitUntilNodeReady(name);
     return address;
   }
 
   /** Like {@link startAgent}, but does not need a coordinator. */
   async launchAgent(name: string, zone: string, more: readonly string[] = []): Promise<string> {
     const first = this.firstPort + this.agentCount++ * PORTS_PER_AGENT;
-    const agent = Running.start(process.execPath, [
-      ...['--enable-source-maps', bundleOf('agent'), '--name', name, '--coordinator', this.url],
+    const agent = RunningProgram.start(process.execPath, [
+      ...['--enable-source-maps', findBundle('agent'), '--name', name, '--coordinator', this.url],
       ...[
         '--zone',
         zone,
@@ -184,32 +184,36 @@ export class RealCluster {
       ...more,
     ]);
     this.agents.set(name, agent);
-    const ready = await agent.logged('agent ready');
+    const ready = await agent.waitForLog('agent ready');
     return String(ready['address']);
   }
 
-  agent(name: string): Running {
+  requireAgent(name: string): RunningProgram {
     const agent = this.agents.get(name);
     if (agent === undefined) throw new Error(`there is no ${name}`);
     return agent;
   }
 
   /** Runs cloudlessctl against this cluster until it exits. */
-  ctl(...args: readonly string[]): Promise<Finished> {
-    return this.ctlWithInput('', ...args);
+  runCtl(...args: readonly string[]): Promise<FinishedProgram> {
+    return this.runCtlWithInput('', ...args);
   }
 
   /** Runs cloudlessctl with text on standard input. */
-  ctlWithInput(input: string, ...args: readonly string[]): Promise<Finished> {
-    return runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args], {
+  runCtlWithInput(input: string, ...args: readonly string[]): Promise<FinishedProgram> {
+    return runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args], {
       env: this.ctlEnv,
       input,
     });
   }
 
   /** Starts a long-running cloudlessctl. */
-  startCtl(...args: readonly string[]): Running {
-    return Running.start(process.execPath, [bundleOf('cloudlessctl'), ...args], this.ctlEnv);
+  startCtl(...args: readonly string[]): RunningProgram {
+    return RunningProgram.start(
+      process.execPath,
+      [findBundle('cloudlessctl'), ...args],
+      this.ctlEnv,
+    );
   }
 
   /** Environment that makes cloudlessctl use this cluster and no configuration file of the user. */
@@ -225,7 +229,7 @@ export class RealCluster {
    * Watches a workload until a condition holds.
    * @param target - `[namespace/]name`.
    */
-  async until(target: string, fits: (workload: Workload) => boolean): Promise<Workload> {
+  async waitForWorkload(target: string, fits: (workload: Workload) => boolean): Promise<Workload> {
     const watch = new AbortController();
     const [name = '', namespace = 'default'] = target.split('/').reverse();
     try {
@@ -242,7 +246,7 @@ export class RealCluster {
   }
 
   /** Waits until a workload does not exist. */
-  async gone(target: string): Promise<void> {
+  async waitUntilDeleted(target: string): Promise<void> {
     const watch = new AbortController();
     const [name = '', namespace = 'default'] = target.split('/').reverse();
     let present = false;
@@ -265,8 +269,8 @@ export class RealCluster {
    * Waits until the desired number of replicas is ready, all of the newest version and none
    * leaving.
    */
-  settled(name: string): Promise<Workload> {
-    return this.until(name, ({ generation, status }) => {
+  waitUntilSettled(name: string): Promise<Workload> {
+    return this.waitForWorkload(name, ({ generation, status }) => {
       if (status === undefined) return false;
       const { desiredReplicas, readyReplicas, updatedReplicas, totalReplicas, observedGeneration } =
         status;
@@ -282,7 +286,7 @@ export class RealCluster {
     });
   }
 
-  async nodeReady(nodeId: string): Promise<void> {
+  async waitUntilNodeReady(nodeId: string): Promise<void> {
     for (;;) {
       const { nodes } = await this.client.listNodes({});
       if (nodes.some((node) => node.id === nodeId && node.status?.phase === 1)) return;
@@ -293,7 +297,7 @@ export class RealCluster {
   async stop(): Promise<void> {
     await Promise.all([...this.agents.values()].map((agent) => agent.kill('SIGTERM')));
     await this.coordinator?.kill('SIGTERM');
-    const left = processesMentioning(this.directory);
+    const left = listProcessesMentioning(this.directory);
     killAll(left);
     await rm(this.directory, { recursive: true, force: true });
     if (left.length > 0) throw new Error(`left behind:\n${left.join('\n')}`);

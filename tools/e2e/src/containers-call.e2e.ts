@@ -4,14 +4,14 @@ import {
   type EndpointSet,
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { COORDINATOR, bufCurl, plainHttp } from './calls.js';
+import { COORDINATOR, createBufCurl, plainHttp } from './calls.js';
 import { QUICK, type RealCluster } from './cluster.js';
 import {
-  containersOf,
+  listContainers,
   describeContainers,
   fetchText,
-  startOnContainers,
-  stopOnContainers,
+  startContainerCluster,
+  stopContainerCluster,
 } from './containers.js';
 
 /** The published CreateWorkload call, word for word: CLD-REQ-080. */
@@ -21,11 +21,11 @@ const WELCOME = /Welcome to nginx!/;
 describeContainers('the published call on containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
-    cluster = await startOnContainers();
+    cluster = await startContainerCluster();
   });
-  afterAll(() => stopOnContainers(cluster));
+  afterAll(() => stopContainerCluster(cluster));
 
-  const callers = [plainHttp, bufCurl('connect'), bufCurl('grpc')];
+  const callers = [plainHttp, createBufCurl('connect'), createBufCurl('grpc')];
   it.each(callers.map((caller) => ({ caller, name: caller.name })))(
     'runs two replicas of nginx:alpine through $name, each answering on port 80 of its own address',
     async ({ caller }) => {
@@ -43,11 +43,11 @@ describeContainers('the published call on containers', () => {
         message: '',
         spec: CALL.spec,
       });
-      const workload = await cluster.settled('test');
+      const workload = await cluster.waitUntilSettled('test');
       expect(new Set(workload.status!.replicas.map(({ nodeId }) => nodeId))).toEqual(
         new Set(['agent-1', 'agent-2']),
       );
-      const containers = await containersOf(cluster, workload);
+      const containers = await listContainers(cluster, workload);
       expect(containers).toMatchObject(
         workload.status!.replicas.map(({ id, nodeId }) => ({
           replicaId: id,
@@ -66,23 +66,23 @@ describeContainers('the published call on containers', () => {
           })
         ).code,
       ).toBe('ok');
-      await cluster.gone('test');
+      await cluster.waitUntilDeleted('test');
     },
   );
 
   it('serves a declared port at its endpoints, which the agent lists as well', async () => {
     const spec = { ...QUICK, ...CALL.spec, ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
-    const workload = await cluster.settled('web');
-    const { endpoints } = await endpointsOf('web', 2);
-    const addresses = (await containersOf(cluster, workload)).map(({ ip }) => ip);
+    const workload = await cluster.waitUntilSettled('web');
+    const { endpoints } = await waitForEndpoints('web', 2);
+    const addresses = (await listContainers(cluster, workload)).map(({ ip }) => ip);
     expect(endpoints.map(({ ip, port }) => `${ip}:${port}`).sort()).toEqual(
       addresses.map((ip) => `${ip}:80`).sort(),
     );
     for (const { ip, port } of endpoints)
       expect(await fetchText(`http://${ip}:${port}/`)).toMatch(WELCOME);
     for (const { containerId, nodeId, endpoints: told } of workload.status!.replicas) {
-      const { address } = await cluster.agent(nodeId).logged('agent ready');
+      const { address } = await cluster.requireAgent(nodeId).waitForLog('agent ready');
       const agent = createAgentClient(
         createGrpcTransport({ baseUrl: `http://${String(address)}` }),
       );
@@ -90,7 +90,7 @@ describeContainers('the published call on containers', () => {
     }
   });
 
-  async function endpointsOf(name: string, count: number): Promise<EndpointSet> {
+  async function waitForEndpoints(name: string, count: number): Promise<EndpointSet> {
     const watch = new AbortController();
     try {
       for await (const set of cluster.client.watchEndpoints({ name }, { signal: watch.signal })) {

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { createAgentClient, createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { AGENT, COORDINATOR, CurlStream, plainHttp } from './calls.js';
-import { workloadPorts } from './cluster.js';
-import { SOCKET, describeContainers, fetchText, podsOf } from './containers.js';
-import { Running, bundleOf, killAll, processesUsing } from './processes.js';
+import { chooseWorkloadPorts } from './cluster.js';
+import { SOCKET, describeContainers, fetchText, listPods } from './containers.js';
+import { RunningProgram, findBundle, killAll, listProcessesUsing } from './processes.js';
 
 describeContainers('the development cluster on containers', () => {
   let directory: string;
-  let cluster: Running;
+  let cluster: RunningProgram;
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'cloudless-dev-'));
     const ports = [
@@ -21,14 +21,14 @@ describeContainers('the development cluster on containers', () => {
       '--agent-port',
       '0',
       '--workload-port',
-      String(workloadPorts(3_000)),
+      String(chooseWorkloadPorts(3_000)),
     ];
-    const args = [bundleOf('dev-cluster'), ...ports, '--runtime', 'cri', '--cri-socket', SOCKET];
-    cluster = Running.start(process.execPath, args, { TMPDIR: directory, NO_COLOR: '1' });
+    const args = [findBundle('dev-cluster'), ...ports, '--runtime', 'cri', '--cri-socket', SOCKET];
+    cluster = RunningProgram.start(process.execPath, args, { TMPDIR: directory, NO_COLOR: '1' });
   });
   afterAll(async () => {
     await cluster?.kill('SIGINT');
-    const left = processesUsing(directory);
+    const left = listProcessesUsing(directory);
     killAll(left);
     const files = await readdir(directory);
     await rm(directory, { recursive: true, force: true });
@@ -36,19 +36,19 @@ describeContainers('the development cluster on containers', () => {
   });
 
   /** Returns the text after a label in the start-up output. */
-  const told = async (label: string): Promise<string> =>
-    (await cluster.line((text) => text.trim().startsWith(`${label} `)))
+  const readLabel = async (label: string): Promise<string> =>
+    (await cluster.waitForLine((text) => text.trim().startsWith(`${label} `)))
       .trim()
       .split(/\s+/)
       .slice(1)
       .join(' ');
 
   it('names the container runtime that it uses', async () => {
-    expect(await told('Runtime')).toMatch(new RegExp(`containerd .* at ${SOCKET}`));
+    expect(await readLabel('Runtime')).toMatch(new RegExp(`containerd .* at ${SOCKET}`));
   });
 
   it('runs the published call: two replicas of nginx:alpine on port 80 of their own addresses, with logs and commands', async () => {
-    const [url = ''] = (await told('API')).split(' ');
+    const [url = ''] = (await readLabel('API')).split(' ');
     const body = {
       namespace: 'default',
       name: 'test',
@@ -58,8 +58,8 @@ describeContainers('the development cluster on containers', () => {
       code: 'ok',
     });
     const client = createCoordinatorClient(createGrpcTransport({ baseUrl: url }));
-    const { nodeId, containerId } = await firstOfTwoReady(client);
-    const agentUrl = `http://${(await told(nodeId)).split(' ').at(-1) ?? ''}`;
+    const { nodeId, containerId } = await waitForTwoReady(client);
+    const agentUrl = `http://${(await readLabel(nodeId)).split(' ').at(-1) ?? ''}`;
     const agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
     const { ip } = await agent.getContainerStatus({ containerId });
     expect(await fetchText(`http://${ip}/`)).toMatch(/Welcome to nginx!/);
@@ -68,7 +68,7 @@ describeContainers('the development cluster on containers', () => {
       container_id: containerId,
       follow: true,
     });
-    await logs.until((items) =>
+    await logs.waitUntil((items) =>
       (items as readonly { readonly line: string }[]).some(({ line }) =>
         line.includes('serving on port 80'),
       ),
@@ -86,19 +86,19 @@ describeContainers('the development cluster on containers', () => {
   });
 
   it('removes its containers when it ends', async () => {
-    const [url = ''] = (await told('API')).split(' ');
+    const [url = ''] = (await readLabel('API')).split(' ');
     const { clusterId } = await createCoordinatorClient(
       createGrpcTransport({ baseUrl: url }),
     ).getServerInfo({});
-    expect((await podsOf(clusterId)).length).toBe(2);
+    expect((await listPods(clusterId)).length).toBe(2);
     expect(await cluster.kill('SIGINT')).toBe(0);
-    expect(await podsOf(clusterId)).toEqual([]);
+    expect(await listPods(clusterId)).toEqual([]);
   });
 });
 
 type Client = ReturnType<typeof createCoordinatorClient>;
 
-async function firstOfTwoReady(
+async function waitForTwoReady(
   client: Client,
 ): Promise<{ readonly nodeId: string; readonly containerId: string }> {
   const watch = new AbortController();

@@ -5,8 +5,8 @@ import { QUICK, type RealCluster } from './cluster.js';
 import {
   describeContainers,
   fetchText,
-  startOnContainers,
-  stopOnContainers,
+  startContainerCluster,
+  stopContainerCluster,
 } from './containers.js';
 
 const MIB = 1024 * 1024;
@@ -16,9 +16,9 @@ const MANY = 12;
 describeContainers('containers that fail', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
-    cluster = await startOnContainers(['zone-a']);
+    cluster = await startContainerCluster(['zone-a']);
   });
-  afterAll(() => stopOnContainers(cluster));
+  afterAll(() => stopContainerCluster(cluster));
 
   const create = async (name: string, spec: object): Promise<void> => {
     // small requests, so that many replicas fit on a small machine
@@ -30,16 +30,18 @@ describeContainers('containers that fail', () => {
   };
   const remove = async (name: string): Promise<void> => {
     await cluster.client.deleteWorkload({ name });
-    await cluster.gone(name);
+    await cluster.waitUntilDeleted(name);
   };
-  const replicaUntil = async (
+  const waitForReplica = async (
     name: string,
     fits: (replica: ReplicaStatus) => boolean,
   ): Promise<ReplicaStatus> => {
-    const { status } = await cluster.until(name, ({ status: now }) => now!.replicas.some(fits));
+    const { status } = await cluster.waitForWorkload(name, ({ status: now }) =>
+      now!.replicas.some(fits),
+    );
     return status!.replicas.find(fits)!;
   };
-  const messagesOf = async (workload: string, reason: string): Promise<readonly string[]> =>
+  const listMessages = async (workload: string, reason: string): Promise<readonly string[]> =>
     (await cluster.client.listEvents({ workload, pageSize: 1_000 })).events
       .filter((event) => event.reason === reason)
       .map(({ message }) => message);
@@ -53,16 +55,16 @@ describeContainers('containers that fail', () => {
       command,
       resources: { requests: memory, limits: memory },
     });
-    const { id } = await replicaUntil(
+    const { id } = await waitForReplica(
       'greedy',
       ({ lastExitCode, lastEndReason }) =>
         lastExitCode === 137 && lastEndReason === 'out of memory',
     );
-    await replicaUntil('greedy', ({ restarts }) => restarts >= 1);
-    expect(await messagesOf('greedy', 'ReplicaRestarted')).toContain(
+    await waitForReplica('greedy', ({ restarts }) => restarts >= 1);
+    expect(await listMessages('greedy', 'ReplicaRestarted')).toContain(
       `replica ${id} ended (out of memory) and was restarted`,
     );
-    expect((await cluster.ctl('describe', 'greedy')).stdout).toContain('out of memory');
+    expect((await cluster.runCtl('describe', 'greedy')).stdout).toContain('out of memory');
     await remove('greedy');
   });
 
@@ -71,20 +73,20 @@ describeContainers('containers that fail', () => {
     const words = /no-such-image:7.*not found/;
     // The end of the previous attempt is still shown when the next attempt has started without a
     // reason yet.
-    const replica = await replicaUntil('unknown', ({ imagePull }) =>
+    const replica = await waitForReplica('unknown', ({ imagePull }) =>
       words.test(imagePull?.reason ?? ''),
     );
     expect(replica).toMatchObject({ ready: false, imagePull: { image: 'no-such-image:7' } });
-    await replicaUntil('unknown', ({ reason, lastEndReason }) =>
+    await waitForReplica('unknown', ({ reason, lastEndReason }) =>
       words.test(`${reason} ${lastEndReason}`),
     );
-    await replicaUntil('unknown', ({ reason }) => /restarting in/.test(reason));
+    await waitForReplica('unknown', ({ reason }) => /restarting in/.test(reason));
     expect(
-      (await messagesOf('unknown', 'ImagePullFailed')).some((message) => words.test(message)),
+      (await listMessages('unknown', 'ImagePullFailed')).some((message) => words.test(message)),
     ).toBe(true);
-    expect((await cluster.ctl('describe', 'unknown')).stdout).toMatch(words);
+    expect((await cluster.runCtl('describe', 'unknown')).stdout).toMatch(words);
     await create('other', { image: 'nginx:alpine' });
-    await cluster.settled('other');
+    await cluster.waitUntilSettled('other');
     await remove('unknown');
     await remove('other');
   });
@@ -93,12 +95,12 @@ describeContainers('containers that fail', () => {
     const silent = await SilentRegistry.listen();
     try {
       await create('waiting', { image: `127.0.0.1:${silent.port}/slow:1`, replicas: MANY });
-      await cluster.until('waiting', ({ status }) =>
+      await cluster.waitForWorkload('waiting', ({ status }) =>
         status!.replicas.every(({ reason }) => reason.startsWith('pulling ')),
       );
-      await silent.asked();
+      await silent.waitForRequest();
       await create('other', { image: 'nginx:alpine', replicas: 2 });
-      const { status } = await cluster.settled('other');
+      const { status } = await cluster.waitUntilSettled('other');
       expect(status!.readyReplicas).toBe(2);
       expect((await cluster.client.getWorkload({ name: 'waiting' })).status!.readyReplicas).toBe(0);
       await remove('other');
@@ -125,9 +127,12 @@ describeContainers('containers that fail', () => {
         image: 'cloudless/test:1',
         livenessProbe: exec('test', '!', '-e', '/tmp/broken'),
       });
-      const before = (await cluster.settled('live')).status!.replicas[0]!;
+      const before = (await cluster.waitUntilSettled('live')).status!.replicas[0]!;
       await run('live', 'touch /tmp/broken');
-      const after = await replicaUntil('live', ({ restarts, ready: now }) => restarts === 1 && now);
+      const after = await waitForReplica(
+        'live',
+        ({ restarts, ready: now }) => restarts === 1 && now,
+      );
       expect(after).toMatchObject({
         id: before.id,
         nodeId: before.nodeId,
@@ -163,18 +168,19 @@ describeContainers('containers that fail', () => {
         const name = `probed-${kind}`;
         const command = ['sh', '-c', 'until [ -e /tmp/go ]; do sleep 0.05; done; exec /serve.sh'];
         await create(name, { image: 'cloudless/test:1', command, ports, readinessProbe: probe });
-        await replicaUntil(
+        await waitForReplica(
           name,
           ({ ready, reason }) => !ready && /^readiness probe: .*3 of 3 failed/.test(reason),
         );
         await run(name, 'touch /tmp/go');
         if (kind === 'grpc') {
           // The server only speaks HTTP/1; this reason shows that the probe reached the server.
-          await replicaUntil(name, ({ reason }) =>
+          await waitForReplica(name, ({ reason }) =>
             /readiness probe: the server does not speak HTTP\/2/.test(reason),
           );
         } else {
-          const { ip, port } = (await cluster.settled(name)).status!.replicas[0]!.endpoints[0]!;
+          const { ip, port } = (await cluster.waitUntilSettled(name)).status!.replicas[0]!
+            .endpoints[0]!;
           expect((await fetchText(`http://${ip}:${port}/version`)).trim()).toBe('1');
         }
         await remove(name);
@@ -207,7 +213,7 @@ class SilentRegistry {
     return (this.server.address() as AddressInfo).port;
   }
 
-  async asked(): Promise<void> {
+  async waitForRequest(): Promise<void> {
     while (this.sockets.size === 0) await new Promise<void>((resolve) => this.waiting.add(resolve));
   }
 

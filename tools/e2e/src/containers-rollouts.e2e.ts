@@ -1,17 +1,17 @@
 import { Rollout_Strategy } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { containersOf, describeContainers, startOnContainers } from './containers.js';
+import { listContainers, describeContainers, startContainerCluster } from './containers.js';
 import type { RealCluster } from './cluster.js';
 import { OwnContainers } from './own-containers.js';
 import { REQUEST_IMAGE, pushRequestImage } from './request-image.js';
 import {
   expectOneSwitch,
   expectServed,
-  liveIds,
-  liveReplicas,
-  rolledOut,
-  underLoad,
-  webSpec,
+  listLiveIds,
+  listLiveReplicas,
+  waitUntilRolledOut,
+  runUnderLoad,
+  createWebSpec,
   type Rollout,
 } from './rollout-tools.js';
 
@@ -21,18 +21,18 @@ const KEPT = durationFromMs(3_600_000);
 const PORT = 80;
 
 /** Four containers of version 1 that must all stay ready. */
-const serversOf = (rollout: Rollout): ReturnType<typeof webSpec> =>
-  webSpec(
+const createServers = (rollout: Rollout): ReturnType<typeof createWebSpec> =>
+  createWebSpec(
     { minAvailable: REPLICAS, ...rollout },
     {
       command: [],
       image: REQUEST_IMAGE,
-      env: environment('1'),
+      env: createEnvironment('1'),
       ports: [{ name: 'http', containerPort: PORT }],
     },
   );
 /** Answers take long enough that a stopped server has requests in progress. */
-const environment = (version: string) => ({
+const createEnvironment = (version: string) => ({
   VERSION: version,
   PORT: String(PORT),
   HOST: '0.0.0.0',
@@ -47,7 +47,7 @@ describeContainers(
     beforeAll(async () => {
       own = await OwnContainers.install();
       await pushRequestImage(own.registry);
-      cluster = await startOnContainers(['zone-a', 'zone-b', 'zone-c'], own.socket);
+      cluster = await startContainerCluster(['zone-a', 'zone-b', 'zone-c'], own.socket);
     });
     afterAll(async () => {
       try {
@@ -58,23 +58,23 @@ describeContainers(
     });
 
     const update = (name: string, version: string) =>
-      cluster.client.updateWorkload({ name, spec: { env: environment(version) } });
-    const active = (name: string, version: number) =>
-      cluster.until(name, ({ status }) => status!.activeVersion === version);
+      cluster.client.updateWorkload({ name, spec: { env: createEnvironment(version) } });
+    const waitForActiveVersion = (name: string, version: number) =>
+      cluster.waitForWorkload(name, ({ status }) => status!.activeVersion === version);
 
     describe('rolling update of containers under load', () => {
       const name = 'web';
       beforeAll(async () => {
-        await cluster.client.createWorkload({ name, spec: serversOf({ maxSurge: 2 }) });
-        await rolledOut(cluster, name);
+        await cluster.client.createWorkload({ name, spec: createServers({ maxSurge: 2 }) });
+        await waitUntilRolledOut(cluster, name);
       });
       afterAll(async () => {
         await cluster.client.deleteWorkload({ name });
-        await cluster.gone(name);
+        await cluster.waitUntilDeleted(name);
       });
 
       it('runs the server as the main process of each container, so that it receives the stop signal', async () => {
-        const containers = await containersOf(cluster, await rolledOut(cluster, name));
+        const containers = await listContainers(cluster, await waitUntilRolledOut(cluster, name));
         expect(containers.map(({ runtime, ip }) => ({ runtime, ip }))).toEqual(
           Array(REPLICAS).fill({ runtime: 'cri', ip: expect.stringMatching(/^10\./) as string }),
         );
@@ -91,27 +91,27 @@ describeContainers(
       });
 
       it('loses no request during a rolling update', async () => {
-        const before = liveIds(await rolledOut(cluster, name));
-        const clients = await underLoad(cluster, name, async () => {
+        const before = listLiveIds(await waitUntilRolledOut(cluster, name));
+        const clients = await runUnderLoad(cluster, name, async () => {
           await update(name, '2');
-          await rolledOut(cluster, name);
+          await waitUntilRolledOut(cluster, name);
         });
         expectServed(clients, REPLICAS);
-        expect(liveIds(await rolledOut(cluster, name)).filter((id) => before.includes(id))).toEqual(
-          [],
-        );
+        expect(
+          listLiveIds(await waitUntilRolledOut(cluster, name)).filter((id) => before.includes(id)),
+        ).toEqual([]);
         // Both versions must have answered; otherwise the absence of failures proves nothing.
         for (const { versions } of clients) expect(versions).toEqual(['1', '2']);
       });
 
       it('loses no request during a drain', async () => {
-        const before = liveReplicas(await rolledOut(cluster, name));
+        const before = listLiveReplicas(await waitUntilRolledOut(cluster, name));
         const node = before[0]!.nodeId;
-        const clients = await underLoad(cluster, name, async () => {
-          expect(await cluster.ctl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
+        const clients = await runUnderLoad(cluster, name, async () => {
+          expect(await cluster.runCtl('node', 'drain', node, '--wait')).toMatchObject({ code: 0 });
         });
         expectServed(clients, REPLICAS);
-        const after = liveReplicas(await rolledOut(cluster, name));
+        const after = listLiveReplicas(await waitUntilRolledOut(cluster, name));
         expect(after.map(({ nodeId }) => nodeId)).not.toContain(node);
         const stayed = before.filter(({ nodeId }) => nodeId !== node).map(({ id }) => id);
         expect(after.map(({ id }) => id)).toEqual(expect.arrayContaining(stayed));
@@ -119,15 +119,15 @@ describeContainers(
       });
 
       it('loses no request during a simultaneous rolling update and drain', async () => {
-        const [first] = liveReplicas(await rolledOut(cluster, name));
+        const [first] = listLiveReplicas(await waitUntilRolledOut(cluster, name));
         const node = first?.nodeId ?? '';
-        const clients = await underLoad(cluster, name, async () => {
-          await Promise.all([update(name, '3'), cluster.ctl('node', 'drain', node, '--wait')]);
-          await rolledOut(cluster, name);
+        const clients = await runUnderLoad(cluster, name, async () => {
+          await Promise.all([update(name, '3'), cluster.runCtl('node', 'drain', node, '--wait')]);
+          await waitUntilRolledOut(cluster, name);
         });
         expectServed(clients, REPLICAS);
         expect(
-          liveReplicas(await rolledOut(cluster, name)).map(({ nodeId }) => nodeId),
+          listLiveReplicas(await waitUntilRolledOut(cluster, name)).map(({ nodeId }) => nodeId),
         ).not.toContain(node);
         for (const { versions } of clients) expect(versions).toEqual(['2', '3']);
         await cluster.client.uncordonNode({ nodeId: node });
@@ -136,27 +136,27 @@ describeContainers(
 
     it('loses no request during a blue/green switch and the switch back to the kept containers', async () => {
       const name = 'shop';
-      const spec = serversOf({ strategy: Rollout_Strategy.BLUE_GREEN, pauseDuration: KEPT });
+      const spec = createServers({ strategy: Rollout_Strategy.BLUE_GREEN, pauseDuration: KEPT });
       await cluster.client.createWorkload({ name, spec });
-      const blue = liveIds(await rolledOut(cluster, name), 1);
-      const switching = await underLoad(cluster, name, async () => {
+      const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
+      const switching = await runUnderLoad(cluster, name, async () => {
         await update(name, '2');
-        await active(name, 2);
+        await waitForActiveVersion(name, 2);
       });
       expectServed(switching, REPLICAS);
       const both = await cluster.client.getWorkload({ name });
-      const green = liveIds(both, 2);
+      const green = listLiveIds(both, 2);
       expectOneSwitch(switching, blue, green);
-      expect(liveIds(both, 1)).toEqual(blue);
+      expect(listLiveIds(both, 1)).toEqual(blue);
 
-      const back = await underLoad(cluster, name, async () => {
+      const back = await runUnderLoad(cluster, name, async () => {
         await cluster.client.undoRollout({ name });
-        await active(name, 3);
+        await waitForActiveVersion(name, 3);
       });
       expectServed(back, REPLICAS);
       expectOneSwitch(back, green, blue);
       await cluster.client.deleteWorkload({ name });
-      await cluster.gone(name);
+      await cluster.waitUntilDeleted(name);
     });
   },
 );

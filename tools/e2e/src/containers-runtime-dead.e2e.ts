@@ -1,6 +1,6 @@
 import { Condition_Type as ConditionType, type Workload } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
-import { containersOf, describeContainers, startOnContainers } from './containers.js';
+import { listContainers, describeContainers, startContainerCluster } from './containers.js';
 import { OwnContainers } from './own-containers.js';
 
 const SLEEP = ['sleep', '3600'];
@@ -11,7 +11,7 @@ describeContainers('a node whose container runtime is dead', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     own = await OwnContainers.install();
-    cluster = await startOnContainers(['zone-a']);
+    cluster = await startContainerCluster(['zone-a']);
     await cluster.startAgent('agent-2', 'zone-b', ['--cri-socket', own.socket]);
   });
   afterAll(async () => {
@@ -30,9 +30,9 @@ describeContainers('a node whose container runtime is dead', () => {
       spec: { ...rest, image: 'busybox:1', command: SLEEP, replicas },
     });
   };
-  const nodesOf = ({ status }: Workload): readonly string[] =>
+  const listNodes = ({ status }: Workload): readonly string[] =>
     status!.replicas.map(({ nodeId }) => nodeId).sort();
-  const unavailable = async (expected: boolean): Promise<void> => {
+  const waitForRuntimeCondition = async (expected: boolean): Promise<void> => {
     for (;;) {
       const { status } = await cluster.client.getNode({ nodeId: 'agent-2' });
       const found = status?.conditions.find(
@@ -44,25 +44,25 @@ describeContainers('a node whose container runtime is dead', () => {
 
   it('gets no new replicas, loses unstarted replicas to other nodes, keeps running ones, and recovers when the runtime returns', async () => {
     await create('kept', 2);
-    const kept = await cluster.settled('kept');
-    expect(nodesOf(kept)).toEqual(['agent-1', 'agent-2']);
+    const kept = await cluster.waitUntilSettled('kept');
+    expect(listNodes(kept)).toEqual(['agent-1', 'agent-2']);
     const ids = kept.status!.replicas.map(({ id }) => id).sort();
     const doomed = kept.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
-    const [{ pid } = { pid: 0 }] = (await containersOf(cluster, kept)).filter(
+    const [{ pid } = { pid: 0 }] = (await listContainers(cluster, kept)).filter(
       ({ nodeId }) => nodeId === 'agent-2',
     );
 
     own.kill('containerd');
     await create('early', 2); // the agent has not noticed the failure yet
-    await unavailable(true);
+    await waitForRuntimeCondition(true);
     await create('late', 4);
-    expect(nodesOf(await cluster.settled('late'))).toEqual(
+    expect(listNodes(await cluster.waitUntilSettled('late'))).toEqual(
       Array.from({ length: 4 }, () => 'agent-1'),
     );
-    expect(nodesOf(await cluster.settled('early'))).toEqual(['agent-1', 'agent-1']);
+    expect(listNodes(await cluster.waitUntilSettled('early'))).toEqual(['agent-1', 'agent-1']);
 
     process.kill(pid, 'SIGKILL');
-    const broken = await cluster.until('kept', ({ status }) =>
+    const broken = await cluster.waitForWorkload('kept', ({ status }) =>
       status!.replicas.some(({ ready }) => !ready),
     );
     expect(broken.status!.replicas.find(({ ready }) => !ready)).toMatchObject({
@@ -73,14 +73,14 @@ describeContainers('a node whose container runtime is dead', () => {
     });
 
     await own.start();
-    await unavailable(false);
-    const after = await cluster.until('kept', ({ status }) =>
+    await waitForRuntimeCondition(false);
+    const after = await cluster.waitForWorkload('kept', ({ status }) =>
       status!.replicas.every(
         ({ id, ready, restarts }) => ready && restarts === (id === doomed.id ? 1 : 0),
       ),
     );
     expect(after.status!.replicas.map(({ id }) => id).sort()).toEqual(ids);
     await create('again', 2);
-    expect(nodesOf(await cluster.settled('again'))).toEqual(['agent-1', 'agent-2']);
+    expect(listNodes(await cluster.waitUntilSettled('again'))).toEqual(['agent-1', 'agent-2']);
   });
 });

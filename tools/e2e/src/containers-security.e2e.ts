@@ -1,10 +1,10 @@
 import { RolloutStatus_Phase, type ReplicaStatus, type Workload } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
 import {
-  containersOf,
+  listContainers,
   describeContainers,
-  startOnContainers,
-  stopOnContainers,
+  startContainerCluster,
+  stopContainerCluster,
 } from './containers.js';
 
 // Process 1 ignores SIGTERM unless it installs a handler; a zero grace period avoids the wait.
@@ -17,7 +17,7 @@ const SLEEPER = {
 const VOLUME = { name: 'data', mountPath: '/data' };
 const emptyDir = { ...VOLUME, source: { case: 'emptyDir' as const, value: {} } };
 const named = { ...VOLUME, source: { case: 'named' as const, value: { name: 'data' } } };
-const hostPath = (path: string) => ({
+const aHostPath = (path: string) => ({
   ...VOLUME,
   readOnly: true,
   source: { case: 'hostPath' as const, value: { path } },
@@ -26,20 +26,20 @@ const hostPath = (path: string) => ({
 describeContainers('privileges and volumes of containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
-    cluster = await startOnContainers(['zone-a']);
+    cluster = await startContainerCluster(['zone-a']);
   });
-  afterAll(() => stopOnContainers(cluster));
+  afterAll(() => stopContainerCluster(cluster));
 
   const create = async (name: string, spec: object): Promise<ReplicaStatus> => {
     await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
-    return (await cluster.settled(name)).status!.replicas[0]!;
+    return (await cluster.waitUntilSettled(name)).status!.replicas[0]!;
   };
   const remove = async (name: string): Promise<void> => {
     await cluster.client.deleteWorkload({ name });
-    await cluster.gone(name);
+    await cluster.waitUntilDeleted(name);
   };
   /** Runs a shell command in the container. @returns Output and exit code. */
-  const inside = async (
+  const runInside = async (
     name: string,
     script: string,
   ): Promise<{ readonly out: string; readonly code: number }> => {
@@ -50,28 +50,28 @@ describeContainers('privileges and volumes of containers', () => {
     return { out: (stdout + stderr).trim(), code: exitCode };
   };
   /** Returns a line of /proc/pid/status of the main process; process 1 is the init process. */
-  const kernelSays = async (name: string, key: string): Promise<string> =>
+  const readKernelStatus = async (name: string, key: string): Promise<string> =>
     (
-      await inside(
+      await runInside(
         name,
         `sed -n 's/^${key}:[[:space:]]*//p' "$(grep -l '^PPid:.0$' /proc/[0-9]*/status | grep -v /1/ | sort -t / -k 3n | head -n 1)"`,
       )
     ).out;
-  const pending = (name: string, why: string): Promise<Workload> =>
-    cluster.until(name, ({ status }) => status!.reason.includes(why));
+  const waitUntilPending = (name: string, why: string): Promise<Workload> =>
+    cluster.waitForWorkload(name, ({ status }) => status!.reason.includes(why));
 
   it('gives a container few privileges by default', async () => {
     await create('plain', {});
-    expect(await kernelSays('plain', 'NoNewPrivs')).toBe('1');
-    expect(await kernelSays('plain', 'Seccomp')).toBe('2');
-    const bounding = BigInt(`0x${await kernelSays('plain', 'CapBnd')}`);
+    expect(await readKernelStatus('plain', 'NoNewPrivs')).toBe('1');
+    expect(await readKernelStatus('plain', 'Seccomp')).toBe('2');
+    const bounding = BigInt(`0x${await readKernelStatus('plain', 'CapBnd')}`);
     const has = Object.entries(CAPABILITIES).filter(
       ([, bit]) => (bounding >> BigInt(bit)) % 2n === 1n,
     );
     expect(has.map(([name]) => name)).toEqual(['CHOWN', 'NET_BIND_SERVICE']);
     expect(
       (
-        await inside(
+        await runInside(
           'plain',
           'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
         )
@@ -90,22 +90,22 @@ describeContainers('privileges and volumes of containers', () => {
       capabilitiesAdd: ['NET_BIND_SERVICE'],
     };
     await create('strict', { security, volumes: [emptyDir], resources: { limits: { pids: 77 } } });
-    expect(await kernelSays('strict', 'Uid')).toMatch(/^1000\s+1000\s+1000\s+1000$/);
-    expect(await kernelSays('strict', 'Gid')).toMatch(/^2000\s+2000\s+2000\s+2000$/);
-    expect(await kernelSays('strict', 'CapBnd')).toBe(
+    expect(await readKernelStatus('strict', 'Uid')).toMatch(/^1000\s+1000\s+1000\s+1000$/);
+    expect(await readKernelStatus('strict', 'Gid')).toMatch(/^2000\s+2000\s+2000\s+2000$/);
+    expect(await readKernelStatus('strict', 'CapBnd')).toBe(
       (1n << BigInt(CAPABILITIES.NET_BIND_SERVICE)).toString(16).padStart(16, '0'),
     );
-    expect(await inside('strict', 'touch /here')).toMatchObject({
+    expect(await runInside('strict', 'touch /here')).toMatchObject({
       code: 1,
       out: expect.stringContaining('Read-only file system') as string,
     });
-    expect(await inside('strict', 'echo kept > /data/file && cat /data/file')).toEqual({
+    expect(await runInside('strict', 'echo kept > /data/file && cat /data/file')).toEqual({
       code: 0,
       out: 'kept',
     });
     expect(
       (
-        await inside(
+        await runInside(
           'strict',
           'cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
         )
@@ -119,7 +119,7 @@ describeContainers('privileges and volumes of containers', () => {
       name: 'root',
       spec: { ...SLEEPER, security: { runAsNonRoot: true } },
     });
-    const { status } = await cluster.until('root', (workload) =>
+    const { status } = await cluster.waitForWorkload('root', (workload) =>
       workload.status!.replicas.some(({ reason, lastEndReason }) =>
         /non.?root/i.test(reason + lastEndReason),
       ),
@@ -146,7 +146,7 @@ describeContainers('privileges and volumes of containers', () => {
     },
     {
       what: 'a host path',
-      spec: { volumes: [hostPath('/srv')] },
+      spec: { volumes: [aHostPath('/srv')] },
       lacks: 'volumes.hostpath',
     },
     {
@@ -157,7 +157,7 @@ describeContainers('privileges and volumes of containers', () => {
   ])('keeps a workload with $what pending until a node supports it', async ({ spec, lacks }) => {
     const name = lacks.replace('.', '-');
     await cluster.client.createWorkload({ name, spec: { ...SLEEPER, ...spec } });
-    const { status } = await pending(name, lacks);
+    const { status } = await waitUntilPending(name, lacks);
     expect(status!.reason).toContain(`capability ${lacks}`);
     await remove(name);
   });
@@ -165,52 +165,52 @@ describeContainers('privileges and volumes of containers', () => {
   it('mounts only host paths that the agent allows', async () => {
     await cluster.startAgent('agent-2', 'zone-b', ['--allow-host-path', cluster.directory]);
     const { nodeId } = await create('hosted', {
-      volumes: [hostPath(`${cluster.directory}/coordinator`)],
+      volumes: [aHostPath(`${cluster.directory}/coordinator`)],
     });
     expect(nodeId).toBe('agent-2');
-    expect((await inside('hosted', 'ls /data')).out).not.toBe('');
-    expect(await inside('hosted', 'touch /data/file')).toMatchObject({ code: 1 });
+    expect((await runInside('hosted', 'ls /data')).out).not.toBe('');
+    expect(await runInside('hosted', 'touch /data/file')).toMatchObject({ code: 1 });
     await cluster.client.createWorkload({
       name: 'elsewhere',
-      spec: { ...SLEEPER, volumes: [hostPath('/etc')] },
+      spec: { ...SLEEPER, volumes: [aHostPath('/etc')] },
     });
-    await cluster.until('elsewhere', ({ status }) =>
+    await cluster.waitForWorkload('elsewhere', ({ status }) =>
       status!.replicas.some(({ reason, lastEndReason }) =>
         `${reason}${lastEndReason}`.includes('/etc'),
       ),
     );
     await remove('hosted');
     await remove('elsewhere');
-    await cluster.agent('agent-2').kill('SIGTERM');
+    await cluster.requireAgent('agent-2').kill('SIGTERM');
   });
 
   describe('volumes', () => {
     it('keeps an empty directory across a restart in place, and removes it with its replica', async () => {
       const before = await create('scratch', { volumes: [emptyDir] });
-      await inside('scratch', 'echo kept > /data/file');
-      const [container] = await containersOf(cluster, await cluster.settled('scratch'));
+      await runInside('scratch', 'echo kept > /data/file');
+      const [container] = await listContainers(cluster, await cluster.waitUntilSettled('scratch'));
       process.kill(container!.pid, 'SIGKILL');
-      await cluster.until('scratch', ({ status }) =>
+      await cluster.waitForWorkload('scratch', ({ status }) =>
         status!.replicas.some(({ restarts, ready }) => restarts === 1 && ready),
       );
-      expect(await inside('scratch', 'cat /data/file')).toEqual({ code: 0, out: 'kept' });
+      expect(await runInside('scratch', 'cat /data/file')).toEqual({ code: 0, out: 'kept' });
       await cluster.client.restartRollout({ name: 'scratch' });
-      const { status } = await cluster.until('scratch', (workload) =>
+      const { status } = await cluster.waitForWorkload('scratch', (workload) =>
         isRolledOut(workload, before.id),
       );
       expect(status!.replicas[0]!.id).not.toBe(before.id);
-      expect((await inside('scratch', 'ls -A /data')).out).toBe('');
+      expect((await runInside('scratch', 'ls -A /data')).out).toBe('');
       await remove('scratch');
     });
 
     it('keeps a named volume separate for each workload, and after its deletion', async () => {
       await create('first', { volumes: [named] });
       await create('second', { volumes: [named] });
-      await inside('first', 'echo first > /data/file');
-      expect((await inside('second', 'ls -A /data')).out).toBe('');
+      await runInside('first', 'echo first > /data/file');
+      expect((await runInside('second', 'ls -A /data')).out).toBe('');
       await remove('first');
       await create('first', { volumes: [named] });
-      expect((await inside('first', 'cat /data/file')).out).toBe('first');
+      expect((await runInside('first', 'cat /data/file')).out).toBe('first');
       await remove('first');
       await remove('second');
     });

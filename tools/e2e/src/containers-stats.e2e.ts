@@ -1,7 +1,7 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { ContainerStats_Source as Source, type ContainerStats } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
-import { describeContainers, startOnContainers, stopOnContainers } from './containers.js';
+import { describeContainers, startContainerCluster, stopContainerCluster } from './containers.js';
 
 const LIMIT_MILLIS = 200;
 const MIB = 1_048_576;
@@ -10,9 +10,9 @@ const SPAN_MS = 5_000;
 describeContainers('what containers use', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
-    cluster = await startOnContainers(['zone-a']);
+    cluster = await startContainerCluster(['zone-a']);
   });
-  afterAll(() => stopOnContainers(cluster));
+  afterAll(() => stopContainerCluster(cluster));
 
   const run = async (name: string, script: string): Promise<string> => {
     const limits = { cpuMillis: LIMIT_MILLIS, memoryBytes: BigInt(64 * MIB), pids: 50 };
@@ -24,17 +24,17 @@ describeContainers('what containers use', () => {
       terminationGracePeriod: { seconds: 0n },
     };
     await cluster.client.createWorkload({ name, spec });
-    return (await cluster.settled(name)).status!.replicas[0]!.id;
+    return (await cluster.waitUntilSettled(name)).status!.replicas[0]!.id;
   };
-  const sampled = (replicaId: string): Promise<ContainerStats> =>
+  const waitForSample = (replicaId: string): Promise<ContainerStats> =>
     cluster.agentClient.getContainerStats({ replicaId });
 
   it('measures a busy loop with a limit of 200m as 200m within 10 % over five seconds', async () => {
     const replicaId = await run('busy', 'while :; do :; done');
-    const first = await sampled(replicaId);
+    const first = await waitForSample(replicaId);
     let last = first;
     while (timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!) < SPAN_MS)
-      last = await sampled(replicaId);
+      last = await waitForSample(replicaId);
     const spanMs = timestampMs(last.sampledAt!) - timestampMs(first.sampledAt!);
     const millis = Number(last.cpu!.cpuUsageNanos - first.cpu!.cpuUsageNanos) / 1_000 / spanMs;
     // A busy machine may give the container less. Only periods in which the container was throttled
@@ -50,7 +50,7 @@ describeContainers('what containers use', () => {
 
   it('measures CPU, memory, I/O, network and processes of the container alone', async () => {
     const replicaId = await run('quiet', 'sleep 1000');
-    const stats = await sampled(replicaId);
+    const stats = await waitForSample(replicaId);
     expect([Source.CGROUP_V1, Source.CGROUP_V2, Source.CGROUP_HYBRID]).toContain(stats.source);
     expect(stats).toMatchObject({
       workload: 'quiet',
@@ -69,13 +69,13 @@ describeContainers('what containers use', () => {
   it('counts the traffic of the network of the container', async () => {
     const spec = { ...QUICK, image: 'nginx:alpine', ports: [{ name: 'http', containerPort: 80 }] };
     await cluster.client.createWorkload({ name: 'web', spec });
-    const { id, endpoints } = (await cluster.settled('web')).status!.replicas[0]!;
-    const before = await sampled(id);
+    const { id, endpoints } = (await cluster.waitUntilSettled('web')).status!.replicas[0]!;
+    const before = await waitForSample(id);
     const { ip, port } = endpoints[0]!;
     const body = await (
       await fetch(`http://${ip}:${port}/`, { headers: { connection: 'close' } })
     ).text();
-    const after = await sampled(id);
+    const after = await waitForSample(id);
     expect(after.network!.networkSentBytes - before.network!.networkSentBytes).toBeGreaterThan(
       BigInt(body.length),
     );
@@ -89,7 +89,7 @@ describeContainers('what containers use', () => {
       const { containers } = await cluster.agentClient.listContainerStats({ name: 'busy' });
       if (containers[0]?.cpuMillis !== undefined) break;
     }
-    const { stdout, code } = await cluster.ctl('top', 'replica', 'busy', '-o', 'wide');
+    const { stdout, code } = await cluster.runCtl('top', 'replica', 'busy', '-o', 'wide');
     expect(code).toBe(0);
     expect(stdout).toMatch(
       /\ndefault +busy +\S+ +agent-1 +\d+m +100m\/200m +\S+ +64Mi\/64Mi +1 .* \d+% /,

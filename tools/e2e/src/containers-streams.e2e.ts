@@ -6,17 +6,17 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { AGENT, CurlStream, bufCurl, plainHttp } from './calls.js';
+import { AGENT, CurlStream, createBufCurl, plainHttp } from './calls.js';
 import { QUICK, type RealCluster } from './cluster.js';
 import {
-  containersOf,
+  listContainers,
   describeContainers,
   fetchText,
-  startOnContainers,
-  stopOnContainers,
+  startContainerCluster,
+  stopContainerCluster,
 } from './containers.js';
 import { ExecCall } from './exec-call.js';
-import { processesMentioning } from './processes.js';
+import { listProcessesMentioning } from './processes.js';
 import { Terminal } from './terminal.js';
 
 const ROUNDS = 21;
@@ -36,8 +36,8 @@ describeContainers('logs, commands and ports of a container', () => {
   let containerId: string;
   let podUrl: string;
   beforeAll(async () => {
-    cluster = await startOnContainers(['zone-a']);
-    agentUrl = `http://${String((await cluster.agent('agent-1').logged('agent ready'))['address'])}`;
+    cluster = await startContainerCluster(['zone-a']);
+    agentUrl = `http://${String((await cluster.requireAgent('agent-1').waitForLog('agent ready'))['address'])}`;
     agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
     client = cluster.client;
     const spec = {
@@ -50,23 +50,23 @@ describeContainers('logs, commands and ports of a container', () => {
     // replica.
     const disconnect = { lostAfter: { seconds: 100n } };
     await client.createWorkload({ name: 'web', spec: { ...spec, disconnect } });
-    const [container] = await containersOf(cluster, await cluster.settled('web'));
+    const [container] = await listContainers(cluster, await cluster.waitUntilSettled('web'));
     containerId = container!.containerId;
     podUrl = `http://${container!.ip}`;
   });
-  afterAll(() => stopOnContainers(cluster));
+  afterAll(() => stopContainerCluster(cluster));
 
   const places = [
     { place: 'the port of the agent', url: () => agentUrl },
     { place: 'the port of the coordinator', url: () => cluster.url },
   ];
-  const callers = [plainHttp, bufCurl('connect'), bufCurl('grpc')].map((caller) => ({
+  const callers = [plainHttp, createBufCurl('connect'), createBufCurl('grpc')].map((caller) => ({
     caller,
     name: caller.name,
   }));
-  const untilGone = async (text: string): Promise<number> => {
+  const waitUntilGone = async (text: string): Promise<number> => {
     const began = performance.now();
-    while (processesMentioning(text).length > 0) await client.listWorkloads({});
+    while (listProcessesMentioning(text).length > 0) await client.listWorkloads({});
     return performance.now() - began;
   };
 
@@ -77,12 +77,12 @@ describeContainers('logs, commands and ports of a container', () => {
         container_id: containerId,
         follow: true,
       });
-      const shows = (text: string) => (items: readonly unknown[]) =>
+      const waitForLine = (text: string) => (items: readonly unknown[]) =>
         (items as readonly { readonly line: string }[]).some(({ line }) => line.includes(text));
       try {
-        await stream.until(shows('serving on port 80'));
+        await stream.waitUntil(waitForLine('serving on port 80'));
         await fetchText(podUrl + path);
-        await stream.until(shows(path));
+        await stream.waitUntil(waitForLine(path));
       } finally {
         await stream.process.kill('SIGTERM');
       }
@@ -109,17 +109,17 @@ describeContainers('logs, commands and ports of a container', () => {
     const entries = agent
       .streamLogs({ containerId, follow: true }, { signal: ending.signal })
       [Symbol.asyncIterator]();
-    const untilSeen = async (text: string): Promise<LogEntry> => {
+    const waitUntilSeen = async (text: string): Promise<LogEntry> => {
       for (;;) {
         const { value } = (await entries.next()) as { readonly value: LogEntry };
         if (value.line.includes(text)) return value;
       }
     };
-    await untilSeen('serving on port 80'); // lines from here on are followed
+    await waitUntilSeen('serving on port 80'); // lines from here on are followed
     const tookMs: number[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       await fetchText(`${podUrl}/round-${round}.`);
-      const { time } = await untilSeen(`/round-${round}.`);
+      const { time } = await waitUntilSeen(`/round-${round}.`);
       tookMs.push(Date.now() - timestampMs(time!));
     }
     ending.abort();
@@ -137,13 +137,13 @@ describeContainers('logs, commands and ports of a container', () => {
         columns: 70,
         rows: 20,
       });
-      terminal.type('echo size $(stty size) $COLOUR\n');
-      await terminal.shows(/^size 20 70 blue/m);
+      terminal.sendText('echo size $(stty size) $COLOUR\n');
+      await terminal.waitForText(/^size 20 70 blue/m);
       terminal.resize(90, 33);
       // The size is sent separately and may arrive after the next typed text.
-      terminal.type('until [ "$(stty size)" = "33 90" ]; do :; done; echo now $(stty size)\n');
-      await terminal.shows(/^now 33 90/m);
-      terminal.type('tty; exit 7\n');
+      terminal.sendText('until [ "$(stty size)" = "33 90" ]; do :; done; echo now $(stty size)\n');
+      await terminal.waitForText(/^now 33 90/m);
+      terminal.sendText('tty; exit 7\n');
       expect(await terminal.exited).toBe(7);
       expect(terminal.text).toMatch(/^\/dev\/(pts\/|console)/m);
     });
@@ -157,10 +157,10 @@ describeContainers('logs, commands and ports of a container', () => {
           rows: 24,
         },
       );
-      await terminal.shows(/^up/m);
-      expect(processesMentioning('sleep 41001').length).toBeGreaterThan(0);
+      await terminal.waitForText(/^up/m);
+      expect(listProcessesMentioning('sleep 41001').length).toBeGreaterThan(0);
       terminal.kill('SIGKILL');
-      expect(await untilGone('sleep 41001')).toBeLessThan(ENDED_WITHIN_MS);
+      expect(await waitUntilGone('sleep 41001')).toBeLessThan(ENDED_WITHIN_MS);
     });
   });
 
@@ -169,17 +169,17 @@ describeContainers('logs, commands and ports of a container', () => {
       name: 'web',
       command: ['sh', '-c', 'echo up; cat; exit 4'],
     });
-    call.type('one');
-    await call.until((text) => text === 'up\none');
-    call.end();
-    expect(await call.exit()).toBe(4);
+    call.sendText('one');
+    await call.readUntil((text) => text === 'up\none');
+    call.endInput();
+    expect(await call.readExitCode()).toBe(4);
     const endless = new ExecCall(client, {
       name: 'web',
       command: ['sh', '-c', 'echo up; sleep 41002'],
     });
-    await endless.until((text) => text === 'up\n');
-    endless.cut();
-    expect(await untilGone('sleep 41002')).toBeLessThan(ENDED_WITHIN_MS);
+    await endless.readUntil((text) => text === 'up\n');
+    endless.cancelCall();
+    expect(await waitUntilGone('sleep 41002')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
   it('ends the command when the agent is killed', async () => {
@@ -187,17 +187,17 @@ describeContainers('logs, commands and ports of a container', () => {
       name: 'web',
       command: ['sh', '-c', 'echo up; sleep 41003'],
     });
-    await call.until((text) => text === 'up\n');
-    await cluster.agent('agent-1').kill('SIGKILL');
-    await expect(call.exit()).rejects.toThrow('agent-1');
+    await call.readUntil((text) => text === 'up\n');
+    await cluster.requireAgent('agent-1').kill('SIGKILL');
+    await expect(call.readExitCode()).rejects.toThrow('agent-1');
     await cluster.startAgent('agent-1', 'zone-a');
-    await cluster.settled('web');
-    expect(await untilGone('sleep 41003')).toBeLessThan(ENDED_WITHIN_MS);
+    await cluster.waitUntilSettled('web');
+    expect(await waitUntilGone('sleep 41003')).toBeLessThan(ENDED_WITHIN_MS);
   });
 
   it('port-forward reaches a port of the pod', async () => {
     const forwarding = cluster.startCtl('port-forward', 'web', 'http');
-    const line = await forwarding.line((text) => text.startsWith('Forwarding'));
+    const line = await forwarding.waitForLine((text) => text.startsWith('Forwarding'));
     const [, address] = /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(line)!;
     expect(await fetchText(`http://${address}/`)).toMatch(/Welcome to nginx!/);
     await forwarding.kill('SIGTERM');

@@ -7,10 +7,15 @@ import {
   type Workload,
 } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
-import { containersOf, describeContainers, fetchText, startOnContainers } from './containers.js';
+import {
+  listContainers,
+  describeContainers,
+  fetchText,
+  startContainerCluster,
+} from './containers.js';
 import { ForeignPod } from './foreign-pod.js';
 import { OwnContainers } from './own-containers.js';
-import { bundleOf, runToEnd } from './processes.js';
+import { findBundle, runToEnd } from './processes.js';
 
 /** Prints increasing numbers, so that missing or repeated lines show. Exits with 42 on request. */
 const COUNTER = [
@@ -20,7 +25,7 @@ const COUNTER = [
 ];
 /** Time limit for the removal of everything that belongs to a container. */
 const GONE_WITHIN_MS = 60_000;
-/** Resources of a pod on its machine, see {@link OwnContainers.footprint}. */
+/** Resources of a pod on its machine, see {@link OwnContainers.listResources}. */
 const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
 
 describeContainers('a container runtime that fails, and what containers leave behind', () => {
@@ -30,7 +35,7 @@ describeContainers('a container runtime that fails, and what containers leave be
   beforeAll(async () => {
     own = await OwnContainers.install();
     foreign = await ForeignPod.start(own.socket);
-    cluster = await startOnContainers(['zone-a', 'zone-b'], own.socket);
+    cluster = await startContainerCluster(['zone-a', 'zone-b'], own.socket);
   });
   afterAll(async () => {
     try {
@@ -46,14 +51,14 @@ describeContainers('a container runtime that fails, and what containers leave be
       name,
       spec: { ...QUICK, terminationGracePeriod: { seconds: 0n }, ...spec },
     });
-    return cluster.settled(name);
+    return cluster.waitUntilSettled(name);
   };
   const remove = async (name: string): Promise<void> => {
     await cluster.client.deleteWorkload({ name });
-    await cluster.gone(name);
+    await cluster.waitUntilDeleted(name);
   };
-  const failed = (name: string, why: RegExp): Promise<Workload> =>
-    cluster.until(name, ({ status }) =>
+  const waitUntilFailed = (name: string, why: RegExp): Promise<Workload> =>
+    cluster.waitForWorkload(name, ({ status }) =>
       status!.replicas.some(({ reason, lastEndReason }) => why.test(`${reason} ${lastEndReason}`)),
     );
 
@@ -61,15 +66,15 @@ describeContainers('a container runtime that fails, and what containers leave be
    * Returns the resources and files that did not exist before, as soon as there are none, or {@link
    * GONE_WITHIN_MS} after the deletion.
    */
-  const leftAfter = async (
+  const listLeftovers = async (
     machine: readonly string[],
     files?: readonly string[],
   ): Promise<readonly string[]> => {
     const deadline = performance.now() + GONE_WITHIN_MS;
     for (;;) {
       const left = [
-        ...(await own.footprint()).filter((line) => !machine.includes(line)),
-        ...(files === undefined ? [] : filesOf(cluster).filter((file) => !files.includes(file))),
+        ...(await own.listResources()).filter((line) => !machine.includes(line)),
+        ...(files === undefined ? [] : listFiles(cluster).filter((file) => !files.includes(file))),
       ];
       if (left.length === 0 || performance.now() > deadline) return left;
     }
@@ -85,29 +90,29 @@ describeContainers('a container runtime that fails, and what containers leave be
       ports: [{ name: 'http', containerPort: 80 }],
       volumes,
     };
-    const machine = await own.footprint();
+    const machine = await own.listResources();
     await create('first', spec);
     await remove('first');
-    expect(await leftAfter(machine)).toEqual([]);
+    expect(await listLeftovers(machine)).toEqual([]);
     // directories that agents create once are no trace of a workload
-    const files = filesOf(cluster);
+    const files = listFiles(cluster);
     const workload = await create('brief', spec);
-    for (const { ip } of await containersOf(cluster, workload))
+    for (const { ip } of await listContainers(cluster, workload))
       expect(await fetchText(`http://${ip}/`)).toContain('nginx');
-    const during = (await own.footprint()).filter((line) => !machine.includes(line));
+    const during = (await own.listResources()).filter((line) => !machine.includes(line));
     const kindsOfFour = KINDS.filter(
       (kind) => during.filter((line) => line.startsWith(`${kind} `)).length >= 4,
     );
     expect({
       kindsOfFour,
-      logs: filesOf(cluster).filter((file) => file.includes('logs/')).length >= 4,
+      logs: listFiles(cluster).filter((file) => file.includes('logs/')).length >= 4,
     }).toEqual({
       kindsOfFour: KINDS,
       logs: true,
     });
     await remove('brief');
-    expect(await leftAfter(machine, files)).toEqual([]);
-    await foreign.isUntouched();
+    expect(await listLeftovers(machine, files)).toEqual([]);
+    await foreign.expectUntouched();
   });
 
   it('starts cached images without a registry; pulls fail with a reason and succeed when the registry returns', async () => {
@@ -119,17 +124,19 @@ describeContainers('a container runtime that fails, and what containers leave be
       name: 'always',
       spec: { ...QUICK, image: 'cloudless/test:1', imagePull: { policy: Pull.ALWAYS } },
     });
-    const { status } = await failed('always', /cloudless\/test:1.*connection refused/);
+    const { status } = await waitUntilFailed('always', /cloudless\/test:1.*connection refused/);
     expect(status!.readyReplicas).toBe(0);
     const { events } = await cluster.client.listEvents({ workload: 'always' });
     expect(events.find(({ reason }) => reason === 'ImagePullFailed')?.message).toContain(
       own.registry,
     );
     expect(
-      (await cluster.settled('cached')).status!.replicas.every(({ restarts }) => restarts === 0),
+      (await cluster.waitUntilSettled('cached')).status!.replicas.every(
+        ({ restarts }) => restarts === 0,
+      ),
     ).toBe(true);
     await own.start();
-    await cluster.settled('always');
+    await cluster.waitUntilSettled('always');
     await remove('always');
     await remove('cached');
   });
@@ -144,46 +151,46 @@ describeContainers('a container runtime that fails, and what containers leave be
     };
     const before = await create('kept', { ...patient, replicas: 2 });
     const ending = await create('ending', { ...patient, restart: { policy: Restart.NEVER } });
-    const kept = await containersOf(cluster, before);
-    const [last] = await containersOf(cluster, ending);
-    const logs = kept.map(({ containerId }) => numbersOf(containerId, 100));
+    const kept = await listContainers(cluster, before);
+    const [last] = await listContainers(cluster, ending);
+    const logs = kept.map(({ containerId }) => readNumbers(containerId, 100));
     own.kill('containerd');
-    await cluster.agent('agent-1').kill('SIGKILL');
-    await end(last!.pid);
+    await cluster.requireAgent('agent-1').kill('SIGKILL');
+    await endCounter(last!.pid);
     await own.start();
     await cluster.startAgent('agent-1', 'zone-a');
-    const exited = await cluster.until('ending', ({ status }) =>
+    const exited = await cluster.waitForWorkload('ending', ({ status }) =>
       status!.replicas.some(({ lastExitCode }) => lastExitCode === 42),
     );
     expect(exited.status!.replicas[0]).toMatchObject({ restarts: 0 });
-    const after = await cluster.settled('kept');
-    expect(identity(after)).toEqual(identity(before));
-    expect((await containersOf(cluster, after)).map(({ pid }) => pid)).toEqual(
+    const after = await cluster.waitUntilSettled('kept');
+    expect(getIdentity(after)).toEqual(getIdentity(before));
+    expect((await listContainers(cluster, after)).map(({ pid }) => pid)).toEqual(
       kept.map(({ pid }) => pid),
     );
     for (const numbers of await Promise.all(logs))
       expect(numbers).toEqual(numbers.map((_, index) => index + 1));
-    await foreign.isUntouched();
+    await foreign.expectUntouched();
     await remove('kept');
     await remove('ending');
   });
 
   it('leaves containers of other owners when agents are removed', async () => {
     await create('last', { image: 'busybox:1', command: ['sleep', '1000'], replicas: 2 });
-    await cluster.agent('agent-1').kill('SIGTERM'); // --stop-workloads-on-exit ends the containers
-    await cluster.agent('agent-2').kill('SIGTERM');
-    expect((await own.footprint()).filter((line) => line.startsWith('sandbox'))).toEqual([
+    await cluster.requireAgent('agent-1').kill('SIGTERM'); // --stop-workloads-on-exit ends the containers
+    await cluster.requireAgent('agent-2').kill('SIGTERM');
+    expect((await own.listResources()).filter((line) => line.startsWith('sandbox'))).toEqual([
       `sandbox ${foreign.sandboxId}`,
     ]);
     for (const name of ['agent-1', 'agent-2']) {
-      const args = [bundleOf('agent'), 'reset', '--data-dir', join(cluster.directory, name)];
+      const args = [findBundle('agent'), 'reset', '--data-dir', join(cluster.directory, name)];
       expect(await runToEnd(process.execPath, args)).toMatchObject({ code: 0 });
     }
-    await foreign.isUntouched();
+    await foreign.expectUntouched();
   });
 
   /** Follows the log of a container through the coordinator until it has `count` numbers. */
-  async function numbersOf(containerId: string, count: number): Promise<readonly number[]> {
+  async function readNumbers(containerId: string, count: number): Promise<readonly number[]> {
     const ending = new AbortController();
     const numbers: number[] = [];
     for await (const { line, sequence } of cluster.agentClient.streamLogs(
@@ -199,7 +206,7 @@ describeContainers('a container runtime that fails, and what containers leave be
 });
 
 /** The identity of a container: fields that a change would show as another container. */
-function identity({ status }: Workload): unknown {
+function getIdentity({ status }: Workload): unknown {
   return status!.replicas.map(({ id, nodeId, containerId, restarts }) => ({
     id,
     nodeId,
@@ -209,14 +216,14 @@ function identity({ status }: Workload): unknown {
 }
 
 /** Lists the files of the agents. */
-function filesOf({ directory, agents }: RealCluster): readonly string[] {
+function listFiles({ directory, agents }: RealCluster): readonly string[] {
   // The exit code of find is ignored, because files may disappear during the search.
   const { stdout } = spawnSync('find', [...agents.keys()], { cwd: directory, encoding: 'utf8' });
   return stdout.trim().split('\n');
 }
 
 /** Ends the counting program and waits until the process is gone, even when no agent runs. */
-async function end(pid: number): Promise<void> {
+async function endCounter(pid: number): Promise<void> {
   writeFileSync(`/proc/${pid}/root/tmp/end`, '');
   while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -36,7 +36,7 @@ export function describeContainers(name: string, body: () => void): void {
 }
 
 /** Starts a cluster whose agents run containers and processes, one agent in each zone. */
-export function startOnContainers(
+export function startContainerCluster(
   zones: readonly string[] = ['zone-a', 'zone-b'],
   criSocket = SOCKET,
 ): Promise<RealCluster> {
@@ -44,14 +44,14 @@ export function startOnContainers(
 }
 
 /** Ends the cluster. @throws when a pod or container of the cluster is left on the socket. */
-export async function stopOnContainers(
+export async function stopContainerCluster(
   cluster: RealCluster | undefined,
   socket = SOCKET,
 ): Promise<void> {
   if (cluster === undefined) return; // the cluster could not be started
   const { clusterId } = await cluster.client.getServerInfo({});
   await cluster.stop();
-  const left = await podsOf(clusterId, socket);
+  const left = await listPods(clusterId, socket);
   for (const id of left) await removePod(id, socket);
   expect(left).toEqual([]);
 }
@@ -62,7 +62,7 @@ interface Labelled {
 }
 
 /** Lists the pod sandboxes of a cluster by the label that its agents set. */
-export async function podsOf(clusterId: string, socket = SOCKET): Promise<readonly string[]> {
+export async function listPods(clusterId: string, socket = SOCKET): Promise<readonly string[]> {
   const { items } = await callCri<{ readonly items: readonly Labelled[] }>(
     socket,
     'ListPodSandbox',
@@ -80,7 +80,7 @@ export async function removePod(podSandboxId: string, socket = SOCKET): Promise<
 }
 
 /** Lists the running containers of a workload as their agents report them. */
-export async function containersOf(
+export async function listContainers(
   cluster: RealCluster,
   { status }: Workload,
 ): Promise<readonly ContainerStatus[]> {

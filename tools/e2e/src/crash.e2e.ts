@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Workload } from '@cloudless/api';
 import { createSeededRandom } from '@cloudless/base';
 import { RealCluster } from './cluster.js';
-import { RecordingWriter, type Written } from './recording-writer.js';
+import { RecordingWriter, type AcknowledgedWrite } from './recording-writer.js';
 
 /**
  * Acknowledged writes are durable, retries take effect once, and running replicas are not
@@ -24,7 +24,7 @@ beforeEach(async () => {
 afterEach(() => cluster.stop());
 
 /** Container and process of each replica of a workload. */
-async function placesOf(workload: Workload): Promise<Record<string, string>> {
+async function listPlaces(workload: Workload): Promise<Record<string, string>> {
   const places = (workload.status?.replicas ?? []).map(
     async ({ id, nodeId, containerId, restarts }) => {
       const { pid } = await cluster.agentClient.getContainerStatus({ containerId });
@@ -35,7 +35,7 @@ async function placesOf(workload: Workload): Promise<Record<string, string>> {
 }
 
 /** Kills the coordinator with SIGKILL repeatedly during writes. */
-async function killOften(): Promise<void> {
+async function killRepeatedly(): Promise<void> {
   const random = createSeededRandom(SEED);
   for (let count = 0; count < KILLS; count += 1) {
     await pause(KILL_AFTER_MS.from + random.next() * (KILL_AFTER_MS.to - KILL_AFTER_MS.from));
@@ -45,8 +45,8 @@ async function killOften(): Promise<void> {
 }
 
 /** Compares the store with the acknowledged writes of a log. */
-async function compare(
-  log: readonly Written[],
+async function compareWithStore(
+  log: readonly AcknowledgedWrite[],
 ): Promise<{ readonly lost: readonly string[]; readonly twice: readonly string[] }> {
   const [lost, twice]: [string[], string[]] = [[], []];
   for (const name of new Set(log.map((written) => written.name))) {
@@ -88,16 +88,16 @@ it(
       requestId: 'shared',
       spec: { command: ['sleep', '1'], replicas: 0 },
     });
-    const before = await placesOf(await cluster.settled('steady'));
+    const before = await listPlaces(await cluster.waitUntilSettled('steady'));
     const writers = Array.from(
       { length: WRITERS },
       (_, index) => new RecordingWriter(index, cluster.url),
     );
     const writing = Promise.all(writers.map((writer) => writer.run()));
-    await killOften();
+    await killRepeatedly();
     for (const writer of writers) writer.stop();
     await writing;
-    for (const agent of ['agent-1', 'agent-2']) await cluster.nodeReady(agent);
+    for (const agent of ['agent-1', 'agent-2']) await cluster.waitUntilNodeReady(agent);
     const shared = await cluster.client.createWorkload({
       name: 'shared',
       requestId: 'shared',
@@ -107,9 +107,9 @@ it(
       ...writers.flatMap((writer) => writer.log),
       { name: 'shared', answer: shared, sends: 1 },
     ];
-    const { lost, twice } = await compare(log);
-    for (let index = 0; index < WRITERS; index += 1) await cluster.settled(`own-${index}`);
-    const after = await placesOf(await cluster.settled('steady'));
+    const { lost, twice } = await compareWithStore(log);
+    for (let index = 0; index < WRITERS; index += 1) await cluster.waitUntilSettled(`own-${index}`);
+    const after = await listPlaces(await cluster.waitUntilSettled('steady'));
     const restarted = Object.keys(before).filter((id) => before[id] !== after[id]);
     const retried = log.filter(({ sends }) => sends > 1).length;
     process.stdout.write(

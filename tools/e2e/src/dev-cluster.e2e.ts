@@ -1,8 +1,15 @@
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { workloadPorts } from './cluster.js';
-import { Running, bundleOf, killAll, processesUsing, repository, runToEnd } from './processes.js';
+import { chooseWorkloadPorts } from './cluster.js';
+import {
+  RunningProgram,
+  findBundle,
+  killAll,
+  listProcessesUsing,
+  repository,
+  runToEnd,
+} from './processes.js';
 
 /** Directory of all files of these clusters, so that leftover processes can be found. */
 let directory = '';
@@ -10,7 +17,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'cloudless-dev-'));
 });
 afterEach(async () => {
-  const left = processesUsing(directory);
+  const left = listProcessesUsing(directory);
   killAll(left);
   const files = await readdir(directory);
   await Promise.all(
@@ -23,33 +30,33 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 const example = ['--example', join(repository, 'examples/hello.yaml')];
 const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
 /** The agents run processes only, unless a test selects another runtime. */
-const args = (...more: readonly string[]): readonly string[] => [
-  bundleOf('dev-cluster'),
-  ...['--workload-port', String(workloadPorts(3_000)), '--runtime', 'process'],
+const createArgs = (...more: readonly string[]): readonly string[] => [
+  findBundle('dev-cluster'),
+  ...['--workload-port', String(chooseWorkloadPorts(3_000)), '--runtime', 'process'],
   ...more,
 ];
-const env = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
-const start = (...more: readonly string[]): Running =>
-  Running.start(process.execPath, args(...more), env());
-const runs = (...more: readonly string[]) =>
-  runToEnd(process.execPath, args(...more), { env: env() });
+const createEnv = (): NodeJS.ProcessEnv => ({ TMPDIR: directory, NO_COLOR: '1' });
+const startCluster = (...more: readonly string[]): RunningProgram =>
+  RunningProgram.start(process.execPath, createArgs(...more), createEnv());
+const runToExit = (...more: readonly string[]) =>
+  runToEnd(process.execPath, createArgs(...more), { env: createEnv() });
 
 const soon = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
 /** Resolves when no process of the clusters is left. */
-async function nothingRuns(): Promise<void> {
-  while (processesUsing(directory).length > 0) await soon();
+async function waitUntilNothingRuns(): Promise<void> {
+  while (listProcessesUsing(directory).length > 0) await soon();
 }
 
 /** Returns the text after a label in the start-up output. */
-async function told(cluster: Running, label: string): Promise<string> {
-  const line = await cluster.line((text) => text.trim().startsWith(`${label} `));
+async function readLabel(cluster: RunningProgram, label: string): Promise<string> {
+  const line = await cluster.waitForLine((text) => text.trim().startsWith(`${label} `));
   return line.trim().split(/\s+/).slice(1).join(' ');
 }
-const portOf = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
+const getPort = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
 
 describe('development cluster', () => {
   it('runs the demo with --demo and exits', async () => {
-    const { code, stdout, stderr } = await runs(...anyPorts, ...example, '--demo');
+    const { code, stdout, stderr } = await runToExit(...anyPorts, ...example, '--demo');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const steps = [
       'scale to 5',
@@ -67,18 +74,18 @@ describe('development cluster', () => {
   });
 
   it('serves until SIGINT, and a second cluster on the same ports fails', async () => {
-    const cluster = start(...anyPorts, ...example);
-    const api = await told(cluster, 'API');
+    const cluster = startCluster(...anyPorts, ...example);
+    const api = await readLabel(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
-    const health = await told(cluster, 'Health');
-    expect(await told(cluster, 'Runtime')).toBe(
+    const health = await readLabel(cluster, 'Health');
+    expect(await readLabel(cluster, 'Runtime')).toBe(
       'processes; containers are off because of --runtime process',
     );
-    const agentPort = (await told(cluster, 'agent-1')).split(':').at(-1) ?? '';
-    await cluster.line((line) => line.startsWith('Ctrl-C'));
+    const agentPort = (await readLabel(cluster, 'agent-1')).split(':').at(-1) ?? '';
+    await cluster.waitForLine((line) => line.startsWith('Ctrl-C'));
     expect(await (await fetch(health)).json()).toEqual({ status: 'ok' });
     const listed = await runToEnd(process.execPath, [
-      bundleOf('cloudlessctl'),
+      findBundle('cloudlessctl'),
       '--server',
       url,
       'get',
@@ -91,18 +98,18 @@ describe('development cluster', () => {
       name: 'hello',
       status: { phase: 'RUNNING', readyReplicas: 3 },
     });
-    const mine = processesUsing(directory);
+    const mine = listProcessesUsing(directory);
     const folders = await readdir(directory);
 
     const busy = [
       {
-        flags: ['--port', portOf(api), '--ops-port', '0', '--agent-port', '0'],
-        port: portOf(api),
+        flags: ['--port', getPort(api), '--ops-port', '0', '--agent-port', '0'],
+        port: getPort(api),
         flag: '--port',
       },
       {
-        flags: ['--port', '0', '--ops-port', portOf(health), '--agent-port', '0'],
-        port: portOf(health),
+        flags: ['--port', '0', '--ops-port', getPort(health), '--agent-port', '0'],
+        port: getPort(health),
         flag: '--ops-port',
       },
       {
@@ -113,8 +120,8 @@ describe('development cluster', () => {
     ];
     const seconds = [];
     for (const { flags, port, flag } of busy) {
-      const { code, stderr } = await runs(...flags);
-      const left = processesUsing(directory).filter((line) => !mine.includes(line));
+      const { code, stderr } = await runToExit(...flags);
+      const left = listProcessesUsing(directory).filter((line) => !mine.includes(line));
       killAll(left);
       const names =
         stderr.includes(`port ${port} on 127.0.0.1 is in use`) &&
@@ -130,7 +137,7 @@ describe('development cluster', () => {
 
   it('prints the runtimes of its agents and the reason', async () => {
     const socket = join(directory, 'no.sock');
-    const without = start(
+    const without = startCluster(
       ...anyPorts,
       '--agents',
       '1',
@@ -139,11 +146,11 @@ describe('development cluster', () => {
       '--cri-socket',
       socket,
     );
-    expect(await told(without, 'Runtime')).toMatch(
+    expect(await readLabel(without, 'Runtime')).toMatch(
       /^processes; containers are not used: (no container runtime answers at|the agent must run as root to use the container runtime at) .*no\.sock.*; `sudo node tools\/containers\/setup\.mjs install` installs one$/,
     );
     expect(await without.kill('SIGINT')).toBe(0);
-    const { code, stderr } = await runs(
+    const { code, stderr } = await runToExit(
       ...anyPorts,
       '--agents',
       '1',
@@ -158,11 +165,12 @@ describe('development cluster', () => {
   });
 
   it('exits with a message when its coordinator ends', async () => {
-    const cluster = start(...anyPorts);
-    await cluster.line((line) => line.startsWith('Ctrl-C'));
+    const cluster = startCluster(...anyPorts);
+    await cluster.waitForLine((line) => line.startsWith('Ctrl-C'));
     const coordinator =
-      processesUsing(directory).find((line) => line.includes('dist/apps/coordinator/main.mjs')) ??
-      '';
+      listProcessesUsing(directory).find((line) =>
+        line.includes('dist/apps/coordinator/main.mjs'),
+      ) ?? '';
     process.kill(Number(coordinator.split(' ')[0]), 'SIGKILL');
     expect(await cluster.exited).toBe(1);
     expect(cluster.lines.join('\n')).toMatch(
@@ -183,7 +191,7 @@ describe('development cluster', () => {
       says: 'It must be a whole number from 0 to 65535.',
     },
   ])('rejects $what', async ({ flags, says }) => {
-    expect(await runs(...flags)).toMatchObject({
+    expect(await runToExit(...flags)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(says) as string,
     });
@@ -195,12 +203,14 @@ describe('development cluster', () => {
       manifest,
       'name: never\nspec: { command: [sleep, "1000"], ports: [{ name: http, containerPort: 80 }] }\n',
     );
-    const cluster = start(...anyPorts, '--example', manifest);
-    await cluster.line((line) => line.includes('waiting for port http to accept connections'));
+    const cluster = startCluster(...anyPorts, '--example', manifest);
+    await cluster.waitForLine((line) =>
+      line.includes('waiting for port http to accept connections'),
+    );
     process.kill(cluster.pid, 'SIGINT');
     // The waiting command must be ended too; otherwise it would look for its coordinator for
     // another minute.
-    await expect(cluster.line((line) => line.includes('reconnecting'))).rejects.toThrow(
+    await expect(cluster.waitForLine((line) => line.includes('reconnecting'))).rejects.toThrow(
       'ended before',
     );
     expect(await cluster.exited).toBe(130);
@@ -210,39 +220,44 @@ describe('development cluster', () => {
   it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)(
     'leaves no process behind after %s',
     async (signal) => {
-      const cluster = start(...anyPorts, ...example);
-      await cluster.line((line) => line.startsWith('Ctrl-C'));
+      const cluster = startCluster(...anyPorts, ...example);
+      await cluster.waitForLine((line) => line.startsWith('Ctrl-C'));
       await cluster.kill(signal);
-      await nothingRuns();
+      await waitUntilNothingRuns();
     },
   );
 
   it('leaves no process behind after SIGKILL during its start', async () => {
-    const cluster = start(...anyPorts);
-    await cluster.line((line) => line.startsWith('Starting'));
-    while (!processesUsing(directory).some((line) => line.includes('--name agent-'))) await soon();
+    const cluster = startCluster(...anyPorts);
+    await cluster.waitForLine((line) => line.startsWith('Starting'));
+    while (!listProcessesUsing(directory).some((line) => line.includes('--name agent-')))
+      await soon();
     await cluster.kill('SIGKILL');
-    await nothingRuns();
+    await waitUntilNothingRuns();
   });
 
   it('exits when the reader of its output is gone', async () => {
     const script = '"$@" | sed "/Ctrl-C/q"'; // as with `| tee` that Ctrl-C has ended
     const { stdout } = await runToEnd(
       'sh',
-      ['-c', script, 'sh', process.execPath, ...args(...anyPorts, ...example)],
+      ['-c', script, 'sh', process.execPath, ...createArgs(...anyPorts, ...example)],
       {
-        env: env(),
+        env: createEnv(),
       },
     );
     expect(stdout).toContain('Ctrl-C');
-    await nothingRuns();
+    await waitUntilNothingRuns();
   });
 
   it('leaves no process behind when its parent with an IPC channel is killed', async () => {
     const launcher = `require('node:child_process').fork(process.argv[1], process.argv.slice(2))`;
-    const parent = Running.start(process.execPath, ['-e', launcher, ...args(...anyPorts)], env());
-    await parent.line((line) => line.startsWith('Ctrl-C'));
+    const parent = RunningProgram.start(
+      process.execPath,
+      ['-e', launcher, ...createArgs(...anyPorts)],
+      createEnv(),
+    );
+    await parent.waitForLine((line) => line.startsWith('Ctrl-C'));
     await parent.kill('SIGKILL');
-    await nothingRuns();
+    await waitUntilNothingRuns();
   });
 });

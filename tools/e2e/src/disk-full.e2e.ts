@@ -31,7 +31,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
   });
 
   /** Fills the file system. */
-  async function fill(): Promise<void> {
+  async function fillDisk(): Promise<void> {
     const file = await open(join(image.directory, 'filler'), 'a');
     try {
       for (;;) await file.write(CHUNK);
@@ -62,14 +62,14 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     }
   }
 
-  async function page(path: string): Promise<string> {
+  async function fetchPage(path: string): Promise<string> {
     const response = await fetch(`${cluster.opsUrl}${path}`);
     return `${response.status} ${await response.text()}`;
   }
 
-  const logged = (text: string): readonly string[] =>
+  const countLogged = (text: string): readonly string[] =>
     cluster.coordinatorProcess.lines.filter((line) => line.includes(text));
-  const restartsOf = ({ status }: Workload): number =>
+  const countRestarts = ({ status }: Workload): number =>
     (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
   it('refuses writes while the disk is full, continues everything else, and accepts writes without a restart when space is free', async () => {
@@ -78,14 +78,14 @@ describeOnDiskImages('a full disk under the coordinator', () => {
       name: 'web',
       spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
     });
-    const web = await cluster.settled('web');
+    const web = await cluster.waitUntilSettled('web');
     const watching = new AbortController();
     const watch = client
       .watchWorkloads({ name: 'web' }, { signal: watching.signal })
       [Symbol.asyncIterator]();
     await watch.next();
 
-    await fill();
+    await fillDisk();
     const { created, refusal } = await createUntilRefused('full');
     expect({ kind: errorKindOf(refusal), message: (refusal as Error).message }).toEqual({
       kind: 'exhausted',
@@ -93,11 +93,13 @@ describeOnDiskImages('a full disk under the coordinator', () => {
         /^disk full: no space left for .*store\.mdb, nothing was written; free some space on its file system, and writes continue automatically$/,
       ) as string,
     });
-    expect(await page('/health')).toMatch(/^200 {"status":"degraded","reasons":\["disk full: /);
-    expect(await page('/ready')).toMatch(/^200 /);
-    expect(await page('/metrics')).toContain('\ncloudless_store_writable 0\n');
+    expect(await fetchPage('/health')).toMatch(
+      /^200 {"status":"degraded","reasons":\["disk full: /,
+    );
+    expect(await fetchPage('/ready')).toMatch(/^200 /);
+    expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 0\n');
     // Writes resume only when there is enough space for writes of every size.
-    const { code, stderr } = await cluster.ctl('workload', 'scale', 'web', '3');
+    const { code, stderr } = await cluster.runCtl('workload', 'scale', 'web', '3');
     expect(code).toBe(7);
     expect(stderr).toMatch(/^cloudlessctl: disk full: .* \(RESOURCE_EXHAUSTED\)\n$/);
 
@@ -107,7 +109,7 @@ describeOnDiskImages('a full disk under the coordinator', () => {
       containerId: victim?.containerId ?? '',
     });
     process.kill(pid, 'SIGKILL');
-    const { address } = await cluster.agent('agent-1').logged('agent ready');
+    const { address } = await cluster.requireAgent('agent-1').waitForLog('agent ready');
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
     for (let running = false; !running;) {
       const { containers } = await agent.listContainers({});
@@ -123,17 +125,17 @@ describeOnDiskImages('a full disk under the coordinator', () => {
     expect((await client.listNodes({})).nodes.map(({ status }) => status?.phase)).toEqual([1]);
     for (let round = 0; round < 20; round += 1)
       expect((await createUntilRefused('none')).created).toEqual([]);
-    expect(restartsOf(await client.getWorkload({ name: 'web' }))).toBe(0);
-    expect(logged('disk full: writes are refused')).toHaveLength(1);
-    expect(logged('"level":"error"')).toEqual([]);
+    expect(countRestarts(await client.getWorkload({ name: 'web' }))).toBe(0);
+    expect(countLogged('disk full: writes are refused')).toHaveLength(1);
+    expect(countLogged('"level":"error"')).toEqual([]);
     // Messages of LMDB, independent of the number of refused writes.
-    expect(logged('Write error').length).toBeLessThan(5);
+    expect(countLogged('Write error').length).toBeLessThan(5);
 
     await rm(join(image.directory, 'filler'));
     await client.createWorkload({ name: 'after', spec: { command: ['true'], replicas: 0 } });
-    const after = await cluster.until(
+    const after = await cluster.waitForWorkload(
       'web',
-      (workload) => restartsOf(workload) === 1 && workload.status?.readyReplicas === 2,
+      (workload) => countRestarts(workload) === 1 && workload.status?.readyReplicas === 2,
     );
     expect(after.status?.replicas.map(({ id }) => id).sort()).toEqual(
       web.status?.replicas.map(({ id }) => id).sort(),
@@ -142,14 +144,14 @@ describeOnDiskImages('a full disk under the coordinator', () => {
       const next = await watch.next();
       expect(next.done).toBe(false);
       const { workload } = next.value as { readonly workload?: Workload };
-      seen = workload === undefined ? 0 : restartsOf(workload);
+      seen = workload === undefined ? 0 : countRestarts(workload);
     }
     watching.abort();
-    await cluster.coordinatorProcess.line((line) => line.includes('there is room again'));
-    expect(await page('/health')).toBe('200 {"status":"ok"}\n');
-    expect(await page('/metrics')).toContain('\ncloudless_store_writable 1\n');
+    await cluster.coordinatorProcess.waitForLine((line) => line.includes('there is room again'));
+    expect(await fetchPage('/health')).toBe('200 {"status":"ok"}\n');
+    expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 1\n');
     expect(
-      logged('disk has free space again').concat(logged('disk full: writes are refused')),
+      countLogged('disk has free space again').concat(countLogged('disk full: writes are refused')),
     ).toHaveLength(2);
     const { events } = await client.listEvents({ pageSize: 1_000 });
     expect(events.filter(({ reason }) => reason === 'NodeLost')).toEqual([]);

@@ -8,7 +8,7 @@ import { runToEnd } from './processes.js';
  * Returns why disk images cannot be mounted; undefined when they can. They need root, loop devices
  * and the ext4 tools.
  */
-export function whyNoDiskImages(): string | undefined {
+export function findDiskImageProblem(): string | undefined {
   if (process.getuid?.() !== 0) return 'mounting a disk image needs root';
   const directory = execFileSync('mktemp', ['-d'], { encoding: 'utf8' }).trim();
   try {
@@ -31,7 +31,7 @@ export function whyNoDiskImages(): string | undefined {
  * Like `describe`; skips the tests with a reason in the title where disk images cannot be mounted.
  */
 export function describeOnDiskImages(name: string, tests: () => void): void {
-  const reason = whyNoDiskImages();
+  const reason = findDiskImageProblem();
   if (reason === undefined) return describe(name, tests);
   process.stderr.write(`SKIPPED ${name}: ${reason}\n`);
   describe.skip(`${name} (skipped: ${reason})`, tests);

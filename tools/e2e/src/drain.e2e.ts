@@ -8,12 +8,14 @@ beforeEach(async () => {
 afterEach(() => cluster.stop());
 
 const sleeper = { ...QUICK, command: ['sleep', '100000'] };
-const floorOf = (minAvailable: number) => ({ rollout: { ...QUICK.rollout, minAvailable } });
+const aWorkloadWithMinimum = (minAvailable: number) => ({
+  rollout: { ...QUICK.rollout, minAvailable },
+});
 /** A workload that fits on one node only and must stay available. */
-const bound = { ...sleeper, ...floorOf(1), placement: { zones: ['zone-b'] } };
+const pinnedWorkload = { ...sleeper, ...aWorkloadWithMinimum(1), placement: { zones: ['zone-b'] } };
 
 /** Watches a node until a condition holds. */
-async function untilNode(nodeId: string, fits: (node: Node) => boolean): Promise<Node> {
+async function waitForNode(nodeId: string, fits: (node: Node) => boolean): Promise<Node> {
   const watch = new AbortController();
   try {
     for await (const { node } of cluster.client.watchNodes({ nodeId }, { signal: watch.signal })) {
@@ -29,7 +31,7 @@ async function untilNode(nodeId: string, fits: (node: Node) => boolean): Promise
  * Runs an action and returns the minimum of ready replicas that a watch of the workload showed
  * during the action.
  */
-async function lowestReady(name: string, act: () => Promise<void>): Promise<number> {
+async function measureLowestReady(name: string, act: () => Promise<void>): Promise<number> {
   const watch = new AbortController();
   let lowest = Number.POSITIVE_INFINITY;
   const following = (async () => {
@@ -50,11 +52,11 @@ describe('node drain', () => {
   it('prints its progress until the node is empty, and keeps min_available', async () => {
     await cluster.client.createWorkload({
       name: 'web',
-      spec: { ...sleeper, ...floorOf(6), replicas: 6 },
+      spec: { ...sleeper, ...aWorkloadWithMinimum(6), replicas: 6 },
     });
-    await cluster.settled('web');
-    const lowest = await lowestReady('web', async () => {
-      const { code, stdout } = await cluster.ctl('node', 'drain', 'agent-1', '--wait');
+    await cluster.waitUntilSettled('web');
+    const lowest = await measureLowestReady('web', async () => {
+      const { code, stdout } = await cluster.runCtl('node', 'drain', 'agent-1', '--wait');
       expect(code).toBe(0);
       const lines = stdout.trimEnd().split('\n');
       expect(lines[0]).toBe('node agent-1: draining');
@@ -67,13 +69,13 @@ describe('node drain', () => {
     const node = await cluster.client.getNode({ nodeId: 'agent-1' });
     expect(node).toMatchObject({ draining: true, cordoned: true, status: { replicaCount: 0 } });
     expect(node.status?.drain).toMatchObject({ phase: DrainPhase.DRAINED, total: 2, remaining: 0 });
-    expect((await cluster.ctl('get', 'nodes')).stdout).toMatch(/agent-1 +Ready,Drained /);
+    expect((await cluster.runCtl('get', 'nodes')).stdout).toMatch(/agent-1 +Ready,Drained /);
   });
 
   it('fails at its deadline and names the remaining replicas; with --force it succeeds', async () => {
-    await cluster.client.createWorkload({ name: 'bound', spec: bound });
-    await cluster.settled('bound');
-    const failed = await cluster.ctl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
+    await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
+    await cluster.waitUntilSettled('bound');
+    const failed = await cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '4s', '--wait');
     expect(failed).toMatchObject({
       code: 1,
       stdout: expect.stringContaining('1 of 1 replica left') as unknown,
@@ -88,24 +90,27 @@ describe('node drain', () => {
       status: { drain: { phase: DrainPhase.FAILED } },
     });
     expect((await cluster.client.getWorkload({ name: 'bound' })).status?.readyReplicas).toBe(1);
-    expect(await cluster.ctl('node', 'drain', 'agent-2', '--force', '--wait')).toMatchObject({
+    expect(await cluster.runCtl('node', 'drain', 'agent-2', '--force', '--wait')).toMatchObject({
       code: 0,
     });
-    const homeless = await cluster.until('bound', ({ status }) => status!.readyReplicas === 0);
-    expect(homeless.status?.reason).toContain('1 of 1 replicas without a node');
+    const unplaced = await cluster.waitForWorkload(
+      'bound',
+      ({ status }) => status!.readyReplicas === 0,
+    );
+    expect(unplaced.status?.reason).toContain('1 of 1 replicas without a node');
   });
 
   it('keeps min_available until the deadline with --deadline and --force; --timeout ends only the waiting', async () => {
-    await cluster.client.createWorkload({ name: 'bound', spec: bound });
-    await cluster.settled('bound');
+    await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
+    await cluster.waitUntilSettled('bound');
     const drain = ['node', 'drain', 'agent-2', '--force', '--wait'];
-    const late = await cluster.ctl(...drain, '--deadline', '10m', '--timeout', '1s');
+    const late = await cluster.runCtl(...drain, '--deadline', '10m', '--timeout', '1s');
     expect(late).toMatchObject({
       code: 6,
       stderr: expect.stringContaining('is not drained after 1s') as unknown,
     });
     expect((await cluster.client.getWorkload({ name: 'bound' })).status?.readyReplicas).toBe(1);
-    expect(await cluster.ctl(...drain, '--deadline', '1s')).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl(...drain, '--deadline', '1s')).toMatchObject({ code: 0 });
     const node = await cluster.client.getNode({ nodeId: 'agent-2' });
     expect(node).toMatchObject({
       draining: true,
@@ -117,32 +122,32 @@ describe('node drain', () => {
     await cluster.startAgent('agent-4', 'zone-a');
     await cluster.client.createWorkload({
       name: 'web',
-      spec: { ...sleeper, ...floorOf(8), replicas: 8 },
+      spec: { ...sleeper, ...aWorkloadWithMinimum(8), replicas: 8 },
     });
-    await cluster.settled('web');
-    const lowest = await lowestReady('web', async () => {
-      expect(await cluster.ctl('node', 'drain', 'agent-1', 'agent-2', '--wait')).toMatchObject({
+    await cluster.waitUntilSettled('web');
+    const lowest = await measureLowestReady('web', async () => {
+      expect(await cluster.runCtl('node', 'drain', 'agent-1', 'agent-2', '--wait')).toMatchObject({
         code: 0,
       });
     });
     expect(lowest).toBe(8);
-    const { status } = await cluster.settled('web');
+    const { status } = await cluster.waitUntilSettled('web');
     expect(new Set(status!.replicas.map(({ nodeId }) => nodeId))).toEqual(
       new Set(['agent-3', 'agent-4']),
     );
   });
 
   it('continues after the coordinator was killed, and cloudlessctl keeps waiting', async () => {
-    await cluster.client.createWorkload({ name: 'bound', spec: bound });
-    await cluster.settled('bound');
-    const waiting = cluster.ctl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');
-    const before = await untilNode(
+    await cluster.client.createWorkload({ name: 'bound', spec: pinnedWorkload });
+    await cluster.waitUntilSettled('bound');
+    const waiting = cluster.runCtl('node', 'drain', 'agent-2', '--deadline', '10m', '--wait');
+    const before = await waitForNode(
       'agent-2',
       ({ status }) => status?.drain?.waiting[0]?.includes('no node') === true,
     );
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
-    await cluster.nodeReady('agent-2');
+    await cluster.waitUntilNodeReady('agent-2');
     const after = await cluster.client.getNode({ nodeId: 'agent-2' });
     expect(after.status?.drain).toMatchObject({
       phase: DrainPhase.DRAINING,
@@ -150,7 +155,7 @@ describe('node drain', () => {
       remaining: 1,
     });
     expect(after.status?.drain?.deadline).toEqual(before.status?.drain?.deadline);
-    const lowest = await lowestReady('bound', async () => {
+    const lowest = await measureLowestReady('bound', async () => {
       await cluster.startAgent('agent-x', 'zone-b');
       expect(await waiting).toMatchObject({
         code: 0,
@@ -158,8 +163,8 @@ describe('node drain', () => {
       });
     });
     expect(lowest).toBe(1);
-    expect((await cluster.settled('bound')).status!.replicas.map(({ nodeId }) => nodeId)).toEqual([
-      'agent-x',
-    ]);
+    expect(
+      (await cluster.waitUntilSettled('bound')).status!.replicas.map(({ nodeId }) => nodeId),
+    ).toEqual(['agent-x']);
   });
 });

@@ -6,7 +6,7 @@ import { type CoordinatorClient, type EndpointSet, type ReplicaEndpoint } from '
 const AGAIN_MS = 50;
 
 /** A received set of endpoints. */
-export interface Seen {
+export interface ReceivedEndpoints {
   /** Time of `performance.now()`. */
   readonly atMs: number;
   readonly ready: number;
@@ -18,7 +18,7 @@ export interface Seen {
  * set stays in use.
  */
 export class EndpointWatch {
-  readonly seen: Seen[] = [];
+  readonly receivedSets: ReceivedEndpoints[] = [];
   private set: EndpointSet | undefined;
   private readonly stopping = new AbortController();
   private work: Promise<void> = Promise.resolve();
@@ -34,7 +34,7 @@ export class EndpointWatch {
 
   /** Minimum of ready replicas over all sets. */
   get lowestReady(): number {
-    return Math.min(...this.seen.map(({ ready }) => ready));
+    return Math.min(...this.receivedSets.map(({ ready }) => ready));
   }
 
   /** Resolves when the first set has arrived. */
@@ -54,7 +54,7 @@ export class EndpointWatch {
     while (!signal.aborted) {
       try {
         for await (const set of this.client().watchEndpoints({ name: this.name }, { signal })) {
-          if (!set.bookmark) this.see(set);
+          if (!set.bookmark) this.recordSet(set);
           known();
         }
       } catch (reason) {
@@ -64,9 +64,9 @@ export class EndpointWatch {
     }
   }
 
-  private see(set: EndpointSet): void {
+  private recordSet(set: EndpointSet): void {
     this.set = set;
     const replicaIds = set.endpoints.map(({ replicaId }) => replicaId);
-    this.seen.push({ atMs: performance.now(), ready: set.readyReplicas, replicaIds });
+    this.receivedSets.push({ atMs: performance.now(), ready: set.readyReplicas, replicaIds });
   }
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Workload } from '@cloudless/api';
 import { QUICK, RealCluster } from './cluster.js';
-import { killAll, processesMentioning } from './processes.js';
+import { killAll, listProcessesMentioning } from './processes.js';
 
 /**
  * No process that a replica started survives the replica, whatever session or environment the
@@ -18,7 +18,7 @@ afterEach(() => cluster.stop());
  * Starts a daemon like sshd or cron: own session, empty environment, parent that ends. Then keeps
  * running.
  */
-const daemonOf = (notes: string): string[] => [
+const createDaemonProgram = (notes: string): string[] => [
   '/bin/sh',
   '-c',
   `( setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & ); exec sleep 3600`,
@@ -27,13 +27,13 @@ const daemonOf = (notes: string): string[] => [
  * Without cgroups a daemon whose parent has ended cannot be attributed to its replica; here the
  * parent stays.
  */
-const childOf = (notes: string): string[] => [
+const createChildProgram = (notes: string): string[] => [
   '/bin/sh',
   '-c',
   `setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & exec sleep 3600`,
 ];
 
-const mainPid = ({ status }: Workload): string =>
+const getMainPid = ({ status }: Workload): string =>
   readFileSync(
     join(
       cluster.directory,
@@ -45,7 +45,7 @@ const mainPid = ({ status }: Workload): string =>
   ).replace(/^.*"pid":(\d+).*$/s, '$1');
 
 /** Returns the process ids in the file when there are `count` of them. */
-async function noted(file: string, count: number): Promise<readonly number[]> {
+async function waitForPids(file: string, count: number): Promise<readonly number[]> {
   for (;;) {
     const ids = existsSync(file)
       ? readFileSync(file, 'utf8').trim().split('\n').filter(Boolean).map(Number)
@@ -55,7 +55,7 @@ async function noted(file: string, count: number): Promise<readonly number[]> {
   }
 }
 
-async function untilDead(pid: number): Promise<void> {
+async function waitUntilDead(pid: number): Promise<void> {
   while (existsSync(`/proc/${pid}`)) await cluster.client.listNodes({});
 }
 
@@ -67,25 +67,28 @@ describe('daemon process of a replica with its own session and an empty environm
       spec: { ...QUICK, command: ['sleep', '3600'] },
     });
     const hasCgroups = readFileSync(
-      `/proc/${mainPid(await cluster.settled('probe'))}/cgroup`,
+      `/proc/${getMainPid(await cluster.waitUntilSettled('probe'))}/cgroup`,
       'utf8',
     ).includes('/cloudless-');
     await cluster.client.createWorkload({
       name: 'daemon',
-      spec: { ...QUICK, command: hasCgroups ? daemonOf(notes) : childOf(notes) },
+      spec: {
+        ...QUICK,
+        command: hasCgroups ? createDaemonProgram(notes) : createChildProgram(notes),
+      },
     });
-    const before = await cluster.settled('daemon');
-    const [first = 0] = await noted(notes, 1);
+    const before = await cluster.waitUntilSettled('daemon');
+    const [first = 0] = await waitForPids(notes, 1);
     if (hasCgroups) {
-      process.kill(Number(mainPid(before)), 'SIGKILL');
-      const [, second = 0] = await noted(notes, 2);
-      await untilDead(first);
+      process.kill(Number(getMainPid(before)), 'SIGKILL');
+      const [, second = 0] = await waitForPids(notes, 2);
+      await waitUntilDead(first);
       expect(existsSync(`/proc/${second}`)).toBe(true);
     }
-    const last = (await noted(notes, 1)).at(-1) ?? 0;
-    killAll(processesMentioning(`supervisor ${join(cluster.directory, 'agent-1')}`));
+    const last = (await waitForPids(notes, 1)).at(-1) ?? 0;
+    killAll(listProcessesMentioning(`supervisor ${join(cluster.directory, 'agent-1')}`));
     await cluster.client.deleteWorkload({ name: 'daemon' });
-    await cluster.gone('daemon');
-    await untilDead(last);
+    await cluster.waitUntilDeleted('daemon');
+    await waitUntilDead(last);
   });
 });

@@ -29,27 +29,27 @@ export class ExecCall {
     client: Pick<CoordinatorClient, 'exec'>,
     start: MessageInitShape<typeof ExecStartSchema>,
   ) {
-    this.say({ case: 'start', value: start });
+    this.sendRequest({ case: 'start', value: start });
     this.responses = client
-      .exec(each(this.requests), { signal: this.ending.signal })
+      .exec(toIterable(this.requests), { signal: this.ending.signal })
       [Symbol.asyncIterator]();
   }
 
-  say(request: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>): void {
+  sendRequest(request: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>): void {
     this.requests.push(create(ExecRequestSchema, { request }));
   }
 
-  type(text: string): void {
-    this.say({ case: 'stdin', value: new TextEncoder().encode(text) });
+  sendText(text: string): void {
+    this.sendRequest({ case: 'stdin', value: new TextEncoder().encode(text) });
   }
 
   /** Ends the request stream. */
-  end(): void {
+  endInput(): void {
     this.requests.end();
   }
 
   /** Returns the next message that is not a keep-alive; undefined at the end. */
-  async next(): Promise<ExecResponse['response'] | undefined> {
+  async readNext(): Promise<ExecResponse['response'] | undefined> {
     for (;;) {
       const { done, value } = await this.responses.next();
       if (done === true) return undefined;
@@ -65,23 +65,27 @@ export class ExecCall {
   }
 
   /** Reads until stdout satisfies a condition. */
-  async until(fits: (stdout: string) => boolean): Promise<void> {
+  async readUntil(fits: (stdout: string) => boolean): Promise<void> {
     while (!fits(this.text.stdout)) {
-      const response = await this.next();
+      const response = await this.readNext();
       if (response === undefined || response.case === 'exit')
         throw new Error(`ended after ${JSON.stringify(this.text)}`);
     }
   }
 
   /** Reads to the end. @returns The exit code. */
-  async exit(): Promise<number> {
-    for (let response = await this.next(); response !== undefined; response = await this.next()) {
+  async readExitCode(): Promise<number> {
+    for (
+      let response = await this.readNext();
+      response !== undefined;
+      response = await this.readNext()
+    ) {
       if (response.case === 'exit') return response.value.exitCode;
     }
     throw new Error('no exit code came');
   }
 
-  cut(): void {
+  cancelCall(): void {
     this.ending.abort();
     void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
   }
@@ -101,11 +105,11 @@ export class ForwardCall {
       create(PortForwardRequestSchema, { request: { case: 'start', value: start } }),
     );
     this.responses = client
-      .portForward(each(this.requests), { signal: this.ending.signal })
+      .portForward(toIterable(this.requests), { signal: this.ending.signal })
       [Symbol.asyncIterator]();
   }
 
-  send(text: string): void {
+  sendText(text: string): void {
     this.requests.push(
       create(PortForwardRequestSchema, {
         request: { case: 'data', value: new TextEncoder().encode(text) },
@@ -113,22 +117,22 @@ export class ForwardCall {
     );
   }
 
-  end(): void {
+  endInput(): void {
     this.requests.end();
   }
 
-  async next(): Promise<PortForwardResponse['response'] | undefined> {
+  async readNext(): Promise<PortForwardResponse['response'] | undefined> {
     const { done, value } = await this.responses.next();
     return done === true ? undefined : value.response;
   }
 
-  cut(): void {
+  cancelCall(): void {
     this.ending.abort();
     void this.responses.next().catch(() => undefined); // the cancelled call is expected to fail
   }
 }
 
 /** The Connect client requires an iterator with a `throw` method, which the queue does not have. */
-async function* each<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+async function* toIterable<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
   yield* items;
 }

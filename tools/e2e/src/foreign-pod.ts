@@ -16,30 +16,30 @@ export class ForeignPod {
   ) {}
 
   static async start(socket: string): Promise<ForeignPod> {
-    const call = <Answer>(method: string, message: object): Promise<Answer> =>
+    const callRuntime = <Answer>(method: string, message: object): Promise<Answer> =>
       callCri<Answer>(socket, method, message);
-    for (const image of [USED, KEPT]) await call('PullImage', { image: { image } });
+    for (const image of [USED, KEPT]) await callRuntime('PullImage', { image: { image } });
     const sandboxConfig = {
       metadata: { name: 'foreign', uid: 'foreign', namespace: 'others' },
       hostname: 'foreign',
     };
-    const { podSandboxId } = await call<{ podSandboxId: string }>('RunPodSandbox', {
+    const { podSandboxId } = await callRuntime<{ podSandboxId: string }>('RunPodSandbox', {
       config: sandboxConfig,
     });
     const config = { metadata: { name: 'foreign' }, image: { image: USED } };
-    const { containerId } = await call<{ containerId: string }>('CreateContainer', {
+    const { containerId } = await callRuntime<{ containerId: string }>('CreateContainer', {
       podSandboxId,
       config,
       sandboxConfig,
     });
-    await call('StartContainer', { containerId });
+    await callRuntime('StartContainer', { containerId });
     const pod = new ForeignPod(socket, podSandboxId, containerId);
-    await pod.isUntouched();
+    await pod.expectUntouched();
     return pod;
   }
 
   /** Expects that the same pod still runs and that its images exist. */
-  async isUntouched(): Promise<void> {
+  async expectUntouched(): Promise<void> {
     const { status } = await callCri<PodStatus>(this.socket, 'PodSandboxStatus', {
       podSandboxId: this.sandboxId,
     });

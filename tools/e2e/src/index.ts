@@ -1,3 +1,9 @@
 export { RealCluster, SERVER_COMMAND } from './cluster.js';
-export { Running, bundleOf, processesMentioning, repository, runToEnd } from './processes.js';
-export type { Finished } from './processes.js';
+export {
+  RunningProgram,
+  findBundle,
+  listProcessesMentioning,
+  repository,
+  runToEnd,
+} from './processes.js';
+export type { FinishedProgram } from './processes.js';

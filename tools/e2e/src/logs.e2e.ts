@@ -1,6 +1,6 @@
 import type { Workload } from '@cloudless/api';
 import { RealCluster, QUICK } from './cluster.js';
-import type { Running } from './processes.js';
+import type { RunningProgram } from './processes.js';
 
 /** Writes numbered lines forever, and a last line on SIGTERM. */
 const COUNTER = [
@@ -26,40 +26,40 @@ interface Line {
 
 /** A running `cloudlessctl logs -f -o json`. */
 class Follower {
-  readonly shown: Line[] = [];
-  private readonly counts = new Map<string, number>();
+  readonly printed: Line[] = [];
+  private readonly lineCounts = new Map<string, number>();
   private read = 0;
 
-  constructor(readonly program: Running) {}
+  constructor(readonly program: RunningProgram) {}
 
   /** Waits until `count` more lines of each replica were printed. */
-  async showsMore(replicaIds: readonly string[], count: number): Promise<void> {
-    this.take();
-    const wanted = new Map(replicaIds.map((id) => [id, (this.counts.get(id) ?? 0) + count]));
-    await this.program.line(() => {
-      this.take();
-      return [...wanted].every(([id, least]) => (this.counts.get(id) ?? 0) >= least);
+  async waitForLines(replicaIds: readonly string[], count: number): Promise<void> {
+    this.readOutput();
+    const wanted = new Map(replicaIds.map((id) => [id, (this.lineCounts.get(id) ?? 0) + count]));
+    await this.program.waitForLine(() => {
+      this.readOutput();
+      return [...wanted].every(([id, least]) => (this.lineCounts.get(id) ?? 0) >= least);
     });
   }
 
   /** Parses the output since the last call. */
-  take(): void {
+  readOutput(): void {
     for (const text of this.program.lines.slice(this.read)) {
       this.read += 1;
       if (!text.startsWith('{')) continue;
       const line = JSON.parse(text) as Line;
-      this.shown.push(line);
-      this.counts.set(line.replicaId, (this.counts.get(line.replicaId) ?? 0) + 1);
+      this.printed.push(line);
+      this.lineCounts.set(line.replicaId, (this.lineCounts.get(line.replicaId) ?? 0) + 1);
     }
   }
 }
 
 /** The ready replicas; a replica that has just ended may still be listed. */
-function readyIn({ status }: Workload): readonly string[] {
+function listReady({ status }: Workload): readonly string[] {
   return (status?.replicas ?? []).filter(({ ready }) => ready).map(({ id }) => id);
 }
 
-function byContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[]> {
+function groupByContainer(lines: readonly Line[]): ReadonlyMap<string, readonly Line[]> {
   const groups = new Map<string, Line[]>();
   for (const line of lines)
     groups
@@ -75,39 +75,39 @@ describe('cloudlessctl logs -f', () => {
       name: 'web',
       spec: { ...QUICK, command: COUNTER, replicas: 3 },
     });
-    const first = await cluster.settled('web');
+    const first = await cluster.waitUntilSettled('web');
     const follower = new Follower(cluster.startCtl('logs', '-f', 'web', '-o', 'json'));
-    const ids = readyIn(first);
-    await follower.showsMore(ids, 20);
+    const ids = listReady(first);
+    await follower.waitForLines(ids, 20);
 
     const victim = first.status!.replicas.find(({ nodeId }) => nodeId === 'agent-2')!;
     process.kill(
       (await cluster.agentClient.getContainerStatus({ containerId: victim.containerId })).pid,
       'SIGKILL',
     );
-    await follower.showsMore(ids, 20);
+    await follower.waitForLines(ids, 20);
 
-    await cluster.agent('agent-1').kill('SIGKILL');
+    await cluster.requireAgent('agent-1').kill('SIGKILL');
     await cluster.startAgent('agent-1', 'zone-a');
     // On a slow machine the agent may have been away for longer than its lease, so that its replica
     // was replaced.
-    const third = readyIn(await cluster.settled('web'));
+    const third = listReady(await cluster.waitUntilSettled('web'));
     const replaced = ids.filter((id) => !third.includes(id));
-    await follower.showsMore(third, 20);
+    await follower.waitForLines(third, 20);
 
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
-    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.nodeReady(name);
-    const fourth = readyIn(await cluster.settled('web'));
-    await follower.showsMore(fourth, 20);
+    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.waitUntilNodeReady(name);
+    const fourth = listReady(await cluster.waitUntilSettled('web'));
+    await follower.waitForLines(fourth, 20);
 
     await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: '2' } } });
-    await follower.showsMore(readyIn(await cluster.settled('web')), 20);
+    await follower.waitForLines(listReady(await cluster.waitUntilSettled('web')), 20);
     await cluster.client.deleteWorkload({ name: 'web' });
     expect(await follower.program.exited).toBe(0);
-    follower.take();
+    follower.readOutput();
 
-    const groups = byContainer(follower.shown);
+    const groups = groupByContainer(follower.printed);
     expect(groups.size).toBeGreaterThanOrEqual(3 + 1 + 3);
     const killed = [...groups.values()].filter((lines) => !lines.at(-1)!.line.startsWith('last'));
     const unreachable = replaced.concat(third.filter((id) => !fourth.includes(id)));
@@ -131,19 +131,19 @@ describe('cloudlessctl logs -f', () => {
       'for n in 1 2 3; do echo old; done; while :; do sleep 0.05; echo tick; done',
     ];
     await cluster.client.createWorkload({ name: 'web', spec: { ...QUICK, command } });
-    const ids = readyIn(await cluster.settled('web'));
+    const ids = listReady(await cluster.waitUntilSettled('web'));
     const follower = new Follower(
       cluster.startCtl('logs', '-f', '--tail', '0', 'web', '-o', 'json'),
     );
-    await follower.showsMore(ids, 3);
+    await follower.waitForLines(ids, 3);
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
-    await cluster.nodeReady('agent-1');
-    await follower.showsMore(ids, 20);
-    const from = Number(follower.shown[0]!.sequence);
+    await cluster.waitUntilNodeReady('agent-1');
+    await follower.waitForLines(ids, 20);
+    const from = Number(follower.printed[0]!.sequence);
     expect(from).toBeGreaterThan(3);
-    expect(follower.shown.map(({ sequence }) => Number(sequence))).toEqual(
-      follower.shown.map((_, index) => from + index),
+    expect(follower.printed.map(({ sequence }) => Number(sequence))).toEqual(
+      follower.printed.map((_, index) => from + index),
     );
     await follower.program.kill('SIGTERM');
   });
@@ -156,9 +156,9 @@ describe('cloudlessctl logs -f', () => {
       name: 'web',
       spec: { ...QUICK, command: ['node', '-e', `${script} setInterval(() => 0, 1000)`] },
     });
-    await cluster.settled('web');
+    await cluster.waitUntilSettled('web');
     const follower = cluster.startCtl('logs', '-f', 'web');
-    await follower.line((line) => line.startsWith('   100000x'));
+    await follower.waitForLine((line) => line.startsWith('   100000x'));
     const numbers = follower.lines
       .filter((line) => line.endsWith('xxx'))
       .map((line) => Number.parseInt(line, 10));

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 
 /** Returns why programs cannot run in their own namespaces here; undefined when they can. */
-export function whyNoNamespaces(): string | undefined {
+export function findNamespaceProblem(): string | undefined {
   if (process.platform !== 'linux') return 'only Linux has namespaces';
   if (process.getuid?.() !== 0) return 'namespaces need root';
   const flags = ['--net', '--pid', '--fork', '--mount-proc', '--kill-child'];

@@ -8,7 +8,7 @@ import { repository } from './processes.js';
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
 /** A receiver of OTLP traces. */
-class Receiver {
+class TraceReceiver {
   private bodies = Buffer.alloc(0);
   private readonly waiting = new Set<() => void>();
   private readonly server: Server = createServer((request, response) => {
@@ -27,7 +27,7 @@ class Receiver {
   }
 
   /** Resolves when all of the given texts were received. */
-  async heard(...wanted: readonly (Buffer | string)[]): Promise<void> {
+  async waitForTexts(...wanted: readonly (Buffer | string)[]): Promise<void> {
     while (!wanted.every((bytes) => this.bodies.includes(bytes))) {
       await new Promise<void>((resolve) => this.waiting.add(resolve));
     }
@@ -40,7 +40,7 @@ class Receiver {
 }
 
 let cluster: RealCluster;
-const receiver = new Receiver();
+const receiver = new TraceReceiver();
 beforeAll(async () => {
   process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = await receiver.listen();
   cluster = await RealCluster.start([]);
@@ -52,12 +52,13 @@ afterAll(async () => {
   receiver.close();
 });
 
-const scrape = async (opsUrl: string): Promise<string> => (await fetch(`${opsUrl}/metrics`)).text();
-const agentOpsUrl = async (): Promise<string> =>
-  String((await cluster.agent('agent-1').logged('agent ready'))['opsUrl']);
+const readMetrics = async (opsUrl: string): Promise<string> =>
+  (await fetch(`${opsUrl}/metrics`)).text();
+const getAgentOpsUrl = async (): Promise<string> =>
+  String((await cluster.requireAgent('agent-1').waitForLog('agent ready'))['opsUrl']);
 
 /** Returns the sum of all series of a metric whose labels contain a text. */
-function valueOf(metrics: string, name: string, labels = ''): number {
+function sumMetric(metrics: string, name: string, labels = ''): number {
   const lines = metrics
     .split('\n')
     .filter((line) => new RegExp(`^${name}[{ ]`).test(line) && line.includes(labels));
@@ -65,7 +66,7 @@ function valueOf(metrics: string, name: string, labels = ''): number {
 }
 
 /** Returns the metric names with their types. */
-function namesIn(metrics: string): readonly string[] {
+function listMetricNames(metrics: string): readonly string[] {
   return [...metrics.matchAll(/^# TYPE (cloudless_\w+) \w+$/gm)]
     .map(([, name]) => name ?? '')
     .sort();
@@ -80,15 +81,18 @@ async function runWeb(): Promise<void> {
     ...QUICK,
   };
   await cluster.client.createWorkload({ name: 'web', spec, requestId: 'create-web' }, { headers });
-  await cluster.until('web', ({ status }) => status?.readyReplicas === 2);
+  await cluster.waitForWorkload('web', ({ status }) => status?.readyReplicas === 2);
 }
 
 describe('observability of a cluster', () => {
   it('metrics of coordinator and agent change with their work', async () => {
-    const opsUrl = await agentOpsUrl();
-    const [coordinatorBefore, agentBefore] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
+    const opsUrl = await getAgentOpsUrl();
+    const [coordinatorBefore, agentBefore] = [
+      await readMetrics(cluster.opsUrl),
+      await readMetrics(opsUrl),
+    ];
     await runWeb();
-    const [coordinator, agent] = [await scrape(cluster.opsUrl), await scrape(opsUrl)];
+    const [coordinator, agent] = [await readMetrics(cluster.opsUrl), await readMetrics(opsUrl)];
     const moved: readonly (readonly [string, string, string, string?])[] = [
       [coordinatorBefore, coordinator, 'cloudless_rpc_calls_total', 'method="CreateWorkload"'],
       [
@@ -105,7 +109,7 @@ describe('observability of a cluster', () => {
       [agentBefore, agent, 'cloudless_agent_replicas', 'ready="true"'],
     ];
     for (const [before, after, name, labels] of moved) {
-      expect([name, valueOf(after, name, labels) > valueOf(before, name, labels)]).toEqual([
+      expect([name, sumMetric(after, name, labels) > sumMetric(before, name, labels)]).toEqual([
         name,
         true,
       ]);
@@ -115,22 +119,22 @@ describe('observability of a cluster', () => {
       'cloudless_store_disk_free_bytes',
       'cloudless_store_disk_size_bytes',
     ]) {
-      expect([name, valueOf(coordinator, name) > 0]).toEqual([name, true]);
+      expect([name, sumMetric(coordinator, name) > 0]).toEqual([name, true]);
     }
-    expect(valueOf(coordinator, 'cloudless_nodes', 'alive="true"')).toBe(1);
-    expect(valueOf(coordinator, 'cloudless_sessions', 'admitted="true"')).toBe(1);
-    expect(valueOf(coordinator, 'cloudless_rpc_open_calls', 'method="Session"')).toBe(1);
+    expect(sumMetric(coordinator, 'cloudless_nodes', 'alive="true"')).toBe(1);
+    expect(sumMetric(coordinator, 'cloudless_sessions', 'admitted="true"')).toBe(1);
+    expect(sumMetric(coordinator, 'cloudless_rpc_open_calls', 'method="Session"')).toBe(1);
     for (const metrics of [coordinator, agent]) {
-      expect(valueOf(metrics, 'cloudless_event_loop_lag_seconds')).toBeGreaterThan(0);
-      expect(valueOf(metrics, 'cloudless_metrics_collect_failures_total')).toBe(0);
-      expect(valueOf(metrics, 'cloudless_metrics_dropped_total')).toBe(0);
+      expect(sumMetric(metrics, 'cloudless_event_loop_lag_seconds')).toBeGreaterThan(0);
+      expect(sumMetric(metrics, 'cloudless_metrics_collect_failures_total')).toBe(0);
+      expect(sumMetric(metrics, 'cloudless_metrics_dropped_total')).toBe(0);
     }
   });
 
   it('docs/operating.md lists exactly the existing metrics', async () => {
     const served = new Set([
-      ...namesIn(await scrape(cluster.opsUrl)),
-      ...namesIn(await scrape(await agentOpsUrl())),
+      ...listMetricNames(await readMetrics(cluster.opsUrl)),
+      ...listMetricNames(await readMetrics(await getAgentOpsUrl())),
     ]);
     const page = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
     const documented = [...page.matchAll(/^\| `(cloudless_\w+)`/gm)].map(([, name]) => name);
@@ -138,7 +142,7 @@ describe('observability of a cluster', () => {
   });
 
   it('a trace continues from the caller through the work that the call started', async () => {
-    await receiver.heard(
+    await receiver.waitForTexts(
       Buffer.from(TRACE, 'hex'),
       'CreateWorkload',
       'commit',
@@ -149,7 +153,7 @@ describe('observability of a cluster', () => {
   });
 
   it('cloudlessctl shows audit records and the causes of events', async () => {
-    const audit = JSON.parse((await cluster.ctl('events', '--audit', '-o', 'json')).stdout) as {
+    const audit = JSON.parse((await cluster.runCtl('events', '--audit', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];
     };
     expect(audit.events.find(({ reason }) => reason === 'CreateWorkload')).toMatchObject({
@@ -157,12 +161,12 @@ describe('observability of a cluster', () => {
       workload: 'web',
       audit: { principal: 'anonymous', address: '127.0.0.1', result: 'ok', traceId: TRACE },
     });
-    const { events } = JSON.parse((await cluster.ctl('events', '-o', 'json')).stdout) as {
+    const { events } = JSON.parse((await cluster.runCtl('events', '-o', 'json')).stdout) as {
       events: Record<string, unknown>[];
     };
     expect(events.some(({ category }) => category === 'AUDIT')).toBe(false);
     const placed = events.find(({ reason }) => reason === 'ReplicasPlaced');
-    const why = await cluster.ctl('events', '--why', String(placed?.['id']));
+    const why = await cluster.runCtl('events', '--why', String(placed?.['id']));
     const shape = why.stdout
       .split('\n')
       .map((line) => /(why|request): |\b(?:[A-Z][a-z]+){2,}\b/.exec(line)?.[0] ?? '');

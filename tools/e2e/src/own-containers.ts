@@ -35,7 +35,7 @@ export class OwnContainers {
   static async install(): Promise<OwnContainers> {
     const home = mkdtempSync(join(tmpdir(), 'cloudless-own-'));
     const bridge = `cle${process.pid}`;
-    const registry = `127.0.0.1:${await freePort()}`;
+    const registry = `127.0.0.1:${await findFreePort()}`;
     // Half of a private network that manual set-ups do not use by default; a name conflict reveals
     // a collision.
     const subnet = `10.${200 + (process.pid % 30)}.${128 + ((process.pid >> 5) % 128)}.0/24`;
@@ -82,7 +82,7 @@ export class OwnContainers {
   }
 
   /** Lists the resources of pods on this machine, one line each; empty when there are none. */
-  async footprint(): Promise<readonly string[]> {
+  async listResources(): Promise<readonly string[]> {
     const { items } = await callCri<{ readonly items: readonly Item[] }>(
       this.socket,
       'ListPodSandbox',
@@ -97,16 +97,16 @@ export class OwnContainers {
     return [
       ...items.map(({ id }) => `sandbox ${id}`),
       ...containers.map(({ id }) => `container ${id}`),
-      ...this.mounts().map((path) => `mount ${path}`),
-      ...this.interfaces().map((name) => `interface ${name}`),
-      ...this.cgroups().map((path) => `cgroup ${path}`),
-      ...this.shims().map((pid) => `process ${pid}`),
-      ...this.addresses().map((file) => `address ${file}`),
+      ...this.listMounts().map((path) => `mount ${path}`),
+      ...this.listInterfaces().map((name) => `interface ${name}`),
+      ...this.listCgroups().map((path) => `cgroup ${path}`),
+      ...this.listShims().map((pid) => `process ${pid}`),
+      ...this.listAddresses().map((file) => `address ${file}`),
     ].sort();
   }
 
   /** Mounts, including those of network namespaces in the directory of the set-up. */
-  private mounts(): readonly string[] {
+  private listMounts(): readonly string[] {
     const places = readFileSync('/proc/self/mountinfo', 'utf8').split('\n');
     return places
       .map((line) => line.split(' ')[4] ?? '')
@@ -114,7 +114,7 @@ export class OwnContainers {
   }
 
   /** The host ends of the network interfaces of pods. */
-  private interfaces(): readonly string[] {
+  private listInterfaces(): readonly string[] {
     const all = execFileSync('ip', ['-o', 'link', 'show', 'type', 'veth'], {
       encoding: 'utf8',
     }).split('\n');
@@ -123,14 +123,14 @@ export class OwnContainers {
       .map((line) => line.split(': ')[1] ?? '');
   }
 
-  private cgroups(): readonly string[] {
+  private listCgroups(): readonly string[] {
     // The exit code of find is ignored, because cgroups of other processes may disappear during the
     // search.
     const { stdout } = spawnSync('find', ['/sys/fs/cgroup', '-type', 'd'], { encoding: 'utf8' });
     return stdout.split('\n').filter((path) => [...this.ids].some((id) => path.includes(id)));
   }
 
-  private shims(): readonly string[] {
+  private listShims(): readonly string[] {
     return readdirSync('/proc').filter((pid) => {
       if (!/^\d+$/.test(pid)) return false;
       try {
@@ -143,7 +143,7 @@ export class OwnContainers {
   }
 
   /** State of the network plugins: assigned addresses and results for each pod. */
-  private addresses(): readonly string[] {
+  private listAddresses(): readonly string[] {
     const given = readdirSync(join(this.home, 'lib', 'addresses'), {
       recursive: true,
       encoding: 'utf8',
@@ -173,7 +173,7 @@ interface Item {
 }
 
 /** Returns a free port; the registry binds it at once. */
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;

@@ -32,7 +32,7 @@ try {
 }
 `;
 
-async function json(path: string, value: unknown): Promise<void> {
+async function writeJson(path: string, value: unknown): Promise<void> {
   await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
 }
 
@@ -66,14 +66,14 @@ describe('npm packages of the libraries', () => {
       return join(scratch, pack!.filename);
     });
     await mkdir(join(scratch, 'apps/planner/src'), { recursive: true });
-    await json('package.json', {
+    await writeJson('package.json', {
       name: 'scratch',
       version: '0.0.0',
       private: true,
       workspaces: ['apps/*'],
     });
-    await json('nx.json', { analytics: false, neverConnectToCloud: true });
-    await json('apps/planner/package.json', {
+    await writeJson('nx.json', { analytics: false, neverConnectToCloud: true });
+    await writeJson('apps/planner/package.json', {
       name: 'planner',
       version: '0.0.0',
       private: true,

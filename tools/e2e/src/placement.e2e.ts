@@ -11,7 +11,7 @@ const sleeper = { command: ['sleep', '1000'], rollout: { minReadyDuration: { sec
 describe('placement', () => {
   it('spreads 5 replicas over 3 zones as 2, 2 and 1', async () => {
     await cluster.client.createWorkload({ name: 'spread', spec: { ...sleeper, replicas: 5 } });
-    const { status } = await cluster.settled('spread');
+    const { status } = await cluster.waitUntilSettled('spread');
     const zones = status!.replicas.map(({ zone }) => zone);
     expect(
       ['zone-a', 'zone-b', 'zone-c']
@@ -25,12 +25,14 @@ describe('placement', () => {
       name: 'zoned',
       spec: { ...sleeper, placement: { zones: ['zone-x'] } },
     });
-    const waiting = await cluster.until('zoned', ({ status }) => status!.reason.includes('zone:'));
+    const waiting = await cluster.waitForWorkload('zoned', ({ status }) =>
+      status!.reason.includes('zone:'),
+    );
     expect(waiting.status!.reason).toBe(
       '1 of 1 replicas without a node: no node fits: zone: 3 of 3 nodes',
     );
     await cluster.startAgent('agent-x', 'zone-x');
-    const placed = await cluster.settled('zoned');
+    const placed = await cluster.waitUntilSettled('zoned');
     expect(placed.status!.replicas[0]).toMatchObject({ nodeId: 'agent-x', ready: true });
   });
 
@@ -39,11 +41,13 @@ describe('placement', () => {
       name: 'labelled',
       spec: { ...sleeper, placement: { nodeSelector: { disk: 'ssd' } } },
     });
-    await cluster.until('labelled', ({ status }) =>
+    await cluster.waitForWorkload('labelled', ({ status }) =>
       status!.reason.includes('node selector disk=ssd: 4 of 4 nodes'),
     );
-    expect(await cluster.ctl('node', 'label', 'agent-2', 'disk=ssd')).toMatchObject({ code: 0 });
-    expect((await cluster.settled('labelled')).status!.replicas[0]?.nodeId).toBe('agent-2');
+    expect(await cluster.runCtl('node', 'label', 'agent-2', 'disk=ssd')).toMatchObject({ code: 0 });
+    expect((await cluster.waitUntilSettled('labelled')).status!.replicas[0]?.nodeId).toBe(
+      'agent-2',
+    );
   });
 
   it('keeps an image workload pending and names the missing capability', async () => {
@@ -51,20 +55,20 @@ describe('placement', () => {
       name: 'image',
       spec: { image: 'nginx:alpine', replicas: 2 },
     });
-    const waiting = await cluster.until('image', ({ status }) =>
+    const waiting = await cluster.waitForWorkload('image', ({ status }) =>
       status!.reason.includes('capability'),
     );
     expect(waiting.status!.reason).toContain('capability runtime.cri: 4 of 4 nodes');
   });
 
   it('drains a node and uncordons it', async () => {
-    expect(await cluster.ctl('node', 'drain', 'agent-1', '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('node', 'drain', 'agent-1', '--wait')).toMatchObject({ code: 0 });
     const drained = await cluster.client.getNode({ nodeId: 'agent-1' });
     expect(drained).toMatchObject({ draining: true, cordoned: true, status: { replicaCount: 0 } });
     expect(
-      (await cluster.settled('spread')).status!.replicas.map(({ nodeId }) => nodeId),
+      (await cluster.waitUntilSettled('spread')).status!.replicas.map(({ nodeId }) => nodeId),
     ).not.toContain('agent-1');
-    expect(await cluster.ctl('node', 'uncordon', 'agent-1')).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('node', 'uncordon', 'agent-1')).toMatchObject({ code: 0 });
     expect(await cluster.client.getNode({ nodeId: 'agent-1' })).toMatchObject({
       draining: false,
       cordoned: false,

@@ -7,7 +7,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop());
 
 /** Creates a manifest of a workload with a number of replicas. */
-const manifest = (name: string, replicas: number, note = ''): string =>
+const createManifest = (name: string, replicas: number, note = ''): string =>
   JSON.stringify({
     name,
     spec: {
@@ -29,8 +29,8 @@ interface MadePlan {
 }
 
 /** Creates a plan with a command line and `--plan`. */
-async function planned(input: string, ...args: readonly string[]): Promise<MadePlan> {
-  const { code, stdout, stderr } = await cluster.ctlWithInput(
+async function createPlan(input: string, ...args: readonly string[]): Promise<MadePlan> {
+  const { code, stdout, stderr } = await cluster.runCtlWithInput(
     input,
     ...args,
     '--plan',
@@ -41,36 +41,42 @@ async function planned(input: string, ...args: readonly string[]): Promise<MadeP
   return JSON.parse(stdout) as MadePlan;
 }
 
-const nodesOf = (workload: {
+const listNodes = (workload: {
   readonly status?: { readonly replicas: readonly { readonly nodeId: string }[] } | undefined;
 }) => (workload.status?.replicas ?? []).map(({ nodeId }) => nodeId).sort();
 
 describe('stored plan', () => {
   it('is executed exactly as it was shown', async () => {
-    const shown = await cluster.ctlWithInput(manifest('web', 3), 'apply', '-f', '-', '--plan');
+    const shown = await cluster.runCtlWithInput(
+      createManifest('web', 3),
+      'apply',
+      '-f',
+      '-',
+      '--plan',
+    );
     expect(shown.stdout).toMatch(/^workload default\/web: create\n/);
     const [, id = ''] = /cloudlessctl apply --plan-id ([0-9a-f]{16})\n$/.exec(shown.stdout) ?? [];
     expect((await cluster.client.listWorkloads({})).workloads).toEqual([]);
     const { workloads } = await cluster.client.getPlan({ id });
-    expect(await cluster.ctl('apply', '--plan-id', id, '--wait')).toMatchObject({
+    expect(await cluster.runCtl('apply', '--plan-id', id, '--wait')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^workload default\/web: created\n/),
     });
     const web = await cluster.client.getWorkload({ name: 'web' });
-    expect(nodesOf(web)).toEqual(
+    expect(listNodes(web)).toEqual(
       (workloads[0]?.placements ?? []).map(({ nodeId }) => nodeId).sort(),
     );
-    expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
+    expect(await cluster.runCtl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
       stderr: expect.stringContaining('executed already'),
     });
   });
 
   it('is refused without any change when a workload has changed since', async () => {
-    const documents = `${manifest('web', 4)}\n---\n${manifest('other', 1)}`;
-    const { id } = await planned(documents, 'apply', '-f', '-');
-    expect(await cluster.ctl('scale', 'web', '2', '--wait')).toMatchObject({ code: 0 });
-    expect(await cluster.ctl('apply', '--plan-id', id)).toMatchObject({
+    const documents = `${createManifest('web', 4)}\n---\n${createManifest('other', 1)}`;
+    const { id } = await createPlan(documents, 'apply', '-f', '-');
+    expect(await cluster.runCtl('scale', 'web', '2', '--wait')).toMatchObject({ code: 0 });
+    expect(await cluster.runCtl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
       stderr: expect.stringContaining(
         'default/web: generation 1 was planned, it is 2 now; create a new plan',
@@ -85,31 +91,31 @@ describe('stored plan', () => {
 
   it('executes a drain and a rollout undo', async () => {
     expect(
-      await cluster.ctlWithInput(manifest('web', 2, 'new'), 'apply', '-f', '-', '--wait'),
+      await cluster.runCtlWithInput(createManifest('web', 2, 'new'), 'apply', '-f', '-', '--wait'),
     ).toMatchObject({ code: 0 });
-    const back = await planned('', 'rollout', 'undo', 'web');
-    expect(await cluster.ctl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({
+    const back = await createPlan('', 'rollout', 'undo', 'web');
+    expect(await cluster.runCtl('rollout', 'undo', '--plan-id', back.id, '--wait')).toMatchObject({
       code: 0,
     });
     const web = await cluster.client.getWorkload({ name: 'web' });
     expect(web.spec?.env['NOTE']).toBe('');
-    const [from = ''] = nodesOf(web);
-    const move = await planned('', 'node', 'drain', from);
-    expect(await cluster.ctl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({
+    const [from = ''] = listNodes(web);
+    const move = await createPlan('', 'node', 'drain', from);
+    expect(await cluster.runCtl('node', 'drain', '--plan-id', move.id, '--wait')).toMatchObject({
       code: 0,
     });
-    const moved = await cluster.settled('web');
+    const moved = await cluster.waitUntilSettled('web');
     const where = move.workloads.flatMap(({ placements }) =>
       placements.map(({ nodeId }) => nodeId),
     );
-    expect(nodesOf(moved)).toEqual(
-      [...nodesOf(web).filter((nodeId) => nodeId !== from), ...where].sort(),
+    expect(listNodes(moved)).toEqual(
+      [...listNodes(web).filter((nodeId) => nodeId !== from), ...where].sort(),
     );
     await cluster.client.uncordonNode({ nodeId: from });
   });
 
   it('is not found for an unknown id', async () => {
-    expect(await cluster.ctl('apply', '--plan-id', '0123456789abcdef')).toMatchObject({
+    expect(await cluster.runCtl('apply', '--plan-id', '0123456789abcdef')).toMatchObject({
       code: 3,
       stderr: expect.stringContaining('plan "0123456789abcdef" not found'),
     });

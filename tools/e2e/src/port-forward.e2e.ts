@@ -1,9 +1,9 @@
 import { connect } from 'node:net';
 import { QUICK, RealCluster, SERVER_COMMAND } from './cluster.js';
-import type { Running } from './processes.js';
+import type { RunningProgram } from './processes.js';
 
 let cluster: RealCluster;
-let forwarding: Running;
+let forwarding: RunningProgram;
 beforeAll(async () => {
   cluster = await RealCluster.start(['zone-a', 'zone-b']);
   await cluster.client.createWorkload({
@@ -32,8 +32,8 @@ beforeAll(async () => {
       replicas: 1,
     },
   });
-  await cluster.settled('web');
-  await cluster.settled('echo');
+  await cluster.waitUntilSettled('web');
+  await cluster.waitUntilSettled('echo');
   forwarding = cluster.startCtl('port-forward', 'web', 'http');
 });
 afterAll(async () => {
@@ -41,13 +41,13 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-const urlOf = async (program: Running): Promise<string> =>
+const readUrl = async (program: RunningProgram): Promise<string> =>
   /^Forwarding (127\.0\.0\.1:\d+) -> /.exec(
-    await program.line((line) => line.startsWith('Forwarding')),
+    await program.waitForLine((line) => line.startsWith('Forwarding')),
   )![1]!;
 
 /** Sends data, ends its side, and reads to the end. */
-function talk(address: string, bytes: number): Promise<string> {
+function exchange(address: string, bytes: number): Promise<string> {
   const [host = '', port = ''] = address.split(':');
   return new Promise((resolve, reject) => {
     let answer = '';
@@ -61,8 +61,8 @@ function talk(address: string, bytes: number): Promise<string> {
 
 describe('cloudlessctl port-forward', () => {
   it('distributes connections over all ready replicas', async () => {
-    const url = `http://${await urlOf(forwarding)}`;
-    const ids = (await cluster.settled('web')).status!.replicas.map(({ id }) => id).sort();
+    const url = `http://${await readUrl(forwarding)}`;
+    const ids = (await cluster.waitUntilSettled('web')).status!.replicas.map(({ id }) => id).sort();
     const answers = new Set<string>();
     for (let count = 0; count < 4; count += 1) {
       answers.add(await (await fetch(url, { headers: { connection: 'close' } })).text());
@@ -72,16 +72,18 @@ describe('cloudlessctl port-forward', () => {
 
   it('forwards large amounts of data, and each direction ends separately', async () => {
     const counting = cluster.startCtl('port-forward', 'echo', 'count', '0:7');
-    const address = await urlOf(counting);
-    const answers = await Promise.all([8, 16, 1].map((size) => talk(address, size * 1024 * 1024)));
+    const address = await readUrl(counting);
+    const answers = await Promise.all(
+      [8, 16, 1].map((size) => exchange(address, size * 1024 * 1024)),
+    );
     expect(answers).toEqual([8, 16, 1].map((size) => String(size * 1024 * 1024)));
     expect(await counting.kill('SIGINT')).toBe(130);
   });
 
   it('resets connections to a lost agent, and forwards new connections to other replicas', async () => {
-    const address = await urlOf(forwarding);
+    const address = await readUrl(forwarding);
     const [host = '', port = ''] = address.split(':');
-    const [first, second] = (await cluster.settled('web')).status!.replicas;
+    const [first, second] = (await cluster.waitUntilSettled('web')).status!.replicas;
     let held: { socket: ReturnType<typeof connect>; replica: string } | undefined;
     while (held?.replica !== first!.id) {
       held?.socket.destroy();
@@ -95,7 +97,7 @@ describe('cloudlessctl port-forward', () => {
     const reset = new Promise<string>((resolve) =>
       held!.socket.once('error', (reason: NodeJS.ErrnoException) => resolve(reason.code ?? '')),
     );
-    await cluster.agent(first!.nodeId).kill('SIGKILL');
+    await cluster.requireAgent(first!.nodeId).kill('SIGKILL');
     expect(await reset).toBe('ECONNRESET');
     for (let count = 0; count < 3; count += 1) {
       expect(
@@ -103,7 +105,7 @@ describe('cloudlessctl port-forward', () => {
       ).toBe(second!.id);
     }
     await cluster.startAgent(first!.nodeId, 'zone-a');
-    await cluster.settled('web');
+    await cluster.waitUntilSettled('web');
   });
 
   it('rejects a port that the workload does not declare', async () => {
@@ -115,7 +117,7 @@ describe('cloudlessctl port-forward', () => {
     await expect(calls[Symbol.asyncIterator]().next()).rejects.toThrow(
       /declares no TCP port 81; it has http \(80\)/,
     );
-    expect(await cluster.ctl('port-forward', 'web', '81')).toMatchObject({
+    expect(await cluster.runCtl('port-forward', 'web', '81')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('it has http (80)'),
     });
@@ -125,7 +127,7 @@ describe('cloudlessctl port-forward', () => {
 describe('cloudlessctl exec', () => {
   it('passes piped input and the exit code', async () => {
     const input = 'x'.repeat(3_000_000);
-    const { code, stdout } = await cluster.ctlWithInput(
+    const { code, stdout } = await cluster.runCtlWithInput(
       input,
       'exec',
       '-i',

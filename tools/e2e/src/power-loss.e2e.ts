@@ -7,7 +7,7 @@ import type { StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/system';
 import { DiskImage, describeOnDiskImages } from './disk-image.js';
-import { Running, repository } from './processes.js';
+import { RunningProgram, repository } from './processes.js';
 
 const STORE_PROCESS = join(repository, 'libs/state-store-lmdb/src/testing/store-process.ts');
 const OUTER_MIB = 80;
@@ -36,10 +36,10 @@ class Machine {
   static async build(): Promise<Machine> {
     const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
     const outer = await DiskImage.create(join(scratch, 'outer'), OUTER_MIB);
-    return Machine.on(scratch, outer, (disk) => DiskImage.create(disk, INNER_MIB));
+    return Machine.mountOn(scratch, outer, (disk) => DiskImage.create(disk, INNER_MIB));
   }
 
-  private static async on(
+  private static async mountOn(
     scratch: string,
     outer: DiskImage,
     open: (disk: string) => Promise<DiskImage>,
@@ -54,7 +54,7 @@ class Machine {
   }
 
   /** Data directory of the store on the machine. */
-  dataDirectory(): Promise<string> {
+  getDataDirectory(): Promise<string> {
     return this.inner.makeDirectory('data');
   }
 
@@ -67,7 +67,7 @@ class Machine {
     const scratch = await mkdtemp(join(tmpdir(), 'cloudless-e2e-power-'));
     await copyFile(join(this.scratch, 'outer'), join(scratch, 'outer'));
     await this.remove();
-    return Machine.on(scratch, await DiskImage.mount(join(scratch, 'outer')), (disk) =>
+    return Machine.mountOn(scratch, await DiskImage.mount(join(scratch, 'outer')), (disk) =>
       DiskImage.mount(disk),
     );
   }
@@ -88,7 +88,7 @@ interface Acknowledged {
  * Returns the newest acknowledged value of each key. The output of the writers is stored outside of
  * the machine.
  */
-function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
+function readAcknowledged({ lines }: RunningProgram): ReadonlyMap<string, Acknowledged> {
   const newest = new Map<string, Acknowledged>();
   for (const line of lines) {
     const [word, key = '', value = '', revision = ''] = line.split(' ');
@@ -98,7 +98,7 @@ function acknowledgedBy({ lines }: Running): ReadonlyMap<string, Acknowledged> {
 }
 
 /** Stops all threads of a process, also a thread that waits for the disk. */
-async function freeze(child: Running): Promise<void> {
+async function freeze(child: RunningProgram): Promise<void> {
   process.kill(child.pid, 'SIGSTOP');
   for (let stopped = false; !stopped;) {
     const threads = await readdir(`/proc/${child.pid}/task`);
@@ -127,8 +127,8 @@ async function writeUntilCut(
   moment: 'frozen' | 'running',
   afterAcks: number,
 ): Promise<ReadonlyMap<string, Acknowledged>> {
-  const data = await machine.dataDirectory();
-  const child = Running.start(process.execPath, [
+  const data = await machine.getDataDirectory();
+  const child = RunningProgram.start(process.execPath, [
     '--conditions=@cloudless/source',
     '--import',
     'tsx',
@@ -138,7 +138,7 @@ async function writeUntilCut(
   ]);
   try {
     let acks = 0;
-    await child.line((line) => line.startsWith('ack') && ++acks >= afterAcks);
+    await child.waitForLine((line) => line.startsWith('ack') && ++acks >= afterAcks);
     if (moment === 'frozen') await freeze(child);
     await machine.cutPower();
     // A writer that continues without power must not acknowledge anything.
@@ -146,14 +146,14 @@ async function writeUntilCut(
     if (moment === 'running')
       await Promise.race([
         child.exited,
-        child.line((line) => line.startsWith('ack') && ++acks >= enough),
+        child.waitForLine((line) => line.startsWith('ack') && ++acks >= enough),
         // A flush that never returns acknowledges nothing either.
         delay(NO_ANSWER_MS, undefined, { ref: false }),
       ]);
   } finally {
     await child.kill('SIGKILL');
   }
-  const acknowledged = acknowledgedBy(child);
+  const acknowledged = readAcknowledged(child);
   expect(acknowledged.size).toBeGreaterThan(0);
   return acknowledged;
 }
@@ -165,7 +165,7 @@ async function withStoreOf(
 ): Promise<void> {
   try {
     const store = await openLmdbStateStore({
-      directory: await machine.dataDirectory(),
+      directory: await machine.getDataDirectory(),
       clock: systemClock,
     });
     try {
@@ -178,7 +178,7 @@ async function withStoreOf(
   }
 }
 
-async function lostOf(
+async function listLost(
   store: StateStore,
   acknowledged: ReadonlyMap<string, Acknowledged>,
 ): Promise<readonly string[]> {
@@ -221,7 +221,7 @@ describeOnDiskImages('a power cut under the state store', () => {
         50 + Math.floor(Math.random() * 3_000),
       );
       await withStoreOf(machine, async (store) => {
-        expect(await lostOf(store, acknowledged)).toEqual([]);
+        expect(await listLost(store, acknowledged)).toEqual([]);
         await expectWhole(store);
       });
     },
@@ -233,7 +233,7 @@ describeOnDiskImages('a power cut under the state store', () => {
       const { acknowledged, machine } = await cutWhileWriting('write-unsynced', 'frozen', 1_000);
       let lost: readonly string[] = [];
       await withStoreOf(machine, async (store) => {
-        lost = await lostOf(store, acknowledged);
+        lost = await listLost(store, acknowledged);
       }).catch((reason: unknown) => {
         if (errorKindOf(reason) !== 'precondition') throw reason;
         lost = [...acknowledged.keys()]; // the store reports that it is damaged

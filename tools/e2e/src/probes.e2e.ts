@@ -44,7 +44,7 @@ const GRPC_SERVER = [
 
 const ports = [{ name: 'http', containerPort: 80 }];
 const quick = { period: durationFromMs(200), timeout: durationFromMs(5_000) };
-const http = (path: string): Probe => ({
+const anHttpProbe = (path: string): Probe => ({
   check: { case: 'http', value: { port: 'http', path } },
   ...quick,
 });
@@ -62,15 +62,19 @@ afterAll(async () => {
 
 const create = async (name: string, spec: Spec): Promise<Workload> => {
   await cluster.client.createWorkload({ name, spec: { ports, ...QUICK, ...spec } });
-  return cluster.settled(name);
+  return cluster.waitUntilSettled(name);
 };
-const firstOf = ({ status }: Workload): ReplicaStatus => status!.replicas[0]!;
-const tell = async ({ endpoints }: ReplicaStatus, status: number, path: string): Promise<void> => {
+const requireFirst = ({ status }: Workload): ReplicaStatus => status!.replicas[0]!;
+const setStatus = async (
+  { endpoints }: ReplicaStatus,
+  status: number,
+  path: string,
+): Promise<void> => {
   await fetch(`http://127.0.0.1:${endpoints[0]!.port}/set/${status}/${path}`);
 };
 
 /** Watches the endpoints until a condition holds. */
-async function endpointsUntil(
+async function waitForEndpoints(
   name: string,
   fits: (set: EndpointSet) => boolean,
 ): Promise<EndpointSet> {
@@ -89,30 +93,33 @@ describe('readiness probe', () => {
     const before = await create('ready', {
       command: MOODY_SERVER,
       replicas: 2,
-      readinessProbe: http('/healthz'),
+      readinessProbe: anHttpProbe('/healthz'),
     });
-    const victim = firstOf(before);
-    const all = await endpointsUntil('ready', ({ endpoints }) => endpoints.length === 2);
-    await tell(victim, 503, 'healthz');
-    const left = await endpointsUntil('ready', ({ endpoints }) => endpoints.length === 1);
+    const victim = requireFirst(before);
+    const all = await waitForEndpoints('ready', ({ endpoints }) => endpoints.length === 2);
+    await setStatus(victim, 503, 'healthz');
+    const left = await waitForEndpoints('ready', ({ endpoints }) => endpoints.length === 1);
     expect(left.endpoints[0]?.port).not.toBe(victim.endpoints[0]?.port);
-    const unready = await cluster.until('ready', ({ status }) => status!.readyReplicas === 1);
+    const unready = await cluster.waitForWorkload(
+      'ready',
+      ({ status }) => status!.readyReplicas === 1,
+    );
     const reason = 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed';
     expect(unready.status!.replicas.find(({ id }) => id === victim.id)).toMatchObject({
       ready: false,
       reason,
       restarts: 0,
     });
-    const described = await cluster.ctl('describe', 'ready');
+    const described = await cluster.runCtl('describe', 'ready');
     expect(described.stdout).toContain(reason);
     expect(described.stdout).toMatch(
       /Readiness: +http:http\/healthz, every 200ms, timeout 5s, fails after 3\n/,
     );
-    await tell(victim, 200, 'healthz');
-    const back = await endpointsUntil('ready', ({ endpoints }) => endpoints.length === 2);
-    const portsOf = (set: EndpointSet): number[] => set.endpoints.map(({ port }) => port).sort();
-    expect(portsOf(back)).toEqual(portsOf(all));
-    expect(firstOf(await cluster.settled('ready'))).toMatchObject({
+    await setStatus(victim, 200, 'healthz');
+    const back = await waitForEndpoints('ready', ({ endpoints }) => endpoints.length === 2);
+    const listPorts = (set: EndpointSet): number[] => set.endpoints.map(({ port }) => port).sort();
+    expect(listPorts(back)).toEqual(listPorts(all));
+    expect(requireFirst(await cluster.waitUntilSettled('ready'))).toMatchObject({
       id: victim.id,
       restarts: 0,
       containerId: victim.containerId,
@@ -128,10 +135,15 @@ describe('readiness probe', () => {
     });
     await create('grpc', { command: [...GRPC_SERVER, file], readinessProbe: grpc });
     await writeFile(file, '');
-    const unready = await cluster.until('grpc', ({ status }) => status!.readyReplicas === 0);
-    expect(firstOf(unready).reason).toBe('readiness probe: gRPC health NOT_SERVING, 3 of 3 failed');
+    const unready = await cluster.waitForWorkload(
+      'grpc',
+      ({ status }) => status!.readyReplicas === 0,
+    );
+    expect(requireFirst(unready).reason).toBe(
+      'readiness probe: gRPC health NOT_SERVING, 3 of 3 failed',
+    );
     await rm(file);
-    expect(firstOf(await cluster.settled('grpc')).restarts).toBe(0);
+    expect(requireFirst(await cluster.waitUntilSettled('grpc')).restarts).toBe(0);
   });
 
   it('of a new version delays a rolling update while the old replica serves', async () => {
@@ -140,33 +152,33 @@ describe('readiness probe', () => {
     const before = await create('rolled', {
       command: MOODY_SERVER,
       ports: declared,
-      readinessProbe: http('/healthz'),
+      readinessProbe: anHttpProbe('/healthz'),
     });
     await cluster.client.updateWorkload({ name: 'rolled', spec: { readinessProbe: broken } });
-    const both = await cluster.until('rolled', ({ status }) =>
+    const both = await cluster.waitForWorkload('rolled', ({ status }) =>
       status!.replicas.some(
         ({ version, reason }) =>
           version === 2 && reason.includes('no connection to port other, 3 of 3 failed'),
       ),
     );
-    expect(both.status!.replicas.find(({ id }) => id === firstOf(before).id)).toMatchObject({
+    expect(both.status!.replicas.find(({ id }) => id === requireFirst(before).id)).toMatchObject({
       ready: true,
       version: 1,
     });
     expect(
-      (await endpointsUntil('rolled', () => true)).endpoints.map(({ port }) => port),
-    ).toContain(firstOf(before).endpoints[0]!.port);
+      (await waitForEndpoints('rolled', () => true)).endpoints.map(({ port }) => port),
+    ).toContain(requireFirst(before).endpoints[0]!.port);
   });
 });
 
 describe('liveness probe', () => {
   it('restarts the container in place with an event that gives the reason', async () => {
-    const before = firstOf(
-      await create('live', { command: MOODY_SERVER, livenessProbe: http('/livez') }),
+    const before = requireFirst(
+      await create('live', { command: MOODY_SERVER, livenessProbe: anHttpProbe('/livez') }),
     );
-    await tell(before, 500, 'livez');
-    const after = firstOf(
-      await cluster.until('live', ({ status }) =>
+    await setStatus(before, 500, 'livez');
+    const after = requireFirst(
+      await cluster.waitForWorkload('live', ({ status }) =>
         status!.replicas.some((r) => r.restarts === 1 && r.ready),
       ),
     );
@@ -182,7 +194,7 @@ describe('liveness probe', () => {
     expect(events.map(({ message }) => message)).toContain(
       `replica ${after.id} ended (${why}) and was restarted`,
     );
-    expect((await cluster.ctl('describe', 'live')).stdout).toContain(`(last ended: ${why})`);
+    expect((await cluster.runCtl('describe', 'live')).stdout).toContain(`(last ended: ${why})`);
   });
 
   it('restarts a container by a command check while no coordinator runs', async () => {
@@ -194,14 +206,16 @@ describe('liveness probe', () => {
     };
     // Creates the file at its start, so that the check passes from then on.
     const command = ['sh', '-c', `: > ${file}; exec sleep 1000`];
-    const before = firstOf(await create('file', { command, ports: [], livenessProbe: probe }));
+    const before = requireFirst(await create('file', { command, ports: [], livenessProbe: probe }));
     await cluster.coordinatorProcess.kill('SIGKILL');
     await rm(file);
     const signs = [`"replicaId":"${before.id}"`, '"restarts":1', '"ready":true'];
-    await cluster.agent(before.nodeId).line((line) => signs.every((sign) => line.includes(sign)));
+    await cluster
+      .requireAgent(before.nodeId)
+      .waitForLine((line) => signs.every((sign) => line.includes(sign)));
     await cluster.startCoordinator();
-    const after = firstOf(
-      await cluster.until('file', ({ status }) =>
+    const after = requireFirst(
+      await cluster.waitForWorkload('file', ({ status }) =>
         status!.replicas.some((r) => r.restarts === 1 && r.ready),
       ),
     );
@@ -211,34 +225,37 @@ describe('liveness probe', () => {
   });
 
   it('continues after the agent was killed', async () => {
-    const probes = { livenessProbe: http('/livez'), readinessProbe: http('/healthz') };
-    const before = firstOf(await create('adopted', { command: MOODY_SERVER, ...probes }));
-    await cluster.agent(before.nodeId).kill('SIGKILL');
+    const probes = {
+      livenessProbe: anHttpProbe('/livez'),
+      readinessProbe: anHttpProbe('/healthz'),
+    };
+    const before = requireFirst(await create('adopted', { command: MOODY_SERVER, ...probes }));
+    await cluster.requireAgent(before.nodeId).kill('SIGKILL');
     await cluster.startAgent(before.nodeId, before.zone);
     const isAdopted = (r: ReplicaStatus): boolean =>
       r.containerId === before.containerId && r.ready && !r.stale;
-    await cluster.until('adopted', ({ status }) => status!.replicas.some(isAdopted));
-    await tell(before, 500, 'livez');
-    await cluster.until('adopted', ({ status }) =>
+    await cluster.waitForWorkload('adopted', ({ status }) => status!.replicas.some(isAdopted));
+    await setStatus(before, 500, 'livez');
+    await cluster.waitForWorkload('adopted', ({ status }) =>
       status!.replicas.some((r) => r.restarts === 1 && r.ready),
     );
   });
 });
 
 it('examples/probes.yaml runs and shows its probes in describe', async () => {
-  const applied = await cluster.ctl(
+  const applied = await cluster.runCtl(
     'apply',
     '-f',
     fileURLToPath(new URL('../../../examples/probes.yaml', import.meta.url)),
     '--wait',
   );
   expect(applied).toMatchObject({ code: 0, stderr: '' });
-  const { stdout } = await cluster.ctl('describe', 'probed');
+  const { stdout } = await cluster.runCtl('describe', 'probed');
   expect(stdout).toMatch(
     /Liveness: +http:http\/healthz, after 5s, every 10s, timeout 2s, fails after 3\n/,
   );
   expect(stdout).toMatch(/Readiness: +http:http\/ready, every 2s, timeout 1s, fails after 3\n/);
-  expect((await endpointsUntil('probed', () => true)).readyReplicas).toBe(2);
+  expect((await waitForEndpoints('probed', () => true)).readyReplicas).toBe(2);
 });
 
 describe('startup probe', () => {
@@ -258,14 +275,14 @@ describe('startup probe', () => {
       name: 'slow',
       spec: { command: ['sleep', '1000'], ...QUICK, startupProbe, livenessProbe },
     });
-    const waiting = await cluster.until('slow', ({ status }) =>
+    const waiting = await cluster.waitForWorkload('slow', ({ status }) =>
       status!.replicas.some(
         ({ reason }) => reason === 'startup probe: the command ended with exit code 1',
       ),
     );
-    expect(firstOf(waiting)).toMatchObject({ ready: false, restarts: 0 });
+    expect(requireFirst(waiting)).toMatchObject({ ready: false, restarts: 0 });
     await writeFile(file, '');
-    await cluster.until('slow', ({ status }) =>
+    await cluster.waitForWorkload('slow', ({ status }) =>
       status!.replicas.some(({ lastEndReason }) => lastEndReason.startsWith('liveness probe')),
     );
   });
@@ -285,12 +302,12 @@ describe('invalid probe', () => {
     },
     {
       name: 'a liveness success threshold above 1',
-      spec: { livenessProbe: { ...http('/'), successThreshold: 2 } },
+      spec: { livenessProbe: { ...anHttpProbe('/'), successThreshold: 2 } },
       says: 'spec.liveness_probe.success_threshold: must be 1 here',
     },
     {
       name: 'a short period',
-      spec: { startupProbe: { ...http('/'), period: durationFromMs(1) } },
+      spec: { startupProbe: { ...anHttpProbe('/'), period: durationFromMs(1) } },
       says: 'spec.startup_probe.period: must be from 0.100s to 86400s',
     },
     {
@@ -308,7 +325,7 @@ describe('invalid probe', () => {
 
   it('is rejected with its path in a manifest', async () => {
     const manifest = `kind: Workload\nname: wrong\nspec:\n  command: [sleep, "1"]\n  readinessProbe: {http: {port: web, path: healthz}}\n`;
-    const { code, stderr } = await cluster.ctlWithInput(manifest, 'apply', '-f', '-');
+    const { code, stderr } = await cluster.runCtlWithInput(manifest, 'apply', '-f', '-');
     expect([code, stderr]).toEqual([
       expect.any(Number),
       expect.stringContaining('spec.readiness_probe.http.path: must begin with "/"'),

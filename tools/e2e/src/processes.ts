@@ -8,14 +8,14 @@ import { fileURLToPath } from 'node:url';
 export const repository = fileURLToPath(new URL('../../..', import.meta.url));
 
 /** Exit code and output of a program. */
-export interface Finished {
+export interface FinishedProgram {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
 /** Returns the path of the bundle of an app. @throws when the bundle was not built. */
-export function bundleOf(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cluster'): string {
+export function findBundle(app: 'coordinator' | 'agent' | 'cloudlessctl' | 'dev-cluster'): string {
   const bundle = join(repository, 'dist/apps', app, 'main.mjs');
   if (!existsSync(bundle)) throw new Error(`${bundle} is missing: run "npm run build" first`);
   return bundle;
@@ -36,7 +36,7 @@ export function runToEnd(
     readonly env?: NodeJS.ProcessEnv;
     readonly cwd?: string;
   } = {},
-): Promise<Finished> {
+): Promise<FinishedProgram> {
   const child = spawn(executable, args, {
     cwd: options.cwd ?? repository,
     env: { ...process.env, ...options.env },
@@ -58,7 +58,7 @@ export function runToEnd(
 }
 
 /** A running program with the lines of its output. */
-export class Running {
+export class RunningProgram {
   readonly lines: string[] = [];
   readonly exited: Promise<number | null>;
   private readonly waiting = new Set<() => void>();
@@ -68,19 +68,23 @@ export class Running {
     this.exited = new Promise((resolve) => child.once('close', (code) => resolve(code)));
     void this.exited.then(() => {
       this.ended = true;
-      this.wake();
+      this.wakeWaiting();
     });
     for (const stream of [child.stdout, child.stderr]) {
       if (stream === null) continue;
       createInterface({ input: stream }).on('line', (line) => {
         this.lines.push(line);
-        this.wake();
+        this.wakeWaiting();
       });
     }
   }
 
-  static start(executable: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Running {
-    return new Running(
+  static start(
+    executable: string,
+    args: readonly string[],
+    env: NodeJS.ProcessEnv = {},
+  ): RunningProgram {
+    return new RunningProgram(
       spawn(executable, args, {
         cwd: repository,
         env: { ...process.env, ...env },
@@ -96,8 +100,8 @@ export class Running {
   /**
    * Returns the fields of the first log line with a message. @throws when the program ends before.
    */
-  async logged(message: string): Promise<Record<string, unknown>> {
-    const line = await this.line((text) => text.includes(`"message":"${message}"`));
+  async waitForLog(message: string): Promise<Record<string, unknown>> {
+    const line = await this.waitForLine((text) => text.includes(`"message":"${message}"`));
     return JSON.parse(line) as Record<string, unknown>;
   }
 
@@ -105,7 +109,7 @@ export class Running {
    * Returns the first line that satisfies a condition, as soon as it is written. @throws when the
    * program ends before; the message contains all lines.
    */
-  async line(fits: (line: string) => boolean): Promise<string> {
+  async waitForLine(fits: (line: string) => boolean): Promise<string> {
     for (let seen = 0; ;) {
       for (; seen < this.lines.length; seen += 1) {
         const line = this.lines[seen] ?? '';
@@ -121,7 +125,7 @@ export class Running {
     return this.exited;
   }
 
-  private wake(): void {
+  private wakeWaiting(): void {
     for (const resolve of this.waiting) resolve();
     this.waiting.clear();
   }
@@ -131,30 +135,30 @@ export class Running {
  * Lists processes that use a directory: in their arguments, environment, working directory or open
  * files. This also finds workloads, whose command lines do not mention their agent.
  */
-export function processesUsing(directory: string): readonly string[] {
+export function listProcessesUsing(directory: string): readonly string[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((pid) => tracesOf(pid).some((trace) => trace.includes(directory)))
+    .filter((pid) => listTraces(pid).some((trace) => trace.includes(directory)))
     .map(
       (pid) =>
-        `${pid} ${attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '))}`,
+        `${pid} ${readOrEmpty(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '))}`,
     );
 }
 
-function tracesOf(pid: string): readonly string[] {
-  const files = attempt(() => readdirSync(`/proc/${pid}/fd`).join(' ')).split(' ');
+function listTraces(pid: string): readonly string[] {
+  const files = readOrEmpty(() => readdirSync(`/proc/${pid}/fd`).join(' ')).split(' ');
   return [
     ...['cmdline', 'environ'].map((name) =>
-      attempt(() => readFileSync(`/proc/${pid}/${name}`, 'utf8')),
+      readOrEmpty(() => readFileSync(`/proc/${pid}/${name}`, 'utf8')),
     ),
     ...['cwd', ...files.map((file) => `fd/${file}`)].map((name) =>
-      attempt(() => readlinkSync(`/proc/${pid}/${name}`)),
+      readOrEmpty(() => readlinkSync(`/proc/${pid}/${name}`)),
     ),
   ];
 }
 
 /** A process may end during the inspection; then the function returns an empty value. */
-function attempt(read: () => string): string {
+function readOrEmpty(read: () => string): string {
   try {
     return read();
   } catch {
@@ -168,13 +172,13 @@ function attempt(read: () => string): string {
  */
 export function killAll(lines: readonly string[]): void {
   for (const line of lines)
-    attempt(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
+    readOrEmpty(() => String(process.kill(Number.parseInt(line, 10), 'SIGKILL')));
 }
 
 /**
  * Lists the command lines of processes that contain `text`, to find leftover processes of a test.
  */
-export function processesMentioning(text: string): string[] {
+export function listProcessesMentioning(text: string): string[] {
   return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
     .split('\n')
     .filter((line) => line.includes(text) && !line.includes('ps -eo'));

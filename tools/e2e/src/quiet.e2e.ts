@@ -54,7 +54,7 @@ const QUIET_BYTES = 8_192;
  * Returns the bytes between agent and coordinator while the coordinator answers some hundred calls
  * of another client.
  */
-async function bytesMeanwhile(): Promise<number> {
+async function countIdleBytes(): Promise<number> {
   const before = proxy.bytes;
   for (let count = 0; count < 300; count += 1) await cluster.client.listWorkloads({});
   return proxy.bytes - before;
@@ -66,19 +66,19 @@ describe('traffic between agent and coordinator', () => {
       name: 'still',
       spec: { ...QUICK, command: ['sleep', '1000'], replicas: 2 },
     });
-    await cluster.settled('still');
-    expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
+    await cluster.waitUntilSettled('still');
+    expect(await countIdleBytes()).toBeLessThan(QUIET_BYTES);
   });
 
   it('stays small after replicas were replaced', async () => {
     await cluster.client.updateWorkload({ name: 'still', spec: { env: { VERSION: '2' } } });
-    await cluster.settled('still');
-    expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
+    await cluster.waitUntilSettled('still');
+    expect(await countIdleBytes()).toBeLessThan(QUIET_BYTES);
   });
 
   it('stays small after a workload was deleted', async () => {
     await cluster.client.deleteWorkload({ name: 'still' });
-    await cluster.gone('still');
-    expect(await bytesMeanwhile()).toBeLessThan(QUIET_BYTES);
+    await cluster.waitUntilDeleted('still');
+    expect(await countIdleBytes()).toBeLessThan(QUIET_BYTES);
   });
 });

@@ -20,7 +20,7 @@ const CALL_TIMEOUT_MS = 5_000;
 const RETRY_MS = 20;
 
 /** An acknowledged write. */
-export interface Written {
+export interface AcknowledgedWrite {
   readonly name: string;
   /** The workload after this write. */
   readonly answer: Workload;
@@ -33,7 +33,7 @@ export interface Written {
  * repeats a write until its result is known and records the acknowledged writes.
  */
 export class RecordingWriter {
-  readonly log: Written[] = [];
+  readonly log: AcknowledgedWrite[] = [];
   /** Refusals of invalid writes; there must be none. */
   readonly refusals: string[] = [];
   private readonly client: CoordinatorClient;
@@ -54,7 +54,7 @@ export class RecordingWriter {
 
   async run(): Promise<void> {
     const own = `own-${this.index}`;
-    await this.write(own, (requestId) =>
+    await this.writeUntilKnown(own, (requestId) =>
       this.client.createWorkload(
         { name: own, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } },
         OPTIONS,
@@ -63,17 +63,17 @@ export class RecordingWriter {
     while (!this.stopped) {
       this.count += 1;
       const { count } = this;
-      await this.write(own, (requestId) =>
+      await this.writeUntilKnown(own, (requestId) =>
         this.client.scaleWorkload({ name: own, requestId, replicas: count % 3 }, OPTIONS),
       );
-      await this.write('shared', (requestId) =>
+      await this.writeUntilKnown('shared', (requestId) =>
         this.client.updateWorkload(
           { name: 'shared', requestId, spec: { labels: { by: `w${this.index}-${count}` } } },
           OPTIONS,
         ),
       );
       const name = `made-${this.index}-${count}`;
-      await this.write(name, (requestId) =>
+      await this.writeUntilKnown(name, (requestId) =>
         this.client.createWorkload(
           { name, requestId, spec: { command: ['sleep', '1000'], replicas: 0 } },
           OPTIONS,
@@ -82,7 +82,10 @@ export class RecordingWriter {
     }
   }
 
-  private async write(name: string, send: (requestId: string) => Promise<Workload>): Promise<void> {
+  private async writeUntilKnown(
+    name: string,
+    send: (requestId: string) => Promise<Workload>,
+  ): Promise<void> {
     const requestId = randomBytes(12).toString('hex');
     for (let sends = 1; ; sends += 1) {
       try {

@@ -15,7 +15,7 @@ export class ReplicaLedger {
   constructor(readonly file: string) {}
 
   /** Returns the replica ids that have listened as a version, one entry for each start. */
-  startsOf(version: string): readonly string[] {
+  listStarts(version: string): readonly string[] {
     return this.entries
       .filter((entry) => entry.what === 'up' && entry.version === version)
       .map(({ replicaId }) => replicaId);
@@ -25,7 +25,7 @@ export class ReplicaLedger {
    * Returns the times at which fewer than `floor` replicas served, after at least `floor` had
    * started.
    */
-  dipsBelow(floor: number): readonly string[] {
+  findDipsBelow(floor: number): readonly string[] {
     const dips: string[] = [];
     const up = new Set<string>();
     let reached = false;

@@ -9,7 +9,7 @@ const PERIOD_MS = 10;
 const ANSWER_WITHIN_MS = 10_000;
 
 /** An answered request. */
-export interface Answer {
+export interface AnsweredRequest {
   /** Version that the server reports. */
   readonly version: string;
   readonly replicaId: string;
@@ -18,7 +18,7 @@ export interface Answer {
 }
 
 /** A failed request. */
-export interface Failure {
+export interface FailedRequest {
   /** Replica that the request was sent to; empty when there was no endpoint. */
   readonly replicaId: string;
   readonly why: string;
@@ -29,8 +29,8 @@ export interface Failure {
  * turn and never retries. Failures are recorded with their reason.
  */
 export class RequestClient {
-  readonly answers: Answer[] = [];
-  readonly failures: Failure[] = [];
+  readonly answers: AnsweredRequest[] = [];
+  readonly failures: FailedRequest[] = [];
   readonly watch: EndpointWatch;
   /** Number of requests that were sent or could not be sent. */
   started = 0;
@@ -68,7 +68,7 @@ export class RequestClient {
   }
 
   /** Waits until `count` more requests were answered, or one has failed. */
-  async answered(count: number): Promise<void> {
+  async waitForAnswers(count: number): Promise<void> {
     const [enough, failed] = [this.answers.length + count, this.failures.length];
     while (this.answers.length < enough && this.failures.length === failed) await pause(PERIOD_MS);
   }
@@ -102,7 +102,9 @@ export class RequestClient {
         const { endpoints } = this.watch;
         const endpoint = endpoints[this.started % Math.max(1, endpoints.length)];
         const answer =
-          endpoint === undefined ? this.fail('', 'there is no endpoint') : this.ask(endpoint);
+          endpoint === undefined
+            ? this.recordFailure('', 'there is no endpoint')
+            : this.sendTo(endpoint);
         pending.add(answer);
         void answer.finally(() => pending.delete(answer));
       }
@@ -111,16 +113,16 @@ export class RequestClient {
     await Promise.all(pending);
   }
 
-  private fail(replicaId: string, why: string): Promise<void> {
+  private recordFailure(replicaId: string, why: string): Promise<void> {
     this.failures.push({ replicaId, why: `request ${this.started}: ${why}` });
     return Promise.resolve();
   }
 
-  private ask({ ip, port, replicaId, version }: ReplicaEndpoint): Promise<void> {
+  private sendTo({ ip, port, replicaId, version }: ReplicaEndpoint): Promise<void> {
     const sentAtMs = performance.now();
     return new Promise((resolve) => {
       const failed = ({ message }: Error): void => {
-        resolve(this.fail(replicaId, `version ${version} at ${ip}:${port}: ${message}`));
+        resolve(this.recordFailure(replicaId, `version ${version} at ${ip}:${port}: ${message}`));
       };
       const sent = request(
         { host: ip, port, agent: this.agent ?? false, timeout: ANSWER_WITHIN_MS },

@@ -17,9 +17,10 @@ export async function pushRequestImage(registry: string): Promise<void> {
   const home = mkdtempSync(join(tmpdir(), 'cloudless-image-'));
   try {
     const root = join(home, 'root');
-    for (const library of await librariesOf(process.execPath)) put(library, join(root, library));
-    put(process.execPath, join(root, NODE));
-    put(REQUEST_APP_FILE, join(root, APP));
+    for (const library of await listLibraries(process.execPath))
+      copyFile(library, join(root, library));
+    copyFile(process.execPath, join(root, NODE));
+    copyFile(REQUEST_APP_FILE, join(root, APP));
     const [layout, image] = [join(home, 'layout'), join(home, 'layout:app')];
     await run('umoci', 'init', '--layout', layout);
     await run('umoci', 'new', '--image', image);
@@ -43,14 +44,14 @@ export async function pushRequestImage(registry: string): Promise<void> {
 }
 
 /** Returns the shared libraries and the loader of a program, by their paths. */
-async function librariesOf(program: string): Promise<readonly string[]> {
+async function listLibraries(program: string): Promise<readonly string[]> {
   const listed = await run('ldd', program);
   return [...listed.matchAll(/(?:=> |^\s+)(?<path>\/\S+) \(0x/gm)].flatMap(
     ({ groups }) => groups?.['path'] ?? [],
   );
 }
 
-function put(from: string, to: string): void {
+function copyFile(from: string, to: string): void {
   mkdirSync(dirname(to), { recursive: true });
   cpSync(from, to, { dereference: true });
 }

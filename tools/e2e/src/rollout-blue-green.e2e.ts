@@ -10,10 +10,10 @@ import { RealCluster } from './cluster.js';
 import {
   expectOneSwitch,
   expectServed,
-  liveIds,
-  rolledOut,
-  underLoad,
-  webSpec,
+  listLiveIds,
+  waitUntilRolledOut,
+  runUnderLoad,
+  createWebSpec,
 } from './rollout-tools.js';
 
 let cluster: RealCluster;
@@ -26,48 +26,52 @@ const REPLICAS = 4;
 /** Longer than any of these tests runs. */
 const KEPT = durationFromMs(3_600_000);
 
-function blueGreen(rollout: {
+function createBlueGreen(rollout: {
   readonly maxFailedNew?: number;
   readonly promotion?: Rollout_Promotion;
   readonly pauseDuration?: typeof KEPT;
-}): ReturnType<typeof webSpec> {
-  return webSpec({ strategy: Rollout_Strategy.BLUE_GREEN, minAvailable: REPLICAS, ...rollout });
+}): ReturnType<typeof createWebSpec> {
+  return createWebSpec({
+    strategy: Rollout_Strategy.BLUE_GREEN,
+    minAvailable: REPLICAS,
+    ...rollout,
+  });
 }
 
-const update = (name: string, version: string): Promise<Workload> =>
+const updateTo = (name: string, version: string): Promise<Workload> =>
   cluster.client.updateWorkload({ name, spec: { env: { VERSION: version } } });
-const active = (name: string, version: number): Promise<Workload> =>
-  cluster.until(name, ({ status }) => status!.activeVersion === version);
+const waitForActiveVersion = (name: string, version: number): Promise<Workload> =>
+  cluster.waitForWorkload(name, ({ status }) => status!.activeVersion === version);
 
 describe('blue/green rollout under load', () => {
   it('switches all clients at once, switches back by an undo, and stops the previous version after pause_duration', async () => {
     const name = 'shop';
-    await cluster.client.createWorkload({ name, spec: blueGreen({ pauseDuration: KEPT }) });
-    const blue = liveIds(await rolledOut(cluster, name), 1);
-    const switching = await underLoad(cluster, name, async () => {
-      await update(name, '2');
-      await active(name, 2);
+    await cluster.client.createWorkload({ name, spec: createBlueGreen({ pauseDuration: KEPT }) });
+    const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
+    const switching = await runUnderLoad(cluster, name, async () => {
+      await updateTo(name, '2');
+      await waitForActiveVersion(name, 2);
     });
     expectServed(switching, REPLICAS);
     const both = await cluster.client.getWorkload({ name });
-    const green = liveIds(both, 2);
+    const green = listLiveIds(both, 2);
     expectOneSwitch(switching, blue, green);
-    expect(liveIds(both, 1)).toEqual(blue);
+    expect(listLiveIds(both, 1)).toEqual(blue);
 
     let asked = 0;
-    const back = await underLoad(cluster, name, async () => {
+    const back = await runUnderLoad(cluster, name, async () => {
       asked = performance.now();
       await cluster.client.undoRollout({ name });
-      await active(name, 3);
+      await waitForActiveVersion(name, 3);
     });
     expectServed(back, REPLICAS);
     // The replicas are the kept ones of the previous version, not new ones.
     expectOneSwitch(back, green, blue);
     for (const {
-      watch: { seen },
+      watch: { receivedSets },
     } of back)
       process.stdout.write(
-        `blue/green: back ${Math.round(seen.at(-1)!.atMs - asked)} ms after the undo\n`,
+        `blue/green: back ${Math.round(receivedSets.at(-1)!.atMs - asked)} ms after the undo\n`,
       );
 
     // The kept replicas are stopped after pause_duration, which is shortened here.
@@ -75,8 +79,8 @@ describe('blue/green rollout under load', () => {
       name,
       spec: { rollout: { pauseDuration: durationFromMs(0) } },
     });
-    const after = await rolledOut(cluster, name);
-    expect(liveIds(after)).toEqual(blue);
+    const after = await waitUntilRolledOut(cluster, name);
+    expect(listLiveIds(after)).toEqual(blue);
     expect(after.spec?.env).toEqual({ VERSION: '1' });
   });
 
@@ -84,39 +88,42 @@ describe('blue/green rollout under load', () => {
     const name = 'desk';
     await cluster.client.createWorkload({
       name,
-      spec: blueGreen({ promotion: Rollout_Promotion.MANUAL }),
+      spec: createBlueGreen({ promotion: Rollout_Promotion.MANUAL }),
     });
-    const blue = liveIds(await rolledOut(cluster, name), 1);
+    const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
     let green: readonly string[] = [];
-    const clients = await underLoad(cluster, name, async ([first]) => {
-      await update(name, '2');
-      const waiting = await cluster.until(name, ({ status }) => status!.rollout!.waitsForPromotion);
-      green = liveIds(waiting, 2);
+    const clients = await runUnderLoad(cluster, name, async ([first]) => {
+      await updateTo(name, '2');
+      const waiting = await cluster.waitForWorkload(
+        name,
+        ({ status }) => status!.rollout!.waitsForPromotion,
+      );
+      green = listLiveIds(waiting, 2);
       expect(green).toHaveLength(REPLICAS);
       expect(waiting.status).toMatchObject({
         activeVersion: 1,
         readyReplicas: REPLICAS,
         totalReplicas: 2 * REPLICAS,
       });
-      await first!.answered(100);
+      await first!.waitForAnswers(100);
       await cluster.client.promoteRollout({ name, version: 2 });
-      await rolledOut(cluster, name);
+      await waitUntilRolledOut(cluster, name);
     });
     expectServed(clients, REPLICAS);
     expectOneSwitch(clients, blue, green);
-    expect(liveIds(await cluster.client.getWorkload({ name }))).toEqual(green);
+    expect(listLiveIds(await cluster.client.getWorkload({ name }))).toEqual(green);
   });
 
   it('does not switch to a failing version, and removes its replicas when the previous version is restored', async () => {
     const name = 'office';
-    await cluster.client.createWorkload({ name, spec: blueGreen({ maxFailedNew: 1 }) });
-    const blue = liveIds(await rolledOut(cluster, name), 1);
-    const clients = await underLoad(cluster, name, async () => {
+    await cluster.client.createWorkload({ name, spec: createBlueGreen({ maxFailedNew: 1 }) });
+    const blue = listLiveIds(await waitUntilRolledOut(cluster, name), 1);
+    const clients = await runUnderLoad(cluster, name, async () => {
       await cluster.client.updateWorkload({
         name,
         spec: { env: { VERSION: '2', CRASH_AFTER_MS: '1000', LISTEN: 'no' } },
       });
-      const failed = await cluster.until(
+      const failed = await cluster.waitForWorkload(
         name,
         ({ status }) => status!.rollout!.phase === RolloutStatus_Phase.FAILED,
       );
@@ -125,10 +132,10 @@ describe('blue/green rollout under load', () => {
         rollout: { failure: { exitCode: 3, version: 2 } },
       });
       await cluster.client.undoRollout({ name, toVersion: 1 });
-      await rolledOut(cluster, name);
+      await waitUntilRolledOut(cluster, name);
     });
     expectServed(clients, REPLICAS);
     for (const { versions } of clients) expect(versions).toEqual(['1']);
-    expect(liveIds(await cluster.client.getWorkload({ name }))).toEqual(blue);
+    expect(listLiveIds(await cluster.client.getWorkload({ name }))).toEqual(blue);
   });
 });

@@ -2,7 +2,13 @@ import { Rollout_Promotion, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RealCluster } from './cluster.js';
 import type { RequestClient } from './request-client.js';
-import { expectServed, liveIds, rolledOut, underLoad, webSpec } from './rollout-tools.js';
+import {
+  expectServed,
+  listLiveIds,
+  waitUntilRolledOut,
+  runUnderLoad,
+  createWebSpec,
+} from './rollout-tools.js';
 
 const MIN_AVAILABLE = 4;
 const STEPS = [
@@ -17,16 +23,16 @@ beforeAll(async () => {
   cluster = await RealCluster.start();
   await cluster.client.createWorkload({
     name: 'web',
-    spec: webSpec({ minAvailable: MIN_AVAILABLE, steps: STEPS }),
+    spec: createWebSpec({ minAvailable: MIN_AVAILABLE, steps: STEPS }),
   });
-  await rolledOut(cluster, 'web');
+  await waitUntilRolledOut(cluster, 'web');
 });
 afterAll(() => cluster.stop());
 
 /** Starts a rollout and waits at its first step. */
-async function firstStep(version: string): Promise<Workload> {
+async function startRollout(version: string): Promise<Workload> {
   await cluster.client.updateWorkload({ name: 'web', spec: { env: { VERSION: version } } });
-  return cluster.until('web', ({ generation, status }) => {
+  return cluster.waitForWorkload('web', ({ generation, status }) => {
     return (
       status!.observedGeneration === generation &&
       status!.rollout!.waitsForPromotion &&
@@ -36,40 +42,40 @@ async function firstStep(version: string): Promise<Workload> {
 }
 
 /** Returns the share of the next answers that come from a version. */
-async function shareOf(client: RequestClient, version: string): Promise<number> {
+async function measureShare(client: RequestClient, version: string): Promise<number> {
   const from = client.answers.length;
-  await client.answered(SAMPLE);
+  await client.waitForAnswers(SAMPLE);
   const answers = client.answers.slice(from);
   return answers.filter((answer) => answer.version === version).length / answers.length;
 }
 
 describe('canary rollout under load', () => {
   it('sends one replica its share of the requests until the promotion, then completes', async () => {
-    const clients = await underLoad(cluster, 'web', async (asking) => {
-      const waiting = await firstStep('2');
-      expect([liveIds(waiting, 1).length, liveIds(waiting, 2).length]).toEqual([3, 1]);
-      for (const share of await Promise.all(asking.map((client) => shareOf(client, '2')))) {
+    const clients = await runUnderLoad(cluster, 'web', async (asking) => {
+      const waiting = await startRollout('2');
+      expect([listLiveIds(waiting, 1).length, listLiveIds(waiting, 2).length]).toEqual([3, 1]);
+      for (const share of await Promise.all(asking.map((client) => measureShare(client, '2')))) {
         expect(Math.abs(share - 1 / 4)).toBeLessThan(0.1);
       }
       await cluster.client.promoteRollout({ name: 'web', version: 2 });
-      await rolledOut(cluster, 'web');
+      await waitUntilRolledOut(cluster, 'web');
     });
     expectServed(clients, MIN_AVAILABLE);
-    expect(liveIds(await cluster.client.getWorkload({ name: 'web' }), 2)).toHaveLength(4);
+    expect(listLiveIds(await cluster.client.getWorkload({ name: 'web' }), 2)).toHaveLength(4);
   });
 
   it('is undone at its first step by replacing only the canary replica', async () => {
     let before: readonly string[] = [];
-    const clients = await underLoad(cluster, 'web', async () => {
-      const waiting = await firstStep('3');
-      before = liveIds(waiting, 2);
+    const clients = await runUnderLoad(cluster, 'web', async () => {
+      const waiting = await startRollout('3');
+      before = listLiveIds(waiting, 2);
       await cluster.client.undoRollout({ name: 'web' });
-      await rolledOut(cluster, 'web');
+      await waitUntilRolledOut(cluster, 'web');
     });
     expectServed(clients, MIN_AVAILABLE);
     const after = await cluster.client.getWorkload({ name: 'web' });
     expect(after.spec?.env).toEqual({ VERSION: '2' });
-    expect(liveIds(after)).toEqual(expect.arrayContaining([...before]));
+    expect(listLiveIds(after)).toEqual(expect.arrayContaining([...before]));
     expect(before).toHaveLength(3);
   });
 });

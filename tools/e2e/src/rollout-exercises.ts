@@ -4,7 +4,12 @@ import { DrainStatus_Phase, RolloutStatus_Phase } from '@cloudless/api';
 import { QUICK, type RealCluster } from './cluster.js';
 import { EndpointWatch } from './endpoint-watch.js';
 import { ReplicaLedger } from './replica-ledger.js';
-import { liveReplicas, rolledOut, webSpec, type Rollout } from './rollout-tools.js';
+import {
+  listLiveReplicas,
+  waitUntilRolledOut,
+  createWebSpec,
+  type Rollout,
+} from './rollout-tools.js';
 
 /** Number of replicas of each workload; all of them must be ready at any time. */
 export const EXERCISE_REPLICAS = 3;
@@ -27,52 +32,52 @@ export abstract class Exercise {
   }
 
   /** Starts the next round. Resolves when the round is acknowledged. */
-  abstract begin(): Promise<void>;
+  abstract beginRound(): Promise<void>;
   /** Waits until the round is complete. */
-  abstract ended(): Promise<void>;
+  abstract waitForEnd(): Promise<void>;
   /** Returns true while the round is not complete. */
   abstract isUnderWay(): Promise<boolean>;
   /** Returns the differences to a run without kills. */
-  abstract differences(): Promise<readonly unknown[]>;
+  abstract findDifferences(): Promise<readonly unknown[]>;
 
   /** Creates the workload and runs a first round without a kill. */
   async prepare(): Promise<void> {
     const rollout = { ...QUICK.rollout, minAvailable: EXERCISE_REPLICAS, ...this.rollout };
-    const spec = webSpec(rollout, {
+    const spec = createWebSpec(rollout, {
       ...QUICK,
       rollout,
-      env: this.env('1'),
+      env: this.createEnv('1'),
       replicas: EXERCISE_REPLICAS,
       placement: { zones: [this.zone] },
     });
     await this.cluster.client.createWorkload({ name: this.name, spec });
-    await rolledOut(this.cluster, this.name);
+    await waitUntilRolledOut(this.cluster, this.name);
     await this.watch.start();
     const beganMs = performance.now();
-    await this.begin();
-    await this.ended();
+    await this.beginRound();
+    await this.waitForEnd();
     this.takesMs = performance.now() - beganMs;
   }
 
-  protected env(version: string): Record<string, string> {
+  protected createEnv(version: string): Record<string, string> {
     return { VERSION: version, LEDGER: this.ledger.file };
   }
 }
 
 /** Rolls out one version after the other. */
-export class Rollouts extends Exercise {
+export class RolloutExercise extends Exercise {
   private version = 1;
 
-  async begin(): Promise<void> {
+  async beginRound(): Promise<void> {
     this.version += 1;
     await this.cluster.client.updateWorkload({
       name: this.name,
-      spec: { env: this.env(String(this.version)) },
+      spec: { env: this.createEnv(String(this.version)) },
     });
   }
 
-  async ended(): Promise<void> {
-    await rolledOut(this.cluster, this.name);
+  async waitForEnd(): Promise<void> {
+    await waitUntilRolledOut(this.cluster, this.name);
   }
 
   async isUnderWay(): Promise<boolean> {
@@ -86,8 +91,8 @@ export class Rollouts extends Exercise {
   /**
    * Expects that the last version runs and that no replica was started more often than necessary.
    */
-  async differences(): Promise<readonly unknown[]> {
-    const { status } = await rolledOut(this.cluster, this.name);
+  async findDifferences(): Promise<readonly unknown[]> {
+    const { status } = await waitUntilRolledOut(this.cluster, this.name);
     const reached = [status?.version, status?.activeVersion, status?.rollout?.version];
     const last = reached.every((number) => number === this.version)
       ? []
@@ -95,12 +100,12 @@ export class Rollouts extends Exercise {
     const versions = Array.from({ length: this.version }, (_, index) => String(index + 1));
     return [
       ...last,
-      ...versions.flatMap((version) => this.wrongStarts(this.ledger.startsOf(version))),
+      ...versions.flatMap((version) => this.findWrongStarts(this.ledger.listStarts(version))),
     ];
   }
 
   /** Each version is started once on the desired number of replicas. */
-  protected wrongStarts(starts: readonly string[]): readonly unknown[] {
+  protected findWrongStarts(starts: readonly string[]): readonly unknown[] {
     return starts.length === EXERCISE_REPLICAS && new Set(starts).size === EXERCISE_REPLICAS
       ? []
       : [{ starts }];
@@ -108,11 +113,11 @@ export class Rollouts extends Exercise {
 }
 
 /**
- * Like {@link Rollouts}, on nodes that are drained during the rollouts, so that replicas may be
+ * Like {@link RolloutExercise}, on nodes that are drained during the rollouts, so that replicas may be
  * replaced.
  */
-export class MovedRollouts extends Rollouts {
-  protected override wrongStarts(starts: readonly string[]): readonly unknown[] {
+export class MovedRolloutExercise extends RolloutExercise {
+  protected override findWrongStarts(starts: readonly string[]): readonly unknown[] {
     return starts.length >= EXERCISE_REPLICAS && new Set(starts).size === starts.length
       ? []
       : [{ starts }];
@@ -120,22 +125,22 @@ export class MovedRollouts extends Rollouts {
 }
 
 /** Drains both nodes of a zone in turn. */
-export class Drains extends Exercise {
+export class DrainExercise extends Exercise {
   private started = EXERCISE_REPLICAS;
   private node = 'agent-4';
   private other = 'agent-3';
 
-  async begin(): Promise<void> {
+  async beginRound(): Promise<void> {
     [this.node, this.other] = [this.other, this.node];
     await this.cluster.client.uncordonNode({ nodeId: this.node });
-    this.started += (await this.replicasOn(this.node)).length;
+    this.started += (await this.listReplicasOn(this.node)).length;
     await this.cluster.client.drainNode({ nodeId: this.node });
   }
 
   /** Then all replicas are on the other node, so that the next drain moves all of them. */
-  async ended(): Promise<void> {
-    await this.drained();
-    await rolledOut(this.cluster, this.name);
+  async waitForEnd(): Promise<void> {
+    await this.findDrainedNode();
+    await waitUntilRolledOut(this.cluster, this.name);
     await this.cluster.client.uncordonNode({ nodeId: this.node });
   }
 
@@ -145,14 +150,14 @@ export class Drains extends Exercise {
   }
 
   /** Each replica on a drained node was replaced once. */
-  async differences(): Promise<readonly unknown[]> {
-    const starts = this.ledger.startsOf('1');
+  async findDifferences(): Promise<readonly unknown[]> {
+    const starts = this.ledger.listStarts('1');
     return starts.length === this.started && new Set(starts).size === starts.length
       ? []
       : [{ wanted: this.started, starts }];
   }
 
-  private async drained(): Promise<void> {
+  private async findDrainedNode(): Promise<void> {
     const stopping = new AbortController();
     try {
       for await (const { node } of this.cluster.client.watchNodes(
@@ -166,8 +171,8 @@ export class Drains extends Exercise {
     }
   }
 
-  private async replicasOn(node: string): Promise<readonly string[]> {
-    const replicas = liveReplicas(await this.cluster.client.getWorkload({ name: this.name }));
+  private async listReplicasOn(node: string): Promise<readonly string[]> {
+    const replicas = listLiveReplicas(await this.cluster.client.getWorkload({ name: this.name }));
     return replicas.filter(({ nodeId }) => nodeId === node).map(({ id }) => id);
   }
 }

@@ -4,11 +4,11 @@ import { RealCluster } from './cluster.js';
 import {
   REQUEST_APP,
   expectServed,
-  liveIds,
-  liveReplicas,
-  rolledOut,
-  underLoad,
-  webSpec,
+  listLiveIds,
+  listLiveReplicas,
+  waitUntilRolledOut,
+  runUnderLoad,
+  createWebSpec,
   type Rollout,
   type Spec,
 } from './rollout-tools.js';
@@ -28,18 +28,18 @@ const LAST_WORDS = ['version 2 cannot go on', 'fatal: no such table'];
 /** A command that exits with code 3 after a second without listening. */
 const CRASHES = { VERSION: '2', LISTEN: 'no', CRASH_AFTER_MS: '1000' };
 
-async function running(name: string, rollout: Rollout): Promise<readonly string[]> {
+async function createRunning(name: string, rollout: Rollout): Promise<readonly string[]> {
   await cluster.client.createWorkload({
     name,
-    spec: webSpec({ minAvailable: MIN_AVAILABLE, maxFailedNew: 2, ...rollout }),
+    spec: createWebSpec({ minAvailable: MIN_AVAILABLE, maxFailedNew: 2, ...rollout }),
   });
-  return liveIds(await rolledOut(cluster, name));
+  return listLiveIds(await waitUntilRolledOut(cluster, name));
 }
 
-const update = (name: string, env: Record<string, string>): Promise<Workload> =>
+const updateTo = (name: string, env: Record<string, string>): Promise<Workload> =>
   cluster.client.updateWorkload({ name, spec: { env } });
-const phase = (name: string, wanted: Phase): Promise<Workload> =>
-  cluster.until(
+const waitForPhase = (name: string, wanted: Phase): Promise<Workload> =>
+  cluster.waitForWorkload(
     name,
     ({ generation, status }) =>
       status!.observedGeneration === generation && status!.rollout!.phase === wanted,
@@ -48,11 +48,11 @@ const phase = (name: string, wanted: Phase): Promise<Workload> =>
 describe('update to a command that crashes after a second', () => {
   it('keeps min_available; the rollout fails with a reason and the last log lines', async () => {
     const name = 'stopped';
-    const before = await running(name, {});
+    const before = await createRunning(name, {});
     let failed: Workload | undefined;
-    const clients = await underLoad(cluster, name, async () => {
-      await update(name, CRASHES);
-      failed = await phase(name, Phase.FAILED);
+    const clients = await runUnderLoad(cluster, name, async () => {
+      await updateTo(name, CRASHES);
+      failed = await waitForPhase(name, Phase.FAILED);
     });
     expectServed(clients, MIN_AVAILABLE);
     for (const { versions } of clients) expect(versions).toEqual(['1']);
@@ -62,23 +62,23 @@ describe('update to a command that crashes after a second', () => {
     expect(lastLines.slice(-2)).toEqual(LAST_WORDS);
     expect(before).not.toContain(replicaId);
     expect(
-      liveReplicas(failed!).filter(({ id, ready }) => before.includes(id) && ready).length,
+      listLiveReplicas(failed!).filter(({ id, ready }) => before.includes(id) && ready).length,
     ).toBeGreaterThanOrEqual(MIN_AVAILABLE);
-    const status = await cluster.ctl('rollout', 'status', name);
+    const status = await cluster.runCtl('rollout', 'status', name);
     expect(status.code).toBe(ROLLOUT_FAILED);
     for (const text of [reason, replicaId, ...LAST_WORDS])
       expect(status.stdout + status.stderr).toContain(text);
     // A working version replaces the failed one.
-    await update(name, { VERSION: '3' });
-    await rolledOut(cluster, name);
+    await updateTo(name, { VERSION: '3' });
+    await waitUntilRolledOut(cluster, name);
   });
 
   it('rolls back to the previous version with on_failure ROLLBACK without a failed request', async () => {
     const name = 'returned';
-    const before = await running(name, { onFailure: Rollout_OnFailure.ROLLBACK });
-    const clients = await underLoad(cluster, name, async () => {
-      await update(name, CRASHES);
-      await rolledOut(cluster, name, Phase.ROLLED_BACK);
+    const before = await createRunning(name, { onFailure: Rollout_OnFailure.ROLLBACK });
+    const clients = await runUnderLoad(cluster, name, async () => {
+      await updateTo(name, CRASHES);
+      await waitUntilRolledOut(cluster, name, Phase.ROLLED_BACK);
     });
     expectServed(clients, MIN_AVAILABLE);
     for (const { versions } of clients) expect(versions).toEqual(['1']);
@@ -87,16 +87,16 @@ describe('update to a command that crashes after a second', () => {
     expect(after.status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 2 });
     expect(after.status!.rollout!.failure!.lastLines.slice(-2)).toEqual(LAST_WORDS);
     // Replicas of the restored version are not replaced.
-    const kept = liveIds(after).filter((id) => before.includes(id));
+    const kept = listLiveIds(after).filter((id) => before.includes(id));
     expect(kept.length).toBeGreaterThanOrEqual(MIN_AVAILABLE);
   });
 
   it('keeps min_available when the command serves until it crashes', async () => {
     const name = 'serving';
-    const before = await running(name, { minReadyDuration: durationFromMs(2_000) });
-    const clients = await underLoad(cluster, name, async () => {
-      await update(name, { VERSION: '2', CRASH_AFTER_MS: '1000' });
-      await phase(name, Phase.FAILED);
+    const before = await createRunning(name, { minReadyDuration: durationFromMs(2_000) });
+    const clients = await runUnderLoad(cluster, name, async () => {
+      await updateTo(name, { VERSION: '2', CRASH_AFTER_MS: '1000' });
+      await waitForPhase(name, Phase.FAILED);
     });
     for (const { watch, failures } of clients) {
       expect(watch.lowestReady).toBeGreaterThanOrEqual(MIN_AVAILABLE);
@@ -109,12 +109,12 @@ describe('update to a command that crashes after a second', () => {
 });
 
 describe('failing first deployment', () => {
-  const deploy = async (name: string, spec: Spec): Promise<Workload> => {
+  const createFirst = async (name: string, spec: Spec): Promise<Workload> => {
     await cluster.client.createWorkload({
       name,
-      spec: webSpec({ maxFailedNew: 2 }, { replicas: 2, ...spec }),
+      spec: createWebSpec({ maxFailedNew: 2 }, { replicas: 2, ...spec }),
     });
-    return phase(name, Phase.FAILED);
+    return waitForPhase(name, Phase.FAILED);
   };
 
   it('fails for a command that crashes after a second, and cloudlessctl --wait prints its last log lines', async () => {
@@ -127,7 +127,7 @@ describe('failing first deployment', () => {
         rollout: { maxFailedNew: 2 },
       },
     };
-    const { code, stderr } = await cluster.ctlWithInput(
+    const { code, stderr } = await cluster.runCtlWithInput(
       JSON.stringify(manifest),
       'apply',
       '-f',
@@ -138,41 +138,41 @@ describe('failing first deployment', () => {
       code: ROLLOUT_FAILED,
       stderr: expect.stringContaining(LAST_WORDS.join('\n  ')),
     });
-    const { status } = await phase('crashing', Phase.FAILED);
+    const { status } = await waitForPhase('crashing', Phase.FAILED);
     expect(status!.rollout!.failure).toMatchObject({ exitCode: 3, version: 1 });
   });
 
   it('fails for a command that does not exist', async () => {
-    const { status } = await deploy('missing', { command: ['/no/such/command'] });
+    const { status } = await createFirst('missing', { command: ['/no/such/command'] });
     expect(
       `${status!.rollout!.failure!.reason} ${status!.rollout!.failure!.lastLines.join(' ')}`,
     ).toContain('/no/such/command');
-    expect((await cluster.ctl('rollout', 'status', 'missing')).code).toBe(ROLLOUT_FAILED);
+    expect((await cluster.runCtl('rollout', 'status', 'missing')).code).toBe(ROLLOUT_FAILED);
   });
 
   it('fails by progress_deadline for a command that never becomes ready, and completes with a working command', async () => {
-    const { status } = await deploy('never', {
+    const { status } = await createFirst('never', {
       env: { VERSION: '1', LISTEN: 'no' },
       rollout: { progressDeadline: durationFromMs(1_500) },
     });
     expect(status!.rollout!.failure!.reason).toContain('no progress for 1.5s');
-    await update('never', { VERSION: '2' });
-    await rolledOut(cluster, 'never');
+    await updateTo('never', { VERSION: '2' });
+    await waitUntilRolledOut(cluster, 'never');
   });
 });
 
 describe('update that never becomes ready', () => {
   it('fails by progress_deadline while the previous replicas serve', async () => {
     const name = 'silent';
-    const before = await running(name, { progressDeadline: durationFromMs(2_000) });
-    const clients = await underLoad(cluster, name, async () => {
-      await update(name, { VERSION: '2', LISTEN: 'no' });
-      const { status } = await phase(name, Phase.FAILED);
+    const before = await createRunning(name, { progressDeadline: durationFromMs(2_000) });
+    const clients = await runUnderLoad(cluster, name, async () => {
+      await updateTo(name, { VERSION: '2', LISTEN: 'no' });
+      const { status } = await waitForPhase(name, Phase.FAILED);
       expect(status!.rollout!.failure).toMatchObject({ version: 2 });
       expect(status!.rollout!.failure!.reason).toContain('no progress for 2s');
     });
     expectServed(clients, MIN_AVAILABLE);
-    const left = liveIds(await cluster.client.getWorkload({ name })).filter((id) =>
+    const left = listLiveIds(await cluster.client.getWorkload({ name })).filter((id) =>
       before.includes(id),
     );
     expect(left.length).toBeGreaterThanOrEqual(MIN_AVAILABLE);

@@ -4,13 +4,13 @@ import { createSeededRandom } from '@cloudless/base';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { QUICK, RealCluster } from './cluster.js';
 import {
-  Drains,
+  DrainExercise,
   EXERCISE_REPLICAS as REPLICAS,
-  MovedRollouts,
-  Rollouts,
+  MovedRolloutExercise,
+  RolloutExercise,
   type Exercise,
 } from './rollout-exercises.js';
-import { liveReplicas, rolledOut } from './rollout-tools.js';
+import { listLiveReplicas, waitUntilRolledOut } from './rollout-tools.js';
 
 /**
  * A rollout or drain reaches the same end and keeps min_available whenever the coordinator is
@@ -37,27 +37,27 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-async function containersOf(name: string): Promise<readonly string[]> {
-  const replicas = liveReplicas(await rolledOut(cluster, name));
+async function listContainers(name: string): Promise<readonly string[]> {
+  const replicas = listLiveReplicas(await waitUntilRolledOut(cluster, name));
   return replicas
     .map(({ id, containerId, restarts }) => `${id} ${containerId} restarts ${restarts}`)
     .sort();
 }
 
-function exercisesOf(): readonly Exercise[] {
+function createExercises(): readonly Exercise[] {
   const steps = [
     { replicas: 1, wait: durationFromMs(200) },
     { percent: 60, wait: durationFromMs(200) },
   ];
   return [
-    new Rollouts(cluster, 'rolling', 'zone-a'),
-    new Rollouts(cluster, 'green', 'zone-a', {
+    new RolloutExercise(cluster, 'rolling', 'zone-a'),
+    new RolloutExercise(cluster, 'green', 'zone-a', {
       strategy: Rollout_Strategy.BLUE_GREEN,
       pauseDuration: durationFromMs(200),
     }),
-    new Rollouts(cluster, 'canary', 'zone-a', { steps }),
-    new Drains(cluster, 'drained', 'zone-b'),
-    new MovedRollouts(cluster, 'both', 'zone-b'),
+    new RolloutExercise(cluster, 'canary', 'zone-a', { steps }),
+    new DrainExercise(cluster, 'drained', 'zone-b'),
+    new MovedRolloutExercise(cluster, 'both', 'zone-b'),
   ];
 }
 
@@ -65,21 +65,21 @@ function exercisesOf(): readonly Exercise[] {
  * Kills the coordinator with SIGKILL during a round of each exercise in turn. @returns The number
  * of kills that hit an unfinished round.
  */
-async function killOften(): Promise<number> {
+async function killRepeatedly(): Promise<number> {
   const random = createSeededRandom(SEED);
   let hits = 0;
   for (let count = 0; count < KILLS; count += 1) {
     const exercise = exercises[count % exercises.length]!;
     // Rounds of the other exercises continue, so a kill hits them too.
-    await exercise.ended();
-    await exercise.begin();
+    await exercise.waitForEnd();
+    await exercise.beginRound();
     await pause(random.next() * exercise.takesMs);
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
     if (await exercise.isUnderWay()) hits += 1;
     else exercise.takesMs *= SOONER;
   }
-  for (const exercise of exercises) await exercise.ended();
+  for (const exercise of exercises) await exercise.waitForEnd();
   return hits;
 }
 
@@ -93,27 +93,27 @@ it(
       placement: { zones: ['zone-a'] },
     };
     await cluster.client.createWorkload({ name: 'still', spec });
-    exercises = exercisesOf();
+    exercises = createExercises();
     for (const exercise of exercises) await exercise.prepare();
-    const still = await containersOf('still');
-    const hits = await killOften();
+    const still = await listContainers('still');
+    const hits = await killRepeatedly();
     process.stdout.write(
       `rollout kills: ${hits} of ${KILLS} in the middle of the round that was begun last, seed ${SEED}\n`,
     );
     for (const exercise of exercises) {
       const { name, watch, ledger, takesMs } = exercise;
-      const rounds = `${watch.seen.length} sets of endpoints, about ${Math.round(takesMs)} ms for a round without a kill`;
+      const rounds = `${watch.receivedSets.length} sets of endpoints, about ${Math.round(takesMs)} ms for a round without a kill`;
       process.stdout.write(
         `rollout kills: ${name}: lowest ready ${watch.lowestReady} of ${REPLICAS}, ${rounds}\n`,
       );
       const found = {
         ready: watch.lowestReady,
-        dips: ledger.dipsBelow(REPLICAS),
-        wrong: await exercise.differences(),
+        dips: ledger.findDipsBelow(REPLICAS),
+        wrong: await exercise.findDifferences(),
       };
       expect({ name, ...found }).toEqual({ name, ready: REPLICAS, dips: [], wrong: [] });
     }
-    expect(await containersOf('still')).toEqual(still);
+    expect(await listContainers('still')).toEqual(still);
     // Otherwise the kills hit no round.
     expect(hits).toBeGreaterThan(KILLS / 3);
   },

@@ -19,7 +19,7 @@ export const REQUEST_APP_FILE = fileURLToPath(new URL('./request-app.mjs', impor
 export const REQUEST_APP = ['node', REQUEST_APP_FILE];
 
 /** Creates a spec of four servers of version 1; a replica is available after half a second. */
-export function webSpec(rollout: Rollout, more: Spec = {}): Spec {
+export function createWebSpec(rollout: Rollout, more: Spec = {}): Spec {
   return {
     command: REQUEST_APP,
     env: { VERSION: '1' },
@@ -38,7 +38,7 @@ const SOME_ANSWERS = 50;
  * one with kept connections, from before `change` starts until after it has ended. Prints their
  * counts.
  */
-export async function underLoad(
+export async function runUnderLoad(
   cluster: RealCluster,
   name: string,
   change: (clients: readonly RequestClient[]) => Promise<void>,
@@ -47,13 +47,13 @@ export async function underLoad(
   const clients = (['new', 'kept'] as const).map(
     (connections) => new RequestClient(() => cluster.client, name, connections),
   );
-  const enough = (): Promise<unknown> =>
-    Promise.all(clients.map((client) => client.answered(SOME_ANSWERS)));
+  const waitForAnswers = (): Promise<unknown> =>
+    Promise.all(clients.map((client) => client.waitForAnswers(SOME_ANSWERS)));
   try {
     for (const client of clients) await client.start();
-    await enough();
+    await waitForAnswers();
     await change(clients);
-    await enough();
+    await waitForAnswers();
   } finally {
     await Promise.all(clients.map((client) => client.stop()));
     for (const { summary } of clients) process.stdout.write(`${currentTestName}: ${summary}\n`);
@@ -88,15 +88,15 @@ export function expectOneSwitch(
   to: readonly string[],
 ): void {
   for (const {
-    watch: { seen },
+    watch: { receivedSets },
     answers,
   } of clients) {
-    const sets = seen.map(({ replicaIds }) => [...replicaIds].sort());
+    const sets = receivedSets.map(({ replicaIds }) => [...replicaIds].sort());
     const index = sets.findIndex((set) => set.some((id) => to.includes(id)));
     expect(index).toBeGreaterThan(0);
     expect(sets.slice(0, index)).toEqual(sets.slice(0, index).map(() => from));
     expect(sets.slice(index)).toEqual(sets.slice(index).map(() => to));
-    const switchedAtMs = seen[index]?.atMs ?? Number.NaN;
+    const switchedAtMs = receivedSets[index]?.atMs ?? Number.NaN;
     const before = answers.filter(({ sentAtMs }) => sentAtMs < switchedAtMs);
     const after = answers.filter(({ sentAtMs }) => sentAtMs >= switchedAtMs);
     expect([...new Set(before.map(({ replicaId }) => replicaId))].sort()).toEqual(from);
@@ -108,12 +108,12 @@ export function expectOneSwitch(
  * Waits until the newest spec is rolled out and no replica of another version and no leaving
  * replica is left.
  */
-export async function rolledOut(
+export async function waitUntilRolledOut(
   cluster: RealCluster,
   name: string,
   phase: RolloutStatus_Phase = RolloutStatus_Phase.COMPLETED,
 ): Promise<Workload> {
-  return cluster.until(name, ({ generation, status }) => {
+  return cluster.waitForWorkload(name, ({ generation, status }) => {
     if (status === undefined) return false;
     const {
       desiredReplicas,
@@ -131,15 +131,15 @@ export async function rolledOut(
 }
 
 /** Returns the replicas that hold resources. */
-export function liveReplicas({ status }: Workload): readonly ReplicaStatus[] {
+export function listLiveReplicas({ status }: Workload): readonly ReplicaStatus[] {
   return (status?.replicas ?? []).filter(
     ({ containerId, leaving, phase }) => containerId !== '' && !leaving && phase < 5,
   );
 }
 
 /** Returns the sorted ids of the live replicas. @param version - Only replicas of this version. */
-export function liveIds(workload: Workload, version?: number): readonly string[] {
-  const replicas = liveReplicas(workload).filter(
+export function listLiveIds(workload: Workload, version?: number): readonly string[] {
+  const replicas = listLiveReplicas(workload).filter(
     (replica) => version === undefined || replica.version === version,
   );
   return replicas.map(({ id }) => id).sort();

@@ -3,15 +3,20 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, watch } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { bundleOf, killAll, processesUsing, runToEnd, Running } from './processes.js';
+import { findBundle, killAll, listProcessesUsing, runToEnd, RunningProgram } from './processes.js';
 
 /** Flags with ports that the system chooses. */
 const ANY_PORTS = ['--port', '0', '--ops-port', '0'];
 
 const programs = {
-  coordinator: (dataDir: string) => [bundleOf('coordinator'), ...ANY_PORTS, '--data-dir', dataDir],
+  coordinator: (dataDir: string) => [
+    findBundle('coordinator'),
+    ...ANY_PORTS,
+    '--data-dir',
+    dataDir,
+  ],
   agent: (dataDir: string) => [
-    bundleOf('agent'),
+    findBundle('agent'),
     '--runtime',
     'process',
     '--name',
@@ -20,7 +25,7 @@ const programs = {
     dataDir,
   ],
   'dev-cluster': (dataDir: string) => [
-    bundleOf('dev-cluster'),
+    findBundle('dev-cluster'),
     ...[
       ...ANY_PORTS,
       '--agent-port',
@@ -33,26 +38,26 @@ const programs = {
       dataDir,
     ],
   ],
-  supervisor: (dataDir: string) => [bundleOf('agent'), 'supervisor', dataDir, '60000'],
+  supervisor: (dataDir: string) => [findBundle('agent'), 'supervisor', dataDir, '60000'],
 } as const;
 
 let directory = '';
-const started: Running[] = [];
+const started: RunningProgram[] = [];
 beforeEach(() => void (directory = mkdtempSync(join(tmpdir(), 'cloudless-e2e-start-'))));
 afterEach(async () => {
   for (const program of started.splice(0)) await program.kill('SIGKILL');
-  killAll(processesUsing(directory));
+  killAll(listProcessesUsing(directory));
   rmSync(directory, { recursive: true });
 });
 
-function start(program: keyof typeof programs, dataDir: string): Running {
-  const running = Running.start(process.execPath, programs[program](dataDir));
+function startProgram(program: keyof typeof programs, dataDir: string): RunningProgram {
+  const running = RunningProgram.start(process.execPath, programs[program](dataDir));
   started.push(running);
   return running;
 }
 
 /** Resolves when another process creates a file. Its directory must exist. */
-async function made(file: string): Promise<void> {
+async function waitForFile(file: string): Promise<void> {
   for await (const { filename } of watch(dirname(file)))
     if (filename?.startsWith(basename(file)) === true) return;
 }
@@ -87,12 +92,12 @@ describe.each([
   it('exits at the first SIGTERM', async () => {
     await mkdir(dirname(join(directory, hangsAt)), { recursive: true, mode: 0o700 });
     execFileSync('mkfifo', ['-m', '600', join(directory, hangsAt)]);
-    const hangs = made(join(directory, whenThereIs));
-    const running = start(program, directory);
+    const hangs = waitForFile(join(directory, whenThereIs));
+    const running = startProgram(program, directory);
     await hangs;
     const code = await running.kill('SIGTERM');
     // A supervisor outlives its agent and ends by itself when it has no processes.
-    const left = processesUsing(directory).filter(
+    const left = listProcessesUsing(directory).filter(
       (line) => line.includes('main.mjs') && !line.includes(' supervisor '),
     );
     // no exit code: the process was ended by the signal

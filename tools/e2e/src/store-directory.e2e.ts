@@ -5,13 +5,13 @@ import { createCoordinatorClient, fromConnectError, type CoordinatorClient } fro
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './cluster.js';
 import { describeOnDiskImages, DiskImage } from './disk-image.js';
-import { whyNoNamespaces } from './namespaces.js';
-import { bundleOf, Running, runToEnd } from './processes.js';
+import { findNamespaceProblem } from './namespaces.js';
+import { findBundle, RunningProgram, runToEnd } from './processes.js';
 
 const IMAGE_MIB = 64;
 let directory = '';
 let dataDir = '';
-const started: Running[] = [];
+const started: RunningProgram[] = [];
 const cleanups: (() => Promise<void>)[] = [];
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), 'cloudless-e2e-store-'));
@@ -27,9 +27,9 @@ afterEach(async () => {
  * Starts a coordinator on the data directory. @param inside - A command that runs the coordinator,
  * such as unshare(1).
  */
-function startCoordinator(...inside: readonly string[]): Running {
+function startCoordinator(...inside: readonly string[]): RunningProgram {
   const program = [
-    bundleOf('coordinator'),
+    findBundle('coordinator'),
     '--port',
     '0',
     '--ops-port',
@@ -38,22 +38,22 @@ function startCoordinator(...inside: readonly string[]): Running {
     dataDir,
   ];
   const [executable = process.execPath, ...before] = [...inside, process.execPath];
-  const running = Running.start(executable, [...before, ...program]);
+  const running = RunningProgram.start(executable, [...before, ...program]);
   started.push(running);
   return running;
 }
 
-interface Served {
+interface ServingCoordinator {
   readonly url: string;
-  readonly running: Running;
+  readonly running: RunningProgram;
   readonly client: CoordinatorClient;
   /** Requests a path of the ops port. */
   readonly page: (path: string) => Promise<string>;
 }
 
-async function serving(running = startCoordinator()): Promise<Served> {
-  const { url, opsUrl } = await running.logged('coordinator ready');
-  const page = async (path: string): Promise<string> => {
+async function waitUntilServing(running = startCoordinator()): Promise<ServingCoordinator> {
+  const { url, opsUrl } = await running.waitForLog('coordinator ready');
+  const fetchPage = async (path: string): Promise<string> => {
     const response = await fetch(`${String(opsUrl)}${path}`);
     return `${response.status} ${await response.text()}`;
   };
@@ -61,12 +61,12 @@ async function serving(running = startCoordinator()): Promise<Served> {
     url: String(url),
     running,
     client: createCoordinatorClient(createGrpcTransport({ baseUrl: String(url) })),
-    page,
+    page: fetchPage,
   };
 }
 
 /** Writes a workload. @returns `acknowledged`, or the kind of the error. */
-async function write({ client }: Served, name: string): Promise<string> {
+async function writeWorkload({ client }: ServingCoordinator, name: string): Promise<string> {
   try {
     await client.createWorkload({ name, spec: { command: ['true'], replicas: 0 } });
     return 'acknowledged';
@@ -75,7 +75,7 @@ async function write({ client }: Served, name: string): Promise<string> {
   }
 }
 
-async function namesIn({ client }: Served): Promise<readonly string[]> {
+async function listNames({ client }: ServingCoordinator): Promise<readonly string[]> {
   return (await client.listWorkloads({})).workloads.map(({ name }) => name);
 }
 
@@ -89,7 +89,7 @@ const namespaces = [
   },
 ];
 
-const whyNot = whyNoNamespaces();
+const whyNot = findNamespaceProblem();
 if (whyNot !== undefined) process.stderr.write(`SKIPPED coordinators in namespaces: ${whyNot}\n`);
 const describeNamespaces = whyNot === undefined ? describe : describe.skip;
 
@@ -99,28 +99,28 @@ describeNamespaces(
     it.each(namespaces)(
       'a second coordinator in another $name is refused, and starts after the first was killed',
       async ({ inside }) => {
-        const first = await serving();
+        const first = await waitUntilServing();
         const second = startCoordinator(...inside);
         expect(await second.exited).not.toBe(0);
         expect(second.lines.join('\n')).toContain(
           `data directory ${dataDir} is in use by process ${first.running.pid}`,
         );
-        expect(await write(first, 'after')).toBe('acknowledged');
+        expect(await writeWorkload(first, 'after')).toBe('acknowledged');
         await first.running.kill('SIGKILL');
-        await startCoordinator(...inside).logged('coordinator ready');
+        await startCoordinator(...inside).waitForLog('coordinator ready');
       },
     );
 
     it('the first coordinator exits when a second one takes the data directory', async () => {
-      const first = await serving();
-      expect(await write(first, 'before')).toBe('acknowledged');
+      const first = await waitUntilServing();
+      expect(await writeWorkload(first, 'before')).toBe('acknowledged');
       for (const name of ['lock-1', 'holder']) rmSync(join(dataDir, name));
       const second = startCoordinator(...(namespaces[0]?.inside ?? []));
       expect(await first.running.exited).toBe(1);
       expect(
-        await first.running.line((line) => line.includes('"message":"coordinator stops')),
+        await first.running.waitForLine((line) => line.includes('"message":"coordinator stops')),
       ).toContain('"level":"error"');
-      await second.logged('coordinator ready');
+      await second.waitForLog('coordinator ready');
     });
   },
 );
@@ -139,46 +139,48 @@ describe('data directory that disappears under a coordinator', () => {
   ])(
     'stops acknowledgements once $how, while reads continue and probes and the log report it',
     async ({ act }) => {
-      const coordinator = await serving();
-      expect(await write(coordinator, 'before')).toBe('acknowledged');
+      const coordinator = await waitUntilServing();
+      expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
       act();
-      expect(await write(coordinator, 'after-1')).toBe('unavailable');
-      expect(await write(coordinator, 'after-2')).toBe('unavailable');
-      const line = await coordinator.running.logged('data file lost: writes are refused');
+      expect(await writeWorkload(coordinator, 'after-1')).toBe('unavailable');
+      expect(await writeWorkload(coordinator, 'after-2')).toBe('unavailable');
+      const line = await coordinator.running.waitForLog('data file lost: writes are refused');
       expect(line).toMatchObject({ level: 'error' });
       expect(await coordinator.page('/ready')).toMatch(/^503 .*store\.mdb is no longer the file/);
       expect(await coordinator.page('/health')).toMatch(/^200 .*degraded.*admin backup/);
-      expect(await namesIn(coordinator)).toContain('before');
+      expect(await listNames(coordinator)).toContain('before');
     },
   );
 
   it('can be restored after deletion from a backup of the coordinator that still has it open', async () => {
-    const coordinator = await serving();
-    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    const coordinator = await waitUntilServing();
+    expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     rmSync(dataDir, { recursive: true });
-    expect(await write(coordinator, 'after')).toBe('unavailable');
+    expect(await writeWorkload(coordinator, 'after')).toBe('unavailable');
     const backup = join(directory, 'backup');
     for (const args of [
       ['--server', coordinator.url, 'admin', 'backup', backup],
       ['admin', 'restore', backup, '--data-dir', dataDir],
     ]) {
-      expect(await runToEnd(process.execPath, [bundleOf('cloudlessctl'), ...args])).toMatchObject({
-        code: 0,
-      });
+      expect(await runToEnd(process.execPath, [findBundle('cloudlessctl'), ...args])).toMatchObject(
+        {
+          code: 0,
+        },
+      );
     }
     await coordinator.running.kill('SIGTERM');
-    expect(await namesIn(await serving())).toEqual(['before']);
+    expect(await listNames(await waitUntilServing())).toEqual(['before']);
   });
 
   it('is noticed without a write, and has all acknowledged writes when it is back', async () => {
-    const coordinator = await serving();
-    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    const coordinator = await waitUntilServing();
+    expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     renameSync(dataDir, `${dataDir}-moved`);
-    await coordinator.running.logged('data file lost: writes are refused');
+    await coordinator.running.waitForLog('data file lost: writes are refused');
     renameSync(`${dataDir}-moved`, dataDir);
-    expect(await write(coordinator, 'after')).toBe('unavailable');
+    expect(await writeWorkload(coordinator, 'after')).toBe('unavailable');
     await coordinator.running.kill('SIGTERM');
-    expect(await namesIn(await serving())).toEqual(['before']);
+    expect(await listNames(await waitUntilServing())).toEqual(['before']);
   });
 });
 
@@ -189,14 +191,16 @@ describe('coordinator with an empty data directory', () => {
       await cluster.coordinatorProcess.kill('SIGKILL');
       rmSync(join(cluster.directory, 'coordinator'), { recursive: true });
       await cluster.startCoordinator();
-      const logged = await cluster.coordinatorProcess.logged('agent of another cluster refused');
+      const logged = await cluster.coordinatorProcess.waitForLog(
+        'agent of another cluster refused',
+      );
       expect(logged).toMatchObject({ level: 'error', nodeId: 'agent-1' });
       const response = await fetch(`${cluster.opsUrl}/ready`);
       expect(await response.text()).toContain('1 agent of another cluster');
       // The event is written after the log line; the time limit of the test bounds the loop.
-      const reasons = async (): Promise<readonly string[]> =>
+      const listReasons = async (): Promise<readonly string[]> =>
         (await cluster.client.listEvents({})).events.map(({ reason }) => reason);
-      while (!(await reasons()).includes('AgentOfAnotherCluster'));
+      while (!(await listReasons()).includes('AgentOfAnotherCluster'));
     } finally {
       await cluster.stop();
     }
@@ -208,11 +212,11 @@ describeOnDiskImages('a disk that fails under a coordinator', () => {
     const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
     cleanups.push(() => image.unmount());
     dataDir = await image.makeDirectory('data');
-    const coordinator = await serving();
-    expect(await write(coordinator, 'before')).toBe('acknowledged');
+    const coordinator = await waitUntilServing();
+    expect(await writeWorkload(coordinator, 'before')).toBe('acknowledged');
     await image.cutPower();
-    expect(await write(coordinator, 'after')).toBe('unavailable');
+    expect(await writeWorkload(coordinator, 'after')).toBe('unavailable');
     expect(await coordinator.running.exited).toBe(1);
-    await coordinator.running.line((line) => line.includes('"message":"coordinator stops'));
+    await coordinator.running.waitForLine((line) => line.includes('"message":"coordinator stops'));
   });
 });

@@ -17,10 +17,10 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.stop());
 
-const dataFileBytes = async (): Promise<number> =>
+const readDataFileBytes = async (): Promise<number> =>
   (await stat(join(cluster.directory, 'coordinator', 'store.mdb'))).size;
 
-async function eventsOf(...categories: Category[]): Promise<readonly Event[]> {
+async function countEvents(...categories: Category[]): Promise<readonly Event[]> {
   return (await cluster.client.listEvents({ categories, pageSize: 1_000 })).events;
 }
 
@@ -38,7 +38,7 @@ async function createAndDelete(phase: string, cyclesPerClient: number): Promise<
       const spec = { command: ['serve'], replicas: 2, env: { PAD: 'x'.repeat(3_000) } };
       await cluster.client.createWorkload({ name, spec, requestId: `create-${id}` });
       await cluster.client.deleteWorkload({ name, requestId: `delete-${id}` });
-      await cluster.gone(name);
+      await cluster.waitUntilDeleted(name);
     }
   };
   await Promise.all(Array.from({ length: CLIENTS }, (_, client) => run(client)));
@@ -47,20 +47,20 @@ async function createAndDelete(phase: string, cyclesPerClient: number): Promise<
 describe('data file of a coordinator', () => {
   it('shrinks when its bounds are lowered, and stays below them over hundreds of workloads', async () => {
     await createAndDelete('grow', 10);
-    expect(await dataFileBytes()).toBeGreaterThan(BOUND_BYTES);
+    expect(await readDataFileBytes()).toBeGreaterThan(BOUND_BYTES);
 
     cluster.coordinatorFlags = LIMIT_FLAGS.flatMap((flag) => [flag, `${LIMIT_BYTES}`]);
     await restartCoordinator();
     // The first commit of the leadership has dropped the history, so most of the file is free.
     await restartCoordinator();
-    await cluster.coordinatorProcess.logged('data file compacted');
-    expect(await dataFileBytes()).toBeLessThan(BOUND_BYTES);
+    await cluster.coordinatorProcess.waitForLog('data file compacted');
+    expect(await readDataFileBytes()).toBeLessThan(BOUND_BYTES);
 
     await cluster.client.drainNode({ nodeId: 'none' }).catch(() => undefined);
     await createAndDelete('bounded', 20);
-    expect(await dataFileBytes()).toBeLessThan(BOUND_BYTES);
+    expect(await readDataFileBytes()).toBeLessThan(BOUND_BYTES);
 
-    const kept = await eventsOf(Category.AUDIT);
+    const kept = await countEvents(Category.AUDIT);
     expect(kept.length).toBeLessThanOrEqual(MAX_AUDIT_RECORDS * 1.25);
     expect(kept.filter(({ reason }) => reason === 'DrainNode')).toHaveLength(1);
   });

@@ -8,15 +8,15 @@ beforeEach(async () => {
 });
 afterEach(() => cluster.stop());
 
-const containersOf = ({ status }: Workload): Record<string, string> =>
+const listContainers = ({ status }: Workload): Record<string, string> =>
   Object.fromEntries((status?.replicas ?? []).map(({ id, containerId }) => [id, containerId]));
-const restartsOf = ({ status }: Workload): number =>
+const countRestarts = ({ status }: Workload): number =>
   (status?.replicas ?? []).reduce((sum, { restarts }) => sum + restarts, 0);
 
 async function createServers(replicas: number): Promise<Workload> {
   const spec = { command: SERVER_COMMAND, ports: [{ name: 'http', containerPort: 80 }], replicas };
   await cluster.client.createWorkload({ name: 'web', spec });
-  return cluster.settled('web');
+  return cluster.waitUntilSettled('web');
 }
 
 describe('crash of a component', () => {
@@ -27,14 +27,14 @@ describe('crash of a component', () => {
       containerId: victim.containerId,
     });
     process.kill(pid, 'SIGKILL');
-    const after = await cluster.until('web', ({ status }) =>
+    const after = await cluster.waitForWorkload('web', ({ status }) =>
       status!.replicas.some((r) => r.id === victim.id && r.restarts === 1 && r.ready),
     );
     const back = after.status!.replicas.find(({ id }) => id === victim.id)!;
     expect(back).toMatchObject({ nodeId: victim.nodeId, lastExitCode: 137 });
     expect(back.containerId).not.toBe(victim.containerId);
-    expect(Object.keys(containersOf(after)).sort()).toEqual(
-      Object.keys(containersOf(before)).sort(),
+    expect(Object.keys(listContainers(after)).sort()).toEqual(
+      Object.keys(listContainers(before)).sort(),
     );
   });
 
@@ -44,7 +44,7 @@ describe('crash of a component', () => {
       name: 'web',
       spec: { command: ['node', '-e', counter], replicas: 3 },
     });
-    const before = await cluster.settled('web');
+    const before = await cluster.waitUntilSettled('web');
     const watched = before.status!.replicas.find(({ nodeId }) => nodeId === 'agent-1')!;
     const { pid } = await cluster.agentClient.getContainerStatus({
       containerId: watched.containerId,
@@ -63,7 +63,7 @@ describe('crash of a component', () => {
         if (lines.length > after) return;
       }
     })();
-    await cluster.agent('agent-1').kill('SIGKILL');
+    await cluster.requireAgent('agent-1').kill('SIGKILL');
     const seenBefore = lines.length;
     await cluster.startAgent('agent-1', 'zone-a');
     restarted = true;
@@ -74,9 +74,9 @@ describe('crash of a component', () => {
     expect(lines.map(({ sequence }) => Number(sequence))).toEqual(
       lines.map((_, index) => index + 1),
     );
-    const after = await cluster.settled('web');
-    expect(containersOf(after)).toEqual(containersOf(before));
-    expect(restartsOf(after)).toBe(0);
+    const after = await cluster.waitUntilSettled('web');
+    expect(listContainers(after)).toEqual(listContainers(before));
+    expect(countRestarts(after)).toBe(0);
     expect(
       (await cluster.agentClient.getContainerStatus({ containerId: watched.containerId })).pid,
     ).toBe(pid);
@@ -91,11 +91,11 @@ describe('crash of a component', () => {
     const acknowledged = await cluster.client.scaleWorkload({ name: 'other', replicas: 2 });
     await cluster.coordinatorProcess.kill('SIGKILL');
     await cluster.startCoordinator();
-    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.nodeReady(name);
-    const after = await cluster.settled('web');
-    expect(containersOf(after)).toEqual(containersOf(before));
-    expect(restartsOf(after)).toBe(0);
-    const other = await cluster.settled('other');
+    for (const name of ['agent-1', 'agent-2', 'agent-3']) await cluster.waitUntilNodeReady(name);
+    const after = await cluster.waitUntilSettled('web');
+    expect(listContainers(after)).toEqual(listContainers(before));
+    expect(countRestarts(after)).toBe(0);
+    const other = await cluster.waitUntilSettled('other');
     expect(other).toMatchObject({
       uid: acknowledged.uid,
       generation: acknowledged.generation,
@@ -107,7 +107,7 @@ describe('crash of a component', () => {
     const address = await cluster.startAgent('agent-4', 'zone-d');
     const spec = { command: ['sh', '-c', 'echo up; sleep 1000'], placement: { zones: ['zone-d'] } };
     await cluster.client.createWorkload({ name: 'web', spec });
-    const [replica] = (await cluster.settled('web')).status!.replicas;
+    const [replica] = (await cluster.waitUntilSettled('web')).status!.replicas;
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
     const containerId = replica!.containerId.slice(0, 12);
     const result = await agent.execCommand({

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module';
 import type { RealCluster } from './cluster.js';
-import { bundleOf, repository } from './processes.js';
+import { findBundle, repository } from './processes.js';
 
 /** The part of node-pty that is used here. */
 interface Pty {
@@ -25,7 +25,7 @@ export class Terminal {
   private constructor(private readonly pty: Pty) {
     pty.onData((text) => {
       this.text += text;
-      this.wake();
+      this.wakeWaiting();
     });
     this.exited = new Promise((resolve) => pty.onExit(({ exitCode }) => resolve(exitCode)));
   }
@@ -37,10 +37,10 @@ export class Terminal {
   ): Terminal {
     const env = { ...process.env, ...cluster.ctlEnv };
     const options = { cwd: repository, env, cols: size.columns, rows: size.rows };
-    return new Terminal(spawn(process.execPath, [bundleOf('cloudlessctl'), ...args], options));
+    return new Terminal(spawn(process.execPath, [findBundle('cloudlessctl'), ...args], options));
   }
 
-  type(text: string): void {
+  sendText(text: string): void {
     this.pty.write(text);
   }
 
@@ -53,11 +53,11 @@ export class Terminal {
   }
 
   /** Waits until the output contains a text. */
-  async shows(what: RegExp): Promise<void> {
+  async waitForText(what: RegExp): Promise<void> {
     while (!what.test(this.text)) await new Promise<void>((resolve) => this.waiting.add(resolve));
   }
 
-  private wake(): void {
+  private wakeWaiting(): void {
     for (const resolve of this.waiting) resolve();
     this.waiting.clear();
   }

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { RealCluster } from './cluster.js';
-import { bundleOf, repository, runToEnd } from './processes.js';
+import { findBundle, repository, runToEnd } from './processes.js';
 
 /** Returns the commands of the tour in README.md, in order. */
-function tourCommands(): string[] {
+function readTourCommands(): string[] {
   const readme = readFileSync(join(repository, 'README.md'), 'utf8');
   return [...readme.matchAll(/```sh tour\n([\s\S]*?)```/g)].flatMap(([, block = '']) =>
     block.trim().split('\n'),
@@ -12,7 +12,7 @@ function tourCommands(): string[] {
 }
 
 /** Texts that the output of a command must contain, where the exit code alone proves too little. */
-const shows: Readonly<Record<string, readonly string[]>> = {
+const EXPECTED_TEXTS: Readonly<Record<string, readonly string[]>> = {
   'npx cloudlessctl workload list': ['hello', '3/3'],
   'npx cloudlessctl node list': ['agent-1', 'zone-c'],
   'npx cloudlessctl events --limit 20': ['RolloutCompleted'],
@@ -25,19 +25,19 @@ let cluster: RealCluster;
 beforeAll(async () => {
   cluster = await RealCluster.start();
   expect(
-    await cluster.ctl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'),
+    await cluster.runCtl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'),
   ).toMatchObject({ code: 0 });
 });
 afterAll(() => cluster.stop());
 
 describe('commands in README.md', () => {
   it('exist', () => {
-    expect(tourCommands().length).toBeGreaterThan(10);
+    expect(readTourCommands().length).toBeGreaterThan(10);
   });
 
-  it.each(tourCommands())('run as documented: %s', async (command) => {
+  it.each(readTourCommands())('run as documented: %s', async (command) => {
     const here = command
-      .replace('npx cloudlessctl', `'${process.execPath}' '${bundleOf('cloudlessctl')}'`)
+      .replace('npx cloudlessctl', `'${process.execPath}' '${findBundle('cloudlessctl')}'`)
       .replace('npx buf', join(repository, 'node_modules/.bin/buf'))
       .replace('http://127.0.0.1:8080', cluster.url)
       .replace('http://127.0.0.1:8081', cluster.opsUrl);
@@ -50,6 +50,6 @@ describe('commands in README.md', () => {
     });
     expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout.length).toBeGreaterThan(0);
-    for (const text of shows[command] ?? []) expect(stdout).toContain(text);
+    for (const text of EXPECTED_TEXTS[command] ?? []) expect(stdout).toContain(text);
   });
 });

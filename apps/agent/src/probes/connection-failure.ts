@@ -1,7 +1,7 @@
 import { CloudlessError } from '@cloudless/base';
 import { errorCodeOf } from '../error-code.js';
 
-const WORDS: Readonly<Record<string, string>> = {
+const MESSAGES: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection closed without an answer',
   EPIPE: 'connection closed without an answer',
@@ -11,12 +11,12 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 /** Converts a connection failure to an error with a message that is the same for the same cause. */
-export function connectionFailure(cause: unknown): CloudlessError {
+export function toConnectionError(cause: unknown): CloudlessError {
   const code = errorCodeOf(cause) ?? '';
-  const words =
-    WORDS[code] ??
+  const message =
+    MESSAGES[code] ??
     (code.startsWith('HPE_')
       ? 'the answer is not HTTP/1.1'
       : `connection failed (${code || 'no code'})`);
-  return new CloudlessError('unavailable', words, { cause });
+  return new CloudlessError('unavailable', message, { cause });
 }

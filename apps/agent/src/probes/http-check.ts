@@ -1,24 +1,24 @@
 import { request as httpRequest } from 'node:http';
 import type { ProbeClients } from '@cloudless/agent-core';
 import { VERSION } from '../version.js';
-import { connectionFailure } from './connection-failure.js';
+import { toConnectionError } from './connection-failure.js';
 
 /** Maximum bytes of the body that are read. */
 const MAX_BODY_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 
 /** Makes one GET over a new connection. Resolves with the status. */
-export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, signal) =>
+export const checkHttp: ProbeClients['http'] = ({ ip, port, path, headers }, signal) =>
   new Promise((resolve, reject) => {
     const request = httpRequest({
       ...{ host: ip, port, path, signal, agent: false, maxHeaderSize: MAX_HEADER_BYTES },
       headers: {
         accept: '*/*',
         'user-agent': `cloudless-probe/${VERSION}`,
-        ...lowerCased(headers),
+        ...withLowerCaseNames(headers),
       },
     });
-    const fail = (cause: unknown): void => reject(connectionFailure(cause));
+    const fail = (cause: unknown): void => reject(toConnectionError(cause));
     request.on('error', fail);
     request.on('upgrade', ({ statusCode = 0 }, socket) => {
       socket.destroy();
@@ -40,7 +40,7 @@ export const httpCheck: ProbeClients['http'] = ({ ip, port, path, headers }, sig
   });
 
 /** Lower-case names, so that user headers replace the defaults of the same name. */
-function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+function withLowerCaseNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
   );

@@ -3,8 +3,8 @@ import * as http2 from 'node:http2';
 import net, { type AddressInfo, type Server } from 'node:net';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
-import { grpcCheck } from './grpc-check.js';
-import { httpCheck } from './http-check.js';
+import { checkGrpc } from './grpc-check.js';
+import { checkHttp } from './http-check.js';
 
 const undo: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';
@@ -54,7 +54,7 @@ const get = (
   port: number,
   more: { path?: string; headers?: Record<string, string> } = {},
   signal = never,
-) => httpCheck({ ip, port, path: more.path ?? '/', headers: more.headers ?? {} }, signal);
+) => checkHttp({ ip, port, path: more.path ?? '/', headers: more.headers ?? {} }, signal);
 
 describe('httpCheck', () => {
   it('sends a GET with the path and its own headers, unless others are given', async () => {
@@ -143,7 +143,7 @@ describe('grpcCheck', () => {
       ) as unknown as Server,
     );
   const ask = (port: number, service = '', signal = never) =>
-    grpcCheck({ ip, port, service }, signal);
+    checkGrpc({ ip, port, service }, signal);
 
   it('sends the service name, resolves with the status name and keeps no connection open', async () => {
     const { port, quiet } = await health((service) =>

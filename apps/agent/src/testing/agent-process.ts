@@ -37,7 +37,7 @@ export class AgentProcess {
   }
 
   /** Waits for the first log line with this message. @throws when the process ends before. */
-  async logged(message: string): Promise<Record<string, unknown>> {
+  async waitForLog(message: string): Promise<Record<string, unknown>> {
     for (;;) {
       const found = this.lines.find((line) => line['message'] === message);
       if (found !== undefined) return found;
@@ -53,10 +53,10 @@ export class AgentProcess {
   async end(signal: NodeJS.Signals): Promise<number | null> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
     this.child.kill(signal);
-    return this.exit();
+    return this.waitForExit();
   }
 
-  async exit(): Promise<number | null> {
+  async waitForExit(): Promise<number | null> {
     if (!this.ended) await once(this.child, 'close');
     return this.child.exitCode;
   }

@@ -43,7 +43,7 @@ export class FakeCoordinatorServer {
       host: '127.0.0.1',
       port,
       clock: systemClock,
-      routes: (router) => {
+      registerRoutes: (router) => {
         router.service(CoordinatorService, {
           enrollNode: ({ nodeId }) => ({ nodeId, clusterId: this.clusterId }),
           session: (messages, context) => {
@@ -53,7 +53,7 @@ export class FakeCoordinatorServer {
             });
             const stop = context.values
               .get(connectionKey)
-              ?.onPing(() => this.note(() => (this.pings += 1)));
+              ?.onPing(() => this.applyAndNotify(() => (this.pings += 1)));
             void this.read(messages, queue).finally(() => {
               stop?.();
               this.open.delete(queue);
@@ -71,7 +71,7 @@ export class FakeCoordinatorServer {
     await this.server?.close();
   }
 
-  order(order: Order): void {
+  sendOrder(order: Order): void {
     for (const queue of this.open)
       queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
   }
@@ -79,21 +79,21 @@ export class FakeCoordinatorServer {
   /**
    * Opens a tunnel. Resolves with its frames except the first when the agent has ended the tunnel.
    */
-  async tunnel(
+  async openTunnel(
     tunnelId: string,
     target: OpenTunnel['target'],
   ): Promise<readonly TunnelFrame['frame'][]> {
     const value = create(OpenTunnelSchema, { tunnelId, target, dialWithin: durationFromMs(5_000) });
     for (const queue of this.open)
       queue.push(create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value } }));
-    await this.until(() => this.closedTunnels.has(tunnelId));
+    await this.waitUntil(() => this.closedTunnels.has(tunnelId));
     return this.tunnels.get(tunnelId) ?? [];
   }
 
   /**
    * Resolves once the condition holds. The condition is checked after every message of an agent.
    */
-  async until(holds: () => boolean): Promise<void> {
+  async waitUntil(holds: () => boolean): Promise<void> {
     while (!holds()) await new Promise<void>((resolve) => this.waiting.push(resolve));
   }
 
@@ -102,13 +102,17 @@ export class FakeCoordinatorServer {
     queue: PushQueue<CoordinatorMessage>,
   ): Promise<void> {
     try {
-      for await (const { message } of messages) this.note(() => this.take(message, queue));
+      for await (const { message } of messages)
+        this.applyAndNotify(() => this.handleMessage(message, queue));
     } catch {
       // the agent was killed
     }
   }
 
-  private take(message: AgentMessage['message'], queue: PushQueue<CoordinatorMessage>): void {
+  private handleMessage(
+    message: AgentMessage['message'],
+    queue: PushQueue<CoordinatorMessage>,
+  ): void {
     if (message.case === 'hello') {
       this.inventory = [];
       const times = {
@@ -141,11 +145,11 @@ export class FakeCoordinatorServer {
       if (frame.case === 'tunnelId') this.tunnels.set((id = frame.value), kept);
       else kept.push(frame);
     }
-    this.note(() => this.closedTunnels.add(id));
+    this.applyAndNotify(() => this.closedTunnels.add(id));
     yield* [];
   }
 
-  private note(action: () => unknown): void {
+  private applyAndNotify(action: () => unknown): void {
     action();
     for (const wake of this.waiting.splice(0)) wake();
   }

@@ -16,7 +16,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 /** Exports a store with two entries at revision 2. */
-async function chunksOf(): Promise<readonly Uint8Array[]> {
+async function exportChunks(): Promise<readonly Uint8Array[]> {
   const store = createMemoryStateStore({ clock: new ManualClock() });
   for (const key of ['/a', '/b'])
     await store.txn([], [{ put: key, value: Buffer.from(`the value of ${key}`) }]);
@@ -27,7 +27,7 @@ async function chunksOf(): Promise<readonly Uint8Array[]> {
 }
 
 /** Creates a coordinator that sends `chunks` as backup and then fails with `failure`, if given. */
-function serving(chunks: readonly Uint8Array[], failure?: ConnectError): Transport {
+function createCoordinator(chunks: readonly Uint8Array[], failure?: ConnectError): Transport {
   return createRouterTransport(({ service }) =>
     service(AdminService, {
       backup: async function* () {
@@ -38,25 +38,27 @@ function serving(chunks: readonly Uint8Array[], failure?: ConnectError): Transpo
   );
 }
 
-const backUp = async (file: string, ...more: readonly string[]) =>
-  runCli(['admin', 'backup', file, ...more], { transport: serving(await chunksOf()) });
+const runBackup = async (file: string, ...more: readonly string[]) =>
+  runCli(['admin', 'backup', file, ...more], {
+    transport: createCoordinator(await exportChunks()),
+  });
 
 describe('cloudlessctl admin backup', () => {
   it('writes the backup to a file that only its owner can read', async () => {
     const file = join(directory, 'today.backup');
-    const { exitCode, stdout } = await backUp(file);
+    const { exitCode, stdout } = await runBackup(file);
     expect({ exitCode, stdout }).toEqual({
       exitCode: 0,
       stdout: `${file}: saved revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
     });
-    expect((await readFile(file)).equals(Buffer.concat([...(await chunksOf())]))).toBe(true);
+    expect((await readFile(file)).equals(Buffer.concat([...(await exportChunks())]))).toBe(true);
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     expect(await readdir(directory)).toEqual(['today.backup']);
   });
 
   it('prints the summary of the backup as JSON', async () => {
     const file = join(directory, 'today.backup');
-    expect(JSON.parse((await backUp(file, '-o', 'json')).stdout)).toEqual({
+    expect(JSON.parse((await runBackup(file, '-o', 'json')).stdout)).toEqual({
       file,
       clusterId: 'cluster-1',
       schemaVersion: 1,
@@ -70,14 +72,14 @@ describe('cloudlessctl admin backup', () => {
   it('overwrites an existing file only with --force, and does not connect otherwise', async () => {
     const file = join(directory, 'kept.backup');
     await writeFile(file, 'an older one');
-    const refused = await backUp(file);
+    const refused = await runBackup(file);
     expect(refused).toMatchObject({
       exitCode: 4,
       stderr: `cloudlessctl: ${file} already exists; choose another file, or overwrite it with --force\n`,
       servers: [],
     });
     expect(await readFile(file, 'utf8')).toBe('an older one');
-    expect(await backUp(file, '--force')).toMatchObject({ exitCode: 0 });
+    expect(await runBackup(file, '--force')).toMatchObject({ exitCode: 0 });
     expect((await readFile(file)).length).toBe(155);
   });
 
@@ -112,7 +114,10 @@ describe('cloudlessctl admin backup', () => {
     async ({ chunks, failure, exitCode, says }) => {
       const file = join(directory, 'kept.backup');
       await writeFile(file, 'an older one');
-      const transport = serving([chunks(Buffer.concat([...(await chunksOf())]))], failure);
+      const transport = createCoordinator(
+        [chunks(Buffer.concat([...(await exportChunks())]))],
+        failure,
+      );
       const result = await runCli(['admin', 'backup', file, '--force'], { transport });
       expect(result).toMatchObject({ exitCode, stderr: expect.stringContaining(says) as string });
       expect(await readdir(directory)).toEqual(['kept.backup']);
@@ -121,7 +126,7 @@ describe('cloudlessctl admin backup', () => {
   );
 
   it('names the file that cannot be written', async () => {
-    const { exitCode, stderr } = await backUp(join(directory, 'none', 'today.backup'));
+    const { exitCode, stderr } = await runBackup(join(directory, 'none', 'today.backup'));
     expect(exitCode).toBe(1);
     expect(stderr).toMatch(/cannot write .*none\/today\.backup\.[0-9a-f]{8}\.partial: ENOENT/);
   });
@@ -131,7 +136,7 @@ describe('cloudlessctl admin verify and restore', () => {
   let file = '';
   beforeEach(async () => {
     file = join(directory, 'today.backup');
-    await backUp(file);
+    await runBackup(file);
   });
 
   it('verify a backup and create a data directory from it without a coordinator', async () => {
@@ -220,7 +225,7 @@ describe('cloudlessctl admin verify and restore', () => {
 });
 
 describe('cloudlessctl admin accept-restored-state', () => {
-  const answering = (accepted: boolean): Transport =>
+  const createCoordinatorWithResult = (accepted: boolean): Transport =>
     createRouterTransport(({ service }) =>
       service(AdminService, {
         acceptRestoredState: () => ({ accepted, epoch: 1_006n, orderRevision: 77n }),
@@ -240,11 +245,11 @@ describe('cloudlessctl admin accept-restored-state', () => {
     'prints the result as text and as JSON when accepted is $accepted',
     async ({ accepted, says }) => {
       const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
-        transport: answering(accepted),
+        transport: createCoordinatorWithResult(accepted),
       });
       expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
       const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
-        transport: answering(accepted),
+        transport: createCoordinatorWithResult(accepted),
       });
       expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
     },

@@ -15,14 +15,16 @@ const JOB = '{"name": "job", "namespace": "batch", "spec": {"image": "job"}}';
  */
 function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCli>[1] } {
   const calls: string[] = [];
-  const note = (verb: string, { namespace, name }: { namespace: string; name: string }): void =>
-    void calls.push(`${verb} ${namespace}/${name}`);
+  const recordCall = (
+    verb: string,
+    { namespace, name }: { namespace: string; name: string },
+  ): void => void calls.push(`${verb} ${namespace}/${name}`);
   return {
     calls,
     coordinator: {
       coordinator: {
         planWorkload: (request: PlanWorkloadRequest) => {
-          note(`plan ${request.updateMask?.paths.join() ?? ''}`, request);
+          recordCall(`plan ${request.updateMask?.paths.join() ?? ''}`, request);
           if (request.name === 'same') return { action: WorkloadPlan_Action.NOTHING };
           if (request.name === 'job')
             return {
@@ -49,11 +51,11 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
           };
         },
         createWorkload: (request: CreateWorkloadRequest) => {
-          note(`create ${request.requestId}`, request);
+          recordCall(`create ${request.requestId}`, request);
           return aWorkload({ namespace: request.namespace, name: request.name });
         },
         updateWorkload: (request: UpdateWorkloadRequest) => {
-          note(
+          recordCall(
             `update ${request.updateMask?.paths.join() ?? ''} ${request.requestId} at ${request.expectedGeneration}`,
             request,
           );

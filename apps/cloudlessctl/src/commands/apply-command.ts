@@ -3,23 +3,23 @@ import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { Workload, WorkloadPlan } from '@cloudless/api';
 import { ConnectError } from '@connectrpc/connect';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { CliFailure, ExitCode, isTransient, usageFailure } from '../failure.js';
+import { CliFailure, ExitCode, isTransient, createUsageFailure } from '../failure.js';
 import type { CliIo } from '../io.js';
 import { parseManifest } from '../manifest/parse-manifest.js';
 import type { ManifestWorkload } from '../manifest/parse-manifest.js';
 import { MAX_FILE_BYTES, formatProblem } from '../manifest/yaml-reader.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
-import { planText } from '../views/plan-view.js';
-import { labelOf, waitUntilSettled } from '../wait/wait-workload.js';
-import { collect, flagOption, listOption } from './options.js';
-import { addPlanOptions, throughPlan, type ChangeInit } from './plan-command.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
+import { formatPlan } from '../views/plan-view.js';
+import { formatWorkloadName, waitUntilSettled } from '../wait/wait-workload.js';
+import { collectValue, hasFlag, getListOption } from './options.js';
+import { addPlanOptions, handlePlanOptions, type ChangeInit } from './plan-command.js';
 import { printWorkloads } from './workload-commands.js';
 
 /** Adds `apply`. */
 export function addApplyCommand(tree: CommandTree, parent: Command): void {
   addPlanOptions(
-    tree.leaf(
+    tree.addCommand(
       parent,
       'apply',
       'create or update workloads from manifests; prints the differences and the plan',
@@ -29,13 +29,13 @@ export function addApplyCommand(tree: CommandTree, parent: Command): void {
     .option(
       '-f, --filename <path>',
       'manifest file, directory, or - for standard input (repeatable)',
-      collect,
+      collectValue,
     )
     .option('--dry-run', 'print the plan and change nothing')
     .option('--wait', 'wait until the change is complete, at most 10m or --timeout');
 }
 
-interface Planned {
+interface PlannedWorkload {
   readonly workload: ManifestWorkload;
   readonly plan: WorkloadPlan;
 }
@@ -46,37 +46,36 @@ interface Planned {
  */
 async function apply(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  if (await throughPlan(invocation, () => appliesOf(invocation))) return;
-  const workloads = await readManifests(session, filesOf(invocation));
+  if (await handlePlanOptions(invocation, () => readPlannedChanges(invocation))) return;
+  const workloads = await readManifests(session, requireFilenames(invocation));
   const planned = await planAll(session, workloads);
-  if (flagOption(invocation, 'dryRun')) return printPlans(session, planned);
+  if (hasFlag(invocation, 'dryRun')) return printPlans(session, planned);
   const applied: Workload[] = [];
   for (const { workload, plan } of planned) {
-    if (!session.structured) await session.print(planText(labelOf(workload), plan, session.style));
-    applied.push(await applyOne(session, workload, plan, planned.length > 1));
+    if (!session.isStructured)
+      await session.print(formatPlan(formatWorkloadName(workload), plan, session.style));
+    applied.push(await applyWorkload(session, workload, plan, planned.length > 1));
   }
   const final: Workload[] = [];
   for (const workload of applied)
-    final.push(
-      flagOption(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload,
-    );
-  if (session.structured) await printWorkloads(session, final);
+    final.push(hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
+  if (session.isStructured) await printWorkloads(session, final);
 }
 
-function filesOf(invocation: Invocation): readonly string[] {
-  const paths = listOption(invocation, 'filename');
+function requireFilenames(invocation: Invocation): readonly string[] {
+  const paths = getListOption(invocation, 'filename');
   if (paths.length === 0)
-    throw usageFailure("required option '-f, --filename <path>' not specified");
+    throw createUsageFailure("required option '-f, --filename <path>' not specified");
   return paths;
 }
 
 /** The changes that the manifests describe, for one plan of all of them. */
-async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]> {
-  if (flagOption(invocation, 'dryRun'))
-    throw usageFailure(
+async function readPlannedChanges(invocation: Invocation): Promise<readonly ChangeInit[]> {
+  if (hasFlag(invocation, 'dryRun'))
+    throw createUsageFailure(
       '--dry-run and --plan exclude each other: --dry-run only prints the plan, --plan also stores it',
     );
-  const workloads = await readManifests(invocation.session, filesOf(invocation));
+  const workloads = await readManifests(invocation.session, requireFilenames(invocation));
   return workloads.map(({ namespace, name, spec }) => ({
     change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
   }));
@@ -84,10 +83,10 @@ async function appliesOf(invocation: Invocation): Promise<readonly ChangeInit[]>
 
 /** Plans every workload. @throws {@link ConnectError} that lists the refusals of all workloads. */
 async function planAll(
-  session: Session,
+  session: CliSession,
   workloads: readonly ManifestWorkload[],
-): Promise<readonly Planned[]> {
-  const planned: Planned[] = [];
+): Promise<readonly PlannedWorkload[]> {
+  const planned: PlannedWorkload[] = [];
   const refusals: { readonly workload: ManifestWorkload; readonly reason: ConnectError }[] = [];
   for (const workload of workloads) {
     const { namespace, name, spec } = workload;
@@ -95,7 +94,7 @@ async function planAll(
     try {
       planned.push({
         workload,
-        plan: await session.client.planWorkload(request, session.callOptions()),
+        plan: await session.client.planWorkload(request, session.getCallOptions()),
       });
     } catch (reason) {
       if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
@@ -105,26 +104,26 @@ async function planAll(
   const [first] = refusals;
   if (first === undefined) return planned;
   const lines = refusals.map(
-    ({ workload, reason }) => `${labelOf(workload)}: ${reason.rawMessage}`,
+    ({ workload, reason }) => `${formatWorkloadName(workload)}: ${reason.rawMessage}`,
   );
   throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
 }
 
-async function applyOne(
-  session: Session,
+async function applyWorkload(
+  session: CliSession,
   { namespace, name, spec }: ManifestWorkload,
   { action, generation: expectedGeneration }: WorkloadPlan,
-  many: boolean,
+  isOneOfMany: boolean,
 ): Promise<Workload> {
-  const requestId = session.requestId(many ? `${namespace}/${name}` : undefined);
+  const requestId = session.getRequestId(isOneOfMany ? `${namespace}/${name}` : undefined);
   if (action === WorkloadPlan_Action.NOTHING)
-    return session.client.getWorkload({ namespace, name }, session.callOptions());
+    return session.client.getWorkload({ namespace, name }, session.getCallOptions());
   if (action === WorkloadPlan_Action.CREATE) {
     const created = await session.client.createWorkload(
       { namespace, name, spec, requestId },
-      session.callOptions(),
+      session.getCallOptions(),
     );
-    await session.tell(`${labelOf(created)}: created`);
+    await session.printStatus(`${formatWorkloadName(created)}: created`);
     return created;
   }
   // The mask `*` replaces the whole spec, except that a manifest without a replica count keeps the
@@ -138,27 +137,27 @@ async function applyOne(
     requestId,
     expectedGeneration,
   };
-  const updated = await session.client.updateWorkload(request, session.callOptions());
-  await session.tell(`${labelOf(updated)}: updated`);
+  const updated = await session.client.updateWorkload(request, session.getCallOptions());
+  await session.printStatus(`${formatWorkloadName(updated)}: updated`);
   return updated;
 }
 
-async function printPlans(session: Session, planned: readonly Planned[]): Promise<void> {
-  if (!session.structured) {
+async function printPlans(session: CliSession, planned: readonly PlannedWorkload[]): Promise<void> {
+  if (!session.isStructured) {
     for (const { workload, plan } of planned)
-      await session.print(planText(labelOf(workload), plan, session.style));
+      await session.print(formatPlan(formatWorkloadName(workload), plan, session.style));
     return;
   }
   const plans = planned.map(({ workload: { namespace, name }, plan }) => ({
     namespace,
     name,
-    plan: messageJson(WorkloadPlanSchema, plan),
+    plan: toMessageJson(WorkloadPlanSchema, plan),
   }));
   await session.printValue({ plans });
 }
 
 async function readManifests(
-  session: Session,
+  session: CliSession,
   paths: readonly string[],
 ): Promise<readonly ManifestWorkload[]> {
   const workloads: ManifestWorkload[] = [];
@@ -190,22 +189,22 @@ async function readFiles(
     if (path === '-') {
       const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
       if (bytes === undefined)
-        throw usageFailure('standard input is larger than 1 MiB; split the manifests');
+        throw createUsageFailure('standard input is larger than 1 MiB; split the manifests');
       files.push({ file: '<stdin>', bytes });
       continue;
     }
-    const names = await explained(path, () => io.files.list(path));
+    const names = await withPathInError(path, () => io.files.list(path));
     const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
     if (manifests?.length === 0)
-      throw usageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
+      throw createUsageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
     for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
-      files.push({ file, bytes: await explained(file, () => io.files.read(file)) });
+      files.push({ file, bytes: await withPathInError(file, () => io.files.read(file)) });
     }
   }
   return files;
 }
 
-async function explained<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
+async function withPathInError<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
   try {
     return await read();
   } catch (reason) {

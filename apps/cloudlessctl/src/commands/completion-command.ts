@@ -1,16 +1,16 @@
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import { portNameOf } from '@cloudless/api';
+import { resolvePortName } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { parseWorkloadName } from '../names.js';
-import type { Session } from '../session.js';
-import { operand } from './options.js';
+import type { CliSession } from '../session.js';
+import { requireOperand } from './options.js';
 
 /**
  * Hidden command that the completion scripts call with the words of the command line after `--`.
  * The last word is the one to complete.
  */
-const HELPER = '__complete';
+const HELPER_COMMAND = '__complete';
 /** A shell must not hang while it completes a word. */
 const LOOKUP_TIMEOUT_MS = 1_000;
 const MAX_NAMES = 200;
@@ -18,21 +18,21 @@ const MAX_NAMES = 200;
 const SCRIPTS: Readonly<Record<string, string>> = {
   bash: `_cloudlessctl() {
   local IFS=$'\\n'
-  COMPREPLY=($(cloudlessctl ${HELPER} -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  COMPREPLY=($(cloudlessctl ${HELPER_COMMAND} -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
 complete -o default -F _cloudlessctl cloudlessctl
 `,
   zsh: `#compdef cloudlessctl
 _cloudlessctl() {
   local -a candidates
-  candidates=("\${(@f)$(cloudlessctl ${HELPER} -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  candidates=("\${(@f)$(cloudlessctl ${HELPER_COMMAND} -- "\${(@)words[2,CURRENT]}" 2>/dev/null)}")
   [[ -n "$candidates" ]] && compadd -a candidates || _files
 }
 compdef _cloudlessctl cloudlessctl
 `,
   fish: `function __cloudlessctl_complete
   set -l words (commandline -opc)[2..-1] (commandline -ct)
-  cloudlessctl ${HELPER} -- $words 2>/dev/null
+  cloudlessctl ${HELPER_COMMAND} -- $words 2>/dev/null
 end
 complete -c cloudlessctl -a '(__cloudlessctl_complete)'
 `,
@@ -42,9 +42,9 @@ complete -c cloudlessctl -a '(__cloudlessctl_complete)'
 export function addCompletionCommands(tree: CommandTree, program: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(SCRIPTS));
   const print = async (invocation: Invocation): Promise<void> =>
-    invocation.session.print(SCRIPTS[operand(invocation, 0, 'shell')] ?? '');
+    invocation.session.print(SCRIPTS[requireOperand(invocation, 0, 'shell')] ?? '');
   tree
-    .offlineLeaf(
+    .addOfflineCommand(
       program,
       'completion',
       'print the script for shell completion of commands, flags and names',
@@ -56,21 +56,21 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
       '\nbash: source <(cloudlessctl completion bash)\nzsh:  source <(cloudlessctl completion zsh)\nfish: cloudlessctl completion fish | source',
     );
   const helper = program
-    .createCommand(HELPER)
+    .createCommand(HELPER_COMMAND)
     .copyInheritedSettings(program)
     .argument('[words...]');
   program.addCommand(helper, { hidden: true });
-  tree.act(helper, async ({ session, rest }) => {
-    const found = await candidatesFor(program, rest ?? [], session);
+  tree.setAction(helper, async ({ session, wordsAfterSeparator }) => {
+    const found = await findCandidates(program, wordsAfterSeparator ?? [], session);
     await session.print(found.map((candidate) => `${candidate}\n`).join(''));
   });
 }
 
 /** The candidates for the last of `words`. */
-async function candidatesFor(
+async function findCandidates(
   program: Command,
   words: readonly string[],
-  session: Session,
+  session: CliSession,
 ): Promise<readonly string[]> {
   const typed = words.at(-1) ?? '';
   let command = program;
@@ -86,19 +86,22 @@ async function candidatesFor(
   const children = command.commands
     .map((child) => child.name())
     .filter((name) => !name.startsWith('_'));
-  const flags = (): string[] => [...command.options.flatMap(({ long }) => long ?? []), '--help'];
+  const listFlags = (): string[] => [
+    ...command.options.flatMap(({ long }) => long ?? []),
+    '--help',
+  ];
   const all = typed.startsWith('-')
-    ? flags()
+    ? listFlags()
     : children.length > 0
       ? children
-      : await namesFor(command, operands, session);
+      : await findNames(command, operands, session);
   return all.filter((candidate) => candidate.startsWith(typed));
 }
 
-async function namesFor(
+async function findNames(
   command: Command,
   operands: readonly string[],
-  session: Session,
+  session: CliSession,
 ): Promise<readonly string[]> {
   const verb = command.name();
   const choices = command.registeredArguments[operands.length]?.argChoices;
@@ -109,7 +112,7 @@ async function namesFor(
   const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
   if (command.registeredArguments.length === 0 || verb === 'create') return [];
   try {
-    const options = session.callOptions(LOOKUP_TIMEOUT_MS);
+    const options = session.getCallOptions(LOOKUP_TIMEOUT_MS);
     if (nodes)
       return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(
         ({ id }) => id,
@@ -120,7 +123,7 @@ async function namesFor(
         parseWorkloadName(target, session.settings.namespace),
         options,
       );
-      return (spec?.ports ?? []).map(portNameOf);
+      return (spec?.ports ?? []).map(resolvePortName);
     }
     const page = await session.client.listWorkloads(
       { namespace: session.settings.namespace, pageSize: MAX_NAMES },

@@ -1,10 +1,10 @@
 import { ContainerStatusSchema, type ContainerStatus } from '@cloudless/api';
 import type { Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
-import { messageJson } from '../session.js';
-import { containerTable } from '../views/container-view.js';
+import { createUsageFailure } from '../failure.js';
+import { toMessageJson } from '../session.js';
+import { formatContainerTable } from '../views/container-view.js';
 import { parseWorkloadName } from '../names.js';
-import { flagOption, textOption } from './options.js';
+import { hasFlag, getTextOption } from './options.js';
 
 /**
  * Shows the current container of each replica, as last reported by its agent.
@@ -15,37 +15,42 @@ export async function showContainers(
   names: readonly string[],
 ): Promise<void> {
   const { session } = invocation;
-  const { containers } = await session.agents.listContainers({}, session.callOptions());
-  const wanted = containers.filter((container) => isWanted(invocation, container));
-  const found = names.length === 0 ? wanted : names.map((name) => withPrefix(containers, name));
-  if (session.structured) {
+  const { containers } = await session.agents.listContainers({}, session.getCallOptions());
+  const selected = containers.filter((container) => isSelected(invocation, container));
+  const found =
+    names.length === 0 ? selected : names.map((name) => requireContainer(containers, name));
+  if (session.isStructured) {
     return session.printValue({
-      containers: found.map((each) => messageJson(ContainerStatusSchema, each)),
+      containers: found.map((each) => toMessageJson(ContainerStatusSchema, each)),
     });
   }
-  if (found.length === 0) return session.note('no containers');
-  await session.print(containerTable(found, session.nowMs, session.settings.output === 'wide'));
+  if (found.length === 0) return session.printNotice('no containers');
+  await session.print(
+    formatContainerTable(found, session.nowMs, session.settings.output === 'wide'),
+  );
 }
 
-function isWanted(
+function isSelected(
   invocation: Invocation,
   { namespace, workload, nodeId }: ContainerStatus,
 ): boolean {
   const { settings } = invocation.session;
-  const node = textOption(invocation, 'node');
-  const given = textOption(invocation, 'workload');
-  const named = given === undefined ? undefined : parseWorkloadName(given, settings.namespace);
+  const node = getTextOption(invocation, 'node');
+  const workloadText = getTextOption(invocation, 'workload');
+  const workloadName =
+    workloadText === undefined ? undefined : parseWorkloadName(workloadText, settings.namespace);
   if (node !== undefined && nodeId !== node) return false;
-  if (named !== undefined) return workload === named.name && namespace === named.namespace;
-  return flagOption(invocation, 'allNamespaces') || namespace === settings.namespace;
+  if (workloadName !== undefined)
+    return workload === workloadName.name && namespace === workloadName.namespace;
+  return hasFlag(invocation, 'allNamespaces') || namespace === settings.namespace;
 }
 
-function withPrefix(containers: readonly ContainerStatus[], prefix: string): ContainerStatus {
+function requireContainer(containers: readonly ContainerStatus[], prefix: string): ContainerStatus {
   const [found, another] = containers.filter(({ containerId }) => containerId.startsWith(prefix));
   if (found === undefined)
-    throw usageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
+    throw createUsageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
   if (another !== undefined)
-    throw usageFailure(
+    throw createUsageFailure(
       `several containers have an id that begins with ${JSON.stringify(prefix)}; give more digits`,
     );
   return found;

@@ -4,23 +4,28 @@ import type { CallOptions } from '@connectrpc/connect';
 import { EventSchema, Event_Category } from '@cloudless/api';
 import type { Event, WatchEventsResponse } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { followWatch } from '../follow-watch.js';
 import { parseWorkloadName } from '../names.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
 import { parseWholeNumber } from '../spec-flags.js';
-import { eventLine, eventTable, eventTree, fullEventId } from '../views/event-view.js';
-import { flagOption, textOption } from './options.js';
+import {
+  formatEventLine,
+  formatEventTable,
+  formatEventTree,
+  expandEventId,
+} from '../views/event-view.js';
+import { hasFlag, getTextOption } from './options.js';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
-const DESCRIBED_EVENTS = 10;
+const RECENT_EVENTS = 10;
 /**
  * All categories except AUDIT, because an audit record repeats what the other events of a change
  * say.
  */
-const HAPPENINGS = [
+const NON_AUDIT_CATEGORIES = [
   Event_Category.MEMBERSHIP,
   Event_Category.SCHEDULING,
   Event_Category.ROLLOUT,
@@ -40,7 +45,7 @@ interface EventFilter {
 
 /** Adds `events`. */
 export function addEventCommands(tree: CommandTree, parent: Command): void {
-  addEventOptions(tree.leaf(parent, 'events', 'list events', showEvents));
+  addEventOptions(tree.addCommand(parent, 'events', 'list events', showEvents));
 }
 
 /** Adds the options that select events. */
@@ -62,14 +67,14 @@ export function addEventOptions(command: Command): Command {
  * Returns the newest events that match the filter, oldest first. Returns none when the coordinator
  * has no events service, because events only complement a description.
  */
-export async function recentEvents(
-  session: Session,
+export async function listRecentEvents(
+  session: CliSession,
   filter: EventFilter,
 ): Promise<readonly Event[]> {
   try {
     const { events } = await session.client.listEvents(
-      { categories: HAPPENINGS, ...filter, pageSize: DESCRIBED_EVENTS, newestFirst: true },
-      session.callOptions(),
+      { categories: NON_AUDIT_CATEGORIES, ...filter, pageSize: RECENT_EVENTS, newestFirst: true },
+      session.getCallOptions(),
     );
     return events.reverse();
   } catch (reason) {
@@ -84,40 +89,40 @@ export async function recentEvents(
  */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const why = textOption(invocation, 'why');
-  if (why !== undefined) return explainEvent(session, fullEventId(why));
-  const filter = filterOf(invocation);
+  const why = getTextOption(invocation, 'why');
+  if (why !== undefined) return explainEvent(session, expandEventId(why));
+  const filter = readFilter(invocation);
   const limit = parseWholeNumber(
     '--limit',
-    textOption(invocation, 'limit') ?? String(DEFAULT_LIMIT),
+    getTextOption(invocation, 'limit') ?? String(DEFAULT_LIMIT),
   );
   if (limit < 1 || limit > MAX_LIMIT)
-    throw usageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
-  const watch = flagOption(invocation, 'watch');
+    throw createUsageFailure(`--limit: expected 1 to ${MAX_LIMIT}, got ${limit}`);
+  const watch = hasFlag(invocation, 'watch');
   const request = { ...filter, pageSize: limit, newestFirst: true };
-  const { events, revision } = await session.client.listEvents(request, session.callOptions());
+  const { events, revision } = await session.client.listEvents(request, session.getCallOptions());
   events.reverse();
   if (watch) {
     for (const event of events) await printEvent(session, event);
     await watchEvents(session, filter, { id: events.at(-1)?.id ?? '', revision });
-  } else if (session.structured) {
-    await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
+  } else if (session.isStructured) {
+    await session.printValue({ events: events.map((event) => toMessageJson(EventSchema, event)) });
   } else if (events.length === 0) {
-    await session.note('no events');
+    await session.printNotice('no events');
   } else {
-    await session.print(eventTable(events, session.nowMs, session.style));
+    await session.print(formatEventTable(events, session.nowMs, session.style));
   }
 }
 
 /** Prints an event as part of the tree of its causes and consequences. */
-async function explainEvent(session: Session, id: string): Promise<void> {
+async function explainEvent(session: CliSession, id: string): Promise<void> {
   const { events } = await session.client.listEvents(
     { relatedTo: id, pageSize: MAX_LIMIT },
-    session.callOptions(),
+    session.getCallOptions(),
   );
-  if (session.structured)
-    await session.printValue({ events: events.map((event) => messageJson(EventSchema, event)) });
-  else await session.print(eventTree(events, id, session.style));
+  if (session.isStructured)
+    await session.printValue({ events: events.map((event) => toMessageJson(EventSchema, event)) });
+  else await session.print(formatEventTree(events, id, session.style));
 }
 
 /**
@@ -125,7 +130,7 @@ async function explainEvent(session: Session, id: string): Promise<void> {
  * @param from - The newest event that was printed already, and the revision of that list.
  */
 async function watchEvents(
-  session: Session,
+  session: CliSession,
   filter: EventFilter,
   from: { readonly id: string; readonly revision: bigint },
 ): Promise<void> {
@@ -147,7 +152,7 @@ async function watchEvents(
     } catch (reason) {
       if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || afterId === '')
         throw reason;
-      await session.note(`events were missed: ${reason.rawMessage}`);
+      await session.printNotice(`events were missed: ${reason.rawMessage}`);
       yield* session.client.watchEvents(filter, options);
     }
   }
@@ -158,19 +163,19 @@ async function watchEvents(
   });
 }
 
-function printEvent(session: Session, event: Event): Promise<void> {
-  return session.structured
-    ? session.printItem(messageJson(EventSchema, event))
-    : session.print(`${eventLine(event, session.style)}\n`);
+function printEvent(session: CliSession, event: Event): Promise<void> {
+  return session.isStructured
+    ? session.printItem(toMessageJson(EventSchema, event))
+    : session.print(`${formatEventLine(event, session.style)}\n`);
 }
 
-function filterOf(invocation: Invocation): EventFilter {
+function readFilter(invocation: Invocation): EventFilter {
   const { settings } = invocation.session;
-  const workload = textOption(invocation, 'workload');
-  const nodeId = textOption(invocation, 'node');
-  const named =
+  const workload = getTextOption(invocation, 'workload');
+  const nodeId = getTextOption(invocation, 'node');
+  const workloadName =
     workload === undefined ? undefined : parseWorkloadName(workload, settings.namespace);
-  const namespace = named?.namespace ?? (settings.namespaceGiven ? settings.namespace : '');
-  const categories = flagOption(invocation, 'audit') ? [Event_Category.AUDIT] : HAPPENINGS;
-  return { namespace, workload: named?.name ?? '', nodeId: nodeId ?? '', categories };
+  const namespace = workloadName?.namespace ?? (settings.namespaceGiven ? settings.namespace : '');
+  const categories = hasFlag(invocation, 'audit') ? [Event_Category.AUDIT] : NON_AUDIT_CATEGORIES;
+  return { namespace, workload: workloadName?.name ?? '', nodeId: nodeId ?? '', categories };
 }

@@ -2,11 +2,11 @@ import type { Command } from 'commander';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { ExecCommandResponseSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { parseReplicaTarget, toTargetFields } from '../names.js';
-import { messageJson } from '../session.js';
+import { toMessageJson } from '../session.js';
 import { execStream } from './exec-stream.js';
-import { commandAfterSeparator, flagOption, operand } from './options.js';
+import { getCommandAfterSeparator, hasFlag, requireOperand } from './options.js';
 
 const MAX_STDIN_BYTES = 1024 * 1024;
 /** Time limit of the coordinator for a command without `--timeout`. */
@@ -15,12 +15,12 @@ const DEFAULT_TIMEOUT_MS = 30_000;
  * The coordinator ends the command at its time limit. The call itself gets this much more time, so
  * that the result still arrives.
  */
-const GRACE_MS = 15_000;
+const CALL_MARGIN_MS = 15_000;
 
 /** Adds `exec`. */
 export function addExecCommand(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(
+    .addCommand(
       parent,
       'exec <target> [command...]',
       'run a command in a workload, replica or container; the command follows --',
@@ -35,13 +35,16 @@ export function addExecCommand(tree: CommandTree, parent: Command): void {
 /** Prints the output of the command. @returns Its exit code. */
 async function exec(invocation: Invocation): Promise<number> {
   const { session } = invocation;
-  const target = parseReplicaTarget(operand(invocation, 0, 'target'), session.settings.namespace);
-  const command = commandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
+  const target = parseReplicaTarget(
+    requireOperand(invocation, 0, 'target'),
+    session.settings.namespace,
+  );
+  const command = getCommandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
   if (command.length === 0)
-    throw usageFailure(
+    throw createUsageFailure(
       'no command given: put the command after --, for example: cloudlessctl exec web -- ls -l',
     );
-  const [stdin, tty] = [flagOption(invocation, 'stdin'), flagOption(invocation, 'tty')];
+  const [stdin, tty] = [hasFlag(invocation, 'stdin'), hasFlag(invocation, 'tty')];
   if (stdin || tty) return execStream(session, { target, command, stdin, tty });
   const { timeoutMs } = session.settings;
   const request = {
@@ -52,15 +55,15 @@ async function exec(invocation: Invocation): Promise<number> {
   };
   const result = await session.client.execCommand(
     request,
-    session.callOptions((timeoutMs ?? DEFAULT_TIMEOUT_MS) + GRACE_MS),
+    session.getCallOptions((timeoutMs ?? DEFAULT_TIMEOUT_MS) + CALL_MARGIN_MS),
   );
-  if (session.structured) {
-    await session.printValue(messageJson(ExecCommandResponseSchema, result));
+  if (session.isStructured) {
+    await session.printValue(toMessageJson(ExecCommandResponseSchema, result));
   } else {
     await session.print(toOutput(result.stdoutRaw, result.stdout));
     await session.io.stderr.write(toOutput(result.stderrRaw, result.stderr));
     if (result.truncated)
-      await session.note(
+      await session.printNotice(
         'cloudlessctl: the output is longer than 1 MiB and was truncated; use -i to stream it',
       );
   }
@@ -76,10 +79,10 @@ function toOutput(raw: Uint8Array, text: string): Uint8Array | string {
  */
 async function readStdin({ session, options }: Invocation): Promise<Uint8Array> {
   const { stdin } = session.io;
-  const wanted = options['stdin'] ?? stdin.kind === 'pipe';
-  if (wanted !== true) return new Uint8Array();
+  const isForwarded = options['stdin'] ?? stdin.kind === 'pipe';
+  if (isForwarded !== true) return new Uint8Array();
   const bytes = await stdin.readAll(MAX_STDIN_BYTES);
   if (bytes === undefined)
-    throw usageFailure('standard input is longer than 1 MiB; use -i to stream it');
+    throw createUsageFailure('standard input is longer than 1 MiB; use -i to stream it');
   return bytes;
 }

@@ -3,7 +3,7 @@ import type { Terminal } from '../io.js';
 import { runCli } from '../testing/run-cli.js';
 
 /** Creates a coordinator whose command copies its input and exits with 5. */
-function copying(seen: ExecRequest['request'][]) {
+function createCopyingCoordinator(seen: ExecRequest['request'][]) {
   return {
     exec: async function* (requests: AsyncIterable<ExecRequest>) {
       yield { response: { case: 'started' as const, value: { nodeId: 'n1' } } };
@@ -24,7 +24,7 @@ describe('cloudlessctl exec with -i or -t', () => {
   it('streams input and output, and exits with the exit code of the command', async () => {
     const seen: ExecRequest['request'][] = [];
     const result = await runCli(['exec', '-i', 'shop/web', '--timeout', '5s', '--', 'cat', '-n'], {
-      coordinator: copying(seen),
+      coordinator: createCopyingCoordinator(seen),
       stdin: { kind: 'other', text: 'hello' },
     });
     expect(result).toMatchObject({ exitCode: 5, stdout: 'hello', stderr: 'bye' });
@@ -42,7 +42,7 @@ describe('cloudlessctl exec with -i or -t', () => {
       failure: new Error('EIO: the terminal has hung up'),
     } as const;
     const result = await runCli(['exec', '-i', 'web', '--', 'cat'], {
-      coordinator: copying([]),
+      coordinator: createCopyingCoordinator([]),
       stdin,
     });
     expect(result.exitCode).toBe(1);
@@ -65,7 +65,7 @@ describe('cloudlessctl exec with -i or -t', () => {
       },
     };
     const running = runCli(['exec', '-t', 'web', '--', 'sh'], {
-      coordinator: copying(seen),
+      coordinator: createCopyingCoordinator(seen),
       terminal,
       env: { TERM: 'vt100' },
     });
@@ -77,7 +77,10 @@ describe('cloudlessctl exec with -i or -t', () => {
       { case: 'resize', value: { columns: 100, rows: 40 } },
     ]);
     expect({ modes, resized }).toEqual({ modes: [], resized: undefined });
-    await runCli(['exec', '-it', 'web', '--', 'sh'], { coordinator: copying(seen), terminal });
+    await runCli(['exec', '-it', 'web', '--', 'sh'], {
+      coordinator: createCopyingCoordinator(seen),
+      terminal,
+    });
     expect(modes).toEqual(['raw', 'as before']);
   });
 
@@ -88,7 +91,7 @@ describe('cloudlessctl exec with -i or -t', () => {
     },
     { argv: ['exec', '-i', '-o', 'json', 'web', '--', 'sh'], says: 'cannot be used with -i or -t' },
   ])('rejects $argv with: $says', async ({ argv, says }) => {
-    expect(await runCli(argv, { coordinator: copying([]) })).toMatchObject({
+    expect(await runCli(argv, { coordinator: createCopyingCoordinator([]) })).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining(says),
     });

@@ -3,12 +3,12 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { ExecRequestSchema } from '@cloudless/api';
 import type { ExecRequest, ExecResponse } from '@cloudless/api';
-import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { CliFailure, ExitCode, createUsageFailure } from '../failure.js';
 import type { Terminal } from '../io.js';
 import { toTargetFields } from '../names.js';
 import type { ReplicaTarget } from '../names.js';
-import { Outbox } from '../outbox.js';
-import type { Session } from '../session.js';
+import { RequestQueue } from '../outbox.js';
+import type { CliSession } from '../session.js';
 
 /** The coordinator accepts messages of up to 256 KiB. */
 const CHUNK_BYTES = 64 * 1024;
@@ -28,45 +28,47 @@ export interface ExecStreamOptions {
  * @throws {@link CliFailure} when the options do not fit together or the connection ends before the
  *   command.
  */
-export async function execStream(session: Session, options: ExecStreamOptions): Promise<number> {
+export async function execStream(session: CliSession, options: ExecStreamOptions): Promise<number> {
   const { io } = session;
-  if (session.structured)
-    throw usageFailure(
+  if (session.isStructured)
+    throw createUsageFailure(
       '-o json and yaml cannot be used with -i or -t: they print one result at the end',
     );
   const terminal = options.tty ? io.terminal : undefined;
   if (options.tty && terminal === undefined)
-    throw usageFailure('-t requires a terminal as standard input and output');
-  const requests = new Outbox<ExecRequest>();
-  void requests.put(startOf(session, options, terminal));
-  const ending = new AbortController();
-  const unlisten = terminal?.onResize(
-    () => void requests.put(request({ case: 'resize', value: terminal.size })),
+    throw createUsageFailure('-t requires a terminal as standard input and output');
+  const requests = new RequestQueue<ExecRequest>();
+  void requests.put(createStartRequest(session, options, terminal));
+  const abortCall = new AbortController();
+  const removeResizeListener = terminal?.onResize(
+    () => void requests.put(createRequest({ case: 'resize', value: terminal.size })),
   );
   const restore = options.stdin ? terminal?.makeRaw() : undefined;
   try {
-    const signal = AbortSignal.any([io.signal, ending.signal]);
-    const responses = session.client.exec(requests.read(), session.streamOptions(signal));
+    const signal = AbortSignal.any([io.signal, abortCall.signal]);
+    const responses = session.client.exec(requests.read(), session.getStreamOptions(signal));
     // When standard input fails, for example because the terminal was closed, the command is ended.
     if (options.stdin)
-      sendInput(session, requests, ending.signal).catch((reason: unknown) => ending.abort(reason));
-    return await show(session, responses);
+      sendInput(session, requests, abortCall.signal).catch((reason: unknown) =>
+        abortCall.abort(reason),
+      );
+    return await printResponses(session, responses);
   } finally {
     restore?.();
-    unlisten?.();
+    removeResizeListener?.();
     requests.close();
-    ending.abort();
+    abortCall.abort();
   }
 }
 
-function startOf(
-  session: Session,
+function createStartRequest(
+  session: CliSession,
   { target, command, tty }: ExecStreamOptions,
   terminal: Terminal | undefined,
 ): ExecRequest {
   const { settings, io } = session;
   const term = io.env['TERM'];
-  return request({
+  return createRequest({
     case: 'start',
     value: {
       ...toTargetFields(target),
@@ -78,7 +80,7 @@ function startOf(
   });
 }
 
-function request(
+function createRequest(
   value: NonNullable<MessageInitShape<typeof ExecRequestSchema>['request']>,
 ): ExecRequest {
   return create(ExecRequestSchema, { request: value });
@@ -86,14 +88,14 @@ function request(
 
 /** Sends standard input and waits after each chunk until it was sent. */
 async function sendInput(
-  { io }: Session,
-  requests: Outbox<ExecRequest>,
+  { io }: CliSession,
+  requests: RequestQueue<ExecRequest>,
   signal: AbortSignal,
 ): Promise<void> {
-  for await (const chunk of io.stdin.chunks()) {
+  for await (const chunk of io.stdin.readChunks()) {
     for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
       await requests.put(
-        request({
+        createRequest({
           case: 'stdin',
           value: new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES)),
         }),
@@ -101,10 +103,13 @@ async function sendInput(
     }
     if (signal.aborted) return;
   }
-  await requests.put(request({ case: 'stdinEnd', value: {} }));
+  await requests.put(createRequest({ case: 'stdinEnd', value: {} }));
 }
 
-async function show({ io }: Session, responses: AsyncIterable<ExecResponse>): Promise<number> {
+async function printResponses(
+  { io }: CliSession,
+  responses: AsyncIterable<ExecResponse>,
+): Promise<number> {
   for await (const { response } of responses) {
     if (response.case === 'stdout') await io.stdout.write(response.value);
     else if (response.case === 'stderr') await io.stderr.write(response.value);

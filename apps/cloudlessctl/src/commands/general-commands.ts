@@ -2,16 +2,21 @@ import { ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
 import { ServerInfoSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { ExitCode, describeCallFailure, usageFailure } from '../failure.js';
-import { messageJson } from '../session.js';
-import { didYouMean } from '../suggest.js';
+import { ExitCode, describeCallFailure, createUsageFailure } from '../failure.js';
+import { toMessageJson } from '../session.js';
+import { suggestSimilar } from '../suggest.js';
 import { VERSION } from '../version.js';
 import { showEvents, addEventOptions } from './event-commands.js';
 import { showContainers } from './container-commands.js';
 import { describeNode, getNodes, listNodes } from './node-commands.js';
-import { flagOption, operand } from './options.js';
+import { hasFlag, requireOperand } from './options.js';
 import { watchNodes, watchWorkloads } from './watch-commands.js';
-import { addListOptions, describe, getWorkloads, listWorkloads } from './workload-commands.js';
+import {
+  addListOptions,
+  describeWorkload,
+  getWorkloads,
+  listWorkloads,
+} from './workload-commands.js';
 
 type Kind = 'workload' | 'node' | 'event' | 'container';
 
@@ -29,7 +34,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
 };
 
 /** `get` has the options of every kind; this table lists the kinds that accept an option. */
-const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
+const KINDS_BY_OPTION: Readonly<Record<string, readonly string[]>> = {
   workload: ['event', 'container'],
   node: ['event', 'container'],
   selector: ['workload', 'node'],
@@ -38,21 +43,21 @@ const TAKEN_BY: Readonly<Record<string, readonly string[]>> = {
 
 /** Adds `get`, `describe` and `version`. */
 export function addGeneralCommands(tree: CommandTree, parent: Command): void {
-  const getCommand = tree.leaf(
+  const getCommand = tree.addCommand(
     parent,
     'get <kind> [names...]',
     'list workloads, nodes, containers or events',
     get,
   );
   addEventOptions(addListOptions(getCommand));
-  tree.leaf(
+  tree.addCommand(
     parent,
     'describe <kind-or-workload> [name]',
     'show details of a workload or node',
     describeAny,
   );
   tree
-    .leaf(
+    .addCommand(
       parent,
       'version',
       'print the versions of cloudlessctl and of the coordinator',
@@ -66,18 +71,21 @@ const VERSION_TIMEOUT_MS = 3_000;
 
 async function showVersion(invocation: Invocation): Promise<number> {
   const { session } = invocation;
-  if (!session.structured) await session.print(`cloudlessctl ${VERSION}\n`);
-  if (flagOption(invocation, 'client')) {
-    if (session.structured) await session.printValue({ version: VERSION });
+  if (!session.isStructured) await session.print(`cloudlessctl ${VERSION}\n`);
+  if (hasFlag(invocation, 'client')) {
+    if (session.isStructured) await session.printValue({ version: VERSION });
     return ExitCode.ok;
   }
   try {
     const server = await session.client.getServerInfo(
       {},
-      session.callOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS),
+      session.getCallOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS),
     );
-    if (session.structured)
-      await session.printValue({ version: VERSION, server: messageJson(ServerInfoSchema, server) });
+    if (session.isStructured)
+      await session.printValue({
+        version: VERSION,
+        server: toMessageJson(ServerInfoSchema, server),
+      });
     else
       await session.print(
         `coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`,
@@ -86,29 +94,29 @@ async function showVersion(invocation: Invocation): Promise<number> {
   } catch (reason) {
     if (!(reason instanceof ConnectError)) throw reason;
     // The version of cloudlessctl is printed even when the coordinator does not answer.
-    if (session.structured) await session.printValue({ version: VERSION });
+    if (session.isStructured) await session.printValue({ version: VERSION });
     const failure = describeCallFailure(reason, session.settings);
-    await session.note(`cloudlessctl: ${failure.message}`);
+    await session.printNotice(`cloudlessctl: ${failure.message}`);
     return failure.exitCode;
   }
 }
 
 async function get(invocation: Invocation): Promise<void> {
-  const kind = kindOf(operand(invocation, 0, 'kind'));
+  const kind = parseKind(requireOperand(invocation, 0, 'kind'));
   const names = invocation.operands.slice(1);
-  for (const [option, kinds] of Object.entries(TAKEN_BY)) {
+  for (const [option, kinds] of Object.entries(KINDS_BY_OPTION)) {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    throw usageFailure(
-      `--${flag} applies to ${listed(kinds.map((taken) => `${taken}s`))}, not to ${kind}s`,
+    throw createUsageFailure(
+      `--${flag} applies to ${joinWords(kinds.map((taken) => `${taken}s`))}, not to ${kind}s`,
     );
   }
   if (kind === 'container') {
-    if (flagOption(invocation, 'watch'))
-      throw usageFailure('--watch applies to workloads, nodes and events, not to containers');
+    if (hasFlag(invocation, 'watch'))
+      throw createUsageFailure('--watch applies to workloads, nodes and events, not to containers');
     return showContainers(invocation, names);
   }
-  if (kind !== 'event' && flagOption(invocation, 'watch')) {
+  if (kind !== 'event' && hasFlag(invocation, 'watch')) {
     return kind === 'workload' ? watchWorkloads(invocation, names) : watchNodes(invocation, names);
   }
   if (kind === 'workload')
@@ -116,32 +124,34 @@ async function get(invocation: Invocation): Promise<void> {
   if (kind === 'node')
     return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
   if (names.length > 0)
-    throw usageFailure('events have no names: filter with --workload or --node');
+    throw createUsageFailure('events have no names: filter with --workload or --node');
   return showEvents(invocation);
 }
 
 async function describeAny(invocation: Invocation): Promise<void> {
   const [first = '', second] = invocation.operands;
-  if (second === undefined) return describe(invocation, first);
-  const kind = kindOf(first);
-  if (kind === 'workload') return describe(invocation, second);
+  if (second === undefined) return describeWorkload(invocation, first);
+  const kind = parseKind(first);
+  if (kind === 'workload') return describeWorkload(invocation, second);
   if (kind === 'node') return describeNode(invocation, second);
   if (kind === 'container')
-    throw usageFailure('containers cannot be described; use: cloudlessctl get containers -o wide');
-  throw usageFailure('events cannot be described; use: cloudlessctl events');
+    throw createUsageFailure(
+      'containers cannot be described; use: cloudlessctl get containers -o wide',
+    );
+  throw createUsageFailure('events cannot be described; use: cloudlessctl events');
 }
 
 /** Joins words to a list: `a`, `a and b`, `a, b and c`. */
-function listed(words: readonly string[]): string {
+function joinWords(words: readonly string[]): string {
   const last = words.at(-1) ?? '';
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} and ${last}`;
 }
 
-function kindOf(word: string): Kind {
+function parseKind(word: string): Kind {
   const kind = KINDS[word.toLowerCase()];
   if (kind === undefined) {
-    throw usageFailure(
-      `unknown kind ${JSON.stringify(word)}: expected workloads, nodes, containers or events${didYouMean(word, Object.keys(KINDS))}`,
+    throw createUsageFailure(
+      `unknown kind ${JSON.stringify(word)}: expected workloads, nodes, containers or events${suggestSimilar(word, Object.keys(KINDS))}`,
     );
   }
   return kind;

@@ -6,7 +6,7 @@ import { LogBatchSchema, LogEntrySchema, OutputStream } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 
-const entry = (
+const anEntry = (
   replica: number,
   sequence: number,
   line: string,
@@ -27,7 +27,7 @@ const entry = (
     },
   });
 const one = aWorkload({ status: { desiredReplicas: 1, totalReplicas: 1 } });
-const sending = (...entries: LogEntry[]) => ({
+const createCoordinator = (...entries: LogEntry[]) => ({
   getWorkload: () => aWorkload(),
   streamLogs: async function* () {
     yield* entries;
@@ -37,7 +37,7 @@ const sending = (...entries: LogEntry[]) => ({
 describe('cloudlessctl logs', () => {
   it('prints the lines of a single replica without a prefix', async () => {
     const coordinator = {
-      ...sending(entry(1, 1, 'a'), create(LogEntrySchema, {}), entry(1, 2, 'b')),
+      ...createCoordinator(anEntry(1, 1, 'a'), create(LogEntrySchema, {}), anEntry(1, 2, 'b')),
       getWorkload: () => one,
     };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
@@ -50,25 +50,32 @@ describe('cloudlessctl logs', () => {
     expect(
       (
         await runCli(['logs', 'web'], {
-          coordinator: sending(entry(1, 1, 'a'), entry(12, 1, 'b'), entry(1, 2, 'c')),
+          coordinator: createCoordinator(
+            anEntry(1, 1, 'a'),
+            anEntry(12, 1, 'b'),
+            anEntry(1, 2, 'c'),
+          ),
         })
       ).stdout,
     ).toBe('web-1 | a\nweb-12 | b\nweb-1  | c\n');
-    const coordinator = { ...sending(entry(1, 1, 'a'), entry(2, 1, 'b')), getWorkload: () => one };
+    const coordinator = {
+      ...createCoordinator(anEntry(1, 1, 'a'), anEntry(2, 1, 'b')),
+      getWorkload: () => one,
+    };
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
   });
 
   it('joins the pieces of a long line, and prints the exact bytes', async () => {
     const pieces = [
-      entry(1, 1, 'lo', { partial: true }),
-      entry(2, 1, 'x'),
-      entry(1, 2, 'ng'),
-      entry(1, 3, '?', { raw: Uint8Array.of(0xc3, 0xa9) }),
-      entry(2, 2, 'end', { partial: true }),
+      anEntry(1, 1, 'lo', { partial: true }),
+      anEntry(2, 1, 'x'),
+      anEntry(1, 2, 'ng'),
+      anEntry(1, 3, '?', { raw: Uint8Array.of(0xc3, 0xa9) }),
+      anEntry(2, 2, 'end', { partial: true }),
     ];
-    expect((await runCli(['logs', 'web'], { coordinator: sending(...pieces) })).stdout).toBe(
-      'web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n',
-    );
+    expect(
+      (await runCli(['logs', 'web'], { coordinator: createCoordinator(...pieces) })).stdout,
+    ).toBe('web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n');
   });
 
   it('sends the values of the flags in the request', async () => {
@@ -76,7 +83,7 @@ describe('cloudlessctl logs', () => {
     const coordinator = {
       streamLogs: async function* (request: StreamLogsRequest) {
         seen = request;
-        yield entry(1, 1, 'a');
+        yield anEntry(1, 1, 'a');
       },
     };
     const argv = [
@@ -102,13 +109,13 @@ describe('cloudlessctl logs', () => {
 
   it('prints all lines of a batch as text and as JSON', async () => {
     let asked = 0;
-    const batchOf = (...lines: LogEntry[]): LogEntry => {
+    const aBatch = (...lines: LogEntry[]): LogEntry => {
       const entries = lines.map((line) =>
         create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }),
       );
       const [first] = lines;
       const batch = toBinary(LogBatchSchema, create(LogBatchSchema, { entries }));
-      return Object.assign(entry(1, Number(first!.sequence), ''), {
+      return Object.assign(anEntry(1, Number(first!.sequence), ''), {
         batch,
         lastSequence: lines.at(-1)!.sequence,
       });
@@ -117,8 +124,8 @@ describe('cloudlessctl logs', () => {
       getWorkload: () => one,
       streamLogs: async function* (request: StreamLogsRequest) {
         asked = request.maxBatchBytes;
-        yield batchOf(entry(1, 1, 'a'), entry(1, 2, 'lo', { partial: true }));
-        yield batchOf(entry(1, 3, 'ng'), entry(1, 4, 'b'));
+        yield aBatch(anEntry(1, 1, 'a'), anEntry(1, 2, 'lo', { partial: true }));
+        yield aBatch(anEntry(1, 3, 'ng'), anEntry(1, 4, 'b'));
       },
     };
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nlong\nb\n');
@@ -142,7 +149,7 @@ describe('cloudlessctl logs', () => {
       skipped,
     });
     const coordinator = {
-      ...sending(entry(1, 1, 'a'), marker, entry(1, 1_002, 'b')),
+      ...createCoordinator(anEntry(1, 1, 'a'), marker, anEntry(1, 1_002, 'b')),
       getWorkload: () => one,
     };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
@@ -164,9 +171,9 @@ describe('cloudlessctl logs', () => {
       getWorkload: () => one,
       streamLogs: async function* (request: StreamLogsRequest) {
         requests.push(request);
-        yield entry(1, 1, 'a');
+        yield anEntry(1, 1, 'a');
         if (requests.length === 1) throw new ConnectError('no leader', Code.Unavailable);
-        yield entry(1, 2, 'b');
+        yield anEntry(1, 2, 'b');
       },
     };
     const running = runCli(['logs', 'web', '-f', '--tail', '1'], { clock, coordinator });
@@ -209,7 +216,7 @@ describe('cloudlessctl logs', () => {
 
   it('prints one JSON entry per line with -o json', async () => {
     const { stdout } = await runCli(['logs', 'web', '-o', 'json'], {
-      coordinator: sending(entry(1, 1, 'a'), entry(2, 1, 'b')),
+      coordinator: createCoordinator(anEntry(1, 1, 'a'), anEntry(2, 1, 'b')),
     });
     expect(
       stdout

@@ -3,25 +3,30 @@ import { create, fromJson } from '@bufbuild/protobuf';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { LogEntrySchema, LogPositionSchema, OutputStream, linesOfEntry } from '@cloudless/api';
+import { LogEntrySchema, LogPositionSchema, OutputStream, decodeLines } from '@cloudless/api';
 import type { LogEntry, SkippedLines, StreamLogsRequestSchema } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { CliFailure, ExitCode, usageFailure } from '../failure.js';
+import { CliFailure, ExitCode, createUsageFailure } from '../failure.js';
 import { parseReplicaTarget, toTargetFields } from '../names.js';
 import type { ReplicaTarget } from '../names.js';
 import { count, formatBytes, formatSpan } from '../output/human.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
 import { parseDuration } from '../quantity.js';
 import { parseWholeNumber } from '../spec-flags.js';
-import { Deadline, reconnecting } from '../streams.js';
+import { Deadline, withReconnect } from '../streams.js';
 import { LogPrinter } from '../views/log-printer.js';
-import { flagOption, operand, textOption } from './options.js';
+import { hasFlag, requireOperand, getTextOption } from './options.js';
 
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'logs <target>', 'print the log of a workload, replica or container', showLogs)
+    .addCommand(
+      parent,
+      'logs <target>',
+      'print the log of a workload, replica or container',
+      showLogs,
+    )
     .option('-f, --follow', 'follow the log')
     .option('--tail <lines>', 'number of newest lines of each replica')
     .option(
@@ -35,37 +40,38 @@ export function addLogCommand(tree: CommandTree, parent: Command): void {
 async function showLogs(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const { io, settings } = session;
-  const target = parseReplicaTarget(operand(invocation, 0, 'target'), settings.namespace);
-  const request = requestOf(invocation, target);
+  const target = parseReplicaTarget(requireOperand(invocation, 0, 'target'), settings.namespace);
+  const request = createRequest(invocation, target);
   const printer = new LogPrinter({
     style: session.style,
-    timestamps: flagOption(invocation, 'timestamps'),
-    prefixes: await prefixesFor(session, target),
+    timestamps: hasFlag(invocation, 'timestamps'),
+    prefixes: await needsPrefixes(session, target),
     write: (data) => session.print(data),
     ...(target.kind === 'workload' ? { workload: target.workload.name } : {}),
   });
   const deadline = new Deadline(io.clock, io.signal, settings.timeoutMs);
   const onLost = (reason: string): Promise<void> =>
-    session.note(`connection lost (${reason}), reconnecting`);
+    session.printNotice(`connection lost (${reason}), reconnecting`);
   const log = new ResumableLog(session, request, deadline.signal);
   const open = (): AsyncIterable<readonly LogEntry[]> => log.open();
   try {
     const follow = request.follow === true;
     const entries = follow
-      ? reconnecting(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
+      ? withReconnect(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
       : open();
-    for await (const together of entries) {
-      const shown = together.filter(
-        ({ sequence, skipped }) => sequence > 0n || (session.structured && skipped !== undefined),
+    for await (const batch of entries) {
+      const shown = batch.filter(
+        ({ sequence, skipped }) => sequence > 0n || (session.isStructured && skipped !== undefined),
       );
-      for (const entry of together)
-        if (entry.skipped !== undefined) await session.note(describeSkipped(entry, entry.skipped));
-      if (!session.structured) await printer.print(shown);
+      for (const entry of batch)
+        if (entry.skipped !== undefined)
+          await session.printNotice(describeSkipped(entry, entry.skipped));
+      if (!session.isStructured) await printer.print(shown);
       else if (shown.length > 0)
-        await session.printItems(shown.map((entry) => messageJson(LogEntrySchema, entry)));
+        await session.printItems(shown.map((entry) => toMessageJson(LogEntrySchema, entry)));
     }
   } catch (reason) {
-    if (deadline.passed)
+    if (deadline.hasExpired)
       throw new CliFailure(
         ExitCode.timeout,
         `stopped following: --timeout expired after ${formatSpan(settings.timeoutMs ?? 0)}`,
@@ -103,14 +109,14 @@ class ResumableLog {
   /**
    * Last received position of each replica; the replica that was silent for longest comes first.
    */
-  private readonly seen = new Map<
+  private readonly lastPositions = new Map<
     string,
     { readonly containerId: string; readonly sequence: bigint }
   >();
-  private begun = false;
+  private hasStarted = false;
 
   constructor(
-    private readonly session: Session,
+    private readonly session: CliSession,
     private readonly request: LogRequest,
     private readonly signal: AbortSignal,
   ) {}
@@ -118,43 +124,49 @@ class ResumableLog {
   /** Opens the stream. Yields the entries of each message together. */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
-    const after = [...this.seen.values()]
+    const after = [...this.lastPositions.values()]
       .slice(-MAX_POSITIONS)
       .map((position) => create(LogPositionSchema, position));
-    const request = this.begun ? { ...resumed, after } : this.request;
+    const request = this.hasStarted ? { ...resumed, after } : this.request;
     for await (const entry of this.session.client.streamLogs(
       request,
-      this.session.streamOptions(this.signal),
+      this.session.getStreamOptions(this.signal),
     )) {
-      this.begun = true;
-      const entries = linesOfEntry(entry).filter((line) => this.isNew(line));
+      this.hasStarted = true;
+      const entries = decodeLines(entry).filter((line) => this.recordPosition(line));
       if (entries.length > 0) yield entries;
     }
   }
 
   /** Records the position of an entry. @returns False when the entry was received before. */
-  private isNew({ replicaId, containerId, sequence, position, skipped }: LogEntry): boolean {
-    const known = this.seen.get(replicaId);
+  private recordPosition({
+    replicaId,
+    containerId,
+    sequence,
+    position,
+    skipped,
+  }: LogEntry): boolean {
+    const known = this.lastPositions.get(replicaId);
     const sameContainer = known?.containerId === containerId;
     const at = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
     if (at === undefined) return true;
     if (sameContainer && at <= known.sequence) return sequence === 0n && skipped === undefined;
-    this.seen.delete(replicaId);
-    this.seen.set(replicaId, { containerId, sequence: at });
+    this.lastPositions.delete(replicaId);
+    this.lastPositions.set(replicaId, { containerId, sequence: at });
     return true;
   }
 }
 
-function requestOf(invocation: Invocation, target: ReplicaTarget): LogRequest {
-  const tail = textOption(invocation, 'tail');
-  const since = textOption(invocation, 'since');
+function createRequest(invocation: Invocation, target: ReplicaTarget): LogRequest {
+  const tail = getTextOption(invocation, 'tail');
+  const since = getTextOption(invocation, 'since');
   return {
     ...toTargetFields(target),
-    follow: flagOption(invocation, 'follow'),
+    follow: hasFlag(invocation, 'follow'),
     maxBatchBytes: BATCH_BYTES,
     ...(tail === undefined ? {} : { tailLines: parseWholeNumber('--tail', tail) }),
     ...(since === undefined ? {} : { since: parseSince(since, invocation.session.nowMs) }),
-    streams: parseStream(textOption(invocation, 'stream')),
+    streams: parseStream(getTextOption(invocation, 'stream')),
   };
 }
 
@@ -179,12 +191,12 @@ function parseStream(text: string | undefined): OutputStream[] {
   if (text === undefined) return [];
   if (text === 'stdout') return [OutputStream.STDOUT];
   if (text === 'stderr') return [OutputStream.STDERR];
-  throw usageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
+  throw createUsageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
 }
 
 /** Lines are prefixed with their replica when the workload has several replicas. */
-async function prefixesFor(session: Session, target: ReplicaTarget): Promise<boolean> {
-  if (target.kind !== 'workload' || session.structured) return false;
-  const { status } = await session.client.getWorkload(target.workload, session.callOptions());
+async function needsPrefixes(session: CliSession, target: ReplicaTarget): Promise<boolean> {
+  if (target.kind !== 'workload' || session.isStructured) return false;
+  const { status } = await session.client.getWorkload(target.workload, session.getCallOptions());
   return Math.max(status?.desiredReplicas ?? 0, status?.totalReplicas ?? 0) > 1;
 }

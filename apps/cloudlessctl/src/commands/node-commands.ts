@@ -9,62 +9,62 @@ import {
 } from '@cloudless/api';
 import type { Node } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { durationOption } from '../config/settings.js';
-import { usageFailure } from '../failure.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
+import { parseDurationOption } from '../config/settings.js';
+import { createUsageFailure } from '../failure.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
 import { parsePairs } from '../spec-flags.js';
-import { didYouMean } from '../suggest.js';
-import { describeNodeText, nodeTable } from '../views/node-view.js';
+import { suggestSimilar } from '../suggest.js';
+import { formatNodeDescription, formatNodeTable } from '../views/node-view.js';
 import { waitUntilDrained } from '../wait/wait-node.js';
-import { recentEvents } from './event-commands.js';
-import { flagOption, operand, requireOperands, textOption } from './options.js';
-import { addPlanOptions, throughPlan, type ChangeInit } from './plan-command.js';
+import { listRecentEvents } from './event-commands.js';
+import { hasFlag, requireOperand, requireOperands, getTextOption } from './options.js';
+import { addPlanOptions, handlePlanOptions, type ChangeInit } from './plan-command.js';
 
 const PAGE_SIZE = 500;
 
 /** Adds the subcommands of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
-  const nameOf = (invocation: Invocation): string => operand(invocation, 0, 'node');
+  const requireNodeId = (invocation: Invocation): string => requireOperand(invocation, 0, 'node');
   tree
-    .leaf(parent, 'list', 'list nodes', listNodes)
+    .addCommand(parent, 'list', 'list nodes', listNodes)
     .alias('ls')
     .option('-l, --selector <selector>', 'only with these labels, for example disk=ssd');
-  tree.leaf(parent, 'get <nodes...>', 'show nodes', (invocation) =>
+  tree.addCommand(parent, 'get <nodes...>', 'show nodes', (invocation) =>
     getNodes(invocation, invocation.operands),
   );
-  tree.leaf(parent, 'describe <node>', 'show details of a node', (invocation) =>
-    describeNode(invocation, nameOf(invocation)),
+  tree.addCommand(parent, 'describe <node>', 'show details of a node', (invocation) =>
+    describeNode(invocation, requireNodeId(invocation)),
   );
-  tree.leaf(parent, 'cordon <node>', 'mark a node as unschedulable', async (invocation) => {
+  tree.addCommand(parent, 'cordon <node>', 'mark a node as unschedulable', async (invocation) => {
     const { session } = invocation;
-    await finish(
+    await printChange(
       session,
       await session.client.cordonNode(
-        { nodeId: nameOf(invocation), requestId: session.requestId() },
-        session.callOptions(),
+        { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
+        session.getCallOptions(),
       ),
       'cordoned',
     );
   });
-  tree.leaf(
+  tree.addCommand(
     parent,
     'uncordon <node>',
     'mark a node as schedulable and end its drain',
     async (invocation) => {
       const { session } = invocation;
-      await finish(
+      await printChange(
         session,
         await session.client.uncordonNode(
-          { nodeId: nameOf(invocation), requestId: session.requestId() },
-          session.callOptions(),
+          { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
+          session.getCallOptions(),
         ),
         'uncordoned',
       );
     },
   );
   addPlanOptions(
-    tree.leaf(
+    tree.addCommand(
       parent,
       'drain [nodes...]',
       'cordon nodes and replace their replicas on other nodes',
@@ -80,44 +80,44 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       'stop replicas regardless of availability: at the deadline, or at once without --deadline',
     )
     .option('--wait', 'wait until no replicas are left, at most 10m or --timeout');
-  tree.leaf(
+  tree.addCommand(
     parent,
     'label <node> <labels...>',
     'set labels with key=value, remove labels with key-',
     labelNode,
   );
-  tree.leaf(
+  tree.addCommand(
     parent,
     'taint <node> <taints...>',
     'set taints with key=value:EFFECT, remove taints with key- or key:EFFECT-',
     taintNode,
   );
-  tree.leaf(
+  tree.addCommand(
     parent,
     'confirm-lost <node>',
     'confirm that a lost node is down, so that its replicas are replaced at once',
     async (invocation) => {
       const { session } = invocation;
       const node = await session.client.confirmNodeLost(
-        { nodeId: nameOf(invocation), requestId: session.requestId() },
-        session.callOptions(),
+        { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
+        session.getCallOptions(),
       );
-      await finish(session, node, 'confirmed lost');
+      await printChange(session, node, 'confirmed lost');
     },
   );
   tree
-    .leaf(
+    .addCommand(
       parent,
       'remove <node>',
       'remove a drained or lost node from the cluster',
       async (invocation) => {
         const { session } = invocation;
-        const nodeId = nameOf(invocation);
+        const nodeId = requireNodeId(invocation);
         await session.client.removeNode(
-          { nodeId, force: flagOption(invocation, 'force'), requestId: session.requestId() },
-          session.callOptions(),
+          { nodeId, force: hasFlag(invocation, 'force'), requestId: session.getRequestId() },
+          session.getCallOptions(),
         );
-        await session.tell(`node ${nodeId}: removed`);
+        await session.printStatus(`node ${nodeId}: removed`);
       },
     )
     .option('--force', 'remove the node even if it has replicas; they count as lost');
@@ -126,19 +126,22 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
 /** Lists nodes. */
 export async function listNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const nodes = await allNodes(session, textOption(invocation, 'selector'));
-  if (nodes.length === 0 && !session.structured) await session.note('no nodes');
+  const nodes = await listAllNodes(session, getTextOption(invocation, 'selector'));
+  if (nodes.length === 0 && !session.isStructured) await session.printNotice('no nodes');
   else await printNodes(session, nodes);
 }
 
 /** Returns all nodes, or those that match the label selector. */
-export async function allNodes(session: Session, labelSelector = ''): Promise<readonly Node[]> {
+export async function listAllNodes(
+  session: CliSession,
+  labelSelector = '',
+): Promise<readonly Node[]> {
   const nodes: Node[] = [];
   let pageToken = '';
   do {
     const page = await session.client.listNodes(
       { labelSelector, pageSize: PAGE_SIZE, pageToken },
-      session.callOptions(),
+      session.getCallOptions(),
     );
     nodes.push(...page.nodes);
     pageToken = page.nextPageToken;
@@ -150,54 +153,59 @@ export async function allNodes(session: Session, labelSelector = ''): Promise<re
 export async function getNodes({ session }: Invocation, names: readonly string[]): Promise<void> {
   const nodes: Node[] = [];
   for (const nodeId of names)
-    nodes.push(await session.client.getNode({ nodeId }, session.callOptions()));
+    nodes.push(await session.client.getNode({ nodeId }, session.getCallOptions()));
   const [only] = nodes;
-  if (session.structured && nodes.length === 1 && only !== undefined)
-    await session.printValue(messageJson(NodeSchema, only));
+  if (session.isStructured && nodes.length === 1 && only !== undefined)
+    await session.printValue(toMessageJson(NodeSchema, only));
   else await printNodes(session, nodes);
 }
 
 /** Shows everything about one node. */
 export async function describeNode({ session }: Invocation, nodeId: string): Promise<void> {
-  const node = await session.client.getNode({ nodeId }, session.callOptions());
-  if (session.structured) return session.printValue(messageJson(NodeSchema, node));
+  const node = await session.client.getNode({ nodeId }, session.getCallOptions());
+  if (session.isStructured) return session.printValue(toMessageJson(NodeSchema, node));
   await session.print(
-    describeNodeText(node, await recentEvents(session, { nodeId }), session.nowMs, session.style),
+    formatNodeDescription(
+      node,
+      await listRecentEvents(session, { nodeId }),
+      session.nowMs,
+      session.style,
+    ),
   );
 }
 
 async function drainNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const text = textOption(invocation, 'deadline');
-  const deadlineMs = text === undefined ? undefined : durationOption('--deadline', text);
-  const terms = {
-    force: flagOption(invocation, 'force'),
+  const text = getTextOption(invocation, 'deadline');
+  const deadlineMs = text === undefined ? undefined : parseDurationOption('--deadline', text);
+  const drainOptions = {
+    force: hasFlag(invocation, 'force'),
     ...(deadlineMs === undefined ? {} : { deadline: durationFromMs(deadlineMs) }),
   };
   const nodeIds = [...new Set(invocation.operands)];
-  const drains = () => {
+  const createDrainChanges = () => {
     requireOperands(invocation, 'nodes');
     return nodeIds.map((nodeId): ChangeInit => ({
-      change: { case: 'drain', value: { nodeId, ...terms } },
+      change: { case: 'drain', value: { nodeId, ...drainOptions } },
     }));
   };
-  if (await throughPlan(invocation, drains)) return;
+  if (await handlePlanOptions(invocation, createDrainChanges)) return;
   requireOperands(invocation, 'nodes');
-  const begun: Node[] = [];
+  const draining: Node[] = [];
   for (const nodeId of nodeIds) {
     const request = {
       nodeId,
-      ...terms,
-      requestId: session.requestId(nodeIds.length === 1 ? undefined : nodeId),
+      ...drainOptions,
+      requestId: session.getRequestId(nodeIds.length === 1 ? undefined : nodeId),
     };
-    begun.push(await session.client.drainNode(request, session.callOptions()));
-    await session.tell(`node ${nodeId}: draining`);
+    draining.push(await session.client.drainNode(request, session.getCallOptions()));
+    await session.printStatus(`node ${nodeId}: draining`);
   }
-  const final = flagOption(invocation, 'wait')
+  const final = hasFlag(invocation, 'wait')
     ? await waitUntilDrained(session, nodeIds, deadlineMs)
-    : begun;
-  if (!session.structured) return;
-  const [only, ...others] = final.map((node) => messageJson(NodeSchema, node));
+    : draining;
+  if (!session.isStructured) return;
+  const [only, ...others] = final.map((node) => toMessageJson(NodeSchema, node));
   if (only !== undefined)
     await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
 }
@@ -210,12 +218,12 @@ async function labelNode(invocation: Invocation): Promise<void> {
     if (value === undefined) removeLabels.push(key);
     else setLabels[key] = value;
   }
-  const nodeId = operand(invocation, 0, 'node');
-  await finish(
+  const nodeId = requireOperand(invocation, 0, 'node');
+  await printChange(
     session,
     await session.client.updateNode(
-      { nodeId, setLabels, removeLabels, requestId: session.requestId() },
-      session.callOptions(),
+      { nodeId, setLabels, removeLabels, requestId: session.getRequestId() },
+      session.getCallOptions(),
     ),
     'labelled',
   );
@@ -230,12 +238,12 @@ async function taintNode(invocation: Invocation): Promise<void> {
     if (typeof taint === 'string') removeTaints.push(taint);
     else setTaints.push(taint);
   }
-  const nodeId = operand(invocation, 0, 'node');
-  await finish(
+  const nodeId = requireOperand(invocation, 0, 'node');
+  await printChange(
     session,
     await session.client.updateNode(
-      { nodeId, setTaints, removeTaints, requestId: session.requestId() },
-      session.callOptions(),
+      { nodeId, setTaints, removeTaints, requestId: session.getRequestId() },
+      session.getCallOptions(),
     ),
     'tainted',
   );
@@ -252,7 +260,7 @@ function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string
   if (remove === '-' && value === undefined)
     return effectName === undefined ? key : `${key}:${effectName}`;
   if (match === null || effectName === undefined) {
-    throw usageFailure(
+    throw createUsageFailure(
       `expected key=value:EFFECT to set a taint, key- or key:EFFECT- to remove it, got ${JSON.stringify(text)}`,
     );
   }
@@ -263,22 +271,22 @@ function parseEffect(text: string, name: string): Taint_Effect {
   const names = Taint_EffectSchema.values.map((value) => value.name);
   const found = Taint_EffectSchema.values.find((value) => value.name === name);
   if (found === undefined)
-    throw usageFailure(
-      `${text}: unknown effect, expected one of ${names.join(', ')}${didYouMean(name, names)}`,
+    throw createUsageFailure(
+      `${text}: unknown effect, expected one of ${names.join(', ')}${suggestSimilar(name, names)}`,
     );
   return found.number;
 }
 
-async function finish(session: Session, node: Node, done: string): Promise<void> {
-  await session.tell(`node ${node.id}: ${done}`);
-  if (session.structured) await session.printValue(messageJson(NodeSchema, node));
+async function printChange(session: CliSession, node: Node, done: string): Promise<void> {
+  await session.printStatus(`node ${node.id}: ${done}`);
+  if (session.isStructured) await session.printValue(toMessageJson(NodeSchema, node));
 }
 
-async function printNodes(session: Session, nodes: readonly Node[]): Promise<void> {
-  if (session.structured)
-    await session.printValue({ nodes: nodes.map((node) => messageJson(NodeSchema, node)) });
+async function printNodes(session: CliSession, nodes: readonly Node[]): Promise<void> {
+  if (session.isStructured)
+    await session.printValue({ nodes: nodes.map((node) => toMessageJson(NodeSchema, node)) });
   else
     await session.print(
-      nodeTable(nodes, session.nowMs, session.style, session.settings.output === 'wide'),
+      formatNodeTable(nodes, session.nowMs, session.style, session.settings.output === 'wide'),
     );
 }

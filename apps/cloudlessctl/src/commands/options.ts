@@ -1,25 +1,28 @@
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import type { Invocation } from '../command-tree.js';
 
 /** Returns the value of an option; undefined when it was not given. */
-export function textOption({ options }: Invocation, name: string): string | undefined {
+export function getTextOption({ options }: Invocation, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
 }
 
 /** Returns the values of a repeatable option. */
-export function listOption({ options }: Invocation, name: string): readonly string[] {
+export function getListOption({ options }: Invocation, name: string): readonly string[] {
   const value = options[name];
   return Array.isArray(value) ? value.map(String) : [];
 }
 
 /** Returns true when a flag was given. */
-export function flagOption({ options }: Invocation, name: string): boolean {
+export function hasFlag({ options }: Invocation, name: string): boolean {
   return options[name] === true;
 }
 
 /** Collects the values of a repeatable option, for commander. */
-export function collect(given: string, before: readonly string[] | undefined): readonly string[] {
+export function collectValue(
+  given: string,
+  before: readonly string[] | undefined,
+): readonly string[] {
   return [...(before ?? []), given];
 }
 
@@ -27,10 +30,13 @@ export function collect(given: string, before: readonly string[] | undefined): r
  * Requires operands that are optional for commander because another option may replace them.
  * @throws {@link CliFailure} with the message that commander has for a missing argument.
  */
-export function requireOperands({ operands, rest }: Invocation, ...names: readonly string[]): void {
+export function requireOperands(
+  { operands, wordsAfterSeparator }: Invocation,
+  ...names: readonly string[]
+): void {
   const missing = names[operands.length];
-  if (missing !== undefined && rest === undefined)
-    throw usageFailure(`missing required argument '${missing}'`);
+  if (missing !== undefined && wordsAfterSeparator === undefined)
+    throw createUsageFailure(`missing required argument '${missing}'`);
 }
 
 /**
@@ -38,10 +44,10 @@ export function requireOperands({ operands, rest }: Invocation, ...names: readon
  * after `--` too.
  * @throws {@link CliFailure} when the operand is missing.
  */
-export function operand({ operands }: Invocation, index: number, name: string): string {
+export function requireOperand({ operands }: Invocation, index: number, name: string): string {
   const value = operands[index];
   if (value === undefined)
-    throw usageFailure(`the ${name} is missing: only a command may follow --`);
+    throw createUsageFailure(`the ${name} is missing: only a command may follow --`);
   return value;
 }
 
@@ -51,18 +57,18 @@ export function operand({ operands }: Invocation, index: number, name: string): 
  * @throws {@link CliFailure} when there are more operands than `names`, with an example of the
  *   right form.
  */
-export function commandAfterSeparator(
-  { operands, rest }: Invocation,
+export function getCommandAfterSeparator(
+  { operands, wordsAfterSeparator }: Invocation,
   names: number,
   usage: string,
 ): readonly string[] {
   if (operands.length > names) {
-    throw usageFailure(
+    throw createUsageFailure(
       `unexpected ${operands
         .slice(names)
         .map((word) => JSON.stringify(word))
         .join(' ')}: put the command after --, for example: ${usage}`,
     );
   }
-  return rest ?? [];
+  return wordsAfterSeparator ?? [];
 }

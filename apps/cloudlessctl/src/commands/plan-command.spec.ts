@@ -8,7 +8,7 @@ const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
 const JOB = 'name: job\nnamespace: batch\nspec: {image: job}\n';
 
 /** Creates a coordinator that stores a plan with one update and records the requests. */
-function planner(asked: CreatePlanRequest[] = []): FakeCoordinator {
+function createPlanner(asked: CreatePlanRequest[] = []): FakeCoordinator {
   return {
     createPlan: (request) => {
       asked.push(request);
@@ -41,7 +41,7 @@ describe('option --plan', () => {
     const asked: CreatePlanRequest[] = [];
     const files = { 'a.yaml': `${WEB}---\n${JOB}` };
     const result = await runCli(['apply', '-f', 'a.yaml', '--plan'], {
-      coordinator: planner(asked),
+      coordinator: createPlanner(asked),
       files,
     });
     expect(result).toMatchObject({
@@ -86,7 +86,9 @@ describe('option --plan', () => {
     },
   ])('creates a plan and changes nothing with $argv', async ({ argv, change }) => {
     const asked: CreatePlanRequest[] = [];
-    const result = await runCli([...argv, '--plan', '-o', 'json'], { coordinator: planner(asked) });
+    const result = await runCli([...argv, '--plan', '-o', 'json'], {
+      coordinator: createPlanner(asked),
+    });
     expect(JSON.parse(result.stdout)).toMatchObject({
       id: ID,
       workloads: [{ name: 'web', action: 'UPDATE', lowestReady: 2 }],
@@ -137,7 +139,7 @@ describe('option --plan', () => {
     { argv: ['node', 'drain', '--plan'], says: "missing required argument 'nodes'" },
   ])('rejects $argv', async ({ argv, says }) => {
     const result = await runCli(argv, {
-      coordinator: planner(),
+      coordinator: createPlanner(),
       stdin: { kind: 'pipe', text: WEB },
     });
     expect(result).toMatchObject({

@@ -3,17 +3,17 @@ import { ExecutePlanResponseSchema, PlanSchema, type PlannedChangeSchema } from 
 import type { ExecutePlanResponse, Plan } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
-import { GLOBAL_NAMES } from '../command-tree.js';
+import { GLOBAL_OPTION_NAMES } from '../command-tree.js';
 import type { Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
-import { labelOf } from '../names.js';
+import { createUsageFailure } from '../failure.js';
+import { formatWorkloadName } from '../names.js';
 import { formatTime } from '../output/human.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
-import { planText } from '../views/plan-view.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
+import { formatPlan } from '../views/plan-view.js';
 import { waitUntilDrained } from '../wait/wait-node.js';
 import { waitUntilSettled } from '../wait/wait-workload.js';
-import { flagOption, textOption } from './options.js';
+import { hasFlag, getTextOption } from './options.js';
 
 /** A change of a plan, as CreatePlan accepts it. */
 export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
@@ -30,21 +30,21 @@ export function addPlanOptions(command: Command): Command {
  * @param changes - Called with `--plan`: the changes that the command would make.
  * @returns True when the command is done; false when neither option was given.
  */
-export async function throughPlan(
+export async function handlePlanOptions(
   invocation: Invocation,
   changes: () => readonly ChangeInit[] | Promise<readonly ChangeInit[]>,
 ): Promise<boolean> {
   const { session } = invocation;
-  const planId = textOption(invocation, 'planId');
+  const planId = getTextOption(invocation, 'planId');
   if (planId !== undefined) {
     await executePlan(invocation, planId);
     return true;
   }
-  if (!flagOption(invocation, 'plan')) return false;
-  if (flagOption(invocation, 'wait'))
-    throw usageFailure('--plan changes nothing to wait for; use --wait with --plan-id');
+  if (!hasFlag(invocation, 'plan')) return false;
+  if (hasFlag(invocation, 'wait'))
+    throw createUsageFailure('--plan changes nothing to wait for; use --wait with --plan-id');
   if (session.settings.requestId !== '')
-    throw usageFailure('--plan changes nothing; use --request-id with --plan-id');
+    throw createUsageFailure('--plan changes nothing; use --request-id with --plan-id');
   await printPlan(session, await createPlan(session, [...(await changes())]));
   return true;
 }
@@ -54,63 +54,64 @@ export async function throughPlan(
  * @throws {@link ConnectError} of the coordinator; its message names the workload or node of a
  *   refused change instead of the index of the change.
  */
-async function createPlan(session: Session, changes: ChangeInit[]): Promise<Plan> {
+async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<Plan> {
   try {
-    return await session.client.createPlan({ changes }, session.callOptions());
+    return await session.client.createPlan({ changes }, session.getCallOptions());
   } catch (reason) {
     if (!(reason instanceof ConnectError) || reason.code !== Code.InvalidArgument) throw reason;
-    const named = reason.rawMessage.replaceAll(
+    const message = reason.rawMessage.replaceAll(
       /changes\[(\d+)\]\.\w+\.?/g,
-      (place, index) => nameOf(changes[Number(index)]) ?? place,
+      (place, index) => describeChange(changes[Number(index)]) ?? place,
     );
-    throw new ConnectError(named, reason.code);
+    throw new ConnectError(message, reason.code);
   }
 }
 
-function nameOf(planned: ChangeInit | undefined): string | undefined {
+function describeChange(planned: ChangeInit | undefined): string | undefined {
   const { case: kind, value } = planned?.change ?? {};
   if (kind === undefined || value === undefined) return undefined;
   if (kind === 'drain') return `node ${value.nodeId ?? ''}: `;
-  return `${labelOf({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
+  return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
 }
 
 /** The options that may be combined with `--plan-id`. */
-const BESIDE_PLAN_ID: readonly string[] = [...GLOBAL_NAMES, 'planId', 'wait'];
+const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId', 'wait'];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const { session, operands, options } = invocation;
-  const others = Object.keys(options).filter((name) => !BESIDE_PLAN_ID.includes(name));
+  const others = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
   if (operands.length > 0 || others.length > 0) {
-    throw usageFailure(
+    throw createUsageFailure(
       '--plan-id executes the stored plan: of the operands and flags of this command, only --wait can be added',
     );
   }
   if (!/^[0-9a-f]{16}$/.test(id))
-    throw usageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
+    throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
   const done = await session.client.executePlan(
-    { id, requestId: session.requestId() },
-    session.callOptions(),
+    { id, requestId: session.getRequestId() },
+    session.getCallOptions(),
   );
-  await tellDone(session, done);
-  const final = flagOption(invocation, 'wait') ? await waitForAll(session, done) : done;
-  if (session.structured) await session.printValue(messageJson(ExecutePlanResponseSchema, final));
+  await printExecuted(session, done);
+  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, done) : done;
+  if (session.isStructured)
+    await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
 }
 
-async function tellDone(
-  session: Session,
+async function printExecuted(
+  session: CliSession,
   { workloads, nodes }: ExecutePlanResponse,
 ): Promise<void> {
   for (const workload of workloads)
-    await session.tell(
-      `${labelOf(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
+    await session.printStatus(
+      `${formatWorkloadName(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
     );
-  for (const { id } of nodes) await session.tell(`node ${id}: draining`);
+  for (const { id } of nodes) await session.printStatus(`node ${id}: draining`);
   if (workloads.length + nodes.length === 0)
-    await session.tell('nothing to change, the workloads are as planned');
+    await session.printStatus('nothing to change, the workloads are as planned');
 }
 
-async function waitForAll(
-  session: Session,
+async function waitUntilExecuted(
+  session: CliSession,
   { $typeName, workloads, nodes }: ExecutePlanResponse,
 ): Promise<ExecutePlanResponse> {
   const settled = [];
@@ -120,13 +121,13 @@ async function waitForAll(
   return { $typeName, workloads: settled, nodes: [...drained] };
 }
 
-async function printPlan(session: Session, plan: Plan): Promise<void> {
-  if (session.structured) return session.printValue(messageJson(PlanSchema, plan));
+async function printPlan(session: CliSession, plan: Plan): Promise<void> {
+  if (session.isStructured) return session.printValue(toMessageJson(PlanSchema, plan));
   for (const workload of plan.workloads)
-    await session.print(planText(labelOf(workload), workload, session.style));
+    await session.print(formatPlan(formatWorkloadName(workload), workload, session.style));
   for (const { change } of plan.changes) {
-    const idle = change.case === 'drain' && plan.workloads.length === 0;
-    if (idle) await session.print(`node ${change.value.nodeId}: no replicas to move\n`);
+    const isEmptyDrain = change.case === 'drain' && plan.workloads.length === 0;
+    if (isEmptyDrain) await session.print(`node ${change.value.nodeId}: no replicas to move\n`);
   }
   const until = formatTime(plan.expiresAt);
   await session.print(

@@ -1,17 +1,17 @@
 import type { Command } from 'commander';
 import { create } from '@bufbuild/protobuf';
 import { ConnectError } from '@connectrpc/connect';
-import { PortForwardRequestSchema, Port_Protocol, portNameOf } from '@cloudless/api';
+import { PortForwardRequestSchema, Port_Protocol, resolvePortName } from '@cloudless/api';
 import type { PortForwardRequest } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { CliFailure, ExitCode, describeCallFailure, usageFailure } from '../failure.js';
+import { CliFailure, ExitCode, describeCallFailure, createUsageFailure } from '../failure.js';
 import type { LocalConnection, LocalListener } from '../io.js';
 import { parseReplicaTarget, toTargetFields } from '../names.js';
 import type { ReplicaTarget } from '../names.js';
 import { formatSpan } from '../output/human.js';
-import type { Session } from '../session.js';
+import type { CliSession } from '../session.js';
 import { Deadline } from '../streams.js';
-import { operand } from './options.js';
+import { requireOperand } from './options.js';
 
 /** The coordinator accepts messages of up to 256 KiB. */
 const CHUNK_BYTES = 64 * 1024;
@@ -27,11 +27,11 @@ interface Forwarding {
 /** Adds `port-forward`. */
 export function addPortForwardCommand(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(
+    .addCommand(
       parent,
       'port-forward <target> <ports...>',
       'forward local ports to a workload, replica or container',
-      portForward,
+      forwardPorts,
     )
     .addHelpText(
       'after',
@@ -44,10 +44,10 @@ export function addPortForwardCommand(tree: CommandTree, parent: Command): void 
  * Forwards connections until Ctrl-C or `--timeout`. An error of one connection is printed and ends
  * only that connection.
  */
-async function portForward(invocation: Invocation): Promise<void> {
+async function forwardPorts(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const { io, settings } = session;
-  const targetText = operand(invocation, 0, 'target');
+  const targetText = requireOperand(invocation, 0, 'target');
   const target = parseReplicaTarget(targetText, settings.namespace);
   const forwardings = operands.slice(1).map(parseForwarding);
   await checkPorts(session, target, forwardings);
@@ -55,16 +55,16 @@ async function portForward(invocation: Invocation): Promise<void> {
   const listeners: LocalListener[] = [];
   try {
     for (const { local, port } of forwardings) {
-      const listener = await listenAt(
+      const listener = await listenOn(
         session,
         local,
-        (connection) => void carry(session, target, port, connection, deadline.signal),
+        (connection) => void forwardConnection(session, target, port, connection, deadline.signal),
       );
       listeners.push(listener);
       await session.print(`Forwarding 127.0.0.1:${listener.port} -> ${targetText} ${port}\n`);
     }
-    await aborted(deadline.signal);
-    if (deadline.passed)
+    await waitUntilAborted(deadline.signal);
+    if (deadline.hasExpired)
       throw new CliFailure(
         ExitCode.timeout,
         `stopped forwarding: --timeout expired after ${formatSpan(settings.timeoutMs ?? 0)}`,
@@ -84,7 +84,7 @@ function parseForwarding(text: string): Forwarding {
     Number(local) > 65_535 ||
     !/^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(port)
   ) {
-    throw usageFailure(
+    throw createUsageFailure(
       `expected [LOCAL:]PORT, such as 8080:http, 8080:80 or http, got ${JSON.stringify(text)}`,
     );
   }
@@ -96,25 +96,27 @@ function parseForwarding(text: string): Forwarding {
  * fail.
  */
 async function checkPorts(
-  session: Session,
+  session: CliSession,
   target: ReplicaTarget,
   forwardings: readonly Forwarding[],
 ): Promise<void> {
   if (target.kind !== 'workload') return;
-  const { spec } = await session.client.getWorkload(target.workload, session.callOptions());
+  const { spec } = await session.client.getWorkload(target.workload, session.getCallOptions());
   const ports = (spec?.ports ?? []).filter(({ protocol }) => protocol === Port_Protocol.TCP);
   for (const { port } of forwardings) {
-    if (ports.some((each) => portNameOf(each) === port || String(each.containerPort) === port))
+    if (ports.some((each) => resolvePortName(each) === port || String(each.containerPort) === port))
       continue;
-    const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
-    throw usageFailure(
-      `the workload declares no TCP port ${port}; ${known === '' ? 'it has none' : `it has ${known}`}`,
+    const declared = ports
+      .map((each) => `${resolvePortName(each)} (${each.containerPort})`)
+      .join(', ');
+    throw createUsageFailure(
+      `the workload declares no TCP port ${port}; ${declared === '' ? 'it has none' : `it has ${declared}`}`,
     );
   }
 }
 
-async function listenAt(
-  { io }: Session,
+async function listenOn(
+  { io }: CliSession,
   local: number,
   onConnection: (connection: LocalConnection) => void,
 ): Promise<LocalListener> {
@@ -133,36 +135,36 @@ async function listenAt(
 }
 
 /** Forwards one connection until both sides have ended. */
-async function carry(
-  session: Session,
+async function forwardConnection(
+  session: CliSession,
   target: ReplicaTarget,
   port: string,
   connection: LocalConnection,
   signal: AbortSignal,
 ): Promise<void> {
-  const ending = AbortSignal.any([signal, connection.closed]);
+  const endSignal = AbortSignal.any([signal, connection.closed]);
   try {
-    const requests = requestsOf(target, port, connection);
+    const requests = createRequests(target, port, connection);
     for await (const { response } of session.client.portForward(
       requests,
-      session.streamOptions(ending),
+      session.getStreamOptions(endSignal),
     )) {
       if (response.case === 'data') await connection.write(response.value);
-      else if (response.case === 'end') connection.end();
+      else if (response.case === 'end') connection.endSending();
     }
-    connection.end();
+    connection.endSending();
   } catch (reason) {
-    connection.reset();
-    if (ending.aborted) return; // the local client has closed the connection
+    connection.resetConnection();
+    if (endSignal.aborted) return; // the local client has closed the connection
     const failure =
       reason instanceof ConnectError ? describeCallFailure(reason, session.settings) : reason;
-    await session.note(
+    await session.printNotice(
       `cloudlessctl: connection to port ${port}: ${failure instanceof Error ? failure.message : String(failure)}`,
     );
   }
 }
 
-async function* requestsOf(
+async function* createRequests(
   target: ReplicaTarget,
   port: string,
   connection: LocalConnection,
@@ -170,7 +172,7 @@ async function* requestsOf(
   yield create(PortForwardRequestSchema, {
     request: { case: 'start', value: { ...toTargetFields(target), port } },
   });
-  for await (const chunk of connection.data) {
+  for await (const chunk of connection.received) {
     for (let start = 0; start < chunk.length; start += CHUNK_BYTES) {
       const value = new Uint8Array(chunk.subarray(start, start + CHUNK_BYTES));
       yield create(PortForwardRequestSchema, { request: { case: 'data', value } });
@@ -179,7 +181,7 @@ async function* requestsOf(
   yield create(PortForwardRequestSchema, { request: { case: 'end', value: {} } });
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+function waitUntilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
     signal.addEventListener('abort', () => resolve(), { once: true });

@@ -3,7 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { RolloutStatus_Phase, Rollout_Strategy, VersionInfoSchema } from '@cloudless/api';
 import type { PromoteRolloutRequest, UndoRolloutRequest } from '@cloudless/api';
-import { aRollout, watching } from '../testing/a-rollout.js';
+import { aRollout, createWatch } from '../testing/a-rollout.js';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 import type { FakeCoordinator } from '../testing/run-cli.js';
 
@@ -127,7 +127,7 @@ describe('cloudlessctl rollout', () => {
     const done = aWorkload();
     const coordinator = {
       resumeRollout: () => aRollout(),
-      watchWorkloads: watching(aRollout(), done),
+      watchWorkloads: createWatch(aRollout(), done),
     };
     expect(await runCli(['rollout', 'resume', 'web', '--wait'], { coordinator })).toMatchObject({
       exitCode: 0,

@@ -10,85 +10,104 @@ import {
 import type { Workload } from '@cloudless/api';
 import { toJson } from '@bufbuild/protobuf';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { printYaml } from '../manifest/print-yaml.js';
-import { labelOf, parseWorkloadName } from '../names.js';
+import { formatWorkloadName, parseWorkloadName } from '../names.js';
 import type { WorkloadName } from '../names.js';
 import { formatTime } from '../output/human.js';
-import { resumeHint } from '../rollout-hints.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
+import { formatResumeHint } from '../rollout-hints.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
 import { parseWholeNumber } from '../spec-flags.js';
-import { planLines } from '../views/plan-view.js';
-import { rolloutLine, versionTable, versionsText } from '../views/rollout-view.js';
-import { operand, requireOperands, textOption } from './options.js';
-import { addPlanOptions, throughPlan } from './plan-command.js';
+import { formatPlanLines } from '../views/plan-view.js';
+import { formatRolloutLine, formatVersionTable, formatVersions } from '../views/rollout-view.js';
+import { requireOperand, requireOperands, getTextOption } from './options.js';
+import { addPlanOptions, handlePlanOptions } from './plan-command.js';
 import { addRolloutStatus } from './rollout-status.js';
-import { addWait, finishChange } from './workload-commands.js';
+import { addWaitOption, reportChange } from './workload-commands.js';
 
 /** Adds the subcommands of `rollout`. */
 export function addRolloutCommands(tree: CommandTree, parent: Command): void {
   addRolloutStatus(tree, parent);
-  tree.leaf(parent, 'plan <name>', 'show the remaining steps of a rollout', plan);
-  tree.leaf(parent, 'pause <name>', 'pause a rollout', pause);
-  addWait(
-    tree.leaf(
+  tree.addCommand(parent, 'plan <name>', 'show the remaining steps of a rollout', showPlan);
+  tree.addCommand(parent, 'pause <name>', 'pause a rollout', pauseRollout);
+  addWaitOption(
+    tree.addCommand(
       parent,
       'resume <name>',
       'resume a paused rollout, or retry a failed rollout',
-      resume,
+      resumeRollout,
     ),
   );
-  addWait(
-    tree.leaf(parent, 'promote <name>', 'continue a rollout that waits for a promotion', promote),
+  addWaitOption(
+    tree.addCommand(
+      parent,
+      'promote <name>',
+      'continue a rollout that waits for a promotion',
+      promoteRollout,
+    ),
   ).option('--version <number>', 'promote only if this version waits for a promotion');
   addPlanOptions(
-    addWait(tree.leaf(parent, 'undo [name]', 'roll back to an earlier version', undo)),
+    addWaitOption(
+      tree.addCommand(parent, 'undo [name]', 'roll back to an earlier version', undoRollout),
+    ),
   ).option(
     '--to-version <number>',
     'version to roll back to; default: the version that was rolled out before',
   );
   addPlanOptions(
-    addWait(
-      tree.leaf(parent, 'restart [name]', 'replace every replica, with the same template', restart),
+    addWaitOption(
+      tree.addCommand(
+        parent,
+        'restart [name]',
+        'replace every replica, with the same template',
+        restartRollout,
+      ),
     ),
   );
   tree
-    .leaf(parent, 'history <name>', 'list the stored versions', history)
+    .addCommand(parent, 'history <name>', 'list the stored versions', showHistory)
     .option('--version <number>', 'show this version as a manifest');
 }
 
-const nameOf = (invocation: Invocation): WorkloadName => {
+const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   requireOperands(invocation, 'name');
-  return parseWorkloadName(operand(invocation, 0, 'name'), invocation.session.settings.namespace);
+  return parseWorkloadName(
+    requireOperand(invocation, 0, 'name'),
+    invocation.session.settings.namespace,
+  );
 };
 
-async function pause(invocation: Invocation): Promise<void> {
+async function pauseRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = nameOf(invocation);
+  const name = requireWorkloadName(invocation);
   const paused = await session.client.pauseRollout(
-    { ...name, requestId: session.requestId() },
-    session.callOptions(),
+    { ...name, requestId: session.getRequestId() },
+    session.getCallOptions(),
   );
-  await finishChange(
+  await reportChange(
     invocation,
     paused,
-    `the rollout of ${versionsText(paused)} is paused; ${resumeHint(session, name)}`,
+    `the rollout of ${formatVersions(paused)} is paused; ${formatResumeHint(session, name)}`,
   );
 }
 
-async function resume(invocation: Invocation): Promise<void> {
+async function resumeRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const request = { ...nameOf(invocation), requestId: session.requestId() };
-  const resumed = await session.client.resumeRollout(request, session.callOptions());
-  await finishChange(invocation, resumed, `the rollout of ${versionsText(resumed)} is resumed`);
+  const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
+  const resumed = await session.client.resumeRollout(request, session.getCallOptions());
+  await reportChange(invocation, resumed, `the rollout of ${formatVersions(resumed)} is resumed`);
 }
 
-async function promote(invocation: Invocation): Promise<void> {
+async function promoteRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const version = versionOption(invocation, 'version') ?? 0;
-  const request = { ...nameOf(invocation), version, requestId: session.requestId() };
-  const promoted = await session.client.promoteRollout(request, session.callOptions());
+  const version = readVersionOption(invocation, 'version') ?? 0;
+  const request = {
+    ...requireWorkloadName(invocation),
+    version,
+    requestId: session.getRequestId(),
+  };
+  const promoted = await session.client.promoteRollout(request, session.getCallOptions());
   const {
     strategy,
     version: promotedVersion = 0,
@@ -101,38 +120,39 @@ async function promote(invocation: Invocation): Promise<void> {
       : step === 0
         ? 'the remaining replicas are replaced'
         : `the rollout continues after step ${step} of ${steps}`;
-  await finishChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
+  await reportChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
 }
 
-async function undo(invocation: Invocation): Promise<void> {
+async function undoRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const undoing = () => ({
-    ...nameOf(invocation),
-    toVersion: versionOption(invocation, 'toVersion') ?? 0,
+  const readUndo = () => ({
+    ...requireWorkloadName(invocation),
+    toVersion: readVersionOption(invocation, 'toVersion') ?? 0,
   });
-  if (await throughPlan(invocation, () => [{ change: { case: 'undo', value: undoing() } }])) return;
-  const request = { ...undoing(), requestId: session.requestId() };
-  const undone = await session.client.undoRollout(request, session.callOptions());
-  const cause = await causeOf(session, undone);
-  await finishChange(
+  if (await handlePlanOptions(invocation, () => [{ change: { case: 'undo', value: readUndo() } }]))
+    return;
+  const request = { ...readUndo(), requestId: session.getRequestId() };
+  const undone = await session.client.undoRollout(request, session.getCallOptions());
+  const cause = await readUndoCause(session, undone);
+  await reportChange(
     invocation,
     undone,
     `${cause}: rolling out as version ${undone.status?.version ?? 0}`,
   );
 }
 
-async function restart(invocation: Invocation): Promise<void> {
+async function restartRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   if (
-    await throughPlan(invocation, () => [
-      { change: { case: 'restart', value: nameOf(invocation) } },
+    await handlePlanOptions(invocation, () => [
+      { change: { case: 'restart', value: requireWorkloadName(invocation) } },
     ])
   )
     return;
-  const request = { ...nameOf(invocation), requestId: session.requestId() };
-  const restarted = await session.client.restartRollout(request, session.callOptions());
+  const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
+  const restarted = await session.client.restartRollout(request, session.getCallOptions());
   const version = restarted.status?.version ?? 0;
-  await finishChange(
+  await reportChange(
     invocation,
     restarted,
     `restart: replacing every replica, as version ${version}`,
@@ -140,11 +160,14 @@ async function restart(invocation: Invocation): Promise<void> {
 }
 
 /** Returns the recorded cause of the new version, for example `undo to version 1`. */
-async function causeOf(session: Session, { namespace, name, status }: Workload): Promise<string> {
+async function readUndoCause(
+  session: CliSession,
+  { namespace, name, status }: Workload,
+): Promise<string> {
   try {
     const request = { namespace, name, version: status?.version ?? 0 };
     return (
-      (await session.client.getWorkloadVersion(request, session.callOptions())).info?.cause ||
+      (await session.client.getWorkloadVersion(request, session.getCallOptions())).info?.cause ||
       'undo'
     );
   } catch {
@@ -153,21 +176,26 @@ async function causeOf(session: Session, { namespace, name, status }: Workload):
   }
 }
 
-async function plan(invocation: Invocation): Promise<void> {
+async function showPlan(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = nameOf(invocation);
-  const workload = await session.client.getWorkload(name, session.callOptions());
+  const name = requireWorkloadName(invocation);
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
   // A plan without a change of the spec contains the remaining steps.
-  const ahead = await session.client.planWorkload({ ...name, spec: {} }, session.callOptions());
-  if (session.structured) return session.printValue(messageJson(WorkloadPlanSchema, ahead));
-  await session.tell(`${labelOf(name)}: ${rolloutLine(workload)}`);
-  const lines = planLines(ahead, session.style);
+  const remaining = await session.client.planWorkload(
+    { ...name, spec: {} },
+    session.getCallOptions(),
+  );
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadPlanSchema, remaining));
+  await session.printStatus(`${formatWorkloadName(name)}: ${formatRolloutLine(workload)}`);
+  const lines = formatPlanLines(remaining, session.style);
   await session.print(
-    lines.length === 0 ? `  no steps left${whyNothing(workload)}\n` : `${lines.join('\n')}\n`,
+    lines.length === 0
+      ? `  no steps left${explainMissingSteps(workload)}\n`
+      : `${lines.join('\n')}\n`,
   );
 }
 
-function whyNothing({ status }: Workload): string {
+function explainMissingSteps({ status }: Workload): string {
   switch (status?.rollout?.phase) {
     case RolloutStatus_Phase.PAUSED:
       return status.rollout.waitsForPromotion
@@ -180,30 +208,30 @@ function whyNothing({ status }: Workload): string {
   }
 }
 
-async function history(invocation: Invocation): Promise<void> {
+async function showHistory(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = nameOf(invocation);
-  const version = versionOption(invocation, 'version');
+  const name = requireWorkloadName(invocation);
+  const version = readVersionOption(invocation, 'version');
   if (version !== undefined) return showVersion(session, name, version);
-  const { status } = await session.client.getWorkload(name, session.callOptions());
+  const { status } = await session.client.getWorkload(name, session.getCallOptions());
   const versions = status?.versions ?? [];
-  if (session.structured)
+  if (session.isStructured)
     await session.printValue({
-      versions: versions.map((info) => messageJson(VersionInfoSchema, info)),
+      versions: versions.map((info) => toMessageJson(VersionInfoSchema, info)),
     });
-  else await session.print(versionTable(versions, session.nowMs, session.style));
+  else await session.print(formatVersionTable(versions, session.nowMs, session.style));
 }
 
 async function showVersion(
-  session: Session,
+  session: CliSession,
   { namespace, name }: WorkloadName,
   version: number,
 ): Promise<void> {
   const found = await session.client.getWorkloadVersion(
     { namespace, name, version },
-    session.callOptions(),
+    session.getCallOptions(),
   );
-  if (session.structured) return session.printValue(messageJson(WorkloadVersionSchema, found));
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadVersionSchema, found));
   const { info, template } = found;
   const about = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
     .filter((part) => part !== '')
@@ -213,11 +241,14 @@ async function showVersion(
   await session.print(printYaml({ kind: 'Workload', namespace, name, spec }));
 }
 
-function versionOption(invocation: Invocation, name: 'version' | 'toVersion'): number | undefined {
-  const given = textOption(invocation, name);
+function readVersionOption(
+  invocation: Invocation,
+  name: 'version' | 'toVersion',
+): number | undefined {
+  const given = getTextOption(invocation, name);
   if (given === undefined) return undefined;
   const flag = name === 'version' ? '--version' : '--to-version';
   const version = parseWholeNumber(flag, given);
-  if (version === 0) throw usageFailure(`${flag}: version numbers start at 1`);
+  if (version === 0) throw createUsageFailure(`${flag}: version numbers start at 1`);
   return version;
 }

@@ -3,7 +3,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { ManualClock } from '@cloudless/base/testing';
 import { RolloutStatus_Phase as Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
-import { FAILURE, aRollout, watching } from '../testing/a-rollout.js';
+import { FAILURE, aRollout, createWatch } from '../testing/a-rollout.js';
 import { NOW_MS, runCli } from '../testing/run-cli.js';
 import type { CliOptions, CliResult } from '../testing/run-cli.js';
 
@@ -21,7 +21,7 @@ const follow = (
   options: CliOptions = {},
 ): Promise<CliResult> =>
   runCli(['rollout', 'status', 'web', ...more], {
-    coordinator: { getWorkload: () => states[0] ?? done, watchWorkloads: watching(...states) },
+    coordinator: { getWorkload: () => states[0] ?? done, watchWorkloads: createWatch(...states) },
     ...options,
   });
 const about = 'workload default/web: version 2, from version 1';
@@ -150,7 +150,10 @@ describe('cloudlessctl rollout status', () => {
   });
 
   it('exits with 4 when the workload is deleted while it watches', async () => {
-    const coordinator = { getWorkload: () => done, watchWorkloads: watching(aRollout(), 'gone') };
+    const coordinator = {
+      getWorkload: () => done,
+      watchWorkloads: createWatch(aRollout(), 'gone'),
+    };
     expect(await runCli(['rollout', 'status', 'web'], { coordinator })).toMatchObject({
       exitCode: 4,
       stderr: 'cloudlessctl: workload default/web was deleted while waiting\n',

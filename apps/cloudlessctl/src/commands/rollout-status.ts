@@ -5,14 +5,14 @@ import { create } from '@bufbuild/protobuf';
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
 import { CliFailure, ExitCode } from '../failure.js';
-import { labelOf, parseWorkloadName } from '../names.js';
-import { promoteHint, resumeHint } from '../rollout-hints.js';
-import { messageJson } from '../session.js';
-import type { Session } from '../session.js';
-import { rolloutBlock, rolloutLine, versionsText } from '../views/rollout-view.js';
-import { withLastLines } from '../wait/wait-workload.js';
+import { formatWorkloadName, parseWorkloadName } from '../names.js';
+import { formatPromoteHint, formatResumeHint } from '../rollout-hints.js';
+import { toMessageJson } from '../session.js';
+import type { CliSession } from '../session.js';
+import { formatRolloutBlock, formatRolloutLine, formatVersions } from '../views/rollout-view.js';
+import { withFailureDetails } from '../wait/wait-workload.js';
 import { watchWorkload } from '../wait/watch-workload.js';
-import { flagOption, operand, textOption } from './options.js';
+import { hasFlag, requireOperand, getTextOption } from './options.js';
 
 /** Interval at which the remaining time is redrawn. */
 const REDRAW_MS = 1_000;
@@ -20,7 +20,7 @@ const REDRAW_MS = 1_000;
 /** Adds `rollout status`. */
 export function addRolloutStatus(tree: CommandTree, parent: Command): void {
   tree
-    .leaf(parent, 'status <name>', 'show the status of a rollout until it ends', status)
+    .addCommand(parent, 'status <name>', 'show the status of a rollout until it ends', showStatus)
     .addOption(
       new Option('--watch <boolean>', 'false: print the current status and exit')
         .choices(['true', 'false'])
@@ -35,67 +35,70 @@ with 6 when --timeout expires. -o json and yaml print the current status.`,
     );
 }
 
-async function status(invocation: Invocation): Promise<number> {
+async function showStatus(invocation: Invocation): Promise<number> {
   const { session } = invocation;
-  const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-  const workload = await session.client.getWorkload(name, session.callOptions());
-  if (session.structured) {
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
+  if (session.isStructured) {
     await session.printValue(
-      messageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
+      toMessageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
     );
-    return endOf(session, workload, false)?.exitCode ?? ExitCode.ok;
+    return findEnd(session, workload, false)?.exitCode ?? ExitCode.ok;
   }
-  if (textOption(invocation, 'watch') === 'false') {
-    await session.print(`${lineOf(workload)}\n`);
-    return finish(session, workload, endOf(session, workload, false));
+  if (getTextOption(invocation, 'watch') === 'false') {
+    await session.print(`${formatLine(workload)}\n`);
+    return reportEnd(session, workload, findEnd(session, workload, false));
   }
-  const [final, end] = await follow(session, workload, flagOption(invocation, 'waitPromotion'));
-  return finish(session, final, end);
+  const [final, end] = await followRollout(session, workload, hasFlag(invocation, 'waitPromotion'));
+  return reportEnd(session, final, end);
 }
 
 /** The result of a rollout that has ended, or that waits for a user. */
-interface End {
+interface RolloutEnd {
   readonly exitCode: number;
   /** Message beside the state; may be empty. */
   readonly text: string;
 }
 
 /** Prints each state until the rollout ends. */
-async function follow(
-  session: Session,
+async function followRollout(
+  session: CliSession,
   subject: Workload,
   waitPromotion: boolean,
-): Promise<readonly [Workload, End]> {
+): Promise<readonly [Workload, RolloutEnd]> {
   const { clock } = session.io;
-  let tick: { cancel(): void } | undefined;
-  let last = lineOf(subject);
+  let redrawTimer: { cancel(): void } | undefined;
+  let last = formatLine(subject);
   try {
-    return await watchWorkload<readonly [Workload, End]>(session, {
+    return await watchWorkload<readonly [Workload, RolloutEnd]>(session, {
       subject,
       timeoutMs: session.settings.timeoutMs,
       onTimeout: (after) =>
         new CliFailure(ExitCode.timeout, `the rollout is not complete after ${after}: ${last}`),
-      look: async (workload, progress) => {
-        tick?.cancel();
+      evaluate: async (workload, progress) => {
+        redrawTimer?.cancel();
         if (workload === undefined)
-          throw new CliFailure(ExitCode.conflict, `${labelOf(subject)} was deleted while waiting`);
-        last = lineOf(workload);
-        const draw = async (): Promise<void> => {
-          if (!progress.redraws) return progress.show(last);
-          await progress.show(
-            `${labelOf(workload)}: ${versionsText(workload)}`,
-            rolloutBlock(workload, session.nowMs),
+          throw new CliFailure(
+            ExitCode.conflict,
+            `${formatWorkloadName(subject)} was deleted while waiting`,
+          );
+        last = formatLine(workload);
+        const drawState = async (): Promise<void> => {
+          if (!progress.isRedrawn) return progress.showState(last);
+          await progress.showState(
+            `${formatWorkloadName(workload)}: ${formatVersions(workload)}`,
+            formatRolloutBlock(workload, session.nowMs),
           );
           // An error of this write shows up at the next state.
-          tick = clock.setTimer(REDRAW_MS, () => void draw().catch(() => undefined));
+          redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
         };
-        await draw();
-        const end = endOf(session, workload, waitPromotion);
+        await drawState();
+        const end = findEnd(session, workload, waitPromotion);
         return end === undefined ? undefined : [workload, end];
       },
     });
   } finally {
-    tick?.cancel();
+    redrawTimer?.cancel();
   }
 }
 
@@ -103,26 +106,34 @@ async function follow(
  * Prints the result of the rollout. @returns The exit code. @throws {@link CliFailure} when the
  * rollout did not succeed.
  */
-async function finish(session: Session, workload: Workload, end: End | undefined): Promise<number> {
+async function reportEnd(
+  session: CliSession,
+  workload: Workload,
+  end: RolloutEnd | undefined,
+): Promise<number> {
   if (end === undefined) return ExitCode.ok;
   if (end.exitCode !== ExitCode.ok) {
-    throw await withLastLines(
+    throw await withFailureDetails(
       session,
       workload,
-      new CliFailure(end.exitCode, `${labelOf(workload)}: ${end.text}`),
+      new CliFailure(end.exitCode, `${formatWorkloadName(workload)}: ${end.text}`),
     );
   }
-  if (end.text !== '') await session.note(end.text);
+  if (end.text !== '') await session.printNotice(end.text);
   return ExitCode.ok;
 }
 
-function endOf(session: Session, workload: Workload, waitPromotion: boolean): End | undefined {
+function findEnd(
+  session: CliSession,
+  workload: Workload,
+  waitPromotion: boolean,
+): RolloutEnd | undefined {
   const { status: now, generation } = workload;
   const rollout = now?.rollout;
   if (now === undefined || rollout === undefined || now.observedGeneration < generation)
     return undefined;
   const because = rollout.failure?.reason || rollout.reason;
-  const failed = (text: string): End => ({
+  const createFailure = (text: string): RolloutEnd => ({
     exitCode: ExitCode.rolloutFailed,
     text: because === '' ? text : `${text}: ${because}`,
   });
@@ -130,24 +141,25 @@ function endOf(session: Session, workload: Workload, waitPromotion: boolean): En
     case RolloutStatus_Phase.COMPLETED:
       return { exitCode: ExitCode.ok, text: '' };
     case RolloutStatus_Phase.FAILED:
-      return failed(`the rollout of version ${rollout.version} failed`);
+      return createFailure(`the rollout of version ${rollout.version} failed`);
     case RolloutStatus_Phase.ROLLED_BACK:
-      return failed(
+      return createFailure(
         `version ${rollout.failure?.version ?? 0} failed and was rolled back, as version ${rollout.version}`,
       );
     case RolloutStatus_Phase.PAUSED:
       if (rollout.waitsForPromotion && !rollout.pausedByUser) {
         return waitPromotion
           ? undefined
-          : { exitCode: ExitCode.ok, text: promoteHint(session, workload) };
+          : { exitCode: ExitCode.ok, text: formatPromoteHint(session, workload) };
       }
       return {
         exitCode: ExitCode.rolloutFailed,
-        text: `the rollout is paused${rollout.reason === '' ? '' : `: ${rollout.reason}`}${rollout.pausedByUser ? `; ${resumeHint(session, workload)}` : ''}`,
+        text: `the rollout is paused${rollout.reason === '' ? '' : `: ${rollout.reason}`}${rollout.pausedByUser ? `; ${formatResumeHint(session, workload)}` : ''}`,
       };
     default:
       return undefined;
   }
 }
 
-const lineOf = (workload: Workload): string => `${labelOf(workload)}: ${rolloutLine(workload)}`;
+const formatLine = (workload: Workload): string =>
+  `${formatWorkloadName(workload)}: ${formatRolloutLine(workload)}`;

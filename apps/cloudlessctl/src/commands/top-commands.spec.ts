@@ -9,7 +9,7 @@ import {
 import fc from 'fast-check';
 import { NOW_MS, aNode, runCli } from '../testing/run-cli.js';
 import type { CliOptions } from '../testing/run-cli.js';
-import { busiestFirst, sumByWorkload } from '../views/use-view.js';
+import { sortByUsage, sumByWorkload } from '../views/use-view.js';
 
 const aUse = (init: MessageInitShape<typeof ContainerUseSchema> = {}): ContainerUse =>
   create(ContainerUseSchema, {
@@ -53,13 +53,13 @@ const uses = [
     memoryLimitBytes: 1n << 27n,
   }),
 ];
-const listing = (...containers: readonly ContainerUse[]): CliOptions => ({
+const createAgents = (...containers: readonly ContainerUse[]): CliOptions => ({
   agents: { listContainerStats: () => ({ containers: [...containers] }) },
 });
 
 describe('cloudlessctl top', () => {
   it('lists replicas by usage, highest first, with requests and limits', async () => {
-    expect(await runCli(['top', 'replica'], listing(...uses))).toMatchObject({
+    expect(await runCli(['top', 'replica'], createAgents(...uses))).toMatchObject({
       exitCode: 0,
       stderr: '',
       stdout: `NAMESPACE   WORKLOAD   REPLICA              NODE    CPU    REQUEST/LIMIT   MEMORY   REQUEST/LIMIT   PIDS
@@ -73,7 +73,7 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
   it('shows rates, throttling and sample age of replicas with -o wide', async () => {
     const { stdout } = await runCli(
       ['top', 'replica', '-o', 'wide'],
-      listing(aUse({ throttledPeriodsRatio: 0.456 })),
+      createAgents(aUse({ throttledPeriodsRatio: 0.456 })),
     );
     expect(stdout).toMatch(/PIDS +READ +WRITTEN +RECEIVED +SENT +THROTTLED +MEASURED +CONTAINER\n/);
     expect(stdout).toMatch(/ 4 +1Ki\/s +0\/s +- +- +46% +4s ago +cccccccccccc\n/);
@@ -84,7 +84,7 @@ default     db         00000000000000bb-1   node1   20m    100m/200m       3Mi  
     ['top', 'wl'],
     ['workload', 'top'],
   ])('sums the replicas of each workload with %s %s', async (...argv) => {
-    expect(await runCli([...argv, '-o', 'wide'], listing(...uses, aNewUse()))).toMatchObject({
+    expect(await runCli([...argv, '-o', 'wide'], createAgents(...uses, aNewUse()))).toMatchObject({
       exitCode: 0,
       stderr:
         '1 container without CPU usage: the first measurement takes some seconds; try again\n',
@@ -212,7 +212,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
     { argv: ['replica'], says: 'no running containers\n' },
     { argv: ['workload', 'web'], says: 'no running containers of workload web\n' },
   ])('prints "$says" with the arguments $argv when nothing runs', async ({ argv, says }) => {
-    expect(await runCli(['top', ...argv], listing())).toMatchObject({
+    expect(await runCli(['top', ...argv], createAgents())).toMatchObject({
       exitCode: 0,
       stdout: '',
       stderr: says,
@@ -241,8 +241,8 @@ describe('busiestFirst', () => {
     });
     fc.assert(
       fc.property(fc.uniqueArray(arbKey, { selector: ({ name }) => name }), (keys) => {
-        const sorted = busiestFirst(keys, (key) => key);
-        expect(busiestFirst([...keys].reverse(), (key) => key)).toEqual(sorted);
+        const sorted = sortByUsage(keys, (key) => key);
+        expect(sortByUsage([...keys].reverse(), (key) => key)).toEqual(sorted);
         const rank = sorted.map(({ cpuMillis = -1 }) => cpuMillis);
         expect(rank).toEqual([...rank].sort((a, b) => b - a));
       }),

@@ -6,14 +6,14 @@ import {
 } from '@cloudless/api';
 import type { Node, Workload } from '@cloudless/api';
 import type { Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { followWatch } from '../follow-watch.js';
 import { parseWorkloadName } from '../names.js';
 import { GrowingTable } from '../output/table.js';
-import { messageJson } from '../session.js';
-import { nodeCells, nodeHeaders } from '../views/node-view.js';
-import { workloadCells, workloadHeaders } from '../views/workload-view.js';
-import { flagOption, textOption } from './options.js';
+import { toMessageJson } from '../session.js';
+import { toNodeCells, getNodeHeaders } from '../views/node-view.js';
+import { toWorkloadCells, getWorkloadHeaders } from '../views/workload-view.js';
+import { hasFlag, getTextOption } from './options.js';
 
 /**
  * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
@@ -25,17 +25,16 @@ export async function watchWorkloads(
 ): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
-  const only = onlyOne(names, 'workload');
+  const only = requireAtMostOne(names, 'workload');
   const named = only === undefined ? undefined : parseWorkloadName(only, settings.namespace);
   const request = {
-    namespace:
-      named?.namespace ?? (flagOption(invocation, 'allNamespaces') ? '' : settings.namespace),
+    namespace: named?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),
     name: named?.name ?? '',
-    labelSelector: textOption(invocation, 'selector') ?? '',
+    labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(workloadHeaders(wide));
-  const row = (workload: Workload) => workloadCells(workload, session.nowMs, style, wide);
+  const table = new GrowingTable(getWorkloadHeaders(wide));
+  const toRow = (workload: Workload) => toWorkloadCells(workload, session.nowMs, style, wide);
   await followWatch(
     session,
     {
@@ -45,13 +44,13 @@ export async function watchWorkloads(
     async (item) => {
       const { kind, workload } = item;
       if (workload === undefined) return;
-      if (session.structured)
-        return session.printItem(messageJson(WatchWorkloadsResponseSchema, item));
+      if (session.isStructured)
+        return session.printItem(toMessageJson(WatchWorkloadsResponseSchema, item));
       await session.print(
         table.add(
           kind === WorkloadKind.DELETED
             ? [workload.namespace, workload.name, 'Deleted']
-            : row(workload),
+            : toRow(workload),
         ),
       );
     },
@@ -66,12 +65,12 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
   const { session } = invocation;
   const { settings, style } = session;
   const request = {
-    nodeId: onlyOne(names, 'node') ?? '',
-    labelSelector: textOption(invocation, 'selector') ?? '',
+    nodeId: requireAtMostOne(names, 'node') ?? '',
+    labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
-  const table = new GrowingTable(nodeHeaders(wide));
-  const row = (node: Node) => nodeCells(node, session.nowMs, style, wide);
+  const table = new GrowingTable(getNodeHeaders(wide));
+  const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
   await followWatch(
     session,
     {
@@ -81,14 +80,17 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
     async (item) => {
       const { kind, node } = item;
       if (node === undefined) return;
-      if (session.structured) return session.printItem(messageJson(WatchNodesResponseSchema, item));
-      await session.print(table.add(kind === NodeKind.DELETED ? [node.id, 'Deleted'] : row(node)));
+      if (session.isStructured)
+        return session.printItem(toMessageJson(WatchNodesResponseSchema, item));
+      await session.print(
+        table.add(kind === NodeKind.DELETED ? [node.id, 'Deleted'] : toRow(node)),
+      );
     },
   );
 }
 
-function onlyOne(names: readonly string[], what: string): string | undefined {
+function requireAtMostOne(names: readonly string[], what: string): string | undefined {
   if (names.length > 1)
-    throw usageFailure(`--watch takes at most one ${what}, got ${names.length}`);
+    throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
   return names[0];
 }

@@ -7,25 +7,30 @@ import {
 } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../command-tree.js';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { withEnvFiles } from '../flags/env-file.js';
 import { parseWorkloadName } from '../names.js';
 import type { WorkloadName } from '../names.js';
-import type { Session } from '../session.js';
-import { messageJson } from '../session.js';
-import { addSpecFlags, needsPresentSpec, parseWholeNumber, specFromFlags } from '../spec-flags.js';
-import { describeWorkload, workloadTable } from '../views/workload-view.js';
-import { explainText } from '../views/plan-view.js';
-import { labelOf, waitUntilDeleted, waitUntilSettled } from '../wait/wait-workload.js';
+import type { CliSession } from '../session.js';
+import { toMessageJson } from '../session.js';
 import {
-  commandAfterSeparator,
-  flagOption,
-  operand,
+  addSpecFlags,
+  needsCurrentSpec,
+  parseWholeNumber,
+  createSpecPatch,
+} from '../spec-flags.js';
+import { formatWorkloadDescription, formatWorkloadTable } from '../views/workload-view.js';
+import { formatExplanation } from '../views/plan-view.js';
+import { formatWorkloadName, waitUntilDeleted, waitUntilSettled } from '../wait/wait-workload.js';
+import {
+  getCommandAfterSeparator,
+  hasFlag,
+  requireOperand,
   requireOperands,
-  textOption,
+  getTextOption,
 } from './options.js';
-import { addPlanOptions, throughPlan } from './plan-command.js';
-import { recentEvents } from './event-commands.js';
+import { addPlanOptions, handlePlanOptions } from './plan-command.js';
+import { listRecentEvents } from './event-commands.js';
 
 const PAGE_SIZE = 500;
 /**
@@ -35,47 +40,51 @@ const MAX_UPDATE_ATTEMPTS = 4;
 
 /** Adds the subcommands that exist only below `workload`. */
 export function addWorkloadCommands(tree: CommandTree, parent: Command): void {
-  const createCommand = tree.leaf(
+  const createCommand = tree.addCommand(
     parent,
     'create <name> [command...]',
     'create a workload; its command follows --',
     createWorkload,
   );
   addSpecFlags(createCommand);
-  addWait(createCommand);
-  const update = tree.leaf(
+  addWaitOption(createCommand);
+  const update = tree.addCommand(
     parent,
     'update <name> [command...]',
     'change only the fields that the flags set',
     updateWorkload,
   );
   addSpecFlags(update);
-  addWait(update);
-  addListOptions(tree.leaf(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
-  tree.leaf(parent, 'get <names...>', 'show workloads', (invocation) =>
+  addWaitOption(update);
+  addListOptions(tree.addCommand(parent, 'list', 'list workloads', listWorkloads)).alias('ls');
+  tree.addCommand(parent, 'get <names...>', 'show workloads', (invocation) =>
     getWorkloads(invocation, invocation.operands),
   );
-  tree.leaf(parent, 'describe <name>', 'show details of a workload', (invocation) =>
-    describe(invocation, operand(invocation, 0, 'name')),
+  tree.addCommand(parent, 'describe <name>', 'show details of a workload', (invocation) =>
+    describeWorkload(invocation, requireOperand(invocation, 0, 'name')),
   );
 }
 
 /** Adds `scale`, `delete` and `explain`, which exist below `workload` and at the top level. */
 export function addSharedWorkloadCommands(tree: CommandTree, parent: Command): void {
   addPlanOptions(
-    addWait(
-      tree.leaf(parent, 'scale [name] [replicas]', 'set the number of replicas', scaleWorkload),
+    addWaitOption(
+      tree.addCommand(
+        parent,
+        'scale [name] [replicas]',
+        'set the number of replicas',
+        scaleWorkload,
+      ),
     ),
   );
-  addWait(tree.leaf(parent, 'delete <names...>', 'delete workloads', deleteWorkloads)).option(
-    '--ignore-not-found',
-    'succeed if a workload does not exist',
-  );
-  tree.leaf(
+  addWaitOption(
+    tree.addCommand(parent, 'delete <names...>', 'delete workloads', deleteWorkloads),
+  ).option('--ignore-not-found', 'succeed if a workload does not exist');
+  tree.addCommand(
     parent,
     'explain <name>',
     'explain where replicas are placed, or why they are not',
-    explain,
+    explainWorkload,
   );
 }
 
@@ -87,27 +96,27 @@ export function addListOptions(command: Command): Command {
 }
 
 /** Adds `--wait`. */
-export function addWait(command: Command): Command {
+export function addWaitOption(command: Command): Command {
   return command.option('--wait', 'wait until the change is complete, at most 10m or --timeout');
 }
 
 /** Lists the workloads of a namespace, or of all namespaces with `--all-namespaces`. */
 export async function listWorkloads(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const namespace = flagOption(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const labelSelector = textOption(invocation, 'selector') ?? '';
+  const namespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
+  const labelSelector = getTextOption(invocation, 'selector') ?? '';
   const workloads: Workload[] = [];
   let pageToken = '';
   do {
     const page = await session.client.listWorkloads(
       { namespace, labelSelector, pageSize: PAGE_SIZE, pageToken },
-      session.callOptions(),
+      session.getCallOptions(),
     );
     workloads.push(...page.workloads);
     pageToken = page.nextPageToken;
   } while (pageToken !== '');
-  if (workloads.length === 0 && !session.structured) {
-    await session.note(
+  if (workloads.length === 0 && !session.isStructured) {
+    await session.printNotice(
       namespace === '' ? 'no workloads' : `no workloads in namespace ${namespace}`,
     );
     return;
@@ -123,58 +132,61 @@ export async function getWorkloads(
   const wanted = names.map((name) => parseWorkloadName(name, session.settings.namespace));
   const found: Workload[] = [];
   for (const name of wanted)
-    found.push(await session.client.getWorkload(name, session.callOptions()));
+    found.push(await session.client.getWorkload(name, session.getCallOptions()));
   const [only] = found;
-  if (session.structured && found.length === 1 && only !== undefined)
-    await session.printValue(messageJson(WorkloadSchema, only));
+  if (session.isStructured && found.length === 1 && only !== undefined)
+    await session.printValue(toMessageJson(WorkloadSchema, only));
   else await printWorkloads(session, found);
 }
 
 /** Shows everything about one workload. */
-export async function describe({ session }: Invocation, given: string): Promise<void> {
+export async function describeWorkload({ session }: Invocation, given: string): Promise<void> {
   const name = parseWorkloadName(given, session.settings.namespace);
-  const workload = await session.client.getWorkload(name, session.callOptions());
-  if (session.structured) return session.printValue(messageJson(WorkloadSchema, workload));
-  const events = await recentEvents(session, { namespace: name.namespace, workload: name.name });
-  await session.print(describeWorkload(workload, events, session.nowMs, session.style));
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadSchema, workload));
+  const events = await listRecentEvents(session, {
+    namespace: name.namespace,
+    workload: name.name,
+  });
+  await session.print(formatWorkloadDescription(workload, events, session.nowMs, session.style));
 }
 
 async function createWorkload(invocation: Invocation): Promise<void> {
   const { session, options } = invocation;
-  const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-  const command = commandAfterSeparator(
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const command = getCommandAfterSeparator(
     invocation,
     1,
     'cloudlessctl workload create web -- sleep 60',
   );
   if (command.length === 0 && options['image'] === undefined)
-    throw usageFailure('nothing to run: give --image, or a command after --');
-  const { spec } = specFromFlags(await withEnvFiles(options, session.io), command);
+    throw createUsageFailure('nothing to run: give --image, or a command after --');
+  const { spec } = createSpecPatch(await withEnvFiles(options, session.io), command);
   const created = await session.client.createWorkload(
-    { ...name, spec, requestId: session.requestId() },
-    session.callOptions(),
+    { ...name, spec, requestId: session.getRequestId() },
+    session.getCallOptions(),
   );
-  await finishChange(invocation, created, 'created');
+  await reportChange(invocation, created, 'created');
 }
 
 async function updateWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
   const options = await withEnvFiles(invocation.options, session.io);
-  const command = commandAfterSeparator(
+  const command = getCommandAfterSeparator(
     invocation,
     1,
     'cloudlessctl workload update web -- sleep 60',
   );
   // Validates the flags before anything is sent.
-  if (specFromFlags(options, command).paths.length === 0)
-    throw usageFailure('nothing to change: give at least one flag, or a command after --');
+  if (createSpecPatch(options, command).paths.length === 0)
+    throw createUsageFailure('nothing to change: give at least one flag, or a command after --');
   const updated = await sendUpdate(session, name, options, command);
-  await finishChange(invocation, updated, 'updated');
+  await reportChange(invocation, updated, 'updated');
 }
 
 async function sendUpdate(
-  session: Session,
+  session: CliSession,
   name: WorkloadName,
   options: Invocation['options'],
   command: readonly string[],
@@ -183,49 +195,54 @@ async function sendUpdate(
     // An update replaces a map as a whole. So the current map is read, the flags are applied to it,
     // and the expected generation makes the coordinator refuse the update after a concurrent
     // change.
-    const present = needsPresentSpec(options)
-      ? await session.client.getWorkload(name, session.callOptions())
+    const present = needsCurrentSpec(options)
+      ? await session.client.getWorkload(name, session.getCallOptions())
       : undefined;
-    const { spec, paths } = specFromFlags(options, command, present?.spec);
-    const fence = present === undefined ? {} : { expectedGeneration: present.generation };
+    const { spec, paths } = createSpecPatch(options, command, present?.spec);
+    const precondition = present === undefined ? {} : { expectedGeneration: present.generation };
     const request = {
       ...name,
       spec,
       updateMask: { paths: [...paths] },
-      requestId: session.requestId(),
-      ...fence,
+      requestId: session.getRequestId(),
+      ...precondition,
     };
     try {
-      return await session.client.updateWorkload(request, session.callOptions());
+      return await session.client.updateWorkload(request, session.getCallOptions());
     } catch (reason) {
-      const overtaken =
+      const conflicted =
         present !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
-      if (!overtaken || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
+      if (!conflicted || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
     }
   }
 }
 
 async function scaleWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const scaling = () => {
+  const readScaling = () => {
     requireOperands(invocation, 'name', 'replicas');
-    const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
+    const name = parseWorkloadName(
+      requireOperand(invocation, 0, 'name'),
+      session.settings.namespace,
+    );
     return {
       ...name,
       replicas: parseWholeNumber(
         'the number of replicas',
-        operand(invocation, 1, 'number of replicas'),
+        requireOperand(invocation, 1, 'number of replicas'),
       ),
     };
   };
-  if (await throughPlan(invocation, () => [{ change: { case: 'scale', value: scaling() } }]))
+  if (
+    await handlePlanOptions(invocation, () => [{ change: { case: 'scale', value: readScaling() } }])
+  )
     return;
-  const { replicas, ...name } = scaling();
+  const { replicas, ...name } = readScaling();
   const scaled = await session.client.scaleWorkload(
-    { ...name, replicas, requestId: session.requestId() },
-    session.callOptions(),
+    { ...name, replicas, requestId: session.getRequestId() },
+    session.getCallOptions(),
   );
-  await finishChange(invocation, scaled, `scaled to ${replicas}`);
+  await reportChange(invocation, scaled, `scaled to ${replicas}`);
 }
 
 async function deleteWorkloads(invocation: Invocation): Promise<void> {
@@ -235,70 +252,73 @@ async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const names = given.map((text) => parseWorkloadName(text, session.settings.namespace));
   const deleted: Workload[] = [];
   for (const name of names) {
-    const requestId = session.requestId(
+    const requestId = session.getRequestId(
       names.length > 1 ? `${name.namespace}/${name.name}` : undefined,
     );
     try {
       deleted.push(
-        await session.client.deleteWorkload({ ...name, requestId }, session.callOptions()),
+        await session.client.deleteWorkload({ ...name, requestId }, session.getCallOptions()),
       );
     } catch (reason) {
       if (
-        !flagOption(invocation, 'ignoreNotFound') ||
+        !hasFlag(invocation, 'ignoreNotFound') ||
         !(reason instanceof ConnectError) ||
         reason.code !== Code.NotFound
       )
         throw reason;
-      await session.tell(`${labelOf(name)}: not found`);
+      await session.printStatus(`${formatWorkloadName(name)}: not found`);
     }
   }
   for (const workload of deleted) {
-    if (flagOption(invocation, 'wait')) {
+    if (hasFlag(invocation, 'wait')) {
       const replicas = [...(await waitUntilDeleted(session, workload))];
       if (workload.status !== undefined) workload.status.replicas = replicas;
     } else
-      await session.tell(
-        `${labelOf(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
+      await session.printStatus(
+        `${formatWorkloadName(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
       );
   }
-  if (session.structured) await printWorkloads(session, deleted);
+  if (session.isStructured) await printWorkloads(session, deleted);
 }
 
-async function explain(invocation: Invocation): Promise<void> {
+async function explainWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const name = parseWorkloadName(operand(invocation, 0, 'name'), session.settings.namespace);
-  const explained = await session.client.explainWorkload(name, session.callOptions());
-  if (session.structured)
-    await session.printValue(messageJson(ExplainWorkloadResponseSchema, explained));
-  else await session.print(explainText(explained, session.nowMs, session.style));
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const explained = await session.client.explainWorkload(name, session.getCallOptions());
+  if (session.isStructured)
+    await session.printValue(toMessageJson(ExplainWorkloadResponseSchema, explained));
+  else await session.print(formatExplanation(explained, session.nowMs, session.style));
 }
 
 /** Prints what was done to a workload; with `--wait` it waits until the change is complete. */
-export async function finishChange(
+export async function reportChange(
   invocation: Invocation,
   workload: Workload,
   done: string,
 ): Promise<void> {
   const { session } = invocation;
-  await session.tell(`${labelOf(workload)}: ${done}`);
-  const final = flagOption(invocation, 'wait')
-    ? await waitUntilSettled(session, workload)
-    : workload;
-  if (session.structured) await session.printValue(messageJson(WorkloadSchema, final));
+  await session.printStatus(`${formatWorkloadName(workload)}: ${done}`);
+  const final = hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;
+  if (session.isStructured) await session.printValue(toMessageJson(WorkloadSchema, final));
 }
 
 /** Prints workloads as a table, or as a list in JSON or YAML. */
 export async function printWorkloads(
-  session: Session,
+  session: CliSession,
   workloads: readonly Workload[],
 ): Promise<void> {
-  if (session.structured) {
+  if (session.isStructured) {
     await session.printValue({
-      workloads: workloads.map((workload) => messageJson(WorkloadSchema, workload)),
+      workloads: workloads.map((workload) => toMessageJson(WorkloadSchema, workload)),
     });
   } else {
     await session.print(
-      workloadTable(workloads, session.nowMs, session.style, session.settings.output === 'wide'),
+      formatWorkloadTable(
+        workloads,
+        session.nowMs,
+        session.style,
+        session.settings.output === 'wide',
+      ),
     );
   }
 }

@@ -23,7 +23,7 @@ export interface Contexts {
  * Returns the path of the configuration file: `$CLOUDLESS_CONFIG`, else `cloudless/config.yaml`
  * below `$XDG_CONFIG_HOME` or `~/.config`.
  */
-export function configPathOf(env: CliIo['env']): string {
+export function getConfigPath(env: CliIo['env']): string {
   if (env['CLOUDLESS_CONFIG']) return env['CLOUDLESS_CONFIG'];
   const base = env['XDG_CONFIG_HOME'] || `${env['HOME'] || ''}/.config`;
   return `${base}/cloudless/config.yaml`;
@@ -55,15 +55,16 @@ export function parseContexts(
   const contexts = new Map<string, Context>();
   let current: string | undefined;
   if (reader.problems.length === 0 && document !== undefined && document.contents !== null) {
-    for (const entry of reader.entries(document, document.contents, null, '') ?? []) {
-      if (entry.key === 'current') current = reader.text(entry.value, entry.keyNode, 'current');
+    for (const entry of reader.readEntries(document, document.contents, null, '') ?? []) {
+      if (entry.key === 'current') current = reader.readText(entry.value, entry.keyNode, 'current');
       else if (entry.key === 'contexts') {
-        for (const item of reader.entries(document, entry.value, entry.keyNode, 'contexts') ?? []) {
+        for (const item of reader.readEntries(document, entry.value, entry.keyNode, 'contexts') ??
+          []) {
           const fields =
-            reader.entries(document, item.value, item.keyNode, `contexts.${item.key}`) ?? [];
+            reader.readEntries(document, item.value, item.keyNode, `contexts.${item.key}`) ?? [];
           contexts.set(item.key, readContext(reader, item.key, fields));
         }
-      } else reader.unknownKey(entry, entry.key, ['current', 'contexts']);
+      } else reader.reportUnknownKey(entry, entry.key, ['current', 'contexts']);
     }
   }
   if (reader.problems.length > 0) return { problems: reader.problems.map(formatProblem) };
@@ -75,16 +76,16 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
   for (const entry of fields) {
     const path = `contexts.${name}.${entry.key}`;
     if (entry.key !== 'server' && entry.key !== 'namespace') {
-      reader.unknownKey(entry, path, ['server', 'namespace']);
+      reader.reportUnknownKey(entry, path, ['server', 'namespace']);
       continue;
     }
-    const text = reader.text(entry.value, entry.keyNode, path);
+    const text = reader.readText(entry.value, entry.keyNode, path);
     const problem =
       text === undefined
         ? undefined
         : entry.key === 'server'
-          ? serverProblem(text)
-          : namespaceProblem(text);
+          ? checkServer(text)
+          : checkNamespace(text);
     if (problem !== undefined) reader.report(entry.value, path, problem);
     if (text !== undefined) context[entry.key] = text;
   }
@@ -92,7 +93,7 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
 }
 
 /** Validates the address of a coordinator. @returns The problem, or undefined. */
-export function serverProblem(server: string): string | undefined {
+export function checkServer(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
   const plain =
     url !== undefined &&
@@ -105,7 +106,7 @@ export function serverProblem(server: string): string | undefined {
 }
 
 /** Validates the name of a namespace. @returns The problem, or undefined. */
-export function namespaceProblem(namespace: string): string | undefined {
+export function checkNamespace(namespace: string): string | undefined {
   return isDnsLabel(namespace)
     ? undefined
     : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;

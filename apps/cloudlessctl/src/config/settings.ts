@@ -1,9 +1,9 @@
-import { usageFailure } from '../failure.js';
-import type { Target } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
+import type { ConnectionTarget } from '../failure.js';
 import type { CliIo } from '../io.js';
 import { parseDuration } from '../quantity.js';
-import { didYouMean } from '../suggest.js';
-import { configPathOf, namespaceProblem, readContexts, serverProblem } from './contexts.js';
+import { suggestSimilar } from '../suggest.js';
+import { getConfigPath, checkNamespace, readContexts, checkServer } from './contexts.js';
 
 /** The global options as given on the command line. */
 export interface GlobalOptions {
@@ -23,7 +23,7 @@ export type OutputFormat = 'table' | 'wide' | 'json' | 'yaml';
 /**
  * The settings of a command: global options, environment, configuration file and defaults combined.
  */
-export interface Settings extends Target {
+export interface Settings extends ConnectionTarget {
   readonly namespace: string;
   /** True when `--server` was given. */
   readonly serverGiven: boolean;
@@ -54,26 +54,26 @@ export async function resolveSettings(
 ): Promise<Settings> {
   const output = OUTPUT_FORMATS.find((format) => format === (options.output ?? 'table'));
   if (output === undefined) {
-    const hint = didYouMean(options.output ?? '', OUTPUT_FORMATS);
-    throw usageFailure(
+    const hint = suggestSimilar(options.output ?? '', OUTPUT_FORMATS);
+    throw createUsageFailure(
       `--output: expected one of ${OUTPUT_FORMATS.join(', ')}, got ${JSON.stringify(options.output)}${hint}`,
     );
   }
-  const { path, current, contexts } = await readContexts(io.files, configPathOf(io.env));
+  const { path, current, contexts } = await readContexts(io.files, getConfigPath(io.env));
   const name = options.context ?? current;
   const context = name === undefined ? undefined : contexts.get(name);
   if (name !== undefined && context === undefined && !offline) {
     const where = options.context === undefined ? `the current context of ${path}` : '--context';
-    throw usageFailure(
-      `${where}: context ${JSON.stringify(name)} does not exist in ${path}${didYouMean(name, contexts.keys())}`,
+    throw createUsageFailure(
+      `${where}: context ${JSON.stringify(name)} does not exist in ${path}${suggestSimilar(name, contexts.keys())}`,
     );
   }
   const fromEnvironment =
     options.context === undefined ? io.env['CLOUDLESS_SERVER'] || undefined : undefined;
   const server = options.server ?? fromEnvironment ?? context?.server ?? DEFAULT_SERVER;
   const namespace = options.namespace ?? context?.namespace ?? DEFAULT_NAMESPACE;
-  refuse(serverProblem(server), options.server === undefined ? 'CLOUDLESS_SERVER' : '--server');
-  refuse(namespaceProblem(namespace), '--namespace');
+  requireValid(checkServer(server), options.server === undefined ? 'CLOUDLESS_SERVER' : '--server');
+  requireValid(checkNamespace(namespace), '--namespace');
   return {
     server: server.replace(/\/$/, ''),
     ...(name === undefined ? {} : { context: name }),
@@ -84,15 +84,15 @@ export async function resolveSettings(
     output,
     ...(options.timeout === undefined
       ? {}
-      : { timeoutMs: durationOption('--timeout', options.timeout) }),
+      : { timeoutMs: parseDurationOption('--timeout', options.timeout) }),
     requestId: options.requestId ?? '',
   };
 }
 
 /** Parses a duration greater than zero. @returns Milliseconds. */
-export function durationOption(option: string, text: string): number {
+export function parseDurationOption(option: string, text: string): number {
   const parsed = parseDuration(text);
-  refuse(
+  requireValid(
     'problem' in parsed
       ? parsed.problem
       : parsed.value <= 0n
@@ -103,6 +103,6 @@ export function durationOption(option: string, text: string): number {
   return 'value' in parsed ? Number(parsed.value) / 1e6 : 0;
 }
 
-function refuse(problem: string | undefined, option: string): void {
-  if (problem !== undefined) throw usageFailure(`${option}: ${problem}`);
+function requireValid(problem: string | undefined, option: string): void {
+  if (problem !== undefined) throw createUsageFailure(`${option}: ${problem}`);
 }

@@ -6,7 +6,7 @@ import {
 } from '@cloudless/api';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
-async function createdBy(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
+async function createWith(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
   const requests: CreateWorkloadRequest[] = [];
   const coordinator = {
     createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -16,7 +16,7 @@ async function createdBy(flags: readonly string[]): Promise<CreateWorkloadReques
   return requests[0]?.spec;
 }
 
-async function updatesBy(flags: readonly string[]): Promise<UpdateWorkloadRequest | undefined> {
+async function updateWith(flags: readonly string[]): Promise<UpdateWorkloadRequest | undefined> {
   const requests: UpdateWorkloadRequest[] = [];
   const coordinator = {
     updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -171,7 +171,7 @@ describe('container flags', () => {
       },
     },
   ])('sets the fields of $flags in the spec', async ({ flags, gives }) => {
-    expect(await createdBy(flags)).toMatchObject({ image: 'nginx:alpine', ...gives });
+    expect(await createWith(flags)).toMatchObject({ image: 'nginx:alpine', ...gives });
   });
 
   it('does not take the word after a switch as its value', async () => {
@@ -226,13 +226,13 @@ describe('container flags', () => {
     },
     { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
   ])('parses --volume $given', async ({ given, volume }) => {
-    expect((await createdBy(['--volume', given]))?.volumes).toMatchObject([volume]);
+    expect((await createWith(['--volume', given]))?.volumes).toMatchObject([volume]);
   });
 
   it('updates only the fields of the given flags, and resets them', async () => {
     const [set, back] = [
-      await updatesBy(['--read-only', '--user', '5']),
-      await updatesBy(['--no-read-only']),
+      await updateWith(['--read-only', '--user', '5']),
+      await updateWith(['--no-read-only']),
     ];
     expect(set?.updateMask?.paths).toEqual([
       'security.run_as_user',
@@ -243,7 +243,14 @@ describe('container flags', () => {
       set?.spec?.security?.readOnlyRootFilesystem,
       back?.spec?.security?.readOnlyRootFilesystem,
     ]).toEqual([true, false]);
-    const none = await updatesBy(['--volume', 'none', '--cap-add', 'none', '--extra-host', 'none']);
+    const none = await updateWith([
+      '--volume',
+      'none',
+      '--cap-add',
+      'none',
+      '--extra-host',
+      'none',
+    ]);
     expect(none?.updateMask?.paths).toEqual([
       'volumes',
       'security.capabilities_add',

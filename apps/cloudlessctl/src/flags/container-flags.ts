@@ -1,8 +1,17 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
 import { ImagePull_PolicySchema } from '@cloudless/api';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { parseQuantity } from '../quantity.js';
-import { isNone, list, names, numericId, text, unit, wholeNumber, word } from './flag-values.js';
+import {
+  isNone,
+  parseList,
+  names,
+  parseNumericId,
+  parseText,
+  createUnitParser,
+  createWholeNumberParser,
+  createEnumParser,
+} from './flag-values.js';
 import type { SpecFlag, SpecSwitch } from './flag-values.js';
 import { KERNEL_FLAGS } from './kernel-flags.js';
 
@@ -18,10 +27,16 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
       description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
       path: 'image_pull.policy',
     },
-    parse: word('--pull', names(ImagePull_PolicySchema)),
+    parse: createEnumParser('--pull', names(ImagePull_PolicySchema)),
   },
   {
-    ...{ flag: '--volume', value: 'volume', path: 'volumes', repeatable: true, parse: volumes },
+    ...{
+      flag: '--volume',
+      value: 'volume',
+      path: 'volumes',
+      repeatable: true,
+      parse: parseVolumes,
+    },
     description:
       'NAME:/PATH (kept on the node), /HOST/PATH:/PATH, /PATH (empty directory) or /PATH:memory=64Mi; append :ro for read-only; none removes all volumes',
   },
@@ -30,34 +45,34 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     value: 'id',
     description: 'numeric user id to run as',
     path: 'security.run_as_user',
-    parse: id('--user'),
+    parse: createIdParser('--user'),
   },
   {
     flag: '--user-name',
     value: 'name',
     description: 'user name of the image to run as',
     path: 'security.user',
-    parse: text,
+    parse: parseText,
   },
   {
     flag: '--group',
     value: 'id',
     description: 'numeric group id to run as, with --user',
     path: 'security.run_as_group',
-    parse: id('--group'),
+    parse: createIdParser('--group'),
   },
-  capabilities(
+  createCapabilityFlag(
     '--cap-add',
     'Linux capability to add, such as NET_ADMIN; none removes all',
     'security.capabilities_add',
   ),
-  capabilities(
+  createCapabilityFlag(
     '--cap-drop',
     'Linux capability to drop, or ALL; none removes all',
     'security.capabilities_drop',
   ),
   {
-    ...{ flag: '--runtime-class', value: 'name', path: 'security.runtime_class', parse: text },
+    ...{ flag: '--runtime-class', value: 'name', path: 'security.runtime_class', parse: parseText },
     description: 'runtime class of the node, such as runsc',
   },
   {
@@ -65,7 +80,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     value: 'name',
     description: 'host name of the container',
     path: 'network.hostname',
-    parse: text,
+    parse: parseText,
   },
   {
     flag: '--dns',
@@ -73,7 +88,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     description: 'DNS server',
     path: 'network.dns_servers',
     repeatable: true,
-    parse: list,
+    parse: parseList,
   },
   {
     ...{
@@ -81,7 +96,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
       value: 'name:address',
       path: 'network.extra_hosts',
       repeatable: true,
-      parse: extraHosts,
+      parse: parseExtraHosts,
     },
     description: 'entry for /etc/hosts of the container; none removes all entries',
   },
@@ -90,7 +105,7 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
       flag: '--pids-limit',
       value: 'number',
       path: 'resources.limits.pids',
-      parse: wholeNumber('--pids-limit'),
+      parse: createWholeNumberParser('--pids-limit'),
     },
     description: 'limit of processes and threads',
   },
@@ -123,59 +138,59 @@ export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
 ];
 
 /** Parses `NAME:ADDRESS`. The name ends at the first colon; the address may contain colons. */
-function extraHosts(texts: readonly string[]): JsonValue {
+function parseExtraHosts(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
     const [, name, ip] = /^([^:=]+)[:=](.+)$/.exec(given) ?? [];
     if (name !== undefined && ip !== undefined) return { ip, hostnames: [name] };
-    throw usageFailure(
+    throw createUsageFailure(
       `--extra-host: expected NAME:ADDRESS, for example db:10.0.0.5, got ${JSON.stringify(given)}`,
     );
   });
 }
 
 /** Creates a repeatable flag; the value `none` sets the empty list. */
-function capabilities(flag: string, description: string, path: string): SpecFlag {
-  const parse = (texts: readonly string[]): JsonValue => (isNone(texts) ? [] : list(texts));
+function createCapabilityFlag(flag: string, description: string, path: string): SpecFlag {
+  const parse = (texts: readonly string[]): JsonValue => (isNone(texts) ? [] : parseList(texts));
   return { flag, value: 'capability', description, path, repeatable: true, parse };
 }
 
-function id(flag: string): (texts: readonly string[]) => JsonValue {
+function createIdParser(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
     const hint = given.includes(':')
       ? '; use --group for the group'
       : '; use --user-name for a name';
-    return numericId(flag, given, flag === '--user' ? hint : '');
+    return parseNumericId(flag, given, flag === '--user' ? hint : '');
   };
 }
 
-function volumes(texts: readonly string[]): JsonValue {
-  return isNone(texts) ? [] : texts.map(volume);
+function parseVolumes(texts: readonly string[]): JsonValue {
+  return isNone(texts) ? [] : texts.map(parseVolume);
 }
 
 /**
  * Parses `NAME:/PATH`, `/HOST/PATH:/PATH` and `/PATH`, each optionally with `:ro` or `:rw`, and
  * `/PATH:memory=64Mi`.
  */
-function volume(given: string): JsonValue {
+function parseVolume(given: string): JsonValue {
   const [, place, size] = /^(\/[^:]*):memory(?:=([^:]+))?$/.exec(given) ?? [];
   if (place !== undefined)
     return {
-      name: nameOf(place),
+      name: deriveVolumeName(place),
       mountPath: place,
-      emptyDir: { medium: 'MEMORY', ...sizeOf(size) },
+      emptyDir: { medium: 'MEMORY', ...parseSizeLimit(size) },
     };
   const match = /^(?:([^:]+):)?(\/[^:]*)(?::(ro|rw))?$/.exec(given);
   const [, source, mountPath = '', mode] = match ?? [];
   const isName = source !== undefined && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(source);
   if (match === null || (source !== undefined && !isName && !source.startsWith('/'))) {
-    throw usageFailure(
+    throw createUsageFailure(
       `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got ${JSON.stringify(given)}`,
     );
   }
   return {
-    name: isName ? source : nameOf(mountPath),
+    name: isName ? source : deriveVolumeName(mountPath),
     mountPath,
     ...(mode === 'ro' ? { readOnly: true } : {}),
     ...(source === undefined
@@ -186,17 +201,17 @@ function volume(given: string): JsonValue {
   };
 }
 
-function sizeOf(size: string | undefined): JsonObject {
+function parseSizeLimit(size: string | undefined): JsonObject {
   return size === undefined
     ? {}
-    : { sizeLimitBytes: unit('--volume', parseQuantity, String)([size]) };
+    : { sizeLimitBytes: createUnitParser('--volume', parseQuantity, String)([size]) };
 }
 
 /** Maximum length of a DNS label. */
 const MAX_NAME = 63;
 
 /** Derives the name of a volume from its mount path: `/var/log/nginx` becomes `var-log-nginx`. */
-function nameOf(mountPath: string): string {
+function deriveVolumeName(mountPath: string): string {
   const name = mountPath.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
   return name.replaceAll(/^-+/g, '').slice(0, MAX_NAME).replaceAll(/-+$/g, '') || 'root';
 }

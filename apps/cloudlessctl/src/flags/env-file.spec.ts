@@ -15,7 +15,7 @@ const FILE = [
 const files = { 'web.env': FILE.join('\n'), 'more.env': '\uFEFFCOLOUR=blue\r\nMORE="quoted"\r\n' };
 
 /** Returns the variables that `workload create` sends. */
-async function createdBy(flags: readonly string[], options: CliOptions = {}): Promise<unknown> {
+async function createWith(flags: readonly string[], options: CliOptions = {}): Promise<unknown> {
   const requests: CreateWorkloadRequest[] = [];
   const coordinator = {
     createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -30,7 +30,7 @@ async function createdBy(flags: readonly string[], options: CliOptions = {}): Pr
 
 describe('flag --env-file', () => {
   it('sets a variable for each line, and takes the value of a bare name from the environment of the caller', async () => {
-    const env = await createdBy(['--env-file', 'web.env'], { env: { HOME: '/home/ada' } });
+    const env = await createWith(['--env-file', 'web.env'], { env: { HOME: '/home/ada' } });
     expect(env).toEqual({
       COLOUR: 'red',
       URL: 'http://db/?a=b#c',
@@ -42,8 +42,8 @@ describe('flag --env-file', () => {
 
   it('lets later files override earlier ones, and --env override all files', async () => {
     const flags = ['--env', 'COLOUR=green', '--env-file', 'web.env', '--env-file', 'more.env'];
-    expect(await createdBy(flags)).toMatchObject({ COLOUR: 'green', MORE: '"quoted"', EMPTY: '' });
-    expect(await createdBy(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });
+    expect(await createWith(flags)).toMatchObject({ COLOUR: 'green', MORE: '"quoted"', EMPTY: '' });
+    expect(await createWith(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });
   });
 
   it('adds to the existing variables in an update', async () => {

@@ -1,4 +1,4 @@
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import type { CliIo } from '../io.js';
 
 /** A spec may hold less. */
@@ -20,7 +20,7 @@ export async function withEnvFiles(
   if (!Array.isArray(paths)) return options;
   const pairs: string[] = [];
   for (const path of paths.map(String))
-    pairs.push(...parseEnvFile(path, await read(path, io), io.env));
+    pairs.push(...parseEnvFile(path, await readFile(path, io), io.env));
   return { ...options, env: [...pairs, ...(Array.isArray(given) ? given : [])] };
 }
 
@@ -38,26 +38,28 @@ function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly s
       if (line === '' || line.startsWith('#')) return [];
       const [, name = '', , value] = /^([^=\s]+)\s*(=(.*))?$/s.exec(line) ?? [];
       if (name === '')
-        throw wrong(`${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`);
+        throw createFailure(
+          `${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`,
+        );
       const found = value ?? env[name];
       return found === undefined ? [] : [`${name}=${found}`];
     });
 }
 
-async function read(path: string, { files }: Pick<CliIo, 'files'>): Promise<string> {
+async function readFile(path: string, { files }: Pick<CliIo, 'files'>): Promise<string> {
   let bytes: Uint8Array;
   try {
     bytes = await files.read(path);
   } catch (reason) {
     const isMissing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
-    throw wrong(
+    throw createFailure(
       `${path}: ${isMissing ? 'no such file or directory' : reason instanceof Error ? reason.message : String(reason)}`,
     );
   }
-  if (bytes.length > MAX_FILE_BYTES) throw wrong(`${path}: larger than 1 MiB`);
+  if (bytes.length > MAX_FILE_BYTES) throw createFailure(`${path}: larger than 1 MiB`);
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
 }
 
-function wrong(message: string): Error {
-  return usageFailure(`--env-file: ${message}`);
+function createFailure(message: string): Error {
+  return createUsageFailure(`--env-file: ${message}`);
 }

@@ -1,9 +1,9 @@
 import type { JsonValue } from '@bufbuild/protobuf';
-import { usageFailure } from '../failure.js';
-import { durationJson } from '../manifest/read-scalar.js';
+import { createUsageFailure } from '../failure.js';
+import { toDurationJson } from '../manifest/read-scalar.js';
 import { parseDuration } from '../quantity.js';
 import type { Parsed } from '../quantity.js';
-import { didYouMean } from '../suggest.js';
+import { suggestSimilar } from '../suggest.js';
 
 /** A flag that sets one field of a workload spec. */
 export interface SpecFlag {
@@ -31,7 +31,7 @@ export interface SpecSwitch {
 }
 
 /** Returns the last given value. */
-export const text = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
+export const parseText = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
 /** Returns true when the flag was given once with the value `none`, which sets an empty list. */
 export const isNone = (texts: readonly string[]): boolean =>
   texts.length === 1 && texts[0] === 'none';
@@ -40,35 +40,35 @@ export const isNone = (texts: readonly string[]): boolean =>
  * Parses the numeric id of a user or group.
  * @param hint - Appended to the error message.
  */
-export function numericId(flag: string, given = '', hint = ''): JsonValue {
+export function parseNumericId(flag: string, given = '', hint = ''): JsonValue {
   if (/^\d{1,10}$/.test(given)) return given;
-  throw usageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
+  throw createUsageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
 }
 
 /** Returns all given values. */
-export const list = (texts: readonly string[]): JsonValue => [...texts];
+export const parseList = (texts: readonly string[]): JsonValue => [...texts];
 
 /** Creates a parser for a non-negative whole number. */
-export function wholeNumber(flag: string): (texts: readonly string[]) => JsonValue {
+export function createWholeNumberParser(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '');
 }
 
 /** Parses a non-negative whole number. */
 export function parseWholeNumber(what: string, value: string): number {
   if (!/^\d{1,9}$/.test(value))
-    throw usageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
+    throw createUsageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
   return Number(value);
 }
 
 /** Creates a parser for a number with a unit. */
-export function unit(
+export function createUnitParser(
   flag: string,
   parse: (text: string) => Parsed<bigint>,
   to: (value: bigint) => JsonValue,
 ): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const parsed = parse(texts.at(-1) ?? '');
-    if ('problem' in parsed) throw usageFailure(`${flag}: ${parsed.problem}`);
+    if ('problem' in parsed) throw createUsageFailure(`${flag}: ${parsed.problem}`);
     return to(parsed.value);
   };
 }
@@ -77,22 +77,22 @@ export function unit(
  * Creates a parser for the names of an enum; case does not matter, and hyphens count as
  * underscores.
  */
-export function word(
+export function createEnumParser(
   flag: string,
-  names: readonly string[],
+  listEnumNames: readonly string[],
 ): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
     const name = given.toUpperCase().replaceAll('-', '_');
-    if (names.includes(name)) return name;
-    throw usageFailure(
-      `${flag}: expected one of ${names.join(', ')}, got ${JSON.stringify(given)}${didYouMean(given, names)}`,
+    if (listEnumNames.includes(name)) return name;
+    throw createUsageFailure(
+      `${flag}: expected one of ${listEnumNames.join(', ')}, got ${JSON.stringify(given)}${suggestSimilar(given, listEnumNames)}`,
     );
   };
 }
 
 /** Creates a parser that applies `key=value` (set) and `key-` (remove) to the current map. */
-export function pairs(
+export function createPairParser(
   flag: string,
 ): (texts: readonly string[], before: JsonValue | undefined) => JsonValue {
   return (texts, before) => {
@@ -114,15 +114,15 @@ export function parsePairs(
     const at = given.indexOf('=');
     if (at > 0) return { key: given.slice(0, at), value: given.slice(at + 1) };
     if (at < 0 && given.length > 1 && given.endsWith('-')) return { key: given.slice(0, -1) };
-    throw usageFailure(
+    throw createUsageFailure(
       `${what}: expected key=value, or key- to remove it, got ${JSON.stringify(given)}`,
     );
   });
 }
 
 /** Creates a parser for a duration such as `500ms` or `1h30m`. */
-export const duration = (flag: string): SpecFlag['parse'] =>
-  unit(flag, parseDuration, durationJson);
+export const createDurationParser = (flag: string): SpecFlag['parse'] =>
+  createUnitParser(flag, parseDuration, toDurationJson);
 /** Returns the value names of an enum. */
 export const names = (schema: {
   readonly values: readonly { readonly name: string }[];

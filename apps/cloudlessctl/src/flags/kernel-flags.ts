@@ -1,7 +1,13 @@
 import type { JsonValue } from '@bufbuild/protobuf';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { parseQuantity } from '../quantity.js';
-import { isNone, numericId, pairs, text, unit } from './flag-values.js';
+import {
+  isNone,
+  parseNumericId,
+  createPairParser,
+  parseText,
+  createUnitParser,
+} from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
 /** Flags for shared memory, process limits, kernel parameters, devices, groups and platform. */
@@ -13,7 +19,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       description: 'size of /dev/shm, such as 128Mi',
       path: 'shm_size_bytes',
     },
-    parse: unit('--shm-size', parseQuantity, String),
+    parse: createUnitParser('--shm-size', parseQuantity, String),
   },
   {
     ...{
@@ -21,7 +27,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       value: 'name=soft[:hard]',
       path: 'ulimits',
       repeatable: true,
-      parse: ulimits,
+      parse: parseUlimits,
     },
     description: 'limit of each process, such as nofile=1024:4096; none removes all limits',
   },
@@ -32,7 +38,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       path: 'sysctls',
       repeatable: true,
       adds: true,
-      parse: pairs('--sysctl'),
+      parse: createPairParser('--sysctl'),
     },
     description: 'kernel parameter of the network or IPC namespace of the container',
   },
@@ -42,7 +48,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       value: 'path[:path[:rwm]]',
       path: 'devices',
       repeatable: true,
-      parse: devices,
+      parse: parseDevices,
     },
     description: 'device of the node that its agent allows; none removes all devices',
   },
@@ -52,7 +58,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       value: 'id',
       path: 'security.supplemental_groups',
       repeatable: true,
-      parse: groupIds,
+      parse: parseGroupIds,
     },
     description: 'additional numeric group id; none removes all groups',
   },
@@ -61,46 +67,46 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       flag: '--fs-group',
       value: 'id',
       path: 'security.fs_group',
-      parse: (texts) => numericId('--fs-group', texts.at(-1)),
+      parse: (texts) => parseNumericId('--fs-group', texts.at(-1)),
     },
     description: 'group id that owns the empty directories',
   },
   {
-    ...{ flag: '--platform', value: 'platform', path: 'image_pull.platform', parse: text },
+    ...{ flag: '--platform', value: 'platform', path: 'image_pull.platform', parse: parseText },
     description: 'platform of the image and of the node, such as linux/arm64',
   },
 ];
 
-function groupIds(texts: readonly string[]): JsonValue {
-  return isNone(texts) ? [] : texts.map((given) => numericId('--group-add', given));
+function parseGroupIds(texts: readonly string[]): JsonValue {
+  return isNone(texts) ? [] : texts.map((given) => parseNumericId('--group-add', given));
 }
 
 /** Parses `name=soft` and `name=soft:hard`. */
-function ulimits(texts: readonly string[]): JsonValue {
+function parseUlimits(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
     const match = /^([a-z]+)=(-1|unlimited|\d{1,18})(?::(-1|unlimited|\d{1,18}))?$/.exec(given);
     if (match === null) {
-      throw usageFailure(
+      throw createUsageFailure(
         `--ulimit: expected NAME=SOFT or NAME=SOFT:HARD, each a number or unlimited, got ${JSON.stringify(given)}`,
       );
     }
     const [, name = '', soft = '', hard = soft] = match;
-    return { name, soft: amountOf(soft), hard: amountOf(hard) };
+    return { name, soft: parseLimit(soft), hard: parseLimit(hard) };
   });
 }
 
-function amountOf(given: string): string {
+function parseLimit(given: string): string {
   return given === 'unlimited' ? '-1' : given;
 }
 
 /** Parses `/HOST/PATH`, `/HOST/PATH:/PATH` and `/HOST/PATH:/PATH:rwm`. */
-function devices(texts: readonly string[]): JsonValue {
+function parseDevices(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
   return texts.map((given) => {
     const match = /^(\/[^:]*)(?::(\/[^:]*)(?::(r?w?m?))?)?$/.exec(given);
     if (match === null) {
-      throw usageFailure(
+      throw createUsageFailure(
         `--device: expected /HOST/PATH[:/PATH[:rwm]], got ${JSON.stringify(given)}`,
       );
     }

@@ -4,10 +4,16 @@ import {
   Rollout_PromotionSchema,
   Rollout_StrategySchema,
 } from '@cloudless/api';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { parseDuration } from '../quantity.js';
-import { durationJson } from '../manifest/read-scalar.js';
-import { duration, names, parseWholeNumber, wholeNumber, word } from './flag-values.js';
+import { toDurationJson } from '../manifest/read-scalar.js';
+import {
+  createDurationParser,
+  names,
+  parseWholeNumber,
+  createWholeNumberParser,
+  createEnumParser,
+} from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
 /** Flags of the rollout settings. */
@@ -19,9 +25,9 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
       description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
       path: 'rollout.strategy',
     },
-    parse: word('--strategy', names(Rollout_StrategySchema)),
+    parse: createEnumParser('--strategy', names(Rollout_StrategySchema)),
   },
-  ...counts({
+  ...createCountFlags({
     '--max-surge': [
       'max_surge',
       'replicas above the desired number that may exist during a rollout',
@@ -33,7 +39,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
       'failures of new replicas after which the rollout fails',
     ],
   }),
-  ...durations({
+  ...createDurationFlags({
     '--min-ready': [
       'min_ready_duration',
       'time that a replica must be ready before it counts as available',
@@ -54,7 +60,7 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
       description: 'action when a rollout fails: PAUSE or ROLLBACK',
       path: 'rollout.on_failure',
     },
-    parse: word('--on-failure', names(Rollout_OnFailureSchema)),
+    parse: createEnumParser('--on-failure', names(Rollout_OnFailureSchema)),
   },
   {
     ...{
@@ -63,55 +69,73 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
       description: 'BLUE_GREEN: AUTO or MANUAL switch',
       path: 'rollout.promotion',
     },
-    parse: word('--promotion', names(Rollout_PromotionSchema)),
+    parse: createEnumParser('--promotion', names(Rollout_PromotionSchema)),
   },
   {
-    ...{ flag: '--step', value: 'step', path: 'rollout.steps', repeatable: true, parse: steps },
+    ...{
+      flag: '--step',
+      value: 'step',
+      path: 'rollout.steps',
+      repeatable: true,
+      parse: parseSteps,
+    },
     description: 'canary step, such as 1 or 25%,wait=5m or 50%,manual; none removes all steps',
   },
 ];
 
-type Named = Readonly<Record<string, readonly [field: string, description: string]>>;
+type FlagFields = Readonly<Record<string, readonly [field: string, description: string]>>;
 
-function counts(flags: Named): readonly SpecFlag[] {
+function createCountFlags(flags: FlagFields): readonly SpecFlag[] {
   return Object.entries(flags).map(([flag, [field, description]]) => ({
-    ...{ flag, value: 'number', description, path: `rollout.${field}`, parse: wholeNumber(flag) },
+    ...{
+      flag,
+      value: 'number',
+      description,
+      path: `rollout.${field}`,
+      parse: createWholeNumberParser(flag),
+    },
   }));
 }
 
-function durations(flags: Named): readonly SpecFlag[] {
+function createDurationFlags(flags: FlagFields): readonly SpecFlag[] {
   return Object.entries(flags).map(([flag, [field, description]]) => ({
-    ...{ flag, value: 'duration', description, path: `rollout.${field}`, parse: duration(flag) },
+    ...{
+      flag,
+      value: 'duration',
+      description,
+      path: `rollout.${field}`,
+      parse: createDurationParser(flag),
+    },
   }));
 }
 
-function steps(texts: readonly string[]): JsonValue {
+function parseSteps(texts: readonly string[]): JsonValue {
   if (texts.length === 1 && texts[0] === 'none') return [];
-  return texts.map(step);
+  return texts.map(parseStep);
 }
 
 /** Parses `NUMBER[%][,wait=DURATION|,manual]`. */
-function step(given: string): JsonObject {
+function parseStep(given: string): JsonObject {
   const [size = '', then, ...more] = given.split(',').map((part) => part.trim());
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
-  if (number === undefined || more.length > 0) throw malformed(given);
+  if (number === undefined || more.length > 0) throw createFailure(given);
   const many = parseWholeNumber('--step', number);
   return {
     ...(percent === '%' ? { percent: many } : { replicas: many }),
-    ...(then === undefined ? {} : whatThen(given, then)),
+    ...(then === undefined ? {} : parseStepEnd(given, then)),
   };
 }
 
-function whatThen(given: string, then: string): JsonObject {
+function parseStepEnd(given: string, then: string): JsonObject {
   if (then.toLowerCase() === 'manual') return { promotion: 'MANUAL' };
-  if (!then.startsWith('wait=')) throw malformed(given);
+  if (!then.startsWith('wait=')) throw createFailure(given);
   const wait = parseDuration(then.slice('wait='.length));
-  if ('problem' in wait) throw usageFailure(`--step: ${wait.problem}`);
-  return { wait: durationJson(wait.value) };
+  if ('problem' in wait) throw createUsageFailure(`--step: ${wait.problem}`);
+  return { wait: toDurationJson(wait.value) };
 }
 
-function malformed(given: string): Error {
-  return usageFailure(
+function createFailure(given: string): Error {
+  return createUsageFailure(
     `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual, got ${JSON.stringify(given)}`,
   );
 }

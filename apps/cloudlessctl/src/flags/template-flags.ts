@@ -1,15 +1,24 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
-import { usageFailure } from '../failure.js';
+import { createUsageFailure } from '../failure.js';
 import { parseCpu, parseQuantity } from '../quantity.js';
-import { duration, list, names, pairs, text, unit, wholeNumber, word } from './flag-values.js';
+import {
+  createDurationParser,
+  parseList,
+  names,
+  createPairParser,
+  parseText,
+  createUnitParser,
+  createWholeNumberParser,
+  createEnumParser,
+} from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
-function ports(texts: readonly string[]): JsonValue {
+function parsePorts(texts: readonly string[]): JsonValue {
   return texts.map((given) => {
     const match = /^(?:([a-z0-9-]+)=)?(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
     if (match === null) {
-      throw usageFailure(
+      throw createUsageFailure(
         `--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got ${JSON.stringify(given)}`,
       );
     }
@@ -27,7 +36,7 @@ function ports(texts: readonly string[]): JsonValue {
  * Creates a parser for `http:8080/healthz`, `tcp:8080`, `grpc:8080/service` and `exec:test -f
  * /tmp/ok`. Periods and thresholds can only be set in a manifest.
  */
-function probe(flag: string): (texts: readonly string[]) => JsonValue {
+function createProbeParser(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
     const given = texts.at(-1) ?? '';
     const [, kind, port = '', path = ''] = /^(http|tcp|grpc):([^/\s]+)(\/\S*)?$/.exec(given) ?? [];
@@ -40,13 +49,13 @@ function probe(flag: string): (texts: readonly string[]) => JsonValue {
     if (kind === 'http') return { http: path === '' ? { port } : { port, path } };
     if (kind === 'grpc') return { grpc: path === '' ? { port } : { port, service: path.slice(1) } };
     if (kind === 'tcp' && path === '') return { tcp: { port } };
-    throw usageFailure(
+    throw createUsageFailure(
       `${flag}: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
     );
   };
 }
 
-const PROBE_FLAGS = {
+const PROBE_DESCRIPTIONS = {
   liveness: 'liveness probe, restarts the container when it fails',
   readiness: 'readiness probe, decides whether the replica is an endpoint',
   startup: 'startup probe, delays the other probes until it passes',
@@ -59,7 +68,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'reference',
     description: 'container image',
     path: 'image',
-    parse: text,
+    parse: parseText,
   },
   {
     flag: '--arg',
@@ -67,14 +76,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     description: 'argument after the command',
     path: 'args',
     repeatable: true,
-    parse: list,
+    parse: parseList,
   },
   {
     flag: '--replicas',
     value: 'number',
     description: 'number of replicas',
     path: 'replicas',
-    parse: wholeNumber('--replicas'),
+    parse: createWholeNumberParser('--replicas'),
   },
   {
     ...{
@@ -82,7 +91,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       value: '[name=][host:]number',
       path: 'ports',
       repeatable: true,
-      parse: ports,
+      parse: parsePorts,
     },
     description: 'port of the container, optionally with a host port before it',
   },
@@ -93,7 +102,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     path: 'env',
     repeatable: true,
     adds: true,
-    parse: pairs('--env'),
+    parse: createPairParser('--env'),
   },
   {
     flag: '--label',
@@ -102,7 +111,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     path: 'labels',
     repeatable: true,
     adds: true,
-    parse: pairs('--label'),
+    parse: createPairParser('--label'),
   },
   {
     ...{
@@ -113,28 +122,28 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       adds: true,
     },
-    parse: pairs('--annotation'),
+    parse: createPairParser('--annotation'),
   },
   {
     flag: '--cpu',
     value: 'cores',
     description: 'CPU to reserve, such as 500m or 0.5',
     path: 'resources.requests.cpu_millis',
-    parse: unit('--cpu', parseCpu, Number),
+    parse: createUnitParser('--cpu', parseCpu, Number),
   },
   {
     flag: '--memory',
     value: 'bytes',
     description: 'memory to reserve, such as 64Mi',
     path: 'resources.requests.memory_bytes',
-    parse: unit('--memory', parseQuantity, String),
+    parse: createUnitParser('--memory', parseQuantity, String),
   },
   {
     flag: '--cpu-limit',
     value: 'cores',
     description: 'CPU limit, such as 500m or 0.5',
     path: 'resources.limits.cpu_millis',
-    parse: unit('--cpu-limit', parseCpu, Number),
+    parse: createUnitParser('--cpu-limit', parseCpu, Number),
   },
   {
     ...{
@@ -143,7 +152,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       description: 'memory limit, such as 64Mi',
       path: 'resources.limits.memory_bytes',
     },
-    parse: unit('--memory-limit', parseQuantity, String),
+    parse: createUnitParser('--memory-limit', parseQuantity, String),
   },
   {
     flag: '--region',
@@ -151,7 +160,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     description: 'region to run in',
     path: 'placement.regions',
     repeatable: true,
-    parse: list,
+    parse: parseList,
   },
   {
     flag: '--zone',
@@ -159,7 +168,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     description: 'zone to run in',
     path: 'placement.zones',
     repeatable: true,
-    parse: list,
+    parse: parseList,
   },
   {
     ...{
@@ -170,14 +179,14 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       repeatable: true,
       adds: true,
     },
-    parse: pairs('--node-selector'),
+    parse: createPairParser('--node-selector'),
   },
   {
     flag: '--priority',
     value: 'number',
     description: 'priority from 0 to 1000',
     path: 'priority',
-    parse: wholeNumber('--priority'),
+    parse: createWholeNumberParser('--priority'),
   },
   {
     ...{
@@ -186,46 +195,52 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
       description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
       path: 'restart.policy',
     },
-    parse: word('--restart', names(RestartPolicy_PolicySchema)),
+    parse: createEnumParser('--restart', names(RestartPolicy_PolicySchema)),
   },
   {
     flag: '--max-retries',
     value: 'number',
     description: 'restarts before the replica fails',
     path: 'restart.max_retries',
-    parse: wholeNumber('--max-retries'),
+    parse: createWholeNumberParser('--max-retries'),
   },
   {
     flag: '--mode',
     value: 'mode',
     description: 'REPLICATED, or GLOBAL for one replica on each matching node',
     path: 'mode',
-    parse: word('--mode', names(WorkloadSpec_ModeSchema)),
+    parse: createEnumParser('--mode', names(WorkloadSpec_ModeSchema)),
   },
   {
     flag: '--grace-period',
     value: 'duration',
     description: 'time between SIGTERM and SIGKILL',
     path: 'termination_grace_period',
-    parse: duration('--grace-period'),
+    parse: createDurationParser('--grace-period'),
   },
   ...(['liveness', 'readiness', 'startup'] as const).map((name): SpecFlag => {
     const flag = `--${name}-probe`;
-    const description = `${PROBE_FLAGS[name]}: http:PORT/PATH, tcp:PORT, grpc:PORT/SERVICE or exec:COMMAND`;
-    return { flag, value: 'check', description, path: `${name}_probe`, parse: probe(flag) };
+    const description = `${PROBE_DESCRIPTIONS[name]}: http:PORT/PATH, tcp:PORT, grpc:PORT/SERVICE or exec:COMMAND`;
+    return {
+      flag,
+      value: 'check',
+      description,
+      path: `${name}_probe`,
+      parse: createProbeParser(flag),
+    };
   }),
   {
     flag: '--runtime',
     value: 'runtime',
     description: 'runtime: process or cri',
     path: 'runtime',
-    parse: text,
+    parse: parseText,
   },
   {
     flag: '--working-dir',
     value: 'path',
     description: 'working directory',
     path: 'working_dir',
-    parse: text,
+    parse: parseText,
   },
 ];

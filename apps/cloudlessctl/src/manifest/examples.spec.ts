@@ -1,9 +1,9 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import {
   CreateWorkloadRequestSchema,
-  capabilitiesOf,
+  listRequiredCapabilities,
   checkSpec,
-  refuseUnsupported,
+  checkSupported,
   validateMessage,
 } from '@cloudless/api';
 import { create } from '@bufbuild/protobuf';
@@ -26,10 +26,10 @@ describe('manifests in examples/', () => {
         create(CreateWorkloadRequestSchema, { name, spec }),
       );
       checkSpec(spec);
-      refuseUnsupported(spec);
+      checkSupported(spec);
       // The examples must not need capabilities that only some nodes have.
       expect(
-        capabilitiesOf(spec).filter((need) =>
+        listRequiredCapabilities(spec).filter((need) =>
           /apparmor|selinux|privileged|hostpath|runtime-class|^process\./.test(need),
         ),
       ).toEqual([]);

@@ -4,7 +4,7 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
-import { didYouMean } from '../suggest.js';
+import { suggestSimilar } from '../suggest.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';
 import type { Entry, Problem } from './yaml-reader.js';
@@ -38,9 +38,9 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
   const workloads: ManifestWorkload[] = [];
   const seen = new Set<string>();
   for (const document of reader.documents) {
-    const root = reader.follow(document, document.contents);
+    const root = reader.resolveAlias(document, document.contents);
     const nodes = isSeq(root)
-      ? root.items.map((item) => reader.follow(document, item as Node | null))
+      ? root.items.map((item) => reader.resolveAlias(document, item as Node | null))
       : root === null
         ? []
         : [root];
@@ -72,7 +72,7 @@ function readDocument(
   defaultNamespace: string,
 ): ManifestWorkload | undefined {
   if (isEmptyScalar(node)) return undefined;
-  const entries = reader.entries(document, node, node, prefix.slice(0, -1));
+  const entries = reader.readEntries(document, node, node, prefix.slice(0, -1));
   if (entries === undefined) return undefined;
   let namespace: string | undefined = defaultNamespace;
   let name: string | undefined;
@@ -84,7 +84,7 @@ function readDocument(
     else if (entry.key === 'name') name = readLabel(reader, entry, path);
     else if (entry.key === 'spec')
       spec = readMessage(reader, document, WorkloadSpecSchema, entry.value, entry.keyNode, path);
-    else reader.report(entry.keyNode, path, unknownKey(entry.key));
+    else reader.report(entry.keyNode, path, describeUnknownKey(entry.key));
   }
   for (const key of ['name', 'spec']) {
     if (!entries.some((entry) => entry.key === key))
@@ -95,14 +95,14 @@ function readDocument(
 }
 
 function readKind(reader: YamlReader, entry: Entry, path: string): void {
-  const kind = reader.text(entry.value, entry.keyNode, path);
+  const kind = reader.readText(entry.value, entry.keyNode, path);
   if (kind !== undefined && kind !== 'Workload') {
     reader.report(entry.value, path, `expected Workload, got ${describeNode(entry.value)}`);
   }
 }
 
 function readLabel(reader: YamlReader, entry: Entry, path: string): string | undefined {
-  const text = reader.text(entry.value, entry.keyNode, path);
+  const text = reader.readText(entry.value, entry.keyNode, path);
   if (text === undefined || isDnsLabel(text)) return text;
   reader.report(entry.value, path, `expected ${DNS_LABEL_RULE}, got ${describeNode(entry.value)}`);
   return undefined;
@@ -116,14 +116,14 @@ export function isDnsLabel(text: string): boolean {
   return text.length <= MAX_NAME && DNS_LABEL.test(text);
 }
 
-function unknownKey(key: string): string {
-  if (WRITTEN_BY_CLUSTER.has(key)) return 'is set by the cluster; remove it';
+function describeUnknownKey(key: string): string {
+  if (KEYS_SET_BY_CLUSTER.has(key)) return 'is set by the cluster; remove it';
   if (key === 'apiVersion' || key === 'metadata')
     return 'unknown key; namespace, name and spec belong at the top level';
-  return `unknown key${didYouMean(key, ['kind', 'namespace', 'name', 'spec'])}`;
+  return `unknown key${suggestSimilar(key, ['kind', 'namespace', 'name', 'spec'])}`;
 }
 
-const WRITTEN_BY_CLUSTER = new Set([
+const KEYS_SET_BY_CLUSTER = new Set([
   ...[
     'status',
     'uid',

@@ -2,13 +2,13 @@ import { ScalarType } from '@bufbuild/protobuf';
 import type { DescEnum, DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
 import { isScalar } from 'yaml';
 import type { Document, Node } from 'yaml';
-import { didYouMean } from '../suggest.js';
+import { suggestSimilar } from '../suggest.js';
 import { readScalar, readWellKnown } from './read-scalar.js';
 import { MAX_DEPTH, describeNode } from './yaml-reader.js';
 import type { YamlReader } from './yaml-reader.js';
 
 /** The position of the current value in the document. */
-interface Place {
+interface Position {
   readonly document: Document.Parsed;
   /** Node for the line number when the value itself is absent. */
   readonly at: Node | null;
@@ -30,19 +30,19 @@ export function readMessage(
   at: Node | null,
   path: string,
 ): JsonValue | undefined {
-  return messageValue(reader, schema, node, { document, at, path, depth: 1 });
+  return readMessageValue(reader, schema, node, { document, at, path, depth: 1 });
 }
 
-function messageValue(
+function readMessageValue(
   reader: YamlReader,
   schema: DescMessage,
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
   const wellKnown = readWellKnown(schema, node);
-  if (wellKnown !== undefined) return settle(reader, node, place, wellKnown);
-  if (tooDeep(reader, node, place)) return undefined;
-  const entries = reader.entries(place.document, node, place.at, place.path);
+  if (wellKnown !== undefined) return reportProblem(reader, node, place, wellKnown);
+  if (isTooDeep(reader, node, place)) return undefined;
+  const entries = reader.readEntries(place.document, node, place.at, place.path);
   if (entries === undefined) return undefined;
   const result: Record<string, JsonValue> = {};
   const seen = new Map<string, string>();
@@ -52,7 +52,7 @@ function messageValue(
     );
     const path = `${place.path}.${entry.key}`;
     if (field === undefined) {
-      reader.unknownKey(entry, path, namesLike(schema, entry.key));
+      reader.reportUnknownKey(entry, path, listFieldNames(schema, entry.key));
       continue;
     }
     const group = field.oneof?.name ?? field.name;
@@ -62,7 +62,7 @@ function messageValue(
       continue;
     }
     seen.set(group, entry.key);
-    const value = fieldValue(reader, field, entry.value, {
+    const value = readFieldValue(reader, field, entry.value, {
       document: place.document,
       at: entry.keyNode,
       path,
@@ -73,53 +73,53 @@ function messageValue(
   return result;
 }
 
-function fieldValue(
+function readFieldValue(
   reader: YamlReader,
   field: DescField,
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
   switch (field.fieldKind) {
     case 'message':
-      return messageValue(reader, field.message, node, place);
+      return readMessageValue(reader, field.message, node, place);
     case 'enum':
-      return enumValue(reader, field.enum, node, place);
+      return readEnumValue(reader, field.enum, node, place);
     case 'scalar':
-      return settle(reader, node, place, readScalar(field, field.scalar, node));
+      return reportProblem(reader, node, place, readScalar(field, field.scalar, node));
     case 'list':
-      return listValue(reader, field, node, place);
+      return readListValue(reader, field, node, place);
     case 'map':
-      return mapValue(reader, field, node, place);
+      return readMapValue(reader, field, node, place);
   }
 }
 
-function listValue(
+function readListValue(
   reader: YamlReader,
   field: DescField & { fieldKind: 'list' },
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
-  if (tooDeep(reader, node, place)) return undefined;
-  return reader.items(place.document, node, place.at, place.path)?.flatMap((item, index) => {
+  if (isTooDeep(reader, node, place)) return undefined;
+  return reader.readItems(place.document, node, place.at, place.path)?.flatMap((item, index) => {
     const inner = {
       ...place,
       at: item ?? node,
       path: `${place.path}[${index}]`,
       depth: place.depth + 1,
     };
-    const value = elementValue(reader, field, field.listKind, item, inner);
+    const value = readElementValue(reader, field, field.listKind, item, inner);
     return value === undefined ? [] : [value];
   });
 }
 
-function mapValue(
+function readMapValue(
   reader: YamlReader,
   field: DescField & { fieldKind: 'map' },
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
-  if (tooDeep(reader, node, place)) return undefined;
-  const entries = reader.entries(place.document, node, place.at, place.path);
+  if (isTooDeep(reader, node, place)) return undefined;
+  const entries = reader.readEntries(place.document, node, place.at, place.path);
   if (entries === undefined) return undefined;
   const result: Record<string, JsonValue> = {};
   for (const { key, keyNode, value: item } of entries) {
@@ -128,7 +128,7 @@ function mapValue(
       reader.report(keyNode, path, 'cannot be used as a key');
       continue;
     }
-    const value = elementValue(reader, field, field.mapKind, item, {
+    const value = readElementValue(reader, field, field.mapKind, item, {
       ...place,
       at: keyNode,
       path,
@@ -139,43 +139,48 @@ function mapValue(
   return result;
 }
 
-function elementValue(
+function readElementValue(
   reader: YamlReader,
   field: DescField & { fieldKind: 'list' | 'map' },
   kind: 'message' | 'enum' | 'scalar',
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
   if (kind === 'message' && field.message !== undefined)
-    return messageValue(reader, field.message, node, place);
+    return readMessageValue(reader, field.message, node, place);
   if (kind === 'enum' && field.enum !== undefined)
-    return enumValue(reader, field.enum, node, place);
-  return settle(reader, node, place, readScalar(field, field.scalar ?? ScalarType.STRING, node));
+    return readEnumValue(reader, field.enum, node, place);
+  return reportProblem(
+    reader,
+    node,
+    place,
+    readScalar(field, field.scalar ?? ScalarType.STRING, node),
+  );
 }
 
-function enumValue(
+function readEnumValue(
   reader: YamlReader,
   schema: DescEnum,
   node: Node | null,
-  place: Place,
+  place: Position,
 ): JsonValue | undefined {
   const names = schema.values.map(({ name }) => name);
   if (isScalar(node) && typeof node.value === 'string') {
     if (names.includes(node.value)) return node.value;
-    const hint = didYouMean(node.value, names);
-    return settle(reader, node, place, {
+    const hint = suggestSimilar(node.value, names);
+    return reportProblem(reader, node, place, {
       problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}${hint}`,
     });
   }
-  return settle(reader, node, place, {
+  return reportProblem(reader, node, place, {
     problem: `expected one of ${names.join(', ')}, got ${describeNode(node)}`,
   });
 }
 
-function settle(
+function reportProblem(
   reader: YamlReader,
   node: Node | null,
-  place: Place,
+  place: Position,
   parsed: { readonly value: JsonValue } | { readonly problem: string },
 ): JsonValue | undefined {
   if ('value' in parsed) return parsed.value;
@@ -183,13 +188,13 @@ function settle(
   return undefined;
 }
 
-function tooDeep(reader: YamlReader, node: Node | null, place: Place): boolean {
+function isTooDeep(reader: YamlReader, node: Node | null, place: Position): boolean {
   if (place.depth <= MAX_DEPTH) return false;
   reader.report(node ?? place.at, place.path, `more than ${MAX_DEPTH} nested maps and lists`);
   return true;
 }
 
 /** The field names in the spelling of `key` (camelCase or snake_case), for suggestions. */
-function namesLike(schema: DescMessage, key: string): readonly string[] {
+function listFieldNames(schema: DescMessage, key: string): readonly string[] {
   return schema.fields.map((field) => (key.includes('_') ? field.name : field.jsonName));
 }

@@ -21,18 +21,20 @@ export function readScalar(
     case ScalarType.STRING:
       return typeof value === 'string'
         ? { value }
-        : { problem: expected('a string', node, quotedHint(node)) };
+        : { problem: describeExpected('a string', node, suggestQuotes(node)) };
     case ScalarType.BOOL:
-      return typeof value === 'boolean' ? { value } : { problem: expected('true or false', node) };
+      return typeof value === 'boolean'
+        ? { value }
+        : { problem: describeExpected('true or false', node) };
     case ScalarType.FLOAT:
     case ScalarType.DOUBLE:
       return typeof value === 'number' || typeof value === 'bigint'
         ? { value: Number(value) }
-        : { problem: expected('a number', node) };
+        : { problem: describeExpected('a number', node) };
     case ScalarType.BYTES:
       return typeof value === 'string' && /^[A-Za-z0-9+/_-]*={0,2}$/.test(value)
         ? { value }
-        : { problem: expected('base64 text', node) };
+        : { problem: describeExpected('base64 text', node) };
     default:
       return readInteger(field, type, node);
   }
@@ -51,37 +53,41 @@ export function readWellKnown(
     case 'google.protobuf.Duration': {
       if (text === undefined)
         return {
-          problem: expected('a duration such as "500ms", "2s" or "1h30m"', node, secondsHint(node)),
+          problem: describeExpected(
+            'a duration such as "500ms", "2s" or "1h30m"',
+            node,
+            suggestSeconds(node),
+          ),
         };
       const parsed = parseDuration(text);
-      return 'problem' in parsed ? parsed : { value: durationJson(parsed.value) };
+      return 'problem' in parsed ? parsed : { value: toDurationJson(parsed.value) };
     }
     case 'google.protobuf.Timestamp':
       return text !== undefined && isTimestamp(text)
         ? { value: text }
-        : { problem: expected('a time such as "2026-01-31T12:00:00Z"', node) };
+        : { problem: describeExpected('a time such as "2026-01-31T12:00:00Z"', node) };
     default:
       return undefined;
   }
 }
 
 /** Formats nanoseconds as a duration in protobuf JSON, for example `1.5s`. */
-export function durationJson(nanos: bigint): string {
+export function toDurationJson(nanos: bigint): string {
   const size = nanos < 0n ? -nanos : nanos;
   const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').replace(/0+$/, '');
   return `${nanos < 0n ? '-' : ''}${size / 1_000_000_000n}${fraction === '' ? '' : `.${fraction}`}s`;
 }
 
 function readInteger(field: DescField, type: ScalarType, node: Node | null): Parsed<JsonValue> {
-  const parsed = integerOf(field, type, node);
+  const parsed = parseInteger(field, type, node);
   if ('problem' in parsed) return parsed;
-  const [least, greatest] = rangeOf(type);
+  const [least, greatest] = getRange(type);
   if (parsed.value < least || parsed.value > greatest)
-    return { problem: expected(`a whole number from ${least} to ${greatest}`, node) };
+    return { problem: describeExpected(`a whole number from ${least} to ${greatest}`, node) };
   return { value: isLong(type) ? parsed.value.toString() : Number(parsed.value) };
 }
 
-function integerOf(field: DescField, type: ScalarType, node: Node | null): Parsed<bigint> {
+function parseInteger(field: DescField, type: ScalarType, node: Node | null): Parsed<bigint> {
   const value = isScalar(node) ? node.value : undefined;
   if (typeof value === 'bigint') return { value };
   if (field.name.endsWith('cpu_millis')) {
@@ -94,15 +100,15 @@ function integerOf(field: DescField, type: ScalarType, node: Node | null): Parse
     if (typeof value === 'string') return parseCpu(value);
     if (typeof value === 'number')
       return parseCpu(isScalar(node) ? (node.source ?? String(value)) : String(value));
-    return { problem: expected('a CPU quantity such as 500, "500m" or "0.5"', node) };
+    return { problem: describeExpected('a CPU quantity such as 500, "500m" or "0.5"', node) };
   }
   if (typeof value === 'string' && /_bytes$|_bps$/.test(field.name)) return parseQuantity(value);
   if (typeof value === 'string' && isLong(type) && /^-?\d{1,20}$/.test(value))
     return { value: BigInt(value) };
   if (/_bytes$/.test(field.name))
-    return { problem: expected('a quantity such as 67108864, "64Mi" or "500M"', node) };
+    return { problem: describeExpected('a quantity such as 67108864, "64Mi" or "500M"', node) };
   const unquote = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
-  return { problem: expected('a whole number', node, unquote) };
+  return { problem: describeExpected('a whole number', node, unquote) };
 }
 
 function isLong(type: ScalarType): boolean {
@@ -115,7 +121,7 @@ function isLong(type: ScalarType): boolean {
   ].includes(type);
 }
 
-function rangeOf(type: ScalarType): readonly [bigint, bigint] {
+function getRange(type: ScalarType): readonly [bigint, bigint] {
   const bits = isLong(type) ? 64n : 32n;
   const unsigned = [
     ScalarType.UINT32,
@@ -135,17 +141,17 @@ function isTimestamp(text: string): boolean {
   }
 }
 
-function expected(what: string, node: Node | null, hint = ''): string {
+function describeExpected(what: string, node: Node | null, hint = ''): string {
   return `expected ${what}, got ${describeNode(node)}${hint}`;
 }
 
-function quotedHint(node: Node | null): string {
+function suggestQuotes(node: Node | null): string {
   return isScalar(node) && node.value !== null && node.source !== undefined
     ? `; write "${node.source}"`
     : '';
 }
 
-function secondsHint(node: Node | null): string {
+function suggestSeconds(node: Node | null): string {
   return isScalar(node) && typeof node.value === 'bigint'
     ? `; write "${node.value}s" for seconds`
     : '';

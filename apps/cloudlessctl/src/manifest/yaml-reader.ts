@@ -1,7 +1,7 @@
 import { LineCounter, isAlias, isMap, isScalar, isSeq, parseAllDocuments } from 'yaml';
 import type { Document, Node } from 'yaml';
-import { didYouMean } from '../suggest.js';
-import { quoted } from '../quantity.js';
+import { suggestSimilar } from '../suggest.js';
+import { quoteText } from '../quantity.js';
 
 /** A problem of a file: position, field path and message. */
 export interface Problem {
@@ -65,7 +65,7 @@ export class YamlReader {
    * Returns the entries of a map with string keys; reports a problem and returns undefined for any
    * other node.
    */
-  entries(
+  readEntries(
     document: Document.Parsed,
     node: Node | null,
     at: Node | null,
@@ -78,7 +78,7 @@ export class YamlReader {
     const entries: Entry[] = [];
     const seen = new Set<string>();
     for (const pair of node.items) {
-      const keyNode = this.follow(document, pair.key as Node | null);
+      const keyNode = this.resolveAlias(document, pair.key as Node | null);
       if (keyNode === null || !isScalar(keyNode) || typeof keyNode.value !== 'string') {
         const shown =
           isScalar(keyNode) && keyNode.source !== undefined ? `; write "${keyNode.source}"` : '';
@@ -101,14 +101,14 @@ export class YamlReader {
       entries.push({
         key: keyNode.value,
         keyNode,
-        value: this.follow(document, pair.value as Node | null),
+        value: this.resolveAlias(document, pair.value as Node | null),
       });
     }
     return entries;
   }
 
   /** Returns the items of a list; reports a problem and returns undefined for any other node. */
-  items(
+  readItems(
     document: Document.Parsed,
     node: Node | null,
     at: Node | null,
@@ -118,11 +118,11 @@ export class YamlReader {
       this.report(node ?? at, path, `expected a list, got ${describeNode(node)}`);
       return undefined;
     }
-    return node.items.map((item) => this.follow(document, item as Node | null));
+    return node.items.map((item) => this.resolveAlias(document, item as Node | null));
   }
 
   /** Returns a string; reports a problem and returns undefined for any other node. */
-  text(node: Node | null, at: Node | null, path: string): string | undefined {
+  readText(node: Node | null, at: Node | null, path: string): string | undefined {
     if (isScalar(node) && typeof node.value === 'string') return node.value;
     const source = isScalar(node) && node.value !== null ? node.source : undefined;
     this.report(
@@ -134,14 +134,14 @@ export class YamlReader {
   }
 
   /** Reports an unknown key and suggests a similar known key. */
-  unknownKey(entry: Entry, path: string, known: Iterable<string>): void {
-    this.report(entry.keyNode, path, `unknown key${didYouMean(entry.key, known)}`);
+  reportUnknownKey(entry: Entry, path: string, known: Iterable<string>): void {
+    this.report(entry.keyNode, path, `unknown key${suggestSimilar(entry.key, known)}`);
   }
 
   /**
    * Resolves an alias; other nodes are returned as they are. Null for an empty or undefined node.
    */
-  follow(document: Document.Parsed, node: Node | null | undefined): Node | null {
+  resolveAlias(document: Document.Parsed, node: Node | null | undefined): Node | null {
     if (node === null || node === undefined) return null;
     if (!isAlias(node)) return node;
     this.aliases += 1;
@@ -183,7 +183,7 @@ export class YamlReader {
         if (faults.some(({ message }) => message.startsWith('Maximum call stack')))
           throw new RangeError('too deep');
         for (const { pos, message } of faults.slice(0, MAX_SYNTAX_PROBLEMS))
-          this.reportAt(pos[0], '', firstLine(message));
+          this.reportAt(pos[0], '', getFirstLine(message));
       }
       return parsed;
     } catch (reason) {
@@ -212,11 +212,11 @@ export function describeNode(node: Node | null): string {
   if (isMap(node)) return 'a map';
   if (isSeq(node)) return 'a list';
   if (!isScalar(node) || node.value === null) return 'nothing';
-  if (typeof node.value === 'string') return `the string ${quoted(node.value)}`;
+  if (typeof node.value === 'string') return `the string ${quoteText(node.value)}`;
   if (typeof node.value === 'boolean') return String(node.value);
   return `the number ${node.source ?? String(node.value)}`;
 }
 
-function firstLine(message: string): string {
+function getFirstLine(message: string): string {
   return message.split('\n', 1)[0] ?? message;
 }

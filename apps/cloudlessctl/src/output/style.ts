@@ -8,7 +8,7 @@ export type Style = ReturnType<typeof pc.createColors>;
  * Creates the colours: on for a terminal, off with `--no-color`, `NO_COLOR` or `TERM=dumb`.
  * `FORCE_COLOR` turns them on for other outputs.
  */
-export function styleOf(io: CliIo, wanted: boolean): Style {
+export function createStyle(io: CliIo, wanted: boolean): Style {
   const { env, stdout } = io;
   const forced =
     env['FORCE_COLOR'] !== undefined && env['FORCE_COLOR'] !== '' && env['FORCE_COLOR'] !== '0';
@@ -17,7 +17,7 @@ export function styleOf(io: CliIo, wanted: boolean): Style {
 }
 
 /** Returns the colour function for a state. */
-export function toneOf(
+export function getTone(
   style: Style,
   tone: 'good' | 'bad' | 'busy' | 'quiet',
 ): (text: string) => string {

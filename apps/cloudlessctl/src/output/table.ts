@@ -15,7 +15,7 @@ export function formatTable(
   if (rows.length === 0) return '';
   const cells = [headers, ...rows].map((row) => row.map((cell) => toCell(cell)));
   const widths = headers.map((_, column) =>
-    Math.max(...cells.map((row) => widthOf(row[column]?.text ?? ''))),
+    Math.max(...cells.map((row) => getWidth(row[column]?.text ?? ''))),
   );
   return cells.map((row) => `${formatRow(row, widths)}\n`).join('');
 }
@@ -25,10 +25,10 @@ export function formatTable(
  */
 export class GrowingTable {
   private readonly widths: number[];
-  private begun = false;
+  private hasHeader = false;
 
   constructor(private readonly headers: readonly string[]) {
-    this.widths = headers.map(widthOf);
+    this.widths = headers.map(getWidth);
   }
 
   /**
@@ -37,9 +37,9 @@ export class GrowingTable {
   add(row: readonly (Cell | string)[]): string {
     const cells = this.headers.map((_, column) => toCell(row[column] ?? ''));
     for (const [column, { text }] of cells.entries())
-      this.widths[column] = Math.max(this.widths[column] ?? 0, widthOf(text));
-    const lines = this.begun ? [cells] : [this.headers.map(toCell), cells];
-    this.begun = true;
+      this.widths[column] = Math.max(this.widths[column] ?? 0, getWidth(text));
+    const lines = this.hasHeader ? [cells] : [this.headers.map(toCell), cells];
+    this.hasHeader = true;
     return lines.map((line) => `${formatRow(line, this.widths)}\n`).join('');
   }
 }
@@ -50,7 +50,7 @@ function formatRow(row: readonly Cell[], widths: readonly number[]): string {
       const gap =
         column === row.length - 1
           ? ''
-          : ' '.repeat((widths[column] ?? 0) - widthOf(text) + COLUMN_GAP);
+          : ' '.repeat((widths[column] ?? 0) - getWidth(text) + COLUMN_GAP);
       return (paint === undefined ? text : paint(text)) + gap;
     })
     .join('')
@@ -61,7 +61,7 @@ const COLUMN_GAP = 3;
 
 function toCell(cell: Cell | string): Cell {
   const { text, paint } = typeof cell === 'string' ? { text: cell, paint: undefined } : cell;
-  const shown = oneLine(text);
+  const shown = toOneLine(text);
   return { text: shown === '' ? '-' : shown, ...(paint === undefined ? {} : { paint }) };
 }
 
@@ -69,11 +69,11 @@ function toCell(cell: Cell | string): Cell {
  * Replaces line ends and other control characters, which would break a table or control the
  * terminal.
  */
-export function oneLine(text: string): string {
+export function toOneLine(text: string): string {
   return text.replaceAll(/\p{Cc}+/gu, ' ').trim();
 }
 
 /** Counts characters instead of UTF-16 units. */
-function widthOf(text: string): number {
+function getWidth(text: string): number {
   return [...text].length;
 }

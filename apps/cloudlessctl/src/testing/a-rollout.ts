@@ -87,7 +87,9 @@ export type WatchStep =
   Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
 
 /** Creates a watch that sends the items, then stays silent until the call ends. */
-export function watching(...states: WatchStep[]): NonNullable<FakeCoordinator['watchWorkloads']> {
+export function createWatch(
+  ...states: WatchStep[]
+): NonNullable<FakeCoordinator['watchWorkloads']> {
   const left = [...states];
   return async function* (_request, { signal }) {
     for (let state = left.shift(); state !== undefined; state = left.shift()) {

@@ -3,7 +3,7 @@ import type { DescField, DescMessage, JsonValue } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
-import { durationJson } from '../manifest/read-scalar.js';
+import { toDurationJson } from '../manifest/read-scalar.js';
 
 /** Texts that are hard to print as YAML. */
 const anyText: fc.Arbitrary<string> = fc.oneof(
@@ -43,7 +43,7 @@ const anyText: fc.Arbitrary<string> = fc.oneof(
  */
 export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<JsonValue> {
   if (schema.typeName === 'google.protobuf.Duration')
-    return fc.bigInt({ min: -(10n ** 15n), max: 10n ** 15n }).map(durationJson);
+    return fc.bigInt({ min: -(10n ** 15n), max: 10n ** 15n }).map(toDurationJson);
   if (schema.typeName === 'google.protobuf.Timestamp') {
     return fc
       .date({
@@ -56,12 +56,12 @@ export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<Json
   const members = schema.members.map((member) => {
     if (member.kind === 'field')
       return fc
-        .option(fieldJson(member, depth), { nil: undefined })
-        .map((value) => entry(member.jsonName, value));
+        .option(arbitraryField(member, depth), { nil: undefined })
+        .map((value) => toEntry(member.jsonName, value));
     return fc.option(
       fc.oneof(
         ...member.fields.map((field) =>
-          fieldJson(field, depth).map((value) => entry(field.jsonName, value)),
+          arbitraryField(field, depth).map((value) => toEntry(field.jsonName, value)),
         ),
       ),
       { nil: {} },
@@ -82,26 +82,26 @@ export function aSpec(
   return create(WorkloadSpecSchema, fields);
 }
 
-function entry(key: string, value: JsonValue | undefined): Record<string, JsonValue> {
+function toEntry(key: string, value: JsonValue | undefined): Record<string, JsonValue> {
   return value === undefined ? {} : { [key]: value };
 }
 
-function fieldJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
+function arbitraryField(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
   switch (field.fieldKind) {
     case 'list':
-      return fc.array(elementJson(field, depth), { maxLength: 3 });
+      return fc.array(arbitraryElement(field, depth), { maxLength: 3 });
     case 'map':
       return fc.dictionary(
         anyText.filter((key) => key !== '__proto__'),
-        elementJson(field, depth),
+        arbitraryElement(field, depth),
         { maxKeys: 3, noNullPrototype: true },
       );
     default:
-      return elementJson(field, depth);
+      return arbitraryElement(field, depth);
   }
 }
 
-function elementJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
+function arbitraryElement(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
   if (field.message !== undefined) return arbitraryJson(field.message, depth + 1);
   if (field.enum !== undefined)
     return fc.constantFrom(...field.enum.values.map(({ name }) => name));

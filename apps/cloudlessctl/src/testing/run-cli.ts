@@ -17,7 +17,7 @@ import {
 import type { Node, Workload } from '@cloudless/api';
 import { run } from '../cli.js';
 import { BrokenPipeError } from '../io.js';
-import type { CliIo, InputStream, OutputStream, Terminal } from '../io.js';
+import type { CliIo, CliInput, CliOutput, Terminal } from '../io.js';
 
 /** The methods that a fake coordinator implements; other methods fail with UNIMPLEMENTED. */
 export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;
@@ -32,7 +32,7 @@ export interface CliOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** `failure`: error that reading throws after the text. */
   readonly stdin?: {
-    readonly kind: InputStream['kind'];
+    readonly kind: CliInput['kind'];
     readonly text: string;
     readonly failure?: Error;
   };
@@ -87,7 +87,7 @@ export async function runCli(
       service(AgentService, options.agents ?? {});
     });
   let writes = 0;
-  const streamTo = (name: 'stdout' | 'stderr'): OutputStream => ({
+  const createOutput = (name: 'stdout' | 'stderr'): CliOutput => ({
     isTTY: options.isTTY ?? false,
     columns: 200,
     write: async (data) => {
@@ -100,15 +100,15 @@ export async function runCli(
     },
   });
   const io: CliIo = {
-    stdout: streamTo('stdout'),
-    stderr: streamTo('stderr'),
+    stdout: createOutput('stdout'),
+    stderr: createOutput('stderr'),
     stdin: {
       kind: options.stdin?.kind ?? 'other',
       readAll: async (maxBytes) => {
         const bytes = new TextEncoder().encode(options.stdin?.text ?? '');
         return bytes.length > maxBytes ? undefined : bytes;
       },
-      chunks: async function* () {
+      readChunks: async function* () {
         yield new TextEncoder().encode(options.stdin?.text ?? '');
         if (options.stdin?.failure !== undefined) throw options.stdin.failure;
       },

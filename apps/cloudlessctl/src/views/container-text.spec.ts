@@ -9,25 +9,25 @@ import {
   type ImagePullStatusSchema,
 } from '@cloudless/api';
 import { NOW_MS } from '../testing/run-cli.js';
-import { imagePullLines } from './container-text.js';
-import { specFields } from './spec-view.js';
+import { formatImagePulls } from './container-text.js';
+import { getSpecFields } from './spec-view.js';
 
-function fieldsOf(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
+function listFields(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
   return Object.fromEntries(
-    specFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''),
+    getSpecFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''),
   );
 }
 
 describe('container fields in describe', () => {
   it('are empty for a process', () => {
-    expect(fieldsOf({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({
+    expect(listFields({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({
       Command: 'a',
     });
   });
 
   it('show all container settings of the spec', () => {
     expect(
-      fieldsOf({
+      listFields({
         image: 'nginx',
         imagePull: { policy: Policy.ALWAYS },
         ports: [{ name: 'http', containerPort: 80, hostPort: 8080 }],
@@ -84,7 +84,7 @@ describe('container fields in describe', () => {
         'user 1000:5, non-root, read-only, privileged, adds KILL BPF, drops ALL, seccomp Unconfined, AppArmor localhost/web, SELinux ::a_t:, new privileges allowed, runtime class runsc',
     });
     expect(
-      fieldsOf({
+      listFields({
         ...{
           image: 'a',
           imagePull: { platform: 'linux/arm64' },
@@ -110,12 +110,16 @@ describe('container fields in describe', () => {
         'no init process, /dev/shm 1Gi, core=0 nofile=5:6 memlock=unlimited, kernel.sem=1 2, net.core.somaxconn=5',
       Devices: '/dev/fuse, /dev/a:/dev/b:r',
     });
-    expect(fieldsOf({ image: 'a', init: true })).toEqual({
+    expect(listFields({ image: 'a', init: true })).toEqual({
       Image: 'a',
       Container: 'an init process',
     });
     expect(
-      fieldsOf({ image: 'a', imagePull: { policy: Policy.NEVER }, network: { hostNetwork: true } }),
+      listFields({
+        image: 'a',
+        imagePull: { policy: Policy.NEVER },
+        network: { hostNetwork: true },
+      }),
     ).toEqual({
       Image: 'a, never pulled',
       Network: 'host network',
@@ -159,6 +163,6 @@ describe('container fields in describe', () => {
       id: 'web-1',
       ...(pull === undefined ? {} : { imagePull: pull }),
     });
-    expect(imagePullLines([replica], NOW_MS)).toEqual(lines);
+    expect(formatImagePulls([replica], NOW_MS)).toEqual(lines);
   });
 });

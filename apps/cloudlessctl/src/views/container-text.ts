@@ -3,7 +3,7 @@ import {
   ImagePullStatus_Phase as PullPhase,
   ImagePull_Policy as Policy,
   Volume_EmptyDir_Medium as Medium,
-  bothLimitsOf,
+  resolveUlimit,
   type ImagePullStatus,
 } from '@cloudless/api';
 import type {
@@ -19,7 +19,7 @@ import type {
 import { formatAge, formatBytes, formatSpan } from '../output/human.js';
 
 /** Formats an image with its pull policy: `nginx:alpine, pulled always`. */
-export function imageText({ image, imagePull }: WorkloadSpec): string {
+export function formatImage({ image, imagePull }: WorkloadSpec): string {
   const policy = imagePull?.policy ?? Policy.IF_NOT_PRESENT;
   const platform = imagePull?.platform ?? '';
   const pulled =
@@ -28,7 +28,7 @@ export function imageText({ image, imagePull }: WorkloadSpec): string {
 }
 
 /** Formats ports: `http=80 (node 8080)`. */
-export function portsText(ports: readonly Port[]): string {
+export function formatPorts(ports: readonly Port[]): string {
   return ports
     .map(
       ({ name, containerPort, hostPort }) =>
@@ -38,11 +38,11 @@ export function portsText(ports: readonly Port[]): string {
 }
 
 /** Formats volumes: `data:/var/lib/data, /tmp (empty), /srv:/www:ro`. */
-export function volumesText(volumes: readonly Volume[]): string {
-  return volumes.map(volumeText).join(', ');
+export function formatVolumes(volumes: readonly Volume[]): string {
+  return volumes.map(formatVolume).join(', ');
 }
 
-function volumeText({ mountPath, readOnly, source }: Volume): string {
+function formatVolume({ mountPath, readOnly, source }: Volume): string {
   const place = `${mountPath}${readOnly ? ':ro' : ''}`;
   if (source.case === 'named') return `${source.value.name}:${place}`;
   if (source.case === 'hostPath') return `${source.value.path}:${place}`;
@@ -53,7 +53,7 @@ function volumeText({ mountPath, readOnly, source }: Volume): string {
 }
 
 /** Formats a security context: `user 1000:1000, non-root, read-only, adds NET_ADMIN, drops ALL`. */
-export function securityText(security: SecurityContext | undefined): string {
+export function formatSecurity(security: SecurityContext | undefined): string {
   if (security === undefined) return '';
   const { runAsUser, runAsGroup, supplementalGroups, fsGroup, capabilitiesAdd, capabilitiesDrop } =
     security;
@@ -81,7 +81,7 @@ export function securityText(security: SecurityContext | undefined): string {
 }
 
 /** Formats network settings: `host network, DNS 10.0.0.1`. */
-export function networkText(network: Network | undefined): string {
+export function formatNetwork(network: Network | undefined): string {
   if (network === undefined) return '';
   const parts = [
     network.hostNetwork ? 'host network' : '',
@@ -93,11 +93,16 @@ export function networkText(network: Network | undefined): string {
 }
 
 /** Formats kernel settings: `no init process, /dev/shm 1Gi, nofile=5:6, net.core.somaxconn=5`. */
-export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpec): string {
+export function formatKernelSettings({
+  init,
+  shmSizeBytes,
+  ulimits,
+  sysctls,
+}: WorkloadSpec): string {
   const parts = [
     init === undefined ? '' : init ? 'an init process' : 'no init process',
     shmSizeBytes === 0n ? '' : `/dev/shm ${formatBytes(shmSizeBytes)}`,
-    ulimits.map(ulimitText).join(' '),
+    ulimits.map(formatUlimit).join(' '),
     ...Object.entries(sysctls)
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, value]) => `${name}=${value}`),
@@ -105,15 +110,15 @@ export function kernelText({ init, shmSizeBytes, ulimits, sysctls }: WorkloadSpe
   return parts.filter((part) => part !== '').join(', ');
 }
 
-function ulimitText(ulimit: Ulimit): string {
-  const [soft, hard] = Object.values(bothLimitsOf(ulimit)).map((value) =>
+function formatUlimit(ulimit: Ulimit): string {
+  const [soft, hard] = Object.values(resolveUlimit(ulimit)).map((value) =>
     value === -1n ? 'unlimited' : String(value),
   );
   return `${ulimit.name}=${soft === hard ? soft : `${soft}:${hard}`}`;
 }
 
 /** Formats devices as the flag `--device` accepts them. */
-export function devicesText(devices: readonly Device[]): string {
+export function formatDevices(devices: readonly Device[]): string {
   return devices
     .map(({ hostPath, containerPath, permissions }) => {
       const place = containerPath === '' && permissions !== '' ? hostPath : containerPath;
@@ -123,16 +128,16 @@ export function devicesText(devices: readonly Device[]): string {
 }
 
 /** Returns a line for each replica with an image pull status. */
-export function imagePullLines(
+export function formatImagePulls(
   replicas: readonly ReplicaStatus[],
   nowMs: number,
 ): readonly string[] {
   return replicas.flatMap(({ id, imagePull }) =>
-    imagePull === undefined ? [] : [`${id}: ${imagePullText(imagePull, nowMs)}`],
+    imagePull === undefined ? [] : [`${id}: ${formatImagePull(imagePull, nowMs)}`],
   );
 }
 
-function imagePullText(
+function formatImagePull(
   { image, phase, startedAt, took, sizeBytes, reason }: ImagePullStatus,
   nowMs: number,
 ): string {

@@ -6,10 +6,10 @@ import { formatTable } from '../output/table.js';
 const SHORT_ID = 12;
 /** Maximum length of a command in a table. */
 const MAX_COMMAND = 30;
-const WIDE = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
+const WIDE_HEADERS = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
 
 /** Formats containers as a table, similar to `docker ps`. */
-export function containerTable(
+export function formatContainerTable(
   containers: readonly ContainerStatus[],
   nowMs: number,
   wide: boolean,
@@ -24,18 +24,18 @@ export function containerTable(
       'STATE',
       'AGE',
       'ADDRESSES',
-      ...(wide ? WIDE : []),
+      ...(wide ? WIDE_HEADERS : []),
     ],
     containers.map((container) => [
       container.containerId.slice(0, SHORT_ID),
       container.image === '' ? '(process)' : container.image,
-      shortCommand(container.command),
+      formatCommand(container.command),
       container.replicaId,
       container.nodeId,
-      stateOf(container),
+      formatState(container),
       formatAge(container.startedAt, nowMs),
-      addressesOf(container),
-      ...(wide ? wideCells(container) : []),
+      formatAddresses(container),
+      ...(wide ? toWideCells(container) : []),
     ]),
   );
 }
@@ -44,7 +44,7 @@ export function containerTable(
  * Formats the identifiers of a container for the tools of its runtime: `pid 4711, runtime id cd01…,
  * image nginx@sha256:…`.
  */
-export function runtimeLine({
+export function formatRuntimeIds({
   runtimeId,
   imageDigest,
   pid,
@@ -57,7 +57,7 @@ export function runtimeLine({
   return parts.filter((part) => part !== '').join(', ');
 }
 
-function wideCells(container: ContainerStatus): readonly string[] {
+function toWideCells(container: ContainerStatus): readonly string[] {
   const { namespace, workload, pid, runtime, runtimeId, imageDigest, reason } = container;
   const digest = imageDigest.slice(imageDigest.indexOf('@') + 1).replace(/^sha256:/, '');
   return [
@@ -71,18 +71,18 @@ function wideCells(container: ContainerStatus): readonly string[] {
   ];
 }
 
-function stateOf({ state, exitCode }: ContainerStatus): string {
+function formatState({ state, exitCode }: ContainerStatus): string {
   if (state === State.RUNNING) return 'running';
   return exitCode === undefined ? 'exited' : `exited (${exitCode})`;
 }
 
-function shortCommand(command: readonly string[]): string {
+function formatCommand(command: readonly string[]): string {
   const line = command.join(' ').replaceAll(/\s+/g, ' ');
   if (line === '') return '(of the image)';
   return line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND - 1)}…`;
 }
 
-function addressesOf({ endpoints, ip }: ContainerStatus): string {
+function formatAddresses({ endpoints, ip }: ContainerStatus): string {
   if (endpoints.length === 0) return ip;
   return endpoints
     .map((endpoint) => `${endpoint.portName}=${endpoint.ip}:${endpoint.port}`)

@@ -2,7 +2,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
 import { count, formatSpan, formatTime } from '../output/human.js';
-import { oneLine } from '../output/table.js';
+import { toOneLine } from '../output/table.js';
 import { formatFields } from './sections.js';
 
 /** Formats the progress of a drain: `2 of 5 replicas left`, or `drained`. */
@@ -15,7 +15,7 @@ export function describeDrain({ phase, remaining, total }: DrainStatus): string 
  * Returns the drain status for a table column: `Draining(2/5)`, `Drained`, `DrainFailed`; undefined
  * without a drain.
  */
-export function drainWord(drain: DrainStatus | undefined): string | undefined {
+export function formatDrainStatus(drain: DrainStatus | undefined): string | undefined {
   switch (drain?.phase) {
     case DrainStatus_Phase.DRAINING:
       return `Draining(${drain.remaining}/${drain.total})`;
@@ -29,7 +29,7 @@ export function drainWord(drain: DrainStatus | undefined): string | undefined {
 }
 
 /** Formats the drain section of a node description; empty without a drain. */
-export function drainText(drain: DrainStatus | undefined, nowMs: number): string {
+export function formatDrainSection(drain: DrainStatus | undefined, nowMs: number): string {
   if (drain === undefined) return '';
   const { phase, startedAt, deadline, force, remaining, total, waiting } = drain;
   const words: Partial<Record<DrainStatus_Phase, string>> = {
@@ -50,5 +50,5 @@ export function drainText(drain: DrainStatus | undefined, nowMs: number): string
     ['Deadline', deadline === undefined && force ? 'none: all replicas are stopped at once' : end],
     ['Replicas', `${remaining} left of ${total}`],
   ]);
-  return `${fields}${waiting.map((line) => `- ${oneLine(line)}\n`).join('')}`;
+  return `${fields}${waiting.map((line) => `- ${toOneLine(line)}\n`).join('')}`;
 }

@@ -2,7 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema } from '@cloudless/api';
 import pc from 'picocolors';
-import { eventTree, fullEventId, shortEventId } from './event-view.js';
+import { formatEventTree, expandEventId, shortenEventId } from './event-view.js';
 
 const plainStyle = pc.createColors(false);
 const event = (init: MessageInitShape<typeof EventSchema>) =>
@@ -16,11 +16,11 @@ const id = (count: number): string => `0000000002-${String(count).padStart(10, '
 
 describe('shortEventId and fullEventId', () => {
   it('remove and restore the leading zeros', () => {
-    expect(shortEventId(id(40))).toBe('2-40');
-    expect(shortEventId('0000000001-0000000000')).toBe('1-0');
-    expect(fullEventId('2-40')).toBe(id(40));
-    expect(fullEventId(id(40))).toBe(id(40));
-    expect(fullEventId('other')).toBe('other');
+    expect(shortenEventId(id(40))).toBe('2-40');
+    expect(shortenEventId('0000000001-0000000000')).toBe('1-0');
+    expect(expandEventId('2-40')).toBe(id(40));
+    expect(expandEventId(id(40))).toBe(id(40));
+    expect(expandEventId('other')).toBe('other');
   });
 });
 
@@ -52,7 +52,7 @@ describe('eventTree', () => {
         firstTime: timestampFromMs(0),
       }),
     ];
-    const tree = eventTree(events, id(3), plainStyle);
+    const tree = formatEventTree(events, id(3), plainStyle);
     expect(tree.split('\n').map((line) => line.replace(/  2026\S+  Info +/, '  '))).toEqual([
       '  2-1  UpdateWorkload  default/web  called',
       '  |  request: r1',
@@ -69,7 +69,7 @@ describe('eventTree', () => {
 
   it('starts at an event whose cause is no longer stored', () => {
     expect(
-      eventTree([event({ id: id(9), causeId: id(1), message: 'late' })], id(9), plainStyle),
+      formatEventTree([event({ id: id(9), causeId: id(1), message: 'late' })], id(9), plainStyle),
     ).toMatch(/^> 2-9 .*late\n$/);
   });
 });

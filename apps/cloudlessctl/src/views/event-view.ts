@@ -1,47 +1,47 @@
 import { Event_Severity } from '@cloudless/api';
 import type { Event } from '@cloudless/api';
 import { formatAge, formatTime, formatWord } from '../output/human.js';
-import { toneOf } from '../output/style.js';
+import { getTone } from '../output/style.js';
 import type { Style } from '../output/style.js';
-import { formatTable, oneLine } from '../output/table.js';
+import { formatTable, toOneLine } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 
 /** Formats events as a table in the given order. */
-export function eventTable(events: readonly Event[], nowMs: number, style: Style): string {
+export function formatEventTable(events: readonly Event[], nowMs: number, style: Style): string {
   return formatTable(
     ['ID', 'AGE', 'SEVERITY', 'REASON', 'ABOUT', 'MESSAGE'],
     events.map((event) => [
-      shortEventId(event.id),
+      shortenEventId(event.id),
       formatAge(event.time, nowMs),
-      severityCell(event, style),
+      toSeverityCell(event, style),
       event.reason,
-      subjectOf(event),
-      messageOf(event),
+      formatSubject(event),
+      formatMessage(event),
     ]),
   );
 }
 
 /** Formats an event as a line of a stream, without column widths. */
-export function eventLine(event: Event, style: Style): string {
-  const { text, paint } = severityCell(event, style);
+export function formatEventLine(event: Event, style: Style): string {
+  const { text, paint } = toSeverityCell(event, style);
   const severity = text.padEnd(7);
   const parts = [
     formatTime(event.time),
     paint?.(severity) ?? severity,
     event.reason,
-    subjectOf(event),
-    oneLine(messageOf(event)),
+    formatSubject(event),
+    toOneLine(formatMessage(event)),
   ];
   return parts.join('  ');
 }
 
 /** Removes the leading zeros of the two parts of an event id: `2-17`. */
-export function shortEventId(id: string): string {
+export function shortenEventId(id: string): string {
   return id.replace(/^0+(?=\d)/, '').replace(/-0+(?=\d)/, '-');
 }
 
 /** Restores the leading zeros of a shortened event id; other texts are returned unchanged. */
-export function fullEventId(id: string): string {
+export function expandEventId(id: string): string {
   const parts = /^(\d{1,10})-(\d{1,10})$/.exec(id);
   return parts === null
     ? id
@@ -52,27 +52,27 @@ export function fullEventId(id: string): string {
 }
 
 /** Returns the message with the number of repetitions. */
-function messageOf({ message, count, firstTime }: Event): string {
+function formatMessage({ message, count, firstTime }: Event): string {
   return count > 1 ? `${message} (${count} times since ${formatTime(firstTime)})` : message;
 }
 
 /**
  * Formats events as a tree: causes above, consequences below.
  * @param events - Sorted by id. An event whose cause is not in the list becomes a root.
- * @param asked - Id of the event to mark.
+ * @param markedId - Id of the event to mark.
  */
-export function eventTree(events: readonly Event[], asked: string, style: Style): string {
+export function formatEventTree(events: readonly Event[], markedId: string, style: Style): string {
   const ids = new Set(events.map(({ id }) => id));
   const lines: string[] = [];
   const add = (event: Event, lead: string, indent: string): void => {
-    const mark = event.id === asked ? '>' : ' ';
-    lines.push(`${mark} ${lead}${shortEventId(event.id)}  ${eventLine(event, style)}`);
+    const mark = event.id === markedId ? '>' : ' ';
+    lines.push(`${mark} ${lead}${shortenEventId(event.id)}  ${formatEventLine(event, style)}`);
     const children = events.filter(({ causeId }) => causeId === event.id);
     const bar = children.length > 0 ? '|  ' : '   ';
     if (event.decision !== undefined)
-      lines.push(`  ${indent}${bar}why: ${oneLine(event.decision.why)} (${event.decision.id})`);
+      lines.push(`  ${indent}${bar}why: ${toOneLine(event.decision.why)} (${event.decision.id})`);
     if (event.requestId !== '' && !ids.has(event.causeId))
-      lines.push(`  ${indent}${bar}request: ${oneLine(event.requestId)}`);
+      lines.push(`  ${indent}${bar}request: ${toOneLine(event.requestId)}`);
     for (const [index, child] of children.entries()) {
       const isLast = index === children.length - 1;
       add(child, `${indent}${isLast ? '`- ' : '|- '}`, `${indent}${isLast ? '   ' : '|  '}`);
@@ -83,18 +83,18 @@ export function eventTree(events: readonly Event[], asked: string, style: Style)
 }
 
 /** Formats the subject of an event: `default/web`, `node web1`. */
-export function subjectOf({ namespace, workload, nodeId, replicaId }: Event): string {
+export function formatSubject({ namespace, workload, nodeId, replicaId }: Event): string {
   if (workload !== '') return `${namespace}/${workload}`;
   if (nodeId !== '') return `node ${nodeId}`;
   return replicaId === '' ? 'cluster' : replicaId;
 }
 
-function severityCell({ severity }: Event, style: Style): Cell {
+function toSeverityCell({ severity }: Event, style: Style): Cell {
   const tone =
     severity === Event_Severity.ERROR
       ? 'bad'
       : severity === Event_Severity.WARNING
         ? 'busy'
         : 'quiet';
-  return { text: formatWord(Event_Severity[severity] ?? ''), paint: toneOf(style, tone) };
+  return { text: formatWord(Event_Severity[severity] ?? ''), paint: getTone(style, tone) };
 }

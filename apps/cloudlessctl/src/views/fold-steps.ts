@@ -12,9 +12,9 @@ export interface FoldedSteps {
 }
 
 /** Plans with at most this many lines are not folded into rounds. */
-const FEW_LINES = 8;
+const MAX_UNFOLDED_LINES = 8;
 /** Maximum number of lines in a round; planners produce no longer rounds. */
-const MAX_ROUND = 4;
+const MAX_ROUND_LINES = 4;
 
 /**
  * Combines equal consecutive steps: `create 3 of version 2`. In longer plans, repeated rounds are
@@ -24,7 +24,7 @@ export function foldSteps(
   steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
 ): readonly FoldedSteps[] {
   const lines = joinEqual(steps);
-  return lines.length <= FEW_LINES ? lines : foldRounds(lines);
+  return lines.length <= MAX_UNFOLDED_LINES ? lines : foldRounds(lines);
 }
 
 function joinEqual(
@@ -55,7 +55,7 @@ function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
   const folded: FoldedSteps[] = [];
   let begin = 0;
   while (begin < lines.length) {
-    const { length, times } = longestRounds(lines, begin);
+    const { length, times } = findLongestRepetition(lines, begin);
     const round = lines.slice(begin, begin + length);
     const all = lines.slice(begin, begin + length * times);
     folded.push({
@@ -73,12 +73,12 @@ function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
  * Returns the repetition that starts at a line and covers most lines; length 1 and times 1 without
  * a repetition.
  */
-function longestRounds(
+function findLongestRepetition(
   lines: readonly FoldedSteps[],
   begin: number,
 ): { readonly length: number; readonly times: number } {
   let best = { length: 1, times: 1 };
-  for (let length = 1; length <= MAX_ROUND; length += 1) {
+  for (let length = 1; length <= MAX_ROUND_LINES; length += 1) {
     let end = begin + length;
     while (end < lines.length && lines[end]?.text === lines[end - length]?.text) end += 1;
     const times = Math.floor((end - begin) / length);

@@ -1,7 +1,7 @@
 import type { LogEntry } from '@cloudless/api';
 import { formatTime } from '../output/human.js';
 import type { Style } from '../output/style.js';
-import { replicaNumber } from '../names.js';
+import { getReplicaNumber } from '../names.js';
 
 /** Options of {@link LogPrinter}. */
 export interface LogPrinterOptions {
@@ -40,17 +40,17 @@ export class LogPrinter {
 
   /** Prints the lines that the entries complete, with one write. */
   async print(entries: readonly LogEntry[]): Promise<void> {
-    const parts = entries.flatMap((entry) => this.partsOf(entry));
-    if (parts.length > 0) await this.options.write(join(parts));
+    const parts = entries.flatMap((entry) => this.assembleLine(entry));
+    if (parts.length > 0) await this.options.write(joinBytes(parts));
   }
 
   /** Returns the line that an entry completes; empty while the line is incomplete. */
-  private partsOf(entry: LogEntry): readonly Uint8Array[] {
+  private assembleLine(entry: LogEntry): readonly Uint8Array[] {
     this.firstReplica ??= entry.replicaId;
     if (entry.replicaId !== this.firstReplica && this.options.workload !== undefined)
       this.prefixes = true;
     const key = `${entry.containerId}/${entry.stream}`;
-    const line = this.pending.get(key) ?? { prefix: this.prefixOf(entry), pieces: [], size: 0 };
+    const line = this.pending.get(key) ?? { prefix: this.formatPrefix(entry), pieces: [], size: 0 };
     const piece = entry.raw.length > 0 ? entry.raw : encoder.encode(entry.line);
     line.pieces.push(piece);
     line.size += piece.length;
@@ -65,15 +65,15 @@ export class LogPrinter {
   /** Prints the incomplete lines. */
   async flush(): Promise<void> {
     for (const { prefix, pieces } of this.pending.values())
-      await this.options.write(join([encoder.encode(prefix), ...pieces, NEWLINE]));
+      await this.options.write(joinBytes([encoder.encode(prefix), ...pieces, NEWLINE]));
     this.pending.clear();
   }
 
-  private prefixOf({ replicaId, time }: LogEntry): string {
+  private formatPrefix({ replicaId, time }: LogEntry): string {
     const { style, timestamps, workload } = this.options;
     const stamp = timestamps ? `${style.dim(formatTime(time))} ` : '';
     if (!this.prefixes || workload === undefined) return stamp;
-    const number = replicaNumber(replicaId);
+    const number = getReplicaNumber(replicaId);
     const name = `${workload}-${number}`;
     this.width = Math.max(this.width, name.length);
     const colors = [style.cyan, style.yellow, style.green, style.magenta, style.blue, style.red];
@@ -84,6 +84,6 @@ export class LogPrinter {
 
 const encoder = new TextEncoder();
 
-function join(parts: readonly Uint8Array[]): Uint8Array {
+function joinBytes(parts: readonly Uint8Array[]): Uint8Array {
   return new Uint8Array(Buffer.concat(parts));
 }

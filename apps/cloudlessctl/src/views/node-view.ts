@@ -8,38 +8,38 @@ import {
   formatTime,
   formatWord,
 } from '../output/human.js';
-import { toneOf } from '../output/style.js';
+import { getTone } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
-import { drainText, drainWord } from './drain-view.js';
-import { eventTable } from './event-view.js';
+import { formatDrainSection, formatDrainStatus } from './drain-view.js';
+import { formatEventTable } from './event-view.js';
 import { formatFields, formatSections } from './sections.js';
 
 /**
  * Formats nodes as a table. CPU and MEMORY show what is allocated, of what is available for
  * workloads.
  */
-export function nodeTable(
+export function formatNodeTable(
   nodes: readonly Node[],
   nowMs: number,
   style: Style,
   wide: boolean,
 ): string {
   return formatTable(
-    nodeHeaders(wide),
-    nodes.map((node) => nodeCells(node, nowMs, style, wide)),
+    getNodeHeaders(wide),
+    nodes.map((node) => toNodeCells(node, nowMs, style, wide)),
   );
 }
 
 /** Returns the headers of a node table. */
-export function nodeHeaders(wide: boolean): readonly string[] {
+export function getNodeHeaders(wide: boolean): readonly string[] {
   const extra = ['REGION', 'PLATFORM', 'AGENT', 'ADDRESS', 'TAINTS', 'LABELS'];
   return ['NAME', 'STATUS', 'ZONE', 'REPLICAS', 'CPU', 'MEMORY', 'AGE', ...(wide ? extra : [])];
 }
 
 /** Returns the table row of a node. */
-export function nodeCells(
+export function toNodeCells(
   node: Node,
   nowMs: number,
   style: Style,
@@ -48,7 +48,7 @@ export function nodeCells(
   const { status } = node;
   const extra = [
     node.region,
-    platformOf(node),
+    formatPlatform(node),
     status?.agentVersion ?? '',
     status?.agentAddress ?? '',
     formatTaints(node.taints),
@@ -56,18 +56,18 @@ export function nodeCells(
   ];
   return [
     node.id,
-    statusCell(node, style),
+    toStatusCell(node, style),
     node.zone,
     `${status?.replicaCount ?? 0}/${status?.maxReplicas ?? 0}`,
-    reservedShare(status, 'cpu'),
-    reservedShare(status, 'memory'),
+    formatReservedShare(status, 'cpu'),
+    formatReservedShare(status, 'memory'),
     formatAge(node.createdAt, nowMs),
     ...(wide ? extra : []),
   ];
 }
 
 /** Formats the description of a node in sections. */
-export function describeNodeText(
+export function formatNodeDescription(
   node: Node,
   events: readonly Event[],
   nowMs: number,
@@ -94,7 +94,7 @@ export function describeNodeText(
     [
       'Status',
       formatFields([
-        ['Phase', statusText(node)],
+        ['Phase', formatStatus(node)],
         ['Reason', status?.reason ?? ''],
         [
           'Connected',
@@ -112,7 +112,7 @@ export function describeNodeText(
         ],
         ['Replicas', `${status?.replicaCount ?? 0} of at most ${status?.maxReplicas ?? 0}`],
         ['Capabilities', status?.capabilities.join(', ') ?? ''],
-        ['Platform', platformOf(node)],
+        ['Platform', formatPlatform(node)],
         [
           'Agent',
           [status?.agentVersion ?? '', status?.agentAddress ?? '']
@@ -132,9 +132,9 @@ export function describeNodeText(
         ]),
       ),
     ],
-    ['Drain', drainText(status?.drain, nowMs)],
-    ['Resources', resourceTable(node)],
-    ['Events', eventTable(events, nowMs, style) || '(none)\n'],
+    ['Drain', formatDrainSection(status?.drain, nowMs)],
+    ['Resources', formatResourceTable(node)],
+    ['Events', formatEventTable(events, nowMs, style) || '(none)\n'],
   ]);
 }
 
@@ -148,35 +148,36 @@ export function formatTaints(taints: readonly Taint[]): string {
     .join(',');
 }
 
-function resourceTable({ status }: Node): string {
+function formatResourceTable({ status }: Node): string {
   if (status === undefined) return '';
   const { capacity, reserved, allocated, usage } = status;
-  const bytes = (value: bigint | undefined): string =>
+  const formatOptionalBytes = (value: bigint | undefined): string =>
     value === undefined ? '' : formatBytes(value);
-  const cpu = (value: number | undefined): string => (value === undefined ? '' : formatCpu(value));
+  const formatOptionalCpu = (value: number | undefined): string =>
+    value === undefined ? '' : formatCpu(value);
   return formatTable(
     ['RESOURCE', 'CAPACITY', 'SYSTEM', 'ALLOCATED', 'MEASURED USE'],
     [
       [
         'cpu',
-        cpu(capacity?.cpuMillis),
-        cpu(reserved?.cpuMillis),
-        cpu(allocated?.cpuMillis),
-        cpu(usage?.cpuMillis),
+        formatOptionalCpu(capacity?.cpuMillis),
+        formatOptionalCpu(reserved?.cpuMillis),
+        formatOptionalCpu(allocated?.cpuMillis),
+        formatOptionalCpu(usage?.cpuMillis),
       ],
       [
         'memory',
-        bytes(capacity?.memoryBytes),
-        bytes(reserved?.memoryBytes),
-        bytes(allocated?.memoryBytes),
-        bytes(usage?.memoryBytes),
+        formatOptionalBytes(capacity?.memoryBytes),
+        formatOptionalBytes(reserved?.memoryBytes),
+        formatOptionalBytes(allocated?.memoryBytes),
+        formatOptionalBytes(usage?.memoryBytes),
       ],
       [
         'storage',
-        bytes(capacity?.storageBytes),
-        bytes(reserved?.storageBytes),
-        bytes(allocated?.storageBytes),
-        bytes(usage?.storageBytes),
+        formatOptionalBytes(capacity?.storageBytes),
+        formatOptionalBytes(reserved?.storageBytes),
+        formatOptionalBytes(allocated?.storageBytes),
+        formatOptionalBytes(usage?.storageBytes),
       ],
       [
         'gpus',
@@ -190,7 +191,10 @@ function resourceTable({ status }: Node): string {
 }
 
 /** Formats what workloads have reserved, of what is available for them: `250m/3500m`. */
-export function reservedShare(status: NodeStatus | undefined, what: 'cpu' | 'memory'): string {
+export function formatReservedShare(
+  status: NodeStatus | undefined,
+  what: 'cpu' | 'memory',
+): string {
   const { allocated, capacity, reserved } = status ?? {};
   if (capacity === undefined) return '';
   if (what === 'cpu')
@@ -198,19 +202,19 @@ export function reservedShare(status: NodeStatus | undefined, what: 'cpu' | 'mem
   return `${formatBytes(allocated?.memoryBytes ?? 0n)}/${formatBytes(capacity.memoryBytes - (reserved?.memoryBytes ?? 0n))}`;
 }
 
-function platformOf({ status }: Node): string {
+function formatPlatform({ status }: Node): string {
   return [status?.operatingSystem ?? '', status?.architecture ?? '']
     .filter((part) => part !== '')
     .join('/');
 }
 
-function drainWords({ status, cordoned, draining }: Node): readonly string[] {
-  const word = drainWord(status?.drain);
+function listDrainStatuses({ status, cordoned, draining }: Node): readonly string[] {
+  const word = formatDrainStatus(status?.drain);
   if (draining) return [word ?? 'Draining'];
   return [...(cordoned ? ['Cordoned'] : []), ...(word === undefined ? [] : [word])];
 }
 
-function statusText(node: Node): string {
+function formatStatus(node: Node): string {
   const { status } = node;
   const phase = formatWord(NodeStatus_Phase[status?.phase ?? NodeStatus_Phase.UNKNOWN] ?? '');
   const pressures = (status?.conditions ?? []).filter(
@@ -218,14 +222,14 @@ function statusText(node: Node): string {
   );
   return [
     phase,
-    ...drainWords(node),
+    ...listDrainStatuses(node),
     ...pressures.map(({ type }) => formatWord(Condition_Type[type] ?? '')),
   ].join(',');
 }
 
-function statusCell(node: Node, style: Style): Cell {
+function toStatusCell(node: Node, style: Style): Cell {
   const phase = node.status?.phase ?? NodeStatus_Phase.UNKNOWN;
-  const text = statusText(node);
+  const text = formatStatus(node);
   const tone = phase === NodeStatus_Phase.LOST ? 'bad' : text === 'Ready' ? 'good' : 'busy';
-  return { text, paint: toneOf(style, tone) };
+  return { text, paint: getTone(style, tone) };
 }

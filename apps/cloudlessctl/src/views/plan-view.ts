@@ -3,9 +3,9 @@ import { ScoreTermsSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { ExplainWorkloadResponse, WorkloadPlan } from '@cloudless/api';
 import { count } from '../output/human.js';
 import type { Style } from '../output/style.js';
-import { formatTable, oneLine } from '../output/table.js';
+import { formatTable, toOneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
-import { replicaTable } from './workload-view.js';
+import { formatReplicaTable } from './workload-view.js';
 
 /** Maximum number of step lines; the remaining steps are counted. */
 const MAX_LINES = 20;
@@ -13,7 +13,7 @@ const MAX_LINES = 20;
 /** Longer values are truncated in the middle; `-o json` prints them whole. */
 const MAX_VALUE = 120;
 
-const verbs: Readonly<Record<WorkloadPlan_Action, string>> = {
+const ACTION_NAMES: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.NOTHING]: 'unchanged',
   [WorkloadPlan_Action.CREATE]: 'create',
   [WorkloadPlan_Action.UPDATE]: 'update',
@@ -21,23 +21,23 @@ const verbs: Readonly<Record<WorkloadPlan_Action, string>> = {
 };
 
 /** Formats a plan: changed fields, placements of new replicas, and steps. */
-export function planText(label: string, plan: WorkloadPlan, style: Style): string {
+export function formatPlan(label: string, plan: WorkloadPlan, style: Style): string {
   if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
-  const lines = [`${label}: ${verbs[plan.action]}`];
+  const lines = [`${label}: ${ACTION_NAMES[plan.action]}`];
   for (const { path, before, after } of plan.changes) {
     const absent = '(absent)';
-    const change = `  ${path}: ${abridged(before) || absent} -> ${abridged(after) || absent}`;
+    const change = `  ${path}: ${abridge(before) || absent} -> ${abridge(after) || absent}`;
     lines.push(
       before === '' ? style.green(change) : after === '' ? style.red(change) : style.yellow(change),
     );
   }
   if (plan.newVersion && plan.action === WorkloadPlan_Action.UPDATE)
     lines.push('  new version: every replica is replaced');
-  return `${[...lines, ...planLines(plan, style)].join('\n')}\n`;
+  return `${[...lines, ...formatPlanLines(plan, style)].join('\n')}\n`;
 }
 
 /** Returns the placements, steps and warnings of a plan as lines. */
-export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
+export function formatPlanLines(plan: WorkloadPlan, style: Style): readonly string[] {
   const lines: string[] = [];
   const nodes = new Map<string, number>();
   for (const { nodeId } of plan.placements) nodes.set(nodeId, (nodes.get(nodeId) ?? 0) + 1);
@@ -46,11 +46,11 @@ export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
   if (others > 0) where.push(`and ${count(others, 'more replica')}`);
   if (where.length > 0) lines.push(`  new replicas on: ${where.join(', ')}`);
   if (plan.unplaced > 0) {
-    const reason = plan.unplacedReason === '' ? '' : `: ${oneLine(plan.unplacedReason)}`;
+    const reason = plan.unplacedReason === '' ? '' : `: ${toOneLine(plan.unplacedReason)}`;
     lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} cannot be placed${reason}`));
   }
-  lines.push(...stepLines(plan));
-  lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${oneLine(warning)}`)));
+  lines.push(...formatSteps(plan));
+  lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${toOneLine(warning)}`)));
   return lines;
 }
 
@@ -58,15 +58,15 @@ export function planLines(plan: WorkloadPlan, style: Style): readonly string[] {
  * Returns the step table: step, ready replicas (minimum), required minimum, live replicas
  * (maximum).
  */
-function stepLines(plan: WorkloadPlan): readonly string[] {
+function formatSteps(plan: WorkloadPlan): readonly string[] {
   if (plan.steps.length === 0) return [];
   const folded = foldSteps(plan.steps);
   const rows = folded
     .slice(0, MAX_LINES)
     .map(({ text, ready, live }) => [text, `${ready}`, `${plan.minAvailable}`, `${live}`]);
   const lines = formatTable(['STEP', 'READY', 'MIN', 'LIVE'], rows).trimEnd().split('\n');
-  const told = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
-  const more = Math.max(plan.totalSteps, plan.steps.length) - told;
+  const shownSteps = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
+  const more = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
   if (more > 0) lines.push(`and ${count(more, 'more step')}`);
   lines.push(
     `lowest ready ${plan.lowestReady} (minimum ${plan.minAvailable}), highest live ${plan.highestLive}`,
@@ -75,15 +75,15 @@ function stepLines(plan: WorkloadPlan): readonly string[] {
 }
 
 /** Formats a value on one line; the middle of a long value is replaced by `…`. */
-function abridged(value: string): string {
-  const line = oneLine(value);
+function abridge(value: string): string {
+  const line = toOneLine(value);
   return line.length <= MAX_VALUE
     ? line
     : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
 }
 
 /** Formats the placement explanation: summary, verdict for each node, and replicas. */
-export function explainText(
+export function formatExplanation(
   explained: ExplainWorkloadResponse,
   nowMs: number,
   style: Style,
@@ -110,7 +110,11 @@ export function explainText(
       reason,
     ]),
   );
-  return [`${oneLine(explained.summary)}\n`, nodes, replicaTable(explained.replicas, nowMs, style)]
+  return [
+    `${toOneLine(explained.summary)}\n`,
+    nodes,
+    formatReplicaTable(explained.replicas, nowMs, style),
+  ]
     .filter((part) => part !== '')
     .join('\n');
 }

@@ -5,7 +5,7 @@ import { formatDuration } from '../output/human.js';
  * Formats a probe in one line: `http:8080/healthz, every 10s, timeout 1s, fails after 3`. Empty
  * without a probe.
  */
-export function probeText(probe: Probe | undefined): string {
+export function formatProbe(probe: Probe | undefined): string {
   if (probe === undefined) return '';
   const { initialDelay, period, timeout, successThreshold, failureThreshold } = probe;
   const parts = [
@@ -17,11 +17,11 @@ export function probeText(probe: Probe | undefined): string {
     successThreshold > 1 ? `passes after ${successThreshold}` : '',
     failureThreshold > 0 ? `fails after ${failureThreshold}` : '',
   ];
-  return [checkText(probe.check), ...parts.filter((part) => part !== '')].join(', ');
+  return [formatCheck(probe.check), ...parts.filter((part) => part !== '')].join(', ');
 }
 
 /** Formats the check as the probe flags accept it. */
-function checkText(check: Probe['check']): string {
+function formatCheck(check: Probe['check']): string {
   switch (check.case) {
     case 'exec':
       return `exec:${check.value.command.join(' ')}`;

@@ -11,7 +11,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { FAILURE, aRollout } from '../testing/a-rollout.js';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 import type { CliResult } from '../testing/run-cli.js';
-import { rolloutBlock, rolloutLine } from './rollout-view.js';
+import { formatRolloutBlock, formatRolloutLine } from './rollout-view.js';
 
 const failed = aRollout({
   ...{
@@ -36,7 +36,7 @@ failed.status?.replicas.push(
   }),
 );
 
-const ran = (...argv: string[]): Promise<CliResult> =>
+const runWithFailedRollout = (...argv: string[]): Promise<CliResult> =>
   runCli(argv, {
     coordinator: {
       getWorkload: () => failed,
@@ -47,7 +47,7 @@ const ran = (...argv: string[]): Promise<CliResult> =>
 
 describe('rollout output', () => {
   it('has a section in describe with the cause of the failure', async () => {
-    const { stdout } = await ran('describe', 'web');
+    const { stdout } = await runWithFailedRollout('describe', 'web');
     expect(stdout).toContain(
       `Rollout:
   Phase:       Failed, step 1 of 2
@@ -66,16 +66,18 @@ describe('rollout output', () => {
   });
 
   it('shows the last log lines of failing replicas without control characters', async () => {
-    expect((await ran('describe', 'web')).stdout).toContain(
+    expect((await runWithFailedRollout('describe', 'web')).stdout).toContain(
       '  last lines of 00000000000000aa-9:\n    starting\n    no such [31m file\n\nVersions:',
     );
   });
 
   it('shows the phase in wide tables, and the reason in all tables', async () => {
-    expect((await ran('get', 'workloads', '-o', 'wide')).stdout).toMatch(
+    expect((await runWithFailedRollout('get', 'workloads', '-o', 'wide')).stdout).toMatch(
       /ROLLOUT .*\n.* Failed, step 1 of 2 /,
     );
-    expect((await ran('get', 'workloads')).stdout).toMatch(/new replicas failed 3 times\n$/);
+    expect((await runWithFailedRollout('get', 'workloads')).stdout).toMatch(
+      /new replicas failed 3 times\n$/,
+    );
   });
 
   it('shows the rollout settings in the form of the flags', async () => {
@@ -101,7 +103,7 @@ it('rolloutLine counts replicas of an older version with the same template as ne
   workload.status?.versions.push(
     create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }),
   );
-  expect(rolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
+  expect(formatRolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
 });
 
 describe('rolloutBlock', () => {
@@ -117,7 +119,7 @@ describe('rolloutBlock', () => {
         { updated: 1, old: replicas },
       );
       Object.assign(workload.status ?? {}, { desiredReplicas: desired, minAvailable: minimum });
-      const lines = rolloutBlock(workload, NOW_MS);
+      const lines = formatRolloutBlock(workload, NOW_MS);
       expect(lines.slice(1, 4).every((line) => /^\w+ +\[[#.|]{30}\] \d/.test(line))).toBe(true);
       expect(lines.at(-1)).toBe('(0s left)');
     }

@@ -9,22 +9,22 @@ import type {
 } from '@cloudless/api';
 import { formatAge, formatSpan, formatWord } from '../output/human.js';
 import type { Style } from '../output/style.js';
-import { formatTable, oneLine } from '../output/table.js';
-import { rolloutCounts } from '../wait/rollout-counts.js';
+import { formatTable, toOneLine } from '../output/table.js';
+import { countRollout } from '../wait/rollout-counts.js';
 import type { RolloutCounts } from '../wait/rollout-counts.js';
 
 /** Width of a progress bar in characters. */
 const BAR_WIDTH = 30;
 
 /** Formats the phase of a rollout: `Paused, step 2 of 3`; empty without a rollout. */
-export function rolloutPhase(rollout: RolloutStatus | undefined): string {
+export function formatRolloutPhase(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const step = rollout.step === 0 ? '' : `, step ${rollout.step} of ${rollout.steps}`;
   return formatWord(RolloutStatus_Phase[rollout.phase] ?? '') + step;
 }
 
 /** Returns what an unfinished rollout waits for, or why it failed. */
-export function unsettledReason(rollout: RolloutStatus | undefined): string {
+export function getUnsettledReason(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const { phase, reason, failure } = rollout;
   if (isRolledOut(phase)) return '';
@@ -32,36 +32,36 @@ export function unsettledReason(rollout: RolloutStatus | undefined): string {
 }
 
 /** Formats the state of a rollout on one line. */
-export function rolloutLine(workload: Workload): string {
+export function formatRolloutLine(workload: Workload): string {
   const { rollout } = workload.status ?? {};
-  const reason = oneLine(rollout?.reason ?? '');
+  const reason = toOneLine(rollout?.reason ?? '');
   // The reason contains the step when the rollout waits at a step.
   const phase = reason.includes('step ')
     ? formatWord(RolloutStatus_Phase[rollout?.phase ?? 0] ?? '')
-    : rolloutPhase(rollout);
-  const { desired, updatedReady, old, ready, minimum } = rolloutCounts(workload);
+    : formatRolloutPhase(rollout);
+  const { desired, updatedReady, old, ready, minimum } = countRollout(workload);
   if (rollout?.phase === RolloutStatus_Phase.COMPLETED && old === 0) {
-    return `${versionsText(workload)} is rolled out: ${ready} of ${desired} ready (minimum ${minimum})`;
+    return `${formatVersions(workload)} is rolled out: ${ready} of ${desired} ready (minimum ${minimum})`;
   }
   const counts = `${updatedReady} of ${desired} new ready, ${old} old, ${ready} ready (minimum ${minimum})`;
-  return `${versionsText(workload)}: ${phase}, ${counts}${reason === '' ? '' : `: ${reason}`}`;
+  return `${formatVersions(workload)}: ${phase}, ${counts}${reason === '' ? '' : `: ${reason}`}`;
 }
 
 /**
  * Returns the lines of the live view: progress bars of ready, new and old replicas, and the reason
  * for waiting.
  */
-export function rolloutBlock(workload: Workload, nowMs: number): readonly string[] {
+export function formatRolloutBlock(workload: Workload, nowMs: number): readonly string[] {
   const { rollout } = workload.status ?? {};
-  const counts = rolloutCounts(workload);
+  const counts = countRollout(workload);
   const { desired, updated, updatedReady, old, ready, minimum } = counts;
   const scale = Math.max(1, desired, ready, updated, old);
-  const left = timeLeft(rollout, nowMs);
+  const left = formatTimeLeft(rollout, nowMs);
   return [
-    `${'phase'.padEnd(6)} ${rolloutPhase(rollout)}`,
-    `${'ready'.padEnd(6)} ${bar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
-    `${'new'.padEnd(6)} ${bar(updatedReady, scale)} ${updatedReady} of ${desired} ready${startingText(counts)}`,
-    `${'old'.padEnd(6)} ${bar(old, scale)} ${old}`,
+    `${'phase'.padEnd(6)} ${formatRolloutPhase(rollout)}`,
+    `${'ready'.padEnd(6)} ${drawBar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
+    `${'new'.padEnd(6)} ${drawBar(updatedReady, scale)} ${updatedReady} of ${desired} ready${formatStarting(counts)}`,
+    `${'old'.padEnd(6)} ${drawBar(old, scale)} ${old}`,
     [rollout?.reason ?? '', left === '' ? '' : `(${left} left)`]
       .filter((part) => part !== '')
       .join(' '),
@@ -72,7 +72,7 @@ export function rolloutBlock(workload: Workload, nowMs: number): readonly string
  * Formats the versions: `version 2, from version 1`. The previous version is left out once the
  * rollout is complete.
  */
-export function versionsText({ status }: Workload): string {
+export function formatVersions({ status }: Workload): string {
   const { version = 0, fromVersion = 0 } = status?.rollout ?? {};
   const newest = version === 0 ? (status?.version ?? 0) : version;
   const settled = status?.rollout?.phase === RolloutStatus_Phase.COMPLETED;
@@ -80,7 +80,7 @@ export function versionsText({ status }: Workload): string {
 }
 
 /** Formats a progress bar, `[#####|....]`, with a mark at the required minimum. */
-function bar(count: number, scale: number, mark?: number): string {
+function drawBar(count: number, scale: number, mark?: number): string {
   const filled = Math.round((Math.min(count, scale) * BAR_WIDTH) / scale);
   const cells = [...'#'.repeat(filled).padEnd(BAR_WIDTH, '.')];
   if (mark !== undefined && mark > 0)
@@ -88,7 +88,7 @@ function bar(count: number, scale: number, mark?: number): string {
   return `[${cells.join('')}]`;
 }
 
-function startingText({ updated, updatedReady }: RolloutCounts): string {
+function formatStarting({ updated, updatedReady }: RolloutCounts): string {
   return updated > updatedReady ? `, ${updated - updatedReady} starting` : '';
 }
 
@@ -96,7 +96,7 @@ function startingText({ updated, updatedReady }: RolloutCounts): string {
  * Returns the time until the current step, pause or deadline ends: `4m30s`; empty without a time
  * limit.
  */
-function timeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
+function formatTimeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
   if (rollout?.until === undefined || isOver(rollout)) return '';
   return formatSpan(Math.ceil((timestampMs(rollout.until) - nowMs) / 1000) * 1000);
 }
@@ -106,7 +106,7 @@ function isOver({ phase }: RolloutStatus): boolean {
 }
 
 /** Returns the failing replica, its exit code and its last log lines. */
-export function failureLines({
+export function formatFailure({
   replicaId,
   nodeId,
   exitCode,
@@ -115,27 +115,29 @@ export function failureLines({
   if (replicaId === '') return [];
   const where = nodeId === '' ? '' : ` on ${nodeId}`;
   const how = exitCode === undefined ? '' : `, exit code ${exitCode}`;
-  return [`failing replica: ${replicaId}${where}${how}`, ...lastLinesText(replicaId, lastLines)];
+  return [`failing replica: ${replicaId}${where}${how}`, ...formatLastLines(replicaId, lastLines)];
 }
 
 /** Returns the last log lines of a replica below a title; empty without lines. */
-export function lastLinesText(replicaId: string, lines: readonly string[]): readonly string[] {
+export function formatLastLines(replicaId: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0
     ? []
-    : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${oneLine(line)}`)];
+    : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${toOneLine(line)}`)];
 }
 
 /** Number of failing replicas shown; more of them seldom fail for different reasons. */
-const MAX_FAILING = 3;
+const MAX_FAILING_REPLICAS = 3;
 
 /** Returns the last log lines of failing replicas. */
-export function failingReplicas(replicas: readonly ReplicaStatus[]): readonly string[] {
+export function formatFailingReplicas(replicas: readonly ReplicaStatus[]): readonly string[] {
   const failing = replicas.filter(({ ready, lastLines }) => !ready && lastLines.length > 0);
-  return failing.slice(-MAX_FAILING).flatMap(({ id, lastLines }) => lastLinesText(id, lastLines));
+  return failing
+    .slice(-MAX_FAILING_REPLICAS)
+    .flatMap(({ id, lastLines }) => formatLastLines(id, lastLines));
 }
 
 /** Returns the fields of a rollout for `describe`. */
-export function rolloutFields(
+export function getRolloutFields(
   workload: Workload,
   nowMs: number,
 ): readonly (readonly [string, string])[] {
@@ -143,19 +145,19 @@ export function rolloutFields(
   if (rollout === undefined) return [];
   const { strategy, startedAt, reason, failedNew, failure } = rollout;
   return [
-    ['Phase', rolloutPhase(rollout)],
+    ['Phase', formatRolloutPhase(rollout)],
     ['Strategy', formatWord(Rollout_Strategy[strategy] ?? '')],
-    ['Version', versionsText(workload)],
+    ['Version', formatVersions(workload)],
     ['Started', startedAt === undefined ? '' : `${formatAge(startedAt, nowMs)} ago`],
     ['Reason', reason === failure?.reason ? '' : reason],
-    ['Time left', timeLeft(rollout, nowMs)],
+    ['Time left', formatTimeLeft(rollout, nowMs)],
     ['Failed new', failedNew === 0 ? '' : String(failedNew)],
     ['Failure', failure === undefined ? '' : `version ${failure.version}: ${failure.reason}`],
   ];
 }
 
 /** Formats the stored versions as a table. */
-export function versionTable(
+export function formatVersionTable(
   versions: readonly VersionInfo[],
   nowMs: number,
   style: Style,

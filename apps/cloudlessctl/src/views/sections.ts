@@ -1,12 +1,12 @@
 import type { Style } from '../output/style.js';
-import { oneLine } from '../output/table.js';
+import { toOneLine } from '../output/table.js';
 
 /** Formats `Name: value` lines with aligned values; fields without a value are left out. */
 export function formatFields(fields: readonly (readonly [string, string])[]): string {
   const present = fields.filter(([, value]) => value !== '');
   const width = Math.max(0, ...present.map(([name]) => name.length)) + 1;
   return present
-    .map(([name, value]) => `${`${name}:`.padEnd(width)}  ${oneLine(value)}\n`)
+    .map(([name, value]) => `${`${name}:`.padEnd(width)}  ${toOneLine(value)}\n`)
     .join('');
 }
 

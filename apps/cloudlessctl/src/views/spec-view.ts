@@ -9,40 +9,42 @@ import {
 import type { ResourceList, Rollout_Step, WorkloadSpec } from '@cloudless/api';
 import { formatBytes, formatCpu, formatDuration, formatLabels } from '../output/human.js';
 import {
-  devicesText,
-  imageText,
-  kernelText,
-  networkText,
-  portsText,
-  securityText,
-  volumesText,
+  formatDevices,
+  formatImage,
+  formatKernelSettings,
+  formatNetwork,
+  formatPorts,
+  formatSecurity,
+  formatVolumes,
 } from './container-text.js';
-import { probeText } from './probe-text.js';
+import { formatProbe } from './probe-text.js';
 
 /** Returns the image and command of a spec. */
-export function summaryOf(spec: WorkloadSpec | undefined): string {
+export function summariseSpec(spec: WorkloadSpec | undefined): string {
   const command = [...(spec?.command ?? []), ...(spec?.args ?? [])].join(' ');
   return [spec?.image ?? '', command].filter((part) => part !== '').join(' ');
 }
 
 /** Returns the set fields of a spec for `describe`. */
-export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [string, string])[] {
+export function getSpecFields(
+  spec: WorkloadSpec | undefined,
+): readonly (readonly [string, string])[] {
   if (spec === undefined) return [];
   const { rollout, restart, placement, resources } = spec;
   const probes = withDefaults(spec); // probes are shown with their defaults
   return [
-    ['Image', imageText(spec)],
-    ['Command', quotedWords([...spec.command, ...spec.args])],
+    ['Image', formatImage(spec)],
+    ['Command', quoteWords([...spec.command, ...spec.args])],
     ['Working directory', spec.workingDir],
     ['Runtime', spec.runtime],
     ['Mode', spec.mode === WorkloadSpec_Mode.GLOBAL ? 'one on each matching node' : ''],
     ['Replicas', spec.replicas === undefined ? '' : String(spec.replicas)],
-    ['Ports', portsText(spec.ports)],
-    ['Network', networkText(spec.network)],
-    ['Volumes', volumesText(spec.volumes)],
-    ['Security', securityText(spec.security)],
-    ['Container', kernelText(spec)],
-    ['Devices', devicesText(spec.devices)],
+    ['Ports', formatPorts(spec.ports)],
+    ['Network', formatNetwork(spec.network)],
+    ['Volumes', formatVolumes(spec.volumes)],
+    ['Security', formatSecurity(spec.security)],
+    ['Container', formatKernelSettings(spec)],
+    ['Devices', formatDevices(spec.devices)],
     ['Environment', formatLabels(spec.env)],
     ['Requests', formatResources(resources?.requests)],
     ['Limits', formatResources(resources?.limits)],
@@ -59,10 +61,10 @@ export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [
             ...(restart.maxRetries === undefined ? [] : [`at most ${restart.maxRetries} times`]),
           ].join(', '),
     ],
-    ['Liveness', probeText(probes.livenessProbe)],
-    ['Readiness', probeText(probes.readinessProbe)],
-    ['Startup', probeText(probes.startupProbe)],
-    ['Rollout', rollout === undefined ? '' : rolloutText(rollout)],
+    ['Liveness', formatProbe(probes.livenessProbe)],
+    ['Readiness', formatProbe(probes.readinessProbe)],
+    ['Startup', formatProbe(probes.startupProbe)],
+    ['Rollout', rollout === undefined ? '' : formatRolloutSettings(rollout)],
     [
       'Grace period',
       spec.terminationGracePeriod === undefined ? '' : formatDuration(spec.terminationGracePeriod),
@@ -70,7 +72,7 @@ export function specFields(spec: WorkloadSpec | undefined): readonly (readonly [
   ];
 }
 
-function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
+function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): string {
   const {
     maxSurge,
     maxUnavailable,
@@ -92,13 +94,13 @@ function rolloutText(rollout: NonNullable<WorkloadSpec['rollout']>): string {
     pauseDuration === undefined ? '' : `pause ${formatDuration(pauseDuration)}`,
     rollout.promotion === Rollout_Promotion.MANUAL ? 'manual promotion' : '',
     rollout.onFailure === Rollout_OnFailure.ROLLBACK ? 'rollback on failure' : '',
-    steps.length === 0 ? '' : `steps ${steps.map(stepText).join('; ')}`,
+    steps.length === 0 ? '' : `steps ${steps.map(formatStep).join('; ')}`,
   ];
   return parts.filter((part) => part !== '' && part !== undefined).join(', ');
 }
 
 /** Formats a canary step as the flag `--step` accepts it. */
-function stepText({ replicas, percent, wait, promotion }: Rollout_Step): string {
+function formatStep({ replicas, percent, wait, promotion }: Rollout_Step): string {
   const size = percent === 0 ? String(replicas) : `${percent}%`;
   const then =
     promotion === Rollout_Promotion.MANUAL
@@ -124,7 +126,7 @@ function formatResources(resources: ResourceList | undefined): string {
 }
 
 /** Quotes words for a shell. */
-function quotedWords(words: readonly string[]): string {
+function quoteWords(words: readonly string[]): string {
   return words
     .map((item) => (/^[\w@%+=:,./-]+$/.test(item) ? item : `'${item.replaceAll("'", "'\\''")}'`))
     .join(' ');

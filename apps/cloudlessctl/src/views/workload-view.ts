@@ -1,42 +1,42 @@
 import { ReplicaStatus_Phase, WorkloadStatus_Phase } from '@cloudless/api';
 import type { Event, ReplicaStatus, Workload } from '@cloudless/api';
 import { formatAge, formatLabels, formatTime, formatWord } from '../output/human.js';
-import { toneOf } from '../output/style.js';
+import { getTone } from '../output/style.js';
 import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
-import { imagePullLines } from './container-text.js';
-import { runtimeLine } from './container-view.js';
-import { eventTable } from './event-view.js';
+import { formatImagePulls } from './container-text.js';
+import { formatRuntimeIds } from './container-view.js';
+import { formatEventTable } from './event-view.js';
 import {
-  failingReplicas,
-  failureLines,
-  rolloutFields,
-  rolloutPhase,
-  unsettledReason,
-  versionTable,
+  formatFailingReplicas,
+  formatFailure,
+  getRolloutFields,
+  formatRolloutPhase,
+  getUnsettledReason,
+  formatVersionTable,
 } from './rollout-view.js';
 import { formatFields, formatSections } from './sections.js';
-import { specFields, summaryOf } from './spec-view.js';
+import { getSpecFields, summariseSpec } from './spec-view.js';
 
 /**
  * Formats workloads as a table; wide tables add version, rollout, image and command, labels and
  * uid.
  */
-export function workloadTable(
+export function formatWorkloadTable(
   workloads: readonly Workload[],
   nowMs: number,
   style: Style,
   wide: boolean,
 ): string {
   return formatTable(
-    workloadHeaders(wide),
-    workloads.map((workload) => workloadCells(workload, nowMs, style, wide)),
+    getWorkloadHeaders(wide),
+    workloads.map((workload) => toWorkloadCells(workload, nowMs, style, wide)),
   );
 }
 
 /** Returns the headers of a workload table. */
-export function workloadHeaders(wide: boolean): readonly string[] {
+export function getWorkloadHeaders(wide: boolean): readonly string[] {
   return [
     'NAMESPACE',
     'NAME',
@@ -50,7 +50,7 @@ export function workloadHeaders(wide: boolean): readonly string[] {
 }
 
 /** Returns the table row of a workload. */
-export function workloadCells(
+export function toWorkloadCells(
   workload: Workload,
   nowMs: number,
   style: Style,
@@ -60,25 +60,25 @@ export function workloadCells(
   const version = String(status?.version ?? 0);
   const extra = [
     version,
-    rolloutPhase(status?.rollout),
-    shorten(summaryOf(spec), false),
+    formatRolloutPhase(status?.rollout),
+    shorten(summariseSpec(spec), false),
     formatLabels(spec?.labels ?? {}),
     uid,
   ];
   return [
     namespace,
     name,
-    phaseCell(status?.phase ?? WorkloadStatus_Phase.PENDING, style),
+    toPhaseCell(status?.phase ?? WorkloadStatus_Phase.PENDING, style),
     `${status?.readyReplicas ?? 0}/${status?.desiredReplicas ?? 0}`,
     String(status?.updatedReplicas ?? 0),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
-    shorten(status?.reason || unsettledReason(status?.rollout), wide),
+    shorten(status?.reason || getUnsettledReason(status?.rollout), wide),
   ];
 }
 
 /** Formats the description of a workload in sections. */
-export function describeWorkload(
+export function formatWorkloadDescription(
   workload: Workload,
   events: readonly Event[],
   nowMs: number,
@@ -86,43 +86,49 @@ export function describeWorkload(
 ): string {
   const { spec, status } = workload;
   return formatSections(style, [
-    ['', formatFields(identityFields(workload, nowMs))],
-    ['Spec', formatFields(specFields(spec))],
-    ['Status', formatFields(statusFields(workload))],
-    ['Rollout', rolloutSection(workload, nowMs)],
-    ['Replicas', replicaSection(status?.replicas ?? [], nowMs, style)],
-    ['Versions', versionTable(status?.versions ?? [], nowMs, style) || '(none)\n'],
-    ['Events', eventTable(events, nowMs, style) || '(none)\n'],
+    ['', formatFields(getIdentityFields(workload, nowMs))],
+    ['Spec', formatFields(getSpecFields(spec))],
+    ['Status', formatFields(getStatusFields(workload))],
+    ['Rollout', formatRolloutSection(workload, nowMs)],
+    ['Replicas', formatReplicaSection(status?.replicas ?? [], nowMs, style)],
+    ['Versions', formatVersionTable(status?.versions ?? [], nowMs, style) || '(none)\n'],
+    ['Events', formatEventTable(events, nowMs, style) || '(none)\n'],
   ]);
 }
 
-function rolloutSection(workload: Workload, nowMs: number): string {
+function formatRolloutSection(workload: Workload, nowMs: number): string {
   const failure = workload.status?.rollout?.failure;
-  const lines = failure === undefined ? [] : failureLines(failure);
-  return formatFields(rolloutFields(workload, nowMs)) + lines.map((line) => `${line}\n`).join('');
+  const lines = failure === undefined ? [] : formatFailure(failure);
+  return (
+    formatFields(getRolloutFields(workload, nowMs)) + lines.map((line) => `${line}\n`).join('')
+  );
 }
 
-function replicaSection(replicas: readonly ReplicaStatus[], nowMs: number, style: Style): string {
-  const table = replicaTable(replicas, nowMs, style) || '(none)\n';
+function formatReplicaSection(
+  replicas: readonly ReplicaStatus[],
+  nowMs: number,
+  style: Style,
+): string {
+  const table = formatReplicaTable(replicas, nowMs, style) || '(none)\n';
   const lines = [
-    ...containerLines(replicas),
-    ...imagePullLines(replicas, nowMs),
-    ...failingReplicas(replicas),
+    ...formatContainers(replicas),
+    ...formatImagePulls(replicas, nowMs),
+    ...formatFailingReplicas(replicas),
   ];
   return table + lines.map((line) => `${line}\n`).join('');
 }
 
 /** Returns process id, runtime id and image digest of each running container. */
-function containerLines(replicas: readonly ReplicaStatus[]): readonly string[] {
+function formatContainers(replicas: readonly ReplicaStatus[]): readonly string[] {
   return replicas.flatMap(({ id, container }) =>
     container === undefined || container.runtimeId === ''
       ? []
-      : [`${id}: ${runtimeLine(container)}`],
+      : [`${id}: ${formatRuntimeIds(container)}`],
   );
 }
 
 /** Formats replicas as a table. */
-export function replicaTable(
+export function formatReplicaTable(
   replicas: readonly ReplicaStatus[],
   nowMs: number,
   style: Style,
@@ -145,20 +151,20 @@ export function replicaTable(
       replica.id,
       String(replica.slot),
       String(replica.version),
-      replicaPhaseCell(replica, style),
+      toReplicaPhaseCell(replica, style),
       replica.ready ? 'yes' : 'no',
       replica.nodeId,
       replica.zone,
       String(replica.restarts),
       formatAge(replica.createdAt, nowMs),
       replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
-      reasonOf(replica),
+      formatReason(replica),
     ]),
   );
 }
 
 /** Returns the reason of a replica, with the end of its previous container after a restart. */
-function reasonOf({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
+function formatReason({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
   if (lastExitCode === undefined && lastEndReason === '') return reason;
   const isCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
   return `${reason} (${isCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
@@ -166,7 +172,7 @@ function reasonOf({ reason, lastExitCode, lastEndReason }: ReplicaStatus): strin
 
 type Field = readonly [string, string];
 
-function identityFields(
+function getIdentityFields(
   { namespace, name, uid, generation, createdAt, deletionRequestedAt, spec }: Workload,
   nowMs: number,
 ): Field[] {
@@ -192,7 +198,7 @@ function identityFields(
   ];
 }
 
-function statusFields({ status, generation }: Workload): Field[] {
+function getStatusFields({ status, generation }: Workload): Field[] {
   if (status === undefined) return [];
   const behind =
     status.observedGeneration < generation ? `${status.observedGeneration} (of ${generation})` : '';
@@ -216,16 +222,19 @@ function statusFields({ status, generation }: Workload): Field[] {
   ];
 }
 
-function phaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {
+function toPhaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {
   const good = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.SUCCEEDED;
   const tone = phase === WorkloadStatus_Phase.FAILED ? 'bad' : good ? 'good' : 'busy';
-  return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: toneOf(style, tone) };
+  return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: getTone(style, tone) };
 }
 
-function replicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style: Style): Cell {
+function toReplicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style: Style): Cell {
   const marks = `${leaving ? ',Leaving' : ''}${stale ? ',Stale' : ''}`;
   const tone = phase === ReplicaStatus_Phase.FAILED ? 'bad' : ready && !stale ? 'good' : 'busy';
-  return { text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks, paint: toneOf(style, tone) };
+  return {
+    text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks,
+    paint: getTone(style, tone),
+  };
 }
 
 /** Maximum length of a reason in a table; `describe` and wide tables show the whole reason. */

@@ -1,11 +1,11 @@
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
 import { count } from '../output/human.js';
-import { oneLine } from '../output/table.js';
-import type { Session } from '../session.js';
+import { toOneLine } from '../output/table.js';
+import type { CliSession } from '../session.js';
 import { describeDrain } from '../views/drain-view.js';
 import { Progress } from './progress.js';
-import { tenths } from './rollout-counts.js';
+import { roundCount } from './rollout-counts.js';
 
 /** Maximum number of waiting reasons shown per node. */
 const MAX_WAITING = 8;
@@ -13,39 +13,39 @@ const MAX_WAITING = 8;
 /**
  * Shows the progress of drains: redrawn on a terminal, otherwise a line for each relevant change.
  */
-export class DrainBoard {
+export class DrainProgress {
   private readonly drains = new Map<string, DrainStatus>();
   /** Last reported state of each node, without counts that fluctuate. */
-  private readonly told = new Map<string, string>();
+  private readonly reported = new Map<string, string>();
   private readonly progress: Progress;
 
   constructor(
-    session: Session,
+    session: CliSession,
     private readonly nodeIds: readonly string[],
   ) {
     this.progress = new Progress(session);
   }
 
-  async show(nodeId: string, drain: DrainStatus): Promise<void> {
+  async showDrain(nodeId: string, drain: DrainStatus): Promise<void> {
     this.drains.set(nodeId, drain);
-    if (this.progress.redraws) return this.progress.show(...this.picture());
+    if (this.progress.isRedrawn) return this.progress.showState(...this.formatAll());
     const [why, ...others] = drain.waiting;
     const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
-    const line = `node ${nodeId}: ${describeDrain(drain)}${why === undefined ? '' : `: ${oneLine(why)}${more}`}`;
+    const line = `node ${nodeId}: ${describeDrain(drain)}${why === undefined ? '' : `: ${toOneLine(why)}${more}`}`;
     // Counts in a waiting reason fluctuate, so they do not make a new line. Fewer remaining
     // replicas or another reason do.
-    const news = `${tenths(drain.remaining, drain.total)} ${drain.phase} ${(why ?? '').replaceAll(/\d+/g, '#')}`;
-    const isNews = this.told.get(nodeId) !== news;
-    this.told.set(nodeId, news);
-    await this.progress.show(line, [], isNews);
+    const news = `${roundCount(drain.remaining, drain.total)} ${drain.phase} ${(why ?? '').replaceAll(/\d+/g, '#')}`;
+    const isNews = this.reported.get(nodeId) !== news;
+    this.reported.set(nodeId, news);
+    await this.progress.showState(line, [], isNews);
   }
 
   /** Ends redrawing; the last state stays on the terminal. */
-  done(): void {
-    this.progress.done();
+  end(): void {
+    this.progress.end();
   }
 
-  private picture(): readonly [headline: string, details: readonly string[]] {
+  private formatAll(): readonly [headline: string, details: readonly string[]] {
     const lines = this.nodeIds.flatMap((nodeId) => {
       const drain = this.drains.get(nodeId);
       if (drain === undefined) return [`node ${nodeId}: …`];

@@ -37,15 +37,15 @@ export function judgeWorkload(
     return { kind: 'waiting', text: 'the change has not been observed yet', unplaced: false };
   }
   const reason = status.reason || status.rollout?.reason || '';
-  const because = reason === '' ? '' : `: ${reason}`;
+  const reasonSuffix = reason === '' ? '' : `: ${reason}`;
   if (status.phase === WorkloadStatus_Phase.TERMINATING) {
     return { kind: 'failed', text: 'it is being deleted', exitCode: ExitCode.conflict };
   }
-  const end = rolloutEnd(status.rollout, version, because);
+  const end = judgeRollout(status.rollout, version, reasonSuffix);
   if (end !== undefined) return end;
   const rollout = status.rollout?.phase ?? RolloutStatus_Phase.COMPLETED;
   if (status.phase === WorkloadStatus_Phase.FAILED)
-    return { kind: 'failed', text: `it failed${because}`, exitCode: ExitCode.rolloutFailed };
+    return { kind: 'failed', text: `it failed${reasonSuffix}`, exitCode: ExitCode.rolloutFailed };
   const {
     desiredReplicas: desired,
     readyReplicas: ready,
@@ -66,7 +66,7 @@ export function judgeWorkload(
   const others = total > updated ? `, ${total - updated} old` : '';
   return {
     kind: 'waiting',
-    text: `${ready} of ${desired} ready, ${updated} updated${others}${finished}${COUNTS_ONLY.test(reason) ? '' : because}`,
+    text: `${ready} of ${desired} ready, ${updated} updated${others}${finished}${COUNTS_ONLY.test(reason) ? '' : reasonSuffix}`,
     unplaced: hasUnplaced(workload),
   };
 }
@@ -114,33 +114,34 @@ function hasUnplaced({ status }: Workload): boolean {
  * Returns the result of a rollout that failed, was rolled back, is paused or waits for a promotion:
  * states that end the waiting.
  */
-function rolloutEnd(
+function judgeRollout(
   rollout: RolloutStatus | undefined,
   version: number,
-  because: string,
+  reasonSuffix: string,
 ): WorkloadProgress | undefined {
   if (rollout === undefined) return undefined;
   const { phase, failure } = rollout;
-  const failed = (text: string): WorkloadProgress => ({
+  const createFailure = (text: string): WorkloadProgress => ({
     kind: 'failed',
     text,
     exitCode: ExitCode.rolloutFailed,
   });
-  const cause = failure === undefined || failure.reason === '' ? because : `: ${failure.reason}`;
+  const cause =
+    failure === undefined || failure.reason === '' ? reasonSuffix : `: ${failure.reason}`;
   const isOurs = failure === undefined || failure.version >= version;
-  if (phase === RolloutStatus_Phase.FAILED) return failed(`the rollout failed${cause}`);
+  if (phase === RolloutStatus_Phase.FAILED) return createFailure(`the rollout failed${cause}`);
   if (phase === RolloutStatus_Phase.ROLLED_BACK && isOurs)
-    return failed(`the rollout was rolled back${cause}`);
-  if (isOurs && isGoingBack(rollout))
-    return failed(`the rollout failed and is being rolled back${cause}`);
+    return createFailure(`the rollout was rolled back${cause}`);
+  if (isOurs && isRollingBack(rollout))
+    return createFailure(`the rollout failed and is being rolled back${cause}`);
   if (phase !== RolloutStatus_Phase.PAUSED) return undefined;
   if (rollout.waitsForPromotion && !rollout.pausedByUser)
-    return { kind: 'done', text: `waits for a promotion${because}` };
-  return failed(`the rollout is paused${because}`);
+    return { kind: 'done', text: `waits for a promotion${reasonSuffix}` };
+  return createFailure(`the rollout is paused${reasonSuffix}`);
 }
 
 /** Returns true while a rollout restores the version before a failed one. */
-function isGoingBack({ phase, version, failure }: RolloutStatus): boolean {
+function isRollingBack({ phase, version, failure }: RolloutStatus): boolean {
   const settled = isRolledOut(phase);
   return !settled && failure !== undefined && failure.version !== 0 && failure.version < version;
 }

@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { createLogUpdate } from 'log-update';
-import type { Session } from '../session.js';
-import { oneLine } from '../output/table.js';
+import type { CliSession } from '../session.js';
+import { toOneLine } from '../output/table.js';
 
 /** Shows progress: redrawn on a terminal, otherwise a line for each new headline. */
 export class Progress {
@@ -9,8 +9,8 @@ export class Progress {
   private failure: unknown;
   private readonly redraw: ReturnType<typeof createLogUpdate> | undefined;
 
-  constructor(private readonly session: Session) {
-    const output = session.structured ? session.io.stderr : session.io.stdout;
+  constructor(private readonly session: CliSession) {
+    const output = session.isStructured ? session.io.stderr : session.io.stdout;
     if (!output.isTTY) return;
     const stream = new Writable({
       decodeStrings: false,
@@ -31,7 +31,7 @@ export class Progress {
   }
 
   /** True when the output is redrawn in place. */
-  get redraws(): boolean {
+  get isRedrawn(): boolean {
     return this.redraw !== undefined;
   }
 
@@ -41,7 +41,7 @@ export class Progress {
    * @param isNews - Whether to print the headline when the output is not redrawn. Default: the
    *   headline has changed.
    */
-  async show(
+  async showState(
     headline: string,
     details: readonly string[] = [],
     isNews = headline !== this.last,
@@ -49,18 +49,18 @@ export class Progress {
     if (this.failure !== undefined) throw this.failure;
     if (this.redraw !== undefined) {
       this.redraw(
-        [headline, ...details.map((line) => `  ${oneLine(line)}`)]
+        [headline, ...details.map((line) => `  ${toOneLine(line)}`)]
           .map((line) => line.trimEnd())
           .join('\n'),
       );
     } else if (isNews) {
-      await this.session.tell(headline);
+      await this.session.printStatus(headline);
     }
     this.last = headline;
   }
 
   /** Ends redrawing; the last state stays on the terminal. */
-  done(): void {
+  end(): void {
     this.redraw?.done();
   }
 }

@@ -14,11 +14,11 @@ export interface RolloutCounts {
 }
 
 /** Counts the replicas in the status of a workload. */
-export function rolloutCounts({ status }: Workload): RolloutCounts {
-  const wanted = canonicalVersion(status?.versions ?? [], status?.version ?? 0);
+export function countRollout({ status }: Workload): RolloutCounts {
+  const wanted = findCanonicalVersion(status?.versions ?? [], status?.version ?? 0);
   const updatedReady = (status?.replicas ?? []).filter(
     ({ version, ready, leaving }) =>
-      ready && !leaving && canonicalVersion(status?.versions ?? [], version) === wanted,
+      ready && !leaving && findCanonicalVersion(status?.versions ?? [], version) === wanted,
   ).length;
   const updated = status?.updatedReplicas ?? 0;
   return {
@@ -32,14 +32,14 @@ export function rolloutCounts({ status }: Workload): RolloutCounts {
 }
 
 /** Returns the oldest version with the same template; replicas of both versions are equivalent. */
-function canonicalVersion(versions: readonly VersionInfo[], version: number): number {
+function findCanonicalVersion(versions: readonly VersionInfo[], version: number): number {
   return versions.find((info) => info.version === version)?.sameAs || version;
 }
 
 /**
  * Rounds a count for progress lines: the count itself up to 10 replicas, tenths of the total above.
  */
-export function tenths(count: number, of: number): number {
+export function roundCount(count: number, of: number): number {
   return of <= 10 ? count : Math.floor((count * 10) / of);
 }
 
@@ -47,24 +47,24 @@ export function tenths(count: number, of: number): number {
  * Selects the states that are worth a line of progress: more updated replicas ready than before,
  * another phase or step, or a new reason. Counts that fluctuate are ignored.
  */
-export class Milestones {
+export class MilestoneFilter {
   private best = -1;
-  private readonly told = new Set<string>();
+  private readonly reported = new Set<string>();
 
   /**
    * Returns true when a state is worth a line.
    * @param reason - Why the workload is not complete; numbers and replica ids in it are ignored.
    */
-  isNews(workload: Workload, reason: string): boolean {
-    const { updatedReady, desired } = rolloutCounts(workload);
-    const reached = tenths(updatedReady, desired);
+  isMilestone(workload: Workload, reason: string): boolean {
+    const { updatedReady, desired } = countRollout(workload);
+    const reached = roundCount(updatedReady, desired);
     const { phase = 0, step = 0, version = 0 } = workload.status?.rollout ?? {};
     const kind = [phase, step, version, reason.replaceAll(/\b[0-9a-f]{16}-\d+\b|\d+/g, '#')].join(
       '|',
     );
-    const isNews = reached > this.best || !this.told.has(kind);
+    const isNews = reached > this.best || !this.reported.has(kind);
     this.best = Math.max(this.best, reached);
-    this.told.add(kind);
+    this.reported.add(kind);
     return isNews;
   }
 }

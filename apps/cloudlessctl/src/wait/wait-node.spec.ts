@@ -14,7 +14,7 @@ import type { CliOptions, CliResult, FakeCoordinator } from '../testing/run-cli.
 const WAITS = 'default/web: 2 replicas: 3 of 3 replicas are ready, 1 not yet';
 
 /** Creates a node with `remaining` of 3 replicas left. */
-function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
+function aDrainingNode(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node {
   const waiting = remaining === 0 ? [] : [WAITS];
   const drain = create(DrainStatusSchema, {
     phase,
@@ -27,12 +27,12 @@ function draining(remaining: number, phase = Phase.DRAINING, id = 'web1'): Node 
 }
 
 /** Creates a coordinator that sends these states of each node, then nothing more. */
-function coordinatorOf(states: Readonly<Record<string, readonly (Node | 'gone')[]>>) {
+function createCoordinator(states: Readonly<Record<string, readonly (Node | 'gone')[]>>) {
   const requests: DrainNodeRequest[] = [];
   const coordinator: FakeCoordinator = {
     drainNode: (request) => {
       requests.push(request);
-      return draining(3, Phase.DRAINING, request.nodeId);
+      return aDrainingNode(3, Phase.DRAINING, request.nodeId);
     },
     watchNodes: async function* ({ nodeId }, { signal }) {
       for (const state of states[nodeId] ?? []) {
@@ -52,13 +52,13 @@ const drain = (
   ...more: string[]
 ): Promise<CliResult> =>
   runCli(['node', 'drain', 'web1', '--wait', ...more], {
-    coordinator: coordinatorOf({ web1: states }).coordinator,
+    coordinator: createCoordinator({ web1: states }).coordinator,
     ...options,
   });
 
 describe('cloudlessctl node drain', () => {
   it('sends deadline and force, and one request per node', async () => {
-    const { requests, coordinator } = coordinatorOf({});
+    const { requests, coordinator } = createCoordinator({});
     const words = [
       'node',
       'drain',
@@ -93,10 +93,16 @@ describe('cloudlessctl node drain', () => {
   });
 
   it('waits until the node is empty, and prints progress and reasons', async () => {
-    const more = draining(2);
+    const more = aDrainingNode(2);
     more.status!.drain!.waiting = [WAITS.replace('3 of 3', '2 of 3')];
     expect(
-      await drain([draining(3), draining(2), more, draining(0), draining(0, Phase.DRAINED)]),
+      await drain([
+        aDrainingNode(3),
+        aDrainingNode(2),
+        more,
+        aDrainingNode(0),
+        aDrainingNode(0, Phase.DRAINED),
+      ]),
     ).toMatchObject({
       exitCode: 0,
       stdout: [
@@ -110,9 +116,9 @@ describe('cloudlessctl node drain', () => {
   });
 
   it('shows the progress of all nodes on a terminal', async () => {
-    const { coordinator } = coordinatorOf({
-      web1: [draining(2), draining(0, Phase.DRAINED)],
-      web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
+    const { coordinator } = createCoordinator({
+      web1: [aDrainingNode(2), aDrainingNode(0, Phase.DRAINED)],
+      web2: [aDrainingNode(1, Phase.DRAINING, 'web2'), aDrainingNode(0, Phase.DRAINED, 'web2')],
     });
     const { exitCode, stdout } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], {
       coordinator,
@@ -130,7 +136,7 @@ describe('cloudlessctl node drain', () => {
   });
 
   it('prints the drained node as JSON', async () => {
-    const { stdout } = await drain([draining(0, Phase.DRAINED)], {}, '-o', 'json');
+    const { stdout } = await drain([aDrainingNode(0, Phase.DRAINED)], {}, '-o', 'json');
     expect(JSON.parse(stdout)).toMatchObject({
       id: 'web1',
       status: { drain: { phase: 'DRAINED' } },
@@ -140,19 +146,19 @@ describe('cloudlessctl node drain', () => {
   it.each([
     {
       name: '1 when the drain fails',
-      states: [draining(2), draining(2, Phase.FAILED)],
+      states: [aDrainingNode(2), aDrainingNode(2, Phase.FAILED)],
       exitCode: 1,
       stderr: `cloudlessctl: the drain of node web1 failed because its deadline has passed: 2 of 3 replicas left\n  ${WAITS}\n`,
     },
     {
       name: '4 when the drain is cancelled',
-      states: [draining(2), aNode()],
+      states: [aDrainingNode(2), aNode()],
       exitCode: 4,
       stderr: `cloudlessctl: the drain of node web1 was ended while waiting: 2 of 3 replicas left\n  ${WAITS}\n`,
     },
     {
       name: '4 when the node is removed',
-      states: [draining(2), 'gone' as const],
+      states: [aDrainingNode(2), 'gone' as const],
       exitCode: 4,
       stderr: 'cloudlessctl: node web1 was removed while waiting\n',
     },
@@ -162,7 +168,7 @@ describe('cloudlessctl node drain', () => {
 
   it('reconnects when the coordinator stops right after the request', async () => {
     const clock = new ManualClock(NOW_MS);
-    const { coordinator } = coordinatorOf({ web1: [draining(0, Phase.DRAINED)] });
+    const { coordinator } = createCoordinator({ web1: [aDrainingNode(0, Phase.DRAINED)] });
     let calls = 0;
     const watchNodes: FakeCoordinator['watchNodes'] = (request, context) => {
       calls += 1;
@@ -182,9 +188,9 @@ describe('cloudlessctl node drain', () => {
   });
 
   it('waits for the other nodes when the drain of one node fails', async () => {
-    const { coordinator } = coordinatorOf({
-      web1: [draining(1, Phase.FAILED)],
-      web2: [draining(1, Phase.DRAINING, 'web2'), draining(0, Phase.DRAINED, 'web2')],
+    const { coordinator } = createCoordinator({
+      web1: [aDrainingNode(1, Phase.FAILED)],
+      web2: [aDrainingNode(1, Phase.DRAINING, 'web2'), aDrainingNode(0, Phase.DRAINED, 'web2')],
     });
     const { exitCode, stdout, stderr } = await runCli(['node', 'drain', 'web1', 'web2', '--wait'], {
       coordinator,
@@ -210,7 +216,7 @@ describe('cloudlessctl node drain', () => {
     },
   ])('exits with 6 after $name', async ({ words, afterMs, told }) => {
     const clock = new ManualClock(NOW_MS);
-    const running = drain([draining(2)], { clock }, ...words);
+    const running = drain([aDrainingNode(2)], { clock }, ...words);
     let ended = false;
     void running.then(() => (ended = true));
     while (clock.pendingTimers === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -226,9 +232,9 @@ describe('cloudlessctl node drain', () => {
 
 describe('node output during a drain', () => {
   it.each([
-    { word: 'Ready,Draining(2/3)', node: draining(2) },
-    { word: 'Ready,Drained', node: draining(0, Phase.DRAINED) },
-    { word: 'Ready,Cordoned,DrainFailed', node: draining(2, Phase.FAILED) },
+    { word: 'Ready,Draining(2/3)', node: aDrainingNode(2) },
+    { word: 'Ready,Drained', node: aDrainingNode(0, Phase.DRAINED) },
+    { word: 'Ready,Cordoned,DrainFailed', node: aDrainingNode(2, Phase.FAILED) },
   ])('shows the status $word', async ({ word, node }) => {
     const { stdout } = await runCli(['get', 'nodes'], {
       coordinator: { listNodes: () => ({ nodes: [node] }) },
@@ -237,7 +243,7 @@ describe('node output during a drain', () => {
   });
 
   it('describes the deadline and the waiting reasons', async () => {
-    const node = draining(2);
+    const node = aDrainingNode(2);
     node.status!.drain!.deadline = timestampFromMs(NOW_MS + 300_000);
     const coordinator = { getNode: () => node, listEvents: () => ({}) };
     const { stdout } = await runCli(['describe', 'node', 'web1'], { coordinator });

@@ -2,16 +2,16 @@ import type { CallOptions } from '@connectrpc/connect';
 import { DrainStatus_Phase, WatchNodesResponse_Kind } from '@cloudless/api';
 import type { DrainStatus, Node } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
-import { resumedWatch } from '../follow-watch.js';
+import { resumeWatch } from '../follow-watch.js';
 import { formatSpan } from '../output/human.js';
-import type { Session } from '../session.js';
+import type { CliSession } from '../session.js';
 import { Deadline } from '../streams.js';
 import { describeDrain } from '../views/drain-view.js';
-import { DrainBoard } from './drain-board.js';
+import { DrainProgress } from './drain-board.js';
 import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 
 /** A forced drain stops the remaining replicas at its deadline; their grace periods come on top. */
-const AFTER_DEADLINE_MS = 60_000;
+const DEADLINE_MARGIN_MS = 60_000;
 
 /**
  * Waits until all given nodes are drained and shows the progress. A failed drain does not end the
@@ -22,64 +22,66 @@ const AFTER_DEADLINE_MS = 60_000;
  *   node removed, 6 when the time expires.
  */
 export async function waitUntilDrained(
-  session: Session,
+  session: CliSession,
   nodeIds: readonly string[],
   deadlineMs: number | undefined,
 ): Promise<readonly Node[]> {
   const { clock, signal } = session.io;
   const timeoutMs =
-    session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + AFTER_DEADLINE_MS);
+    session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + DEADLINE_MARGIN_MS);
   const deadline = new Deadline(clock, signal, timeoutMs);
-  const board = new DrainBoard(session, nodeIds);
+  const board = new DrainProgress(session, nodeIds);
   try {
     const ends = await Promise.allSettled(
-      nodeIds.map((nodeId) => followDrain(session, nodeId, { deadline, timeoutMs, board })),
+      nodeIds.map((nodeId) =>
+        followDrain(session, nodeId, { deadline, timeoutMs, progress: board }),
+      ),
     );
     const failures = ends.flatMap((end): unknown[] =>
       end.status === 'rejected' ? [end.reason] : [],
     );
-    if (failures.length > 0) throw together(failures);
+    if (failures.length > 0) throw combineFailures(failures);
     return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
   } finally {
     deadline.cancel();
-    board.done();
+    board.end();
   }
 }
 
-interface Following {
+interface DrainWait {
   readonly deadline: Deadline;
   readonly timeoutMs: number;
-  readonly board: DrainBoard;
+  readonly progress: DrainProgress;
 }
 
 async function followDrain(
-  session: Session,
+  session: CliSession,
   nodeId: string,
-  { deadline, timeoutMs, board }: Following,
+  { deadline, timeoutMs, progress }: DrainWait,
 ): Promise<Node> {
-  let left = 'no status received';
+  let state = 'no status received';
   try {
-    for await (const node of statesOf(session, nodeId, deadline.signal)) {
+    for await (const node of watchStates(session, nodeId, deadline.signal)) {
       if (node === undefined)
         throw new CliFailure(ExitCode.conflict, `node ${nodeId} was removed while waiting`);
       const drain = node.status?.drain;
       if (drain !== undefined) {
-        left = [describeDrain(drain), ...drain.waiting].join('\n  ');
-        await board.show(nodeId, drain);
+        state = [describeDrain(drain), ...drain.waiting].join('\n  ');
+        await progress.showDrain(nodeId, drain);
       }
-      if (isOver(nodeId, drain, left)) return node;
+      if (isDrained(nodeId, drain, state)) return node;
     }
     throw new CliFailure(ExitCode.error, `the watch of node ${nodeId} ended unexpectedly`);
   } catch (reason) {
-    if (!deadline.passed || reason instanceof CliFailure) throw reason;
+    if (!deadline.hasExpired || reason instanceof CliFailure) throw reason;
     throw new CliFailure(
       ExitCode.timeout,
-      `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${left}`,
+      `node ${nodeId} is not drained after ${formatSpan(timeoutMs)}: ${state}`,
     );
   }
 }
 
-function isOver(nodeId: string, drain: DrainStatus | undefined, left: string): boolean {
+function isDrained(nodeId: string, drain: DrainStatus | undefined, left: string): boolean {
   switch (drain?.phase) {
     case DrainStatus_Phase.DRAINED:
       return true;
@@ -99,8 +101,8 @@ function isOver(nodeId: string, drain: DrainStatus | undefined, left: string): b
 }
 
 /** Yields every state of a node; undefined when the node is removed. */
-async function* statesOf(
-  session: Session,
+async function* watchStates(
+  session: CliSession,
   nodeId: string,
   signal: AbortSignal,
 ): AsyncGenerator<Node | undefined> {
@@ -111,7 +113,7 @@ async function* statesOf(
     onAnew: () => void (present = false),
     hasAnswered: true,
   };
-  for await (const { kind, node } of resumedWatch(session, watch, signal)) {
+  for await (const { kind, node } of resumeWatch(session, watch, signal)) {
     if (kind === WatchNodesResponse_Kind.PUT && node !== undefined) {
       present = true;
       yield node;
@@ -127,7 +129,7 @@ async function* statesOf(
 /**
  * Combines failures to one. An error that is not about a node, such as Ctrl-C, takes precedence.
  */
-function together(failures: readonly unknown[]): unknown {
+function combineFailures(failures: readonly unknown[]): unknown {
   const known = failures.filter((failure) => failure instanceof CliFailure);
   if (known.length < failures.length)
     return failures.find((failure) => !(failure instanceof CliFailure));

@@ -2,18 +2,18 @@ import { create } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
-import { labelOf } from '../names.js';
+import { formatWorkloadName } from '../names.js';
 import { count } from '../output/human.js';
-import { oneLine } from '../output/table.js';
-import { promoteHint } from '../rollout-hints.js';
-import type { Session } from '../session.js';
-import { failureLines } from '../views/rollout-view.js';
+import { toOneLine } from '../output/table.js';
+import { formatPromoteHint } from '../rollout-hints.js';
+import type { CliSession } from '../session.js';
+import { formatFailure } from '../views/rollout-view.js';
 import { describeReplicas, judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';
-import { Milestones, tenths } from './rollout-counts.js';
+import { MilestoneFilter, roundCount } from './rollout-counts.js';
 import { watchWorkload } from './watch-workload.js';
 
-export { labelOf };
+export { formatWorkloadName };
 
 /**
  * Time limit of `--wait` without `--timeout`; equal to the default progress deadline of a rollout.
@@ -33,9 +33,9 @@ const LAST_LOG_TIMEOUT_MS = 3_000;
  *   expires, 7 when the time expires and replicas have no node, 8 when the rollout fails, is rolled
  *   back or is paused.
  */
-export async function waitUntilSettled(session: Session, wanted: Workload): Promise<Workload> {
-  const label = labelOf(wanted);
-  const milestones = new Milestones();
+export async function waitUntilSettled(session: CliSession, wanted: Workload): Promise<Workload> {
+  const label = formatWorkloadName(wanted);
+  const milestones = new MilestoneFilter();
   let last: WorkloadProgress = {
     kind: 'waiting',
     text: 'no status received',
@@ -49,33 +49,33 @@ export async function waitUntilSettled(session: Session, wanted: Workload): Prom
       const exitCode = unplaced ? ExitCode.noCapacity : ExitCode.timeout;
       return new CliFailure(exitCode, `${label} is not complete after ${after}: ${last.text}`);
     },
-    look: async (workload, progress) => {
+    evaluate: async (workload, progress) => {
       if (workload === undefined)
         throw new CliFailure(ExitCode.conflict, `${label} was deleted while waiting`);
       last = judgeWorkload(workload, wanted.generation, wanted.status?.version);
-      const text = oneLine(last.text);
-      await progress.show(
+      const text = toOneLine(last.text);
+      await progress.showState(
         `${label}: ${text}`,
         describeReplicas(workload, MAX_REPLICA_LINES),
         last.kind === 'done' ||
-          (last.kind === 'waiting' && milestones.isNews(workload, reasonIn(text))),
+          (last.kind === 'waiting' && milestones.isMilestone(workload, extractReason(text))),
       );
       if (last.kind === 'failed')
-        throw await withLastLines(
+        throw await withFailureDetails(
           session,
           workload,
           new CliFailure(last.exitCode, `${label}: ${text}`),
         );
       if (last.kind !== 'done') return undefined;
       if (workload.status?.rollout?.waitsForPromotion)
-        await session.note(promoteHint(session, workload));
+        await session.printNotice(formatPromoteHint(session, workload));
       return workload;
     },
   });
 }
 
 /** The reason in a progress text, after the counts. */
-const reasonIn = (text: string): string =>
+const extractReason = (text: string): string =>
   text.includes(': ') ? text.slice(text.indexOf(': ')) : '';
 
 /**
@@ -83,10 +83,10 @@ const reasonIn = (text: string): string =>
  * @returns The replicas that may still run.
  */
 export async function waitUntilDeleted(
-  session: Session,
+  session: CliSession,
   deleted: Workload,
 ): Promise<readonly ReplicaStatus[]> {
-  const label = labelOf(deleted);
+  const label = formatWorkloadName(deleted);
   let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
   let left = '';
   let most = 0;
@@ -96,18 +96,18 @@ export async function waitUntilDeleted(
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) =>
       new CliFailure(ExitCode.timeout, `${label} is not deleted after ${after}${left}`),
-    look: async (workload, progress, remaining = mayStillRun) => {
+    evaluate: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
-        await progress.show(`${label}: deleted`);
+        await progress.showState(`${label}: deleted`);
         return remaining.filter((replica) => replica.mayStillRun);
       }
       const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
       mayStillRun = replicas.filter((replica) => replica.mayStillRun);
       left = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
       most = Math.max(most, totalReplicas);
-      const reached = tenths(totalReplicas, most);
+      const reached = roundCount(totalReplicas, most);
       const details = describeReplicas(workload, MAX_REPLICA_LINES);
-      await progress.show(
+      await progress.showState(
         `${label}: ${count(totalReplicas, 'replica')} left`,
         details,
         reached < least,
@@ -117,7 +117,7 @@ export async function waitUntilDeleted(
     },
   });
   for (const { id, nodeId } of gone) {
-    await session.note(
+    await session.printNotice(
       `${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`,
     );
   }
@@ -128,15 +128,15 @@ export async function waitUntilDeleted(
  * Adds details to a rollout failure: the failing replica, or the last log lines of a replica that
  * is not ready.
  */
-export async function withLastLines(
-  session: Session,
+export async function withFailureDetails(
+  session: CliSession,
   workload: Workload,
   failure: CliFailure,
 ): Promise<CliFailure> {
   const known = workload.status?.rollout?.failure;
-  const lines = known === undefined ? [] : [...failureLines(known)];
+  const lines = known === undefined ? [] : [...formatFailure(known)];
   if (known === undefined || known.lastLines.length === 0) {
-    lines.push(...(await lastLogLines(session, known?.replicaId || suspectOf(workload))));
+    lines.push(...(await readLastLogLines(session, known?.replicaId || findSuspect(workload))));
   }
   if (lines.length === 0) return failure;
   return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), {
@@ -148,7 +148,7 @@ export async function withLastLines(
  * Returns the id of the replica whose log most likely explains a failure; empty when no replica is
  * on a node.
  */
-function suspectOf({ status }: Workload): string {
+function findSuspect({ status }: Workload): string {
   const suspects = (status?.replicas ?? []).filter(
     (replica) => replica.version === status?.version && !replica.ready,
   );
@@ -159,14 +159,17 @@ function suspectOf({ status }: Workload): string {
   return suspect === undefined || suspect.nodeId === '' ? '' : suspect.id;
 }
 
-async function lastLogLines(session: Session, replicaId: string): Promise<readonly string[]> {
+async function readLastLogLines(
+  session: CliSession,
+  replicaId: string,
+): Promise<readonly string[]> {
   if (replicaId === '') return [];
   const lines: string[] = [];
   try {
     const request = create(StreamLogsRequestSchema, { replicaId, tailLines: LAST_LOG_LINES });
     for await (const entry of session.client.streamLogs(
       request,
-      session.callOptions(LAST_LOG_TIMEOUT_MS),
+      session.getCallOptions(LAST_LOG_TIMEOUT_MS),
     )) {
       if (entry.sequence > 0n) lines.push(`  ${entry.line}`);
     }

@@ -11,15 +11,15 @@ import {
 import type { Workload } from '@cloudless/api';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 import type { CliResult } from '../testing/run-cli.js';
-import { FAILURE, aRollout, watching } from '../testing/a-rollout.js';
+import { FAILURE, aRollout, createWatch } from '../testing/a-rollout.js';
 import { judgeWorkload } from './judge-workload.js';
 
 type Status = NonNullable<Parameters<typeof aWorkload>[0]>['status'];
-const judged = (status: Status): unknown => judgeWorkload(aWorkload({ status: status ?? {} }), 3n);
-const rollout = (phase: RolloutStatus_Phase, reason = ''): Status => ({
+const judge = (status: Status): unknown => judgeWorkload(aWorkload({ status: status ?? {} }), 3n);
+const aRolloutStatus = (phase: RolloutStatus_Phase, reason = ''): Status => ({
   rollout: create(RolloutStatusSchema, { phase, reason }),
 });
-const pending = (reason: string): Status => ({
+const aPendingStatus = (reason: string): Status => ({
   phase: WorkloadStatus_Phase.SCHEDULING,
   readyReplicas: 1,
   totalReplicas: 2,
@@ -66,17 +66,20 @@ describe('judgeWorkload', () => {
     },
     {
       name: 'rolling out',
-      status: rollout(RolloutStatus_Phase.IN_PROGRESS),
+      status: aRolloutStatus(RolloutStatus_Phase.IN_PROGRESS),
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'rolling out, with a reason that only repeats the counts',
-      status: rollout(RolloutStatus_Phase.IN_PROGRESS, '1 of 2 replicas are ready, 1 not yet'),
+      status: aRolloutStatus(
+        RolloutStatus_Phase.IN_PROGRESS,
+        '1 of 2 replicas are ready, 1 not yet',
+      ),
       is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'rolling out, with another reason',
-      status: rollout(
+      status: aRolloutStatus(
         RolloutStatus_Phase.IN_PROGRESS,
         'step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
       ),
@@ -88,22 +91,22 @@ describe('judgeWorkload', () => {
     },
     {
       name: 'unplaced',
-      status: pending('no room'),
+      status: aPendingStatus('no room'),
       is: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
     },
     {
       name: 'in a failed rollout',
-      status: rollout(RolloutStatus_Phase.FAILED, 'it crashes'),
+      status: aRolloutStatus(RolloutStatus_Phase.FAILED, 'it crashes'),
       is: { kind: 'failed', text: 'the rollout failed: it crashes', exitCode: 8 },
     },
     {
       name: 'in a paused rollout',
-      status: rollout(RolloutStatus_Phase.PAUSED),
+      status: aRolloutStatus(RolloutStatus_Phase.PAUSED),
       is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
       name: 'in a rolled back rollout',
-      status: rollout(RolloutStatus_Phase.ROLLED_BACK),
+      status: aRolloutStatus(RolloutStatus_Phase.ROLLED_BACK),
       is: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
     },
     {
@@ -198,12 +201,12 @@ describe('judgeWorkload', () => {
       is: { kind: 'done', text: '0 of 0 ready' },
     },
   ])('returns $is.kind for a workload that is $name', ({ status, is }) => {
-    expect(judged(status)).toEqual(is);
+    expect(judge(status)).toEqual(is);
   });
 });
 
 describe('judgeWorkload for the rollback of an earlier version', () => {
-  const rolledBack = (phase: RolloutStatus_Phase) =>
+  const aRollback = (phase: RolloutStatus_Phase) =>
     aWorkload({
       status: {
         version: 3,
@@ -212,17 +215,17 @@ describe('judgeWorkload for the rollback of an earlier version', () => {
     });
 
   it('does not report a failure for a later change', () => {
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({
+    expect(judgeWorkload(aRollback(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({
       kind: 'done',
       text: '2 of 2 ready',
     });
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.IN_PROGRESS), 3n, 3)).toMatchObject({
+    expect(judgeWorkload(aRollback(RolloutStatus_Phase.IN_PROGRESS), 3n, 3)).toMatchObject({
       kind: 'waiting',
     });
   });
 
   it('reports a failure for the change that is rolled back', () => {
-    expect(judgeWorkload(rolledBack(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({
+    expect(judgeWorkload(aRollback(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({
       kind: 'failed',
       exitCode: 8,
     });
@@ -236,7 +239,7 @@ describe('option --wait', () => {
   it('prints each state once, and ends when all replicas are ready', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: watching(half, 'synced', half, aWorkload()),
+      watchWorkloads: createWatch(half, 'synced', half, aWorkload()),
     };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 0,
@@ -247,7 +250,7 @@ describe('option --wait', () => {
   });
 
   it('prints a line for each additional ready replica, and none for counts that fluctuate', async () => {
-    const unready = (updated: number) => {
+    const anUnreadyState = (updated: number) => {
       const state = aRollout({}, { updated });
       if (state.status !== undefined) state.status.readyReplicas -= 1;
       return state;
@@ -257,14 +260,17 @@ describe('option --wait', () => {
     });
     const states = [
       aRollout(),
-      unready(1),
+      anUnreadyState(1),
       aRollout(),
-      unready(1),
+      anUnreadyState(1),
       aRollout({}, { updated: 2 }),
-      unready(2),
+      anUnreadyState(2),
       done,
     ];
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
+    const coordinator = {
+      scaleWorkload: () => aWorkload(),
+      watchWorkloads: createWatch(...states),
+    };
     expect((await runCli(scale, { coordinator })).stdout).toBe(
       [
         'scaled to 2',
@@ -283,7 +289,7 @@ describe('option --wait', () => {
       waitsForPromotion: true,
       reason: 'step 1 of 2',
     });
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(waits) };
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: createWatch(waits) };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 0,
       stdout:
@@ -294,7 +300,7 @@ describe('option --wait', () => {
 
   it('fails at once when a rollback starts, and prints the failing replica', async () => {
     const back = aRollout({ version: 3, failure: FAILURE });
-    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: watching(back) };
+    const coordinator = { scaleWorkload: () => aWorkload(), watchWorkloads: createWatch(back) };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 8,
       stderr: [
@@ -311,7 +317,7 @@ describe('option --wait', () => {
   it('redraws the progress on a terminal', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: watching(half, aWorkload()),
+      watchWorkloads: createWatch(half, aWorkload()),
     };
     const { stdout, exitCode } = await runCli(scale, { coordinator, isTTY: true });
     expect(exitCode).toBe(0);
@@ -320,7 +326,10 @@ describe('option --wait', () => {
   });
 
   it('prints the progress on stderr with -o json', async () => {
-    const coordinator = { scaleWorkload: () => half, watchWorkloads: watching(half, aWorkload()) };
+    const coordinator = {
+      scaleWorkload: () => half,
+      watchWorkloads: createWatch(half, aWorkload()),
+    };
     const { stdout, stderr } = await runCli([...scale, '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout)).toMatchObject({ status: { readyReplicas: 2 } });
     expect(stderr).toContain('workload default/web: 1 of 2 ready, 2 updated\n');
@@ -329,7 +338,7 @@ describe('option --wait', () => {
   it('fails at once when the rollout fails, and prints the last log lines of the failing replica', async () => {
     const failing = aWorkload({
       status: {
-        ...rollout(RolloutStatus_Phase.FAILED, '3 new replicas failed'),
+        ...aRolloutStatus(RolloutStatus_Phase.FAILED, '3 new replicas failed'),
         replicas: [
           create(ReplicaStatusSchema, {
             id: 'a-7',
@@ -342,7 +351,7 @@ describe('option --wait', () => {
     });
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: watching(failing),
+      watchWorkloads: createWatch(failing),
       streamLogs: async function* () {
         yield create(LogEntrySchema, { sequence: 1n, line: 'no such file: config.json' });
       },
@@ -354,12 +363,12 @@ describe('option --wait', () => {
     );
   });
 
-  const timedOut = async (state: Workload): Promise<CliResult> => {
+  const runUntilTimeout = async (state: Workload): Promise<CliResult> => {
     const clock = new ManualClock(NOW_MS);
     let seen = false;
     const running = runCli([...scale, '--timeout', '30s'], {
       clock,
-      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(state) },
+      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: createWatch(state) },
       onStdout: (text) => {
         if (text.includes('ready')) seen = true;
       },
@@ -370,7 +379,7 @@ describe('option --wait', () => {
   };
 
   it('exits with 6 when --timeout expires', async () => {
-    expect(await timedOut(half)).toMatchObject({
+    expect(await runUntilTimeout(half)).toMatchObject({
       exitCode: 6,
       stderr:
         'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated\n',
@@ -379,7 +388,7 @@ describe('option --wait', () => {
 
   it('exits with 7 when --timeout expires while replicas have no node', async () => {
     expect(
-      await timedOut(aWorkload({ status: pending('no node has 4000m cpu') ?? {} })),
+      await runUntilTimeout(aWorkload({ status: aPendingStatus('no node has 4000m cpu') ?? {} })),
     ).toMatchObject({
       exitCode: 7,
       stderr:
@@ -394,7 +403,7 @@ describe('option --wait', () => {
     const clock = new ManualClock(NOW_MS);
     const running = runCli(scale, {
       clock,
-      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: watching(...states) },
+      coordinator: { scaleWorkload: () => aWorkload(), watchWorkloads: createWatch(...states) },
     });
     let ended = false;
     void running.then(() => (ended = true));
@@ -420,7 +429,10 @@ describe('option --wait', () => {
       shown: ['deleted'],
     },
   ])('prints the progress of a deletion when it $name', async ({ states, shown }) => {
-    const coordinator = { deleteWorkload: () => aWorkload(), watchWorkloads: watching(...states) };
+    const coordinator = {
+      deleteWorkload: () => aWorkload(),
+      watchWorkloads: createWatch(...states),
+    };
     const { exitCode, stdout } = await runCli(['delete', 'web', '--wait'], { coordinator });
     expect(exitCode).toBe(0);
     expect(stdout).toBe(shown.map((text) => `workload default/web: ${text}\n`).join(''));
@@ -440,7 +452,7 @@ describe('option --wait', () => {
   ])(
     'names replicas that may still run on lost nodes after a deletion, when $when',
     async ({ deleted, states }) => {
-      const coordinator = { deleteWorkload: () => deleted, watchWorkloads: watching(...states) };
+      const coordinator = { deleteWorkload: () => deleted, watchWorkloads: createWatch(...states) };
       const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], {
         coordinator,
       });
@@ -450,7 +462,7 @@ describe('option --wait', () => {
         'workload default/web: replica aa-3 may still run on lost node n3; it is stopped when the node returns\n',
       );
       const json = await runCli(['delete', 'web', '--wait', '-o', 'json'], {
-        coordinator: { deleteWorkload: () => deleted, watchWorkloads: watching(...states) },
+        coordinator: { deleteWorkload: () => deleted, watchWorkloads: createWatch(...states) },
       });
       const replicas = [{ id: 'aa-3', nodeId: 'n3', mayStillRun: true }];
       expect(JSON.parse(json.stdout)).toMatchObject({ workloads: [{ status: { replicas } }] });
@@ -460,7 +472,7 @@ describe('option --wait', () => {
   it('exits with 4 when the workload is deleted while it waits', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: watching(half, 'gone'),
+      watchWorkloads: createWatch(half, 'gone'),
     };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 4,

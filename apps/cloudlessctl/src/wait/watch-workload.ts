@@ -2,10 +2,10 @@ import type { CallOptions } from '@connectrpc/connect';
 import { WatchWorkloadsResponse_Kind } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../failure.js';
-import { resumedWatch } from '../follow-watch.js';
-import { labelOf } from '../names.js';
+import { resumeWatch } from '../follow-watch.js';
+import { formatWorkloadName } from '../names.js';
 import { formatSpan } from '../output/human.js';
-import type { Session } from '../session.js';
+import type { CliSession } from '../session.js';
 import { Deadline } from '../streams.js';
 import { Progress } from './progress.js';
 
@@ -24,7 +24,7 @@ export interface WorkloadWatch<Result> {
    *   deleted before the watch started.
    * @returns The result that ends the watch; undefined to continue.
    */
-  look(
+  evaluate(
     workload: Workload | undefined,
     progress: Progress,
     left: readonly ReplicaStatus[] | undefined,
@@ -33,7 +33,7 @@ export interface WorkloadWatch<Result> {
 
 /** Watches a workload until `look` returns a result. */
 export async function watchWorkload<Result>(
-  session: Session,
+  session: CliSession,
   watch: WorkloadWatch<Result>,
 ): Promise<Result> {
   const { clock, signal } = session.io;
@@ -41,31 +41,34 @@ export async function watchWorkload<Result>(
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
   try {
-    for await (const { workload, left } of statesOf(session, subject, deadline.signal)) {
-      const result = await watch.look(workload, progress, left);
+    for await (const { workload, left } of watchStates(session, subject, deadline.signal)) {
+      const result = await watch.evaluate(workload, progress, left);
       if (result !== undefined) return result;
     }
-    throw new CliFailure(ExitCode.error, `the watch of ${labelOf(subject)} ended unexpectedly`);
+    throw new CliFailure(
+      ExitCode.error,
+      `the watch of ${formatWorkloadName(subject)} ended unexpectedly`,
+    );
   } catch (reason) {
-    if (deadline.passed && !(reason instanceof CliFailure))
+    if (deadline.hasExpired && !(reason instanceof CliFailure))
       throw watch.onTimeout(formatSpan(timeoutMs ?? 0));
     throw reason;
   } finally {
     deadline.cancel();
-    progress.done();
+    progress.end();
   }
 }
 
-interface Seen {
+interface WorkloadState {
   readonly workload: Workload | undefined;
   readonly left?: readonly ReplicaStatus[];
 }
 
-async function* statesOf(
-  session: Session,
+async function* watchStates(
+  session: CliSession,
   { namespace, name, uid }: Workload,
   signal: AbortSignal,
-): AsyncGenerator<Seen> {
+): AsyncGenerator<WorkloadState> {
   let present = false;
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
@@ -73,7 +76,7 @@ async function* statesOf(
     onAnew: () => void (present = false),
     hasAnswered: true, // the coordinator returned the workload to watch
   };
-  for await (const { kind, workload } of resumedWatch(session, watch, signal)) {
+  for await (const { kind, workload } of resumeWatch(session, watch, signal)) {
     if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
       present = true;
       yield { workload };

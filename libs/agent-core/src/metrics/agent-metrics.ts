@@ -3,7 +3,7 @@ import type { CoordinatorTransport } from '../session/coordinator-transport.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 
 /** Wraps a transport so that dials and sessions are counted. */
-export function meterTransport(
+export function instrumentTransport(
   transport: CoordinatorTransport,
   meter: Meter,
 ): CoordinatorTransport {
@@ -43,12 +43,15 @@ export function meterTransport(
  * Registers gauges that are read when metrics are exposed, and a counter of restarts. @returns A
  * function that removes them.
  */
-export function showAgent(
+export function registerAgentMetrics(
   meter: Meter,
   agent: {
     readonly connected: () => boolean;
     readonly tunnels: () => number;
-    readonly replicas: Pick<NodeReplicas, 'listen' | 'reportOf' | 'reports' | 'startsWaiting'>;
+    readonly replicas: Pick<
+      NodeReplicas,
+      'subscribe' | 'findReport' | 'listReports' | 'startsWaiting'
+    >;
   },
 ): () => void {
   const connected = meter.gauge({
@@ -59,7 +62,7 @@ export function showAgent(
     name: 'cloudless_agent_tunnels_open',
     help: 'Open tunnels.',
   });
-  const held = meter.gauge({
+  const replicas = meter.gauge({
     name: 'cloudless_agent_replicas',
     help: 'Replicas on this node, by whether they are ready.',
     labels: ['ready'],
@@ -72,31 +75,31 @@ export function showAgent(
     name: 'cloudless_agent_replica_restarts_total',
     help: 'Restarts of replicas in place since the start of the agent.',
   });
-  const known = new Map(
-    [...agent.replicas.reports()].map((report) => [report.replicaId, report.restarts]),
+  const restartsByReplica = new Map(
+    [...agent.replicas.listReports()].map((report) => [report.replicaId, report.restarts]),
   );
-  const unlisten = agent.replicas.listen({
-    changed: (replicaId) => {
-      const report = agent.replicas.reportOf(replicaId);
+  const unsubscribe = agent.replicas.subscribe({
+    onChanged: (replicaId) => {
+      const report = agent.replicas.findReport(replicaId);
       if (report === undefined) return;
-      const more = report.restarts - (known.get(replicaId) ?? 0);
-      known.set(replicaId, report.restarts);
-      if (more > 0) restarts.add(more);
+      const added = report.restarts - (restartsByReplica.get(replicaId) ?? 0);
+      restartsByReplica.set(replicaId, report.restarts);
+      if (added > 0) restarts.add(added);
     },
-    refused: () => undefined,
-    gone: ({ replicaId }) => void known.delete(replicaId),
+    onRefused: () => undefined,
+    onForgotten: ({ replicaId }) => void restartsByReplica.delete(replicaId),
   });
-  const hide = meter.onExpose(() => {
+  const unregister = meter.onExpose(() => {
     connected.set(agent.connected() ? 1 : 0);
     tunnels.set(agent.tunnels());
-    const reports = [...agent.replicas.reports()];
+    const reports = [...agent.replicas.listReports()];
     const ready = reports.filter((report) => report.ready).length;
     waiting.set(agent.replicas.startsWaiting);
-    held.set(ready, { ready: 'true' });
-    held.set(reports.length - ready, { ready: 'false' });
+    replicas.set(ready, { ready: 'true' });
+    replicas.set(reports.length - ready, { ready: 'false' });
   });
   return () => {
-    unlisten();
-    hide();
+    unsubscribe();
+    unregister();
   };
 }

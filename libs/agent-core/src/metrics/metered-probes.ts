@@ -2,7 +2,7 @@ import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
 import type { ProbeClients } from '../probes/check-container.js';
 
 /** Wraps probe clients so that requests and their durations are measured. */
-export function meterProbes(clients: ProbeClients, meter: Meter, clock: Clock): ProbeClients {
+export function instrumentProbes(clients: ProbeClients, meter: Meter, clock: Clock): ProbeClients {
   const requests = meter.counter({
     name: 'cloudless_agent_probe_requests_total',
     help: 'Network requests of probes, by protocol, and by whether the server answered; the kind of answer does not change the count.',
@@ -14,8 +14,8 @@ export function meterProbes(clients: ProbeClients, meter: Meter, clock: Clock): 
     labels: ['protocol'],
     buckets: DURATION_BUCKETS,
   });
-  const measured = async <Result>(protocol: string, work: Promise<Result>): Promise<Result> => {
-    const began = clock.now();
+  const measure = async <Result>(protocol: string, work: Promise<Result>): Promise<Result> => {
+    const startedAt = clock.now();
     let answered = false;
     try {
       const result = await work;
@@ -23,11 +23,11 @@ export function meterProbes(clients: ProbeClients, meter: Meter, clock: Clock): 
       return result;
     } finally {
       requests.add(1, { protocol, answered: String(answered) });
-      duration.observe((clock.now() - began) / 1_000, { protocol });
+      duration.observe((clock.now() - startedAt) / 1_000, { protocol });
     }
   };
   return {
-    http: (request, signal) => measured('http', clients.http(request, signal)),
-    grpc: (request, signal) => measured('grpc', clients.grpc(request, signal)),
+    http: (request, signal) => measure('http', clients.http(request, signal)),
+    grpc: (request, signal) => measure('grpc', clients.grpc(request, signal)),
   };
 }

@@ -8,7 +8,7 @@ import {
 } from '@cloudless/runtime';
 
 /** Wraps a runtime so that starts, stops, exits, pulls, execs and log reads are measured. */
-export function meterRuntime(
+export function instrumentRuntime(
   runtime: ContainerRuntime,
   meter: Meter,
   clock: Clock,
@@ -60,21 +60,21 @@ export function meterRuntime(
     help: 'Log bytes read for users.',
   });
 
-  const heard = ({ kind, status }: ContainerEvent): void => {
+  const recordEvent = ({ kind, status }: ContainerEvent): void => {
     if (kind === 'exited') exits.add();
     const atMs = kind === 'exited' ? status.finishedAtMs : status.startedAtMs;
     if (atMs !== undefined) lag.observe(Math.max(0, clock.wallTime() - atMs) / 1_000);
   };
-  const read = (batch: readonly LogLine[]): void => {
+  const recordLines = (batch: readonly LogLine[]): void => {
     lines.add(batch.length);
     bytes.add(batch.reduce((sum, { text }) => sum + text.length, 0));
   };
-  const pulled = (step: StartProgress): void => {
+  const recordPull = (step: StartProgress): void => {
     if (step.kind === 'pulling') return;
     pulls.add(1, { result: step.kind === 'pulled' ? 'ok' : 'failed' });
     if (step.kind === 'pulled') pullDuration.observe(step.tookMs / 1_000);
   };
-  const counting = async <Result>(
+  const countResult = async <Result>(
     counter: typeof starts,
     work: Promise<Result>,
   ): Promise<Result> => {
@@ -92,27 +92,27 @@ export function meterRuntime(
     version: () => runtime.version(),
     capabilities: () => runtime.capabilities(),
     prepare: (request, progress, signal) => {
-      const seen = (step: StartProgress): void => {
-        pulled(step);
+      const recordStep = (step: StartProgress): void => {
+        recordPull(step);
         progress(step);
       };
-      return runtime.prepare(request, seen, signal);
+      return runtime.prepare(request, recordStep, signal);
     },
     start: async (request) => {
-      const began = clock.now();
-      const status = await counting(starts, runtime.start(request));
-      startDuration.observe((clock.now() - began) / 1_000);
+      const startedAt = clock.now();
+      const status = await countResult(starts, runtime.start(request));
+      startDuration.observe((clock.now() - startedAt) / 1_000);
       return status;
     },
-    stop: (containerId, graceMs) => counting(stops, runtime.stop(containerId, graceMs)),
+    stop: (containerId, graceMs) => countResult(stops, runtime.stop(containerId, graceMs)),
     renew: (leases) => runtime.renew(leases),
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),
-    events: (signal) => tap(runtime.events(signal), heard),
+    events: (signal) => tap(runtime.events(signal), recordEvent),
     logs: (containerId, request, signal) =>
-      tap(runtime.logs(containerId, request, signal), (line) => read([line])),
+      tap(runtime.logs(containerId, request, signal), (line) => recordLines([line])),
     logBatches: (containerId, request, signal) =>
-      tap(runtime.logBatches(containerId, request, signal), (batch) => read(batch.lines)),
+      tap(runtime.logBatches(containerId, request, signal), (batch) => recordLines(batch.lines)),
     exec: (containerId, request, signal) => {
       execs.add();
       return runtime.exec(containerId, request, signal);
@@ -126,14 +126,14 @@ export function meterRuntime(
  * Calls `observe` with each item before the reader gets it. Requests no item before the reader
  * does.
  */
-function tap<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): AsyncIterable<Item> {
+function tap<Item>(items: AsyncIterable<Item>, observe: (item: Item) => void): AsyncIterable<Item> {
   return {
     [Symbol.asyncIterator]: () => {
       const iterator = items[Symbol.asyncIterator]();
       return {
         next: async () => {
           const result = await iterator.next();
-          if (result.done !== true) look(result.value);
+          if (result.done !== true) observe(result.value);
           return result;
         },
         return: async (value?: unknown) =>

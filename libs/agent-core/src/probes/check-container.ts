@@ -1,8 +1,8 @@
 import { errorKindOf, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRuntime } from '@cloudless/runtime';
 import type { TcpConnect } from '../replica/await-ready.js';
-import type { ProbeCheck, ProbePlan } from './probe-plan.js';
-import { noAnswerWithin, type CheckResult } from './probe-state.js';
+import type { ProbeCheck, ProbeSchedule } from './probe-plan.js';
+import { formatTimeout, type CheckResult } from './probe-state.js';
 
 /** Address that a check connects to. */
 export interface ProbeTarget {
@@ -41,23 +41,23 @@ const DETAIL_CHARACTERS = 160;
 
 /** Makes one check of a running container. Never rejects: failures are part of the result. */
 export async function checkContainer(
-  { check, timeoutMs }: Pick<ProbePlan, 'check' | 'timeoutMs'>,
+  { check, timeoutMs }: Pick<ProbeSchedule, 'check' | 'timeoutMs'>,
   container: { readonly id: ContainerId; readonly endpoints: readonly ContainerEndpoint[] },
   deps: CheckDeps,
   signal: AbortSignal,
 ): Promise<CheckResult> {
   if (check.kind === 'exec')
-    return checkByCommand(check.command, timeoutMs, container.id, deps, signal);
+    return runCheckCommand(check.command, timeoutMs, container.id, deps, signal);
   const target = container.endpoints.find(({ portName }) => portName === check.portName);
-  if (target === undefined) return failed(`port ${check.portName} is not declared`);
+  if (target === undefined) return toFailure(`port ${check.portName} is not declared`);
   try {
-    return await askPort(check, target, timeoutMs, deps, signal);
+    return await checkPort(check, target, timeoutMs, deps, signal);
   } catch (reason) {
-    return failed(`${errorMessageOf(reason)} at port ${check.portName}`);
+    return toFailure(`${errorMessageOf(reason)} at port ${check.portName}`);
   }
 }
 
-async function askPort(
+async function checkPort(
   check: Exclude<ProbeCheck, { kind: 'exec' }>,
   { ip, port }: ProbeTarget,
   timeoutMs: number,
@@ -70,17 +70,17 @@ async function askPort(
       const status = await probeClients.http({ ip, port, path, headers }, signal);
       return status >= 200 && status < 400
         ? { kind: 'passed' }
-        : failed(`HTTP ${status} from ${path}`);
+        : toFailure(`HTTP ${status} from ${path}`);
     }
     case 'tcp':
       return (await connect(ip, port, timeoutMs))
         ? { kind: 'passed' }
-        : failed(`no connection to port ${check.portName}`);
+        : toFailure(`no connection to port ${check.portName}`);
     case 'grpc': {
       const { service } = check;
       const status = await probeClients.grpc({ ip, port, service }, signal);
       const of = service === '' ? '' : ` for service ${service}`;
-      return status === 'SERVING' ? { kind: 'passed' } : failed(`gRPC health ${status}${of}`);
+      return status === 'SERVING' ? { kind: 'passed' } : toFailure(`gRPC health ${status}${of}`);
     }
   }
 }
@@ -89,7 +89,7 @@ async function askPort(
  * A runtime that does not answer and a container that has just exited give the result `unknown`,
  * not `failed`.
  */
-async function checkByCommand(
+async function runCheckCommand(
   command: readonly string[],
   timeoutMs: number,
   containerId: ContainerId,
@@ -101,12 +101,12 @@ async function checkByCommand(
   try {
     for await (const event of runtime.exec(containerId, { command, timeoutMs }, signal)) {
       if (event.kind === 'exited') exitCode = event.exitCode;
-      else if (output.length < OUTPUT_BYTES) output = appended(output, event.data);
+      else if (output.length < OUTPUT_BYTES) output = appendBytes(output, event.data);
     }
   } catch (reason) {
     const kind = errorKindOf(reason);
-    if (kind === 'invalid') return failed(errorMessageOf(reason));
-    if (kind === 'deadline') return failed(noAnswerWithin(timeoutMs));
+    if (kind === 'invalid') return toFailure(errorMessageOf(reason));
+    if (kind === 'deadline') return toFailure(formatTimeout(timeoutMs));
     return { kind: 'unknown', reason: errorMessageOf(reason) };
   }
   if (exitCode === 0) return { kind: 'passed' };
@@ -120,11 +120,11 @@ async function checkByCommand(
   };
 }
 
-function failed(reason: string): CheckResult {
+function toFailure(reason: string): CheckResult {
   return { kind: 'failed', reason };
 }
 
-function appended(before: Uint8Array, data: Uint8Array): Uint8Array<ArrayBuffer> {
+function appendBytes(before: Uint8Array, data: Uint8Array): Uint8Array<ArrayBuffer> {
   const both = new Uint8Array(Math.min(OUTPUT_BYTES, before.length + data.length));
   both.set(before);
   both.set(data.subarray(0, both.length - before.length), before.length);

@@ -8,11 +8,11 @@ import {
 } from '@cloudless/base';
 import type { CurrentContainer } from '../replica/replica-state.js';
 import { checkContainer, type CheckDeps } from './check-container.js';
-import type { ProbePlan, ProbePlans } from './probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from './probe-plan.js';
 import {
-  newProbeState,
+  createProbeState,
   reduceProbe,
-  textOfProbe,
+  formatProbeReason,
   type CheckResult,
   type ProbeState,
   type ProbeVerdict,
@@ -22,22 +22,22 @@ import { runProbe } from './run-probe.js';
 /** Receives the results of the probes of one container. */
 export interface ProbeListener {
   /** Called when the startup probe has passed. */
-  startedUp(): void;
+  onStartupPassed(): void;
   /**
    * Called when readiness or its reason changes; also with `false` while the startup probe has not
    * passed.
    */
-  readiness(ready: boolean, reason: string): void;
+  onReadiness(ready: boolean, reason: string): void;
   /**
    * Called when the liveness or startup probe has reached its failure threshold. No further calls
    * follow.
    */
-  unhealthy(reason: string): void;
+  onUnhealthy(reason: string): void;
 }
 
 /** A container and its probes. */
 export interface ProbedContainer {
-  readonly plans: ProbePlans;
+  readonly schedules: ProbeSchedules;
   readonly container: CurrentContainer;
   /** Time since the start of the container, milliseconds. */
   readonly upMs: number;
@@ -71,13 +71,13 @@ export async function probeContainer(
   deps: ProbeDeps,
   signal: StopSignal,
 ): Promise<void> {
-  const { plans, wasReady } = probed;
+  const { schedules, wasReady } = probed;
   try {
-    if (plans.startup !== undefined && !wasReady) {
-      await untilStarted(plans.startup, probed, listener, deps, signal);
-      listener.startedUp();
+    if (schedules.startup !== undefined && !wasReady) {
+      await awaitStartup(schedules.startup, probed, listener, deps, signal);
+      listener.onStartupPassed();
     }
-    const { readiness, liveness } = plans;
+    const { readiness, liveness } = schedules;
     await Promise.all([
       readiness === undefined
         ? undefined
@@ -90,8 +90,8 @@ export async function probeContainer(
 }
 
 /** Runs the startup probe until it passes. */
-async function untilStarted(
-  plan: ProbePlan,
+async function awaitStartup(
+  plan: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
@@ -101,15 +101,15 @@ async function untilStarted(
   const stop = (): void => done.abort();
   signal.addEventListener('abort', stop, { once: true });
   try {
-    await watch(
+    await runReportedProbe(
       'startup',
       plan,
       { probed, deps, spreadMs: FIRST_CHECK_SPREAD_MS, verdict: 'undecided' },
       done.signal,
       (state, text) => {
         if (state.verdict === 'passing') done.abort();
-        else if (state.verdict === 'failing') listener.unhealthy(text);
-        else listener.readiness(false, text);
+        else if (state.verdict === 'failing') listener.onUnhealthy(text);
+        else listener.onReadiness(false, text);
       },
     );
   } catch (reason) {
@@ -120,7 +120,7 @@ async function untilStarted(
 }
 
 function probeReadiness(
-  plan: ProbePlan,
+  plan: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
@@ -128,29 +128,35 @@ function probeReadiness(
 ): Promise<never> {
   const spreadMs = probed.wasReady ? plan.periodMs : FIRST_CHECK_SPREAD_MS;
   const verdict = probed.wasReady ? 'passing' : 'undecided';
-  return watch('readiness', plan, { probed, deps, spreadMs, verdict }, signal, (state, text) => {
-    if (state.verdict === 'passing') listener.readiness(true, '');
-    else listener.readiness(false, text);
-  });
+  return runReportedProbe(
+    'readiness',
+    plan,
+    { probed, deps, spreadMs, verdict },
+    signal,
+    (state, text) => {
+      if (state.verdict === 'passing') listener.onReadiness(true, '');
+      else listener.onReadiness(false, text);
+    },
+  );
 }
 
 function probeLiveness(
-  plan: ProbePlan,
+  plan: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
   signal: StopSignal,
 ): Promise<never> {
   const context = { probed, deps, spreadMs: plan.periodMs, verdict: 'undecided' } as const;
-  return watch('liveness', plan, context, signal, (state, text) => {
-    if (state.verdict === 'failing') listener.unhealthy(text);
+  return runReportedProbe('liveness', plan, context, signal, (state, text) => {
+    if (state.verdict === 'failing') listener.onUnhealthy(text);
   });
 }
 
 /** Runs one probe and calls `onChange` when its verdict or reason changes. */
-function watch(
-  name: keyof ProbePlans,
-  plan: ProbePlan,
+function runReportedProbe(
+  name: keyof ProbeSchedules,
+  plan: ProbeSchedule,
   context: {
     readonly probed: ProbedContainer;
     readonly deps: ProbeDeps;
@@ -161,33 +167,33 @@ function watch(
   onChange: (state: ProbeState, text: string) => void,
 ): Promise<never> {
   const { probed, deps, spreadMs } = context;
-  let state = newProbeState(context.verdict);
-  let shown = '';
-  let everPassed = context.verdict === 'passing';
-  let notMade = '';
+  let state = createProbeState(context.verdict);
+  let reportedKey = '';
+  let hasPassed = context.verdict === 'passing';
+  let lastUnknownReason = '';
   const onResult = (result: CheckResult): 'atPeriod' | 'soon' => {
-    if (result.kind === 'unknown' && result.reason !== notMade) {
+    if (result.kind === 'unknown' && result.reason !== lastUnknownReason) {
       deps.log.warn('probe not carried out', {
         probe: name,
         containerId: probed.container.id,
         reason: result.reason,
       });
     }
-    notMade = result.kind === 'unknown' ? result.reason : '';
+    lastUnknownReason = result.kind === 'unknown' ? result.reason : '';
     state = reduceProbe(state, result, plan);
-    everPassed ||= state.verdict === 'passing';
+    hasPassed ||= state.verdict === 'passing';
     const key =
       state.verdict === 'passing'
         ? 'passing'
-        : `${state.verdict} ${textOfProbe(name, state, plan, { withDetail: false })}`;
-    if (key !== shown) onChange(state, textOfProbe(name, state, plan));
-    shown = key;
+        : `${state.verdict} ${formatProbeReason(name, state, plan, { withDetail: false })}`;
+    if (key !== reportedKey) onChange(state, formatProbeReason(name, state, plan));
+    reportedKey = key;
     // The failure threshold of a startup probe is a time budget; faster checks would shorten it.
-    return name === 'readiness' && !everPassed && result.kind !== 'passed' ? 'soon' : 'atPeriod';
+    return name === 'readiness' && !hasPassed && result.kind !== 'passed' ? 'soon' : 'atPeriod';
   };
   const waitMs = Math.max(0, plan.initialDelayMs - probed.upMs);
   const firstDelayMs = waitMs + Math.floor(deps.random.next() * Math.min(spreadMs, plan.periodMs));
-  const check = (own: AbortSignal): Promise<CheckResult> =>
-    checkContainer(plan, probed.container, deps, own);
+  const check = (checkSignal: AbortSignal): Promise<CheckResult> =>
+    checkContainer(plan, probed.container, deps, checkSignal);
   return runProbe({ plan, firstDelayMs, check, onResult, clock: deps.clock }, signal);
 }

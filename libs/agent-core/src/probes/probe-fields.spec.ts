@@ -2,7 +2,7 @@ import { fromJson, type JsonObject } from '@bufbuild/protobuf';
 import { ProbeSchema, WorkloadSpecSchema } from '@cloudless/api';
 import { settle } from '@cloudless/base/testing';
 import { fromContainerLabels } from '../index.js';
-import { aStartOrder, AgentWorld } from '../testing/index.js';
+import { aStartOrder, AgentTestBed } from '../testing/index.js';
 
 /** Paths of the set fields of a probe. */
 const LEAVES = ProbeSchema.fields.flatMap((field) =>
@@ -45,14 +45,14 @@ const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
  * later, and sometimes answers slowly.
  */
 async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
-  const world = new AgentWorld();
+  const world = new AgentTestBed();
   const seen: unknown[] = [];
   let before = '';
   const isWell = (): boolean => world.clock.now() % 13_000 > 4_500;
   world.http = (path) => (path === '/healthz' || !isWell() ? 500 : 200);
   world.grpc = (service) => (service !== '' || !isWell() ? 'NOT_SERVING' : 'SERVING');
-  world.deafPorts.add('*');
-  world.machine.onExec((_id, { command }) => {
+  world.closedPorts.add('*');
+  world.machine.setExecHandler((_id, { command }) => {
     seen.push([world.clock.now(), command]);
     // Without a result of the test the command runs until its timeout.
     const hangs = world.clock.now() < 1_100 || world.clock.now() > 25_000;
@@ -64,26 +64,26 @@ async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
     { name: 'admin', containerPort: 81 },
   ];
   const spec = fromJson(WorkloadSpecSchema, { command: ['server'], ports, [name]: probe });
-  world.coordinator.order(aStartOrder({ spec }));
+  world.coordinator.sendOrder(aStartOrder({ spec }));
   await settle();
   for (let step = 0; step < 350; step += 1) {
-    if (step === 20) world.deafPorts.clear();
+    if (step === 20) world.closedPorts.clear();
     if (step === 100) await deafen('http', world);
     await world.clock.advance(100);
-    const now = JSON.stringify(world.seen());
+    const now = JSON.stringify(world.summarizeReport());
     if (now !== before) seen.push([world.clock.now(), now]);
     before = now;
   }
   const containers = (await world.runtime.list()).map(
     ({ labels }) => fromContainerLabels(labels)?.restarts,
   );
-  return JSON.stringify([seen, world.probed, containers]);
+  return JSON.stringify([seen, world.probeRequests, containers]);
 }
 
-async function deafen(portName: string, { runtime, deafPorts }: AgentWorld): Promise<void> {
+async function deafen(portName: string, { runtime, closedPorts }: AgentTestBed): Promise<void> {
   const endpoints = (await runtime.list()).flatMap((status) => status.endpoints);
   for (const { ip, port } of endpoints.filter((endpoint) => endpoint.portName === portName))
-    deafPorts.add(`${ip}:${port}`);
+    closedPorts.add(`${ip}:${port}`);
 }
 
 describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field of %s', (name) => {

@@ -1,8 +1,8 @@
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
   DEFAULTS,
-  portNameOf,
-  portOfProbe,
+  resolvePortName,
+  findProbePort,
   type Port,
   type Probe,
   type WorkloadSpec,
@@ -21,7 +21,7 @@ export type ProbeCheck =
   | { readonly kind: 'grpc'; readonly portName: string; readonly service: string };
 
 /** A check with its timing and thresholds. Times in milliseconds. */
-export interface ProbePlan {
+export interface ProbeSchedule {
   readonly check: ProbeCheck;
   /** From the start of the container to the first check. */
   readonly initialDelayMs: number;
@@ -33,24 +33,24 @@ export interface ProbePlan {
 }
 
 /** Probes of a replica; a probe that is absent is not made. */
-export interface ProbePlans {
-  readonly liveness?: ProbePlan;
-  readonly readiness?: ProbePlan;
-  readonly startup?: ProbePlan;
+export interface ProbeSchedules {
+  readonly liveness?: ProbeSchedule;
+  readonly readiness?: ProbeSchedule;
+  readonly startup?: ProbeSchedule;
 }
 
 /**
  * Converts the probes of a spec whose defaults are filled in. Leaves out a probe whose kind of
  * check this agent does not know.
  */
-export function toProbePlans({
+export function toProbeSchedules({
   livenessProbe,
   readinessProbe,
   startupProbe,
   ports,
-}: WorkloadSpec): ProbePlans {
+}: WorkloadSpec): ProbeSchedules {
   const [liveness, readiness, startup] = [livenessProbe, readinessProbe, startupProbe].map(
-    (probe) => (probe === undefined ? undefined : toProbePlan(probe, ports)),
+    (probe) => (probe === undefined ? undefined : toProbeSchedule(probe, ports)),
   );
   return {
     ...(liveness === undefined ? {} : { liveness }),
@@ -59,23 +59,23 @@ export function toProbePlans({
   };
 }
 
-function toProbePlan(probe: Probe, ports: readonly Port[]): ProbePlan | undefined {
+function toProbeSchedule(probe: Probe, ports: readonly Port[]): ProbeSchedule | undefined {
   const check = toCheck(probe.check, ports);
   if (check === undefined) return undefined;
   return {
     check,
-    initialDelayMs: msOr(probe.initialDelay, DEFAULTS.probeInitialDelayMs),
-    periodMs: msOr(probe.period, DEFAULTS.probePeriodMs),
-    timeoutMs: msOr(probe.timeout, DEFAULTS.probeTimeoutMs),
+    initialDelayMs: toMs(probe.initialDelay, DEFAULTS.probeInitialDelayMs),
+    periodMs: toMs(probe.period, DEFAULTS.probePeriodMs),
+    timeoutMs: toMs(probe.timeout, DEFAULTS.probeTimeoutMs),
     successThreshold: probe.successThreshold,
     failureThreshold: probe.failureThreshold,
   };
 }
 
 function toCheck(check: Probe['check'], ports: readonly Port[]): ProbeCheck | undefined {
-  const nameOf = (text: string): string => {
-    const port = portOfProbe(ports, text);
-    return port === undefined ? text : portNameOf(port);
+  const toPortName = (text: string): string => {
+    const port = findProbePort(ports, text);
+    return port === undefined ? text : resolvePortName(port);
   };
   switch (check.case) {
     case 'exec':
@@ -83,19 +83,19 @@ function toCheck(check: Probe['check'], ports: readonly Port[]): ProbeCheck | un
     case 'http':
       return {
         kind: 'http',
-        portName: nameOf(check.value.port),
+        portName: toPortName(check.value.port),
         path: check.value.path,
         headers: check.value.headers,
       };
     case 'tcp':
-      return { kind: 'tcp', portName: nameOf(check.value.port) };
+      return { kind: 'tcp', portName: toPortName(check.value.port) };
     case 'grpc':
-      return { kind: 'grpc', portName: nameOf(check.value.port), service: check.value.service };
+      return { kind: 'grpc', portName: toPortName(check.value.port), service: check.value.service };
     default:
       return undefined;
   }
 }
 
-function msOr(duration: Duration | undefined, otherwise: number): number {
-  return duration === undefined ? otherwise : durationMs(duration);
+function toMs(duration: Duration | undefined, defaultMs: number): number {
+  return duration === undefined ? defaultMs : durationMs(duration);
 }

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import {
-  newProbeState,
+  createProbeState,
   reduceProbe,
-  textOfProbe,
+  formatProbeReason,
   type CheckResult,
   type ProbeState,
   type ProbeVerdict,
@@ -22,7 +22,7 @@ const after = (
 ): ProbeState =>
   results.reduce(
     (state, result) => reduceProbe(state, result, { successThreshold, failureThreshold }),
-    newProbeState(from),
+    createProbeState(from),
   );
 
 describe('reduceProbe', () => {
@@ -90,9 +90,9 @@ describe('formatProbeReason', () => {
     { results: '-------', text: 'readiness probe: HTTP 503 from /healthz, 3 of 3 failed' },
     { results: '---+', text: 'readiness probe: 1 of 2 passed' },
   ])('formats "$results" as $text', ({ results, text }) => {
-    expect(textOfProbe('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds)).toBe(
-      text,
-    );
+    expect(
+      formatProbeReason('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds),
+    ).toBe(text);
   });
 
   it('includes or leaves out details that change with each check', () => {
@@ -101,11 +101,11 @@ describe('formatProbeReason', () => {
       reason: 'the command ended with exit code 1',
       detail: 'no file',
     };
-    const state = reduceProbe(newProbeState('undecided'), result, thresholds);
-    expect(textOfProbe('liveness', state, thresholds)).toBe(
+    const state = reduceProbe(createProbeState('undecided'), result, thresholds);
+    expect(formatProbeReason('liveness', state, thresholds)).toBe(
       'liveness probe: the command ended with exit code 1 (no file)',
     );
-    expect(textOfProbe('liveness', state, thresholds, { withDetail: false })).toBe(
+    expect(formatProbeReason('liveness', state, thresholds, { withDetail: false })).toBe(
       'liveness probe: the command ended with exit code 1',
     );
   });

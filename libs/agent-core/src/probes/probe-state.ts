@@ -1,5 +1,5 @@
 import { formatDelay } from '../replica/restart-decision.js';
-import type { ProbePlan, ProbePlans } from './probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from './probe-plan.js';
 
 /** Result of one check. */
 export type CheckResult =
@@ -13,7 +13,7 @@ export type CheckResult =
   | { readonly kind: 'unknown'; readonly reason: string };
 
 /** Failure reason of a check that was ended at its timeout. */
-export function noAnswerWithin(timeoutMs: number): string {
+export function formatTimeout(timeoutMs: number): string {
   return `no answer within ${formatDelay(timeoutMs)}`;
 }
 
@@ -33,7 +33,7 @@ export interface ProbeState {
 /**
  * @param verdict - Initial verdict: `passing` for a container that was ready when it was adopted.
  */
-export function newProbeState(verdict: ProbeVerdict): ProbeState {
+export function createProbeState(verdict: ProbeVerdict): ProbeState {
   return { verdict, passes: 0, failures: 0 };
 }
 
@@ -41,7 +41,10 @@ export function newProbeState(verdict: ProbeVerdict): ProbeState {
 export function reduceProbe(
   state: ProbeState,
   result: CheckResult,
-  { successThreshold, failureThreshold }: Pick<ProbePlan, 'successThreshold' | 'failureThreshold'>,
+  {
+    successThreshold,
+    failureThreshold,
+  }: Pick<ProbeSchedule, 'successThreshold' | 'failureThreshold'>,
 ): ProbeState {
   switch (result.kind) {
     case 'unknown':
@@ -73,10 +76,13 @@ export function reduceProbe(
  * 3 failed`. The text has counts only at the threshold: a text that changes with each check would
  * cause a report, and a write in the store, for each check.
  */
-export function textOfProbe(
-  name: keyof ProbePlans,
+export function formatProbeReason(
+  name: keyof ProbeSchedules,
   { verdict, passes, failures, failure }: ProbeState,
-  { failureThreshold, successThreshold }: Pick<ProbePlan, 'successThreshold' | 'failureThreshold'>,
+  {
+    failureThreshold,
+    successThreshold,
+  }: Pick<ProbeSchedule, 'successThreshold' | 'failureThreshold'>,
   { withDetail = true } = {},
 ): string {
   if (verdict === 'undecided' && failure === undefined) return `waiting for the ${name} probe`;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { StoppedError } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { CheckResult } from './probe-state.js';
-import { nextDue, runProbe, type RunCheck } from './run-probe.js';
+import { computeNextDue, runProbe, type RunCheck } from './run-probe.js';
 
 /** Runs a probe on virtual time, with the given duration for each check. */
 function aProbe(options: {
@@ -142,7 +142,7 @@ describe('computeNextDue', () => {
     });
     fc.assert(
       fc.property(arb, ({ due, interval, late }) => {
-        const next = nextDue(due, interval, due + late);
+        const next = computeNextDue(due, interval, due + late);
         expect((next - due) % interval).toBe(0);
         expect(next).toBeGreaterThan(due);
         expect(next).toBeGreaterThanOrEqual(due + late);

@@ -5,20 +5,20 @@ import {
   type Clock,
   type StopSignal,
 } from '@cloudless/base';
-import type { ProbePlan } from './probe-plan.js';
-import { noAnswerWithin, type CheckResult } from './probe-state.js';
+import type { ProbeSchedule } from './probe-plan.js';
+import { formatTimeout, type CheckResult } from './probe-state.js';
 
 /**
  * Delays between checks before the container is ready for the first time. The factor bounds the
  * delay of readiness to a quarter of the container's own start time.
  */
-const EAGER: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000, factor: 1.25 };
+const EARLY_CHECK_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000, factor: 1.25 };
 
 /** Makes one check. Rejects only for programming errors; ends soon after `signal` is aborted. */
 export type RunCheck = (signal: AbortSignal) => Promise<CheckResult>;
 
 export interface ProbeRun {
-  readonly plan: Pick<ProbePlan, 'periodMs' | 'timeoutMs'>;
+  readonly plan: Pick<ProbeSchedule, 'periodMs' | 'timeoutMs'>;
   readonly firstDelayMs: number;
   readonly check: RunCheck;
   /** @returns `soon` when the next check may come before the period has passed. */
@@ -43,16 +43,16 @@ export async function runProbe(
       if (!signal.aborted) next.soon = onResult(result) === 'soon';
     });
     const intervalMs = next.soon
-      ? Math.min(plan.periodMs, Math.round(backoffDelayMs(EAGER, round)))
+      ? Math.min(plan.periodMs, Math.round(backoffDelayMs(EARLY_CHECK_BACKOFF, round)))
       : plan.periodMs;
-    due = nextDue(due, intervalMs, clock.now());
+    due = computeNextDue(due, intervalMs, clock.now());
   }
 }
 
 /**
  * The first time at or after `now` that is `due` plus a whole number of intervals, at least one.
  */
-export function nextDue(due: number, intervalMs: number, now: number): number {
+export function computeNextDue(due: number, intervalMs: number, now: number): number {
   return due + intervalMs * Math.max(1, Math.ceil((now - due) / intervalMs));
 }
 
@@ -67,18 +67,18 @@ async function checkOnce(
   signal: StopSignal,
   onResult: (result: CheckResult) => void,
 ): Promise<void> {
-  const own = new AbortController();
-  const abort = (): void => own.abort();
-  let late = false;
+  const checkAbort = new AbortController();
+  const abort = (): void => checkAbort.abort();
+  let timedOut = false;
   signal.addEventListener('abort', abort, { once: true });
   const timer = clock.setTimer(timeoutMs, () => {
-    late = true;
-    onResult({ kind: 'failed', reason: noAnswerWithin(timeoutMs) });
-    own.abort();
+    timedOut = true;
+    onResult({ kind: 'failed', reason: formatTimeout(timeoutMs) });
+    checkAbort.abort();
   });
   try {
-    const result = await check(own.signal);
-    if (!late) onResult(result);
+    const result = await check(checkAbort.signal);
+    if (!timedOut) onResult(result);
   } finally {
     timer.cancel();
     signal.removeEventListener('abort', abort);

@@ -16,7 +16,7 @@ export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promis
 /**
  * Delay between rounds; short at first, as most servers listen within some tens of milliseconds.
  */
-const CHECK_BACKOFF: BackoffPolicy = { firstMs: 25, maxMs: 250, factor: 1.25 };
+const ROUND_BACKOFF: BackoffPolicy = { firstMs: 25, maxMs: 250, factor: 1.25 };
 /** Connections on the same machine take much less; a slower one counts as refused. */
 const CONNECT_TIMEOUT_MS = 1_000;
 
@@ -24,7 +24,7 @@ const CONNECT_TIMEOUT_MS = 1_000;
  * Resolves once every endpoint has accepted a TCP connection.
  * @throws StoppedError as soon as `signal` is aborted and the current round has ended.
  */
-export async function awaitReady(
+export async function waitForPorts(
   endpoints: readonly ContainerEndpoint[],
   deps: { readonly clock: Clock; readonly connect: TcpConnect },
   signal: StopSignal,
@@ -36,6 +36,6 @@ export async function awaitReady(
     );
     waiting = waiting.filter((_endpoint, index) => accepted[index] !== true);
     if (waiting.length === 0) return;
-    await sleep(deps.clock, backoffDelayMs(CHECK_BACKOFF, round), signal);
+    await sleep(deps.clock, backoffDelayMs(ROUND_BACKOFF, round), signal);
   }
 }

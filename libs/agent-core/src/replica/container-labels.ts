@@ -83,14 +83,14 @@ export function fromContainerLabels(
     workloadUid: labels[CONTAINER_LABELS.workloadUid] ?? '',
     namespace: labels[CONTAINER_LABELS.namespace] ?? '',
     workload: labels[CONTAINER_LABELS.workload] ?? '',
-    version: wholeNumber(labels[CONTAINER_LABELS.version]),
-    slot: wholeNumber(labels[CONTAINER_LABELS.slot]),
+    version: parseWholeNumber(labels[CONTAINER_LABELS.version]),
+    slot: parseWholeNumber(labels[CONTAINER_LABELS.slot]),
     orderRevision: BigInt(revision),
-    restarts: wholeNumber(labels[CONTAINER_LABELS.restarts]),
+    restarts: parseWholeNumber(labels[CONTAINER_LABELS.restarts]),
   };
 }
 
-function wholeNumber(text: string | undefined): number {
+function parseWholeNumber(text: string | undefined): number {
   return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : 0;
 }
 

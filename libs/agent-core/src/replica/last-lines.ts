@@ -14,9 +14,9 @@ import { decodeOutput } from '../serving/log-entry.js';
  * Maximum time that the report of an exit waits for the last lines, milliseconds. Reading takes a
  * few milliseconds; a runtime waits some hundreds for output of child processes.
  */
-const LAST_LINES_WITHIN_MS = 1_000;
+const READ_TIMEOUT_MS = 1_000;
 /** Log entries to read. A long line is split into several entries. */
-const ENTRIES = 2 * LAST_LINES.count;
+const MAX_ENTRIES = 2 * LAST_LINES.count;
 
 export interface LastLinesDeps {
   readonly runtime: Pick<ContainerRuntime, 'logs'>;
@@ -36,14 +36,14 @@ export async function readLastLines(
 ): Promise<readonly string[]> {
   const giveUp = new AbortController();
   const onStop = (): void => giveUp.abort();
-  const timer = clock.setTimer(LAST_LINES_WITHIN_MS, onStop);
+  const timer = clock.setTimer(READ_TIMEOUT_MS, onStop);
   stop.addEventListener('abort', onStop, { once: true });
   const lines: string[] = [];
   const continues = { stdout: false, stderr: false };
   try {
     for await (const { stream, text, partial } of runtime.logs(
       containerId,
-      { follow: true, tailLines: ENTRIES },
+      { follow: true, tailLines: MAX_ENTRIES },
       giveUp.signal,
     )) {
       if (!continues[stream]) lines.push(decodeOutput(text).text);

@@ -14,11 +14,11 @@ import type { StoredReplica } from '../agent-store.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from './container-labels.js';
 import { readLastLines } from './last-lines.js';
-import { toReplicaPlan } from './replica-plan.js';
+import { toReplicaTarget } from './replica-plan.js';
 import { ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
-import { isEnded, newReplica } from './replica-state.js';
-import { failedMeanwhile, restoreOrphan, restoreReplica } from './restore-replica.js';
-import { keptStopOf } from './stored-orders.js';
+import { isEnded, createReplicaState } from './replica-state.js';
+import { findUnseenFailure, restoreOrphan, restoreReplica } from './restore-replica.js';
+import { toStoredStop } from './stored-orders.js';
 import { StartQueue } from './start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
 
@@ -28,12 +28,12 @@ export interface ReplicaListener {
    * Called when the report of this replica has changed or the coordinator requests the report
    * again.
    */
-  changed(replicaId: string): void;
-  refused(refusal: OrderRefused): void;
+  onChanged(replicaId: string): void;
+  onRefused(refusal: OrderRefused): void;
   /**
    * Called when all data of the replica has been removed; the report acknowledges the forget order.
    */
-  gone(report: ReplicaReport): void;
+  onForgotten(report: ReplicaReport): void;
 }
 
 export type NodeReplicasOptions = Omit<
@@ -69,8 +69,8 @@ export class NodeReplicas {
       ...options,
       starts: this.starts,
       clusterId: () => options.identity.clusterId,
-      onChanged: (replicaId) => this.tell((listener) => listener.changed(replicaId)),
-      onForgotten: (replicaId) => this.forgotten(replicaId),
+      onChanged: (replicaId) => this.notify((listener) => listener.onChanged(replicaId)),
+      onForgotten: (replicaId) => this.removeForgotten(replicaId),
     };
   }
 
@@ -84,14 +84,14 @@ export class NodeReplicas {
     containers: readonly ContainerStatus[],
     signal: StopSignal,
   ): Promise<void> {
-    const byReplica = this.byReplica(containers);
-    const lastLines = await this.linesOfFailed(stored, byReplica, signal);
+    const byReplica = this.groupByReplica(containers);
+    const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
       const plan =
         replica.start === undefined
           ? undefined
-          : toReplicaPlan(fromBinary(OrderSchema, replica.start));
-      const end = replica.end === undefined ? undefined : keptStopOf(replica.end, plan);
+          : toReplicaTarget(fromBinary(OrderSchema, replica.start));
+      const end = replica.end === undefined ? undefined : toStoredStop(replica.end, plan);
       const { state, effects } = restoreReplica({
         stored: replica,
         ...(plan === undefined ? {} : { plan }),
@@ -111,7 +111,7 @@ export class NodeReplicas {
 
   /** Adopts containers of this node that have no stored replica (orphans). */
   adoptOrphans(containers: readonly ContainerStatus[]): void {
-    for (const [replicaId, statuses] of this.byReplica(containers)) {
+    for (const [replicaId, statuses] of this.groupByReplica(containers)) {
       if (this.runners.has(replicaId)) continue;
       const { state, effects } = restoreOrphan(replicaId, statuses);
       const runner = new ReplicaRunner(this.deps, state, { bootId: this.options.bootId });
@@ -125,21 +125,21 @@ export class NodeReplicas {
    * Accepts or refuses an order. Resolves when the order has been stored or refused. Orders for the
    * same replica are handled in the given order.
    */
-  async handle(order: Order): Promise<void> {
+  async handleOrder(order: Order): Promise<void> {
     const { identity, log } = this.options;
     const held = this.runners.get(order.replicaId);
     if (order.epoch < identity.current.highestEpoch)
       return this.refuse(order, 'the agent has received a newer epoch');
     if (!REPLICA_ID.test(order.replicaId))
       return this.refuse(order, 'replica_id: must have letters, digits, ".", "_" or "-" only');
-    if (held === undefined && order.order.case === 'forget') return this.tellForgotten(order);
+    if (held === undefined && order.order.case === 'forget') return this.acknowledgeForget(order);
     const runner =
       held ??
-      new ReplicaRunner(this.deps, newReplica(order.replicaId, order.workloadUid), {
+      new ReplicaRunner(this.deps, createReplicaState(order.replicaId, order.workloadUid), {
         bootId: this.options.bootId,
       });
     this.runners.set(order.replicaId, runner);
-    const outcome = await runner.order(order, () => identity.raiseEpoch(order.epoch));
+    const outcome = await runner.handleOrder(order, () => identity.raiseEpoch(order.epoch));
     if (isBlank(runner)) this.runners.delete(order.replicaId); // the order was not accepted
     switch (outcome.kind) {
       case 'accepted':
@@ -152,44 +152,44 @@ export class NodeReplicas {
         });
         return;
       case 'repeated':
-        return this.tell((listener) => listener.changed(order.replicaId));
+        return this.notify((listener) => listener.onChanged(order.replicaId));
       case 'refused':
         return this.refuse(order, outcome.reason);
       case 'failed':
         return; // the runner has logged the failure; the coordinator repeats the order
       case 'over':
         // the replica was forgotten meanwhile: handles the order as one for a new replica
-        return this.runners.get(order.replicaId) === runner ? undefined : this.handle(order);
+        return this.runners.get(order.replicaId) === runner ? undefined : this.handleOrder(order);
     }
   }
 
   /** Handles an event of the runtime. */
   observe({ kind, status }: ContainerEvent): void {
-    const owner = this.ownerOf(status);
+    const owner = this.findOwner(status);
     if (owner === undefined) return;
     const runner = this.runners.get(owner.replicaId);
     if (runner === undefined) {
-      if (status.phase === 'running') this.adoptLate(owner.replicaId, status);
+      if (status.phase === 'running') this.adoptLateStart(owner.replicaId, status);
       return;
     }
-    if (kind === 'exited') runner.exited(status);
-    else runner.running(status);
+    if (kind === 'exited') runner.onExited(status);
+    else runner.onRunning(status);
   }
 
   /**
    * Adopts a container whose start completed after its replica was forgotten. The coordinator
    * decides what happens to the container.
    */
-  private adoptLate(replicaId: string, status: ContainerStatus): void {
+  private adoptLateStart(replicaId: string, status: ContainerStatus): void {
     this.adoptOrphans([status]);
-    this.tell((listener) => listener.changed(replicaId));
+    this.notify((listener) => listener.onChanged(replicaId));
   }
 
   /**
    * Container ids that should be running now, by replica id. Callers read them before they list the
    * runtime's containers, so that a container started in between is not considered missing.
    */
-  expected(): ReadonlyMap<string, string> {
+  listExpectedContainers(): ReadonlyMap<string, string> {
     const running = [...this.runners].flatMap(([replicaId, { current }]) =>
       current.activity.kind === 'running' || current.activity.kind === 'leaving'
         ? [[replicaId, current.activity.containerId] as const]
@@ -202,7 +202,10 @@ export class NodeReplicas {
    * Applies a list of the runtime's containers after events may have been missed. A container that
    * was expected and is not listed counts as lost.
    */
-  compare(expected: ReadonlyMap<string, string>, containers: readonly ContainerStatus[]): void {
+  applyContainerList(
+    expected: ReadonlyMap<string, string>,
+    containers: readonly ContainerStatus[],
+  ): void {
     const known = new Map(containers.map((status) => [status.containerId as string, status]));
     for (const status of containers)
       this.observe({ kind: status.phase === 'exited' ? 'exited' : 'started', status });
@@ -216,7 +219,7 @@ export class NodeReplicas {
         activity.containerId === containerId &&
         activity.containerId !== undefined
       ) {
-        runner?.lost(activity.containerId);
+        runner?.onLost(activity.containerId);
       }
     }
   }
@@ -227,7 +230,7 @@ export class NodeReplicas {
    */
   async renewLeases(): Promise<void> {
     const leases = new Map(
-      [...this.runners.values()].flatMap((runner) => toList(runner.lease.toRenew())),
+      [...this.runners.values()].flatMap((runner) => toList(runner.lease.createRenewal())),
     );
     if (leases.size === 0) return;
     try {
@@ -246,11 +249,11 @@ export class NodeReplicas {
     return this.runners.get(replicaId);
   }
 
-  all(): readonly ReplicaRunner[] {
+  listRunners(): readonly ReplicaRunner[] {
     return [...this.runners.values()];
   }
 
-  reportOf(replicaId: string): ReplicaReport | undefined {
+  findReport(replicaId: string): ReplicaReport | undefined {
     const runner = this.runners.get(replicaId);
     return runner === undefined || isBlank(runner) ? undefined : toReplicaReport(runner.current);
   }
@@ -260,12 +263,12 @@ export class NodeReplicas {
    * coordinator considers a replica that is missing in an inventory gone, but that replica is about
    * to run.
    */
-  reports(): readonly ReplicaReport[] {
+  listReports(): readonly ReplicaReport[] {
     return [...this.runners.values()].map(({ current }) => toReplicaReport(current));
   }
 
   /** @returns A function that ends the subscription. */
-  listen(listener: ReplicaListener): () => void {
+  subscribe(listener: ReplicaListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
@@ -273,7 +276,7 @@ export class NodeReplicas {
   /**
    * Owner of a container; undefined when the container does not belong to this node and cluster.
    */
-  ownerOf({ labels }: Pick<ContainerStatus, 'labels'>): ContainerOwner | undefined {
+  findOwner({ labels }: Pick<ContainerStatus, 'labels'>): ContainerOwner | undefined {
     const owner = fromContainerLabels(labels);
     return owner?.clusterId === this.options.identity.clusterId &&
       owner.nodeId === this.options.nodeId
@@ -294,12 +297,12 @@ export class NodeReplicas {
     await this.close();
     const { runtime, log } = this.options;
     const running = (await runtime.list()).filter(
-      (status) => status.phase === 'running' && this.ownerOf(status) !== undefined,
+      (status) => status.phase === 'running' && this.findOwner(status) !== undefined,
     );
     await Promise.all(
       running.map(async (status) => {
         const graceMs =
-          this.runners.get(this.ownerOf(status)?.replicaId ?? '')?.current.plan?.graceMs ?? 0;
+          this.runners.get(this.findOwner(status)?.replicaId ?? '')?.current.target?.graceMs ?? 0;
         try {
           await runtime.stop(status.containerId, graceMs);
         } catch (reason) {
@@ -312,10 +315,10 @@ export class NodeReplicas {
     );
   }
 
-  private byReplica(containers: readonly ContainerStatus[]): Map<string, ContainerStatus[]> {
+  private groupByReplica(containers: readonly ContainerStatus[]): Map<string, ContainerStatus[]> {
     const byReplica = new Map<string, ContainerStatus[]>();
     for (const status of containers) {
-      const owner = this.ownerOf(status);
+      const owner = this.findOwner(status);
       if (owner !== undefined)
         byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
     }
@@ -323,13 +326,13 @@ export class NodeReplicas {
   }
 
   /** Reads the last lines of containers that failed while no agent was running, by replica id. */
-  private async linesOfFailed(
+  private async readLinesOfFailed(
     stored: readonly StoredReplica[],
     byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
     signal: StopSignal,
   ): Promise<ReadonlyMap<string, readonly string[]>> {
     const read = stored.map(async (replica) => {
-      const containerId = failedMeanwhile({
+      const containerId = findUnseenFailure({
         stored: replica,
         containers: byReplica.get(replica.replicaId) ?? [],
       });
@@ -358,10 +361,10 @@ export class NodeReplicas {
       heldEpoch,
       reason,
     });
-    this.tell((listener) => listener.refused(refusal));
+    this.notify((listener) => listener.onRefused(refusal));
   }
 
-  private forgotten(replicaId: string): void {
+  private removeForgotten(replicaId: string): void {
     const runner = this.runners.get(replicaId);
     if (runner === undefined) return;
     this.runners.delete(replicaId);
@@ -369,7 +372,7 @@ export class NodeReplicas {
     report.containerId = '';
     report.earlierContainerIds = [];
     report.forgotten = true;
-    this.tell((listener) => listener.gone(report));
+    this.notify((listener) => listener.onForgotten(report));
     this.options.log.info('replica forgotten', {
       replicaId,
       phase: ReplicaStatus_Phase[report.phase],
@@ -380,7 +383,7 @@ export class NodeReplicas {
    * Acknowledges a forget order for a replica that is not on this node. The coordinator repeats the
    * order until it is acknowledged.
    */
-  private tellForgotten({ replicaId, workloadUid, orderRevision }: Order): void {
+  private acknowledgeForget({ replicaId, workloadUid, orderRevision }: Order): void {
     const phase = ReplicaStatus_Phase.STOPPED;
     const report = create(ReplicaReportSchema, {
       replicaId,
@@ -389,11 +392,11 @@ export class NodeReplicas {
       phase,
       forgotten: true,
     });
-    this.tell((listener) => listener.gone(report));
+    this.notify((listener) => listener.onForgotten(report));
   }
 
-  private tell(what: (listener: ReplicaListener) => void): void {
-    for (const listener of [...this.listeners]) what(listener);
+  private notify(call: (listener: ReplicaListener) => void): void {
+    for (const listener of [...this.listeners]) call(listener);
   }
 }
 

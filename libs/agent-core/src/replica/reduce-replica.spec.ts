@@ -1,49 +1,54 @@
 import fc from 'fast-check';
 import { toContainerId, type ContainerId } from '@cloudless/base';
-import type { ProbePlan, ProbePlans } from '../probes/probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from '../probes/probe-plan.js';
 import { reduceReplica } from './reduce-replica.js';
-import type { ReplicaPlan } from './replica-plan.js';
-import { decideRestart, formatDelay, HEALTHY_AFTER_MS, type Ending } from './restart-decision.js';
+import type { ReplicaTarget } from './replica-plan.js';
+import {
+  decideRestart,
+  formatDelay,
+  HEALTHY_AFTER_MS,
+  type ContainerEnding,
+} from './restart-decision.js';
 import {
   isEnded,
   isForward,
-  newReplica,
+  createReplicaState,
   type ReplicaEffect,
   type ReplicaEvent,
   type ReplicaState,
 } from './replica-state.js';
 
-const plan = (overrides: Partial<ReplicaPlan> = {}): ReplicaPlan => ({
+const plan = (overrides: Partial<ReplicaTarget> = {}): ReplicaTarget => ({
   restart: 'always',
   maxRetries: Number.POSITIVE_INFINITY,
   tcpPorts: [],
   probes: {},
   preStopMs: 0,
   graceMs: 10_000,
-  image: false,
+  usesImage: false,
   runtime: '',
   ...overrides,
 });
-const exited = (exitCode: number, upMs = 0): Ending => ({
+const exited = (exitCode: number, upMs = 0): ContainerEnding => ({
   kind: 'exited',
   exitCode,
   reason: `exit code ${exitCode}`,
   upMs,
 });
-const unhealthy = (exitCode: number): Ending => ({
+const unhealthy = (exitCode: number): ContainerEnding => ({
   kind: 'exited',
   exitCode,
   reason: 'failed',
   upMs: 0,
   unhealthy: true,
 });
-const tcpProbe: ProbePlan = {
+const tcpProbe: ProbeSchedule = {
   check: { kind: 'tcp', portName: 'http' },
   ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
 };
 const CONTAINER = toContainerId('a'.repeat(64));
 /** Probe schedules by the bits of a number. */
-const probesOf = (bits: number): ProbePlans => ({
+const probesOf = (bits: number): ProbeSchedules => ({
   ...((bits & 1) === 0 ? {} : { liveness: tcpProbe }),
   ...((bits & 2) === 0 ? {} : { readiness: tcpProbe }),
   ...((bits & 4) === 0 ? {} : { startup: tcpProbe }),
@@ -155,7 +160,7 @@ describe('decideRestart', () => {
  * it.
  */
 class Player {
-  state: ReplicaState = newReplica('web-1', 'web');
+  state: ReplicaState = createReplicaState('web-1', 'web');
   readonly phases: ReplicaState['phase'][] = ['starting'];
   readonly running = new Set<ContainerId>();
   mostRunning = 0;
@@ -228,7 +233,7 @@ class Player {
   }
 
   private probe(containerId: ContainerId, choice: number): void {
-    const { plan: known, ready } = this.state;
+    const { target: known, ready } = this.state;
     if (choice % 4 === 0) this.apply({ kind: 'startedUp', containerId });
     else if (choice % 4 === 1) this.apply({ kind: 'unhealthy', containerId, reason: 'bad' });
     else
@@ -374,7 +379,7 @@ describe('reduceReplica after a failed start', () => {
     'reports the message of the runtime and no exit code under policy $restart',
     ({ restart, phase, reason }) => {
       const { state } = reduceReplica(
-        { ...aReplicaThatStarts(0), plan: plan({ restart }) },
+        { ...aReplicaThatStarts(0), target: plan({ restart }) },
         { ...refused, uncertain: false },
       );
       expect(state).toMatchObject({ phase, ready: false, reason });
@@ -467,9 +472,9 @@ describe('reduceReplica with probes', () => {
 
 function aReplicaThatStarts(bits: number): ReplicaState {
   return {
-    ...newReplica('web-1', 'web'),
+    ...createReplicaState('web-1', 'web'),
     heldRevision: 1n,
-    plan: plan({ tcpPorts: ['http'], probes: probesOf(bits) }),
+    target: plan({ tcpPorts: ['http'], probes: probesOf(bits) }),
     activity: { kind: 'starting', containerId: CONTAINER },
   };
 }

@@ -1,14 +1,14 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
 import { DEFAULTS } from '@cloudless/api';
-import type { ReplicaPlan } from './replica-plan.js';
-import { decideRestart, formatDelay, isFailure, type Ending } from './restart-decision.js';
+import type { ReplicaTarget } from './replica-plan.js';
+import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import {
   isEnded,
   toCurrentContainer,
   type ContainerExit,
   type CurrentContainer,
   type ImagePull,
-  type Reduced,
+  type ReplicaTransition,
   type ReplicaEffect,
   type ReplicaEvent,
   type ReplicaPhase,
@@ -19,18 +19,18 @@ import {
 /** Number of exited containers of a replica that are kept for their logs. */
 export const KEPT_CONTAINERS = 2;
 /** Reason of an exclusive replica that is not started for lack of contact. */
-const OUT_OF_CONTACT =
+const REASON_OUT_OF_CONTACT =
   'exclusive: without contact with a coordinator for too long; starts when a coordinator repeats the order';
 /**
  * Reason of a replica whose main process is gone while the runtime still reports the container as
  * running.
  */
-const PROCESS_GONE =
+const REASON_PROCESS_GONE =
   'the main process no longer exists, and the container runtime has not reported its exit';
 /** Reason of a replica whose start was given up; the coordinator creates another replica. */
-const RUNTIME_AWAY = 'not started: the container runtime of the node does not answer';
+const REASON_RUNTIME_UNAVAILABLE = 'not started: the container runtime of the node does not answer';
 /** Reason of a replica that waits in the start queue. */
-const WAITS_FOR_TURN = 'waits in the start queue of this node';
+const REASON_QUEUED = 'waits in the start queue of this node';
 /** Delay before the next call to a runtime that did not answer, milliseconds. */
 export const RUNTIME_RETRY_MS = 500;
 
@@ -39,18 +39,18 @@ export const RUNTIME_RETRY_MS = 500;
  * out. Pure. Duplicated and late events are harmless: an event of another container than the
  * current one changes nothing. The caller has already checked whether an order is current.
  */
-export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced {
+export function reduceReplica(state: ReplicaState, event: ReplicaEvent): ReplicaTransition {
   switch (event.kind) {
     case 'startOrdered':
       return onStartOrdered(
-        { ...state, heldRevision: event.revision, plan: event.plan },
+        { ...state, heldRevision: event.revision, target: event.plan },
         event.newContainerId,
-        state.plan,
+        state.target,
       );
     case 'stopOrdered':
       return onStopOrdered(
         { ...state, heldRevision: event.revision },
-        stopDelaysOf(state.plan, event.delays),
+        resolveStopDelays(state.target, event.delays),
         event.reason,
       );
     case 'forgetOrdered':
@@ -59,9 +59,9 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
       return onStartDue(state, event.newContainerId);
     case 'startQueued':
       if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId)
-        return same(state);
+        return withoutEffects(state);
       // the reason of a restart is more useful
-      return same(state.reason === '' ? { ...state, reason: WAITS_FOR_TURN } : state);
+      return withoutEffects(state.reason === '' ? { ...state, reason: REASON_QUEUED } : state);
     case 'pullChanged':
       return onPullChanged(state, event);
     case 'started':
@@ -74,34 +74,34 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Reduced
       return onOutOfContact(state, event.containerId);
     case 'processGone':
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
-        return same(state);
-      return state.reason === PROCESS_GONE
-        ? same(state)
-        : same({ ...state, ready: false, reason: PROCESS_GONE });
+        return withoutEffects(state);
+      return state.reason === REASON_PROCESS_GONE
+        ? withoutEffects(state)
+        : withoutEffects({ ...state, ready: false, reason: REASON_PROCESS_GONE });
     case 'runtimeAway':
       return onRuntimeAway(state, event.uncertain);
     case 'accepted':
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
-        return same(state);
-      return same({ ...state, ready: true, reason: '' });
+        return withoutEffects(state);
+      return withoutEffects({ ...state, ready: true, reason: '' });
     case 'startedUp':
     case 'probed':
     case 'unhealthy':
       if (state.activity.kind !== 'running' || state.activity.containerId !== event.containerId)
-        return same(state);
+        return withoutEffects(state);
       return onProbe(state, event);
     case 'stopDue':
       return state.activity.kind === 'leaving'
         ? terminate(state, state.activity.containerId)
-        : same(state);
+        : withoutEffects(state);
     default:
       return assertNever(event);
   }
 }
 
 /** Delays of a stop: from the order, or else from the replica's spec, or else the API defaults. */
-export function stopDelaysOf(
-  plan: ReplicaPlan | undefined,
+export function resolveStopDelays(
+  plan: ReplicaTarget | undefined,
   ordered: Partial<StopDelays>,
 ): StopDelays {
   return {
@@ -113,30 +113,30 @@ export function stopDelaysOf(
 function onStartOrdered(
   state: ReplicaState,
   newContainerId: ContainerId,
-  planBefore: ReplicaPlan | undefined,
-): Reduced {
+  previousTarget: ReplicaTarget | undefined,
+): ReplicaTransition {
   // an ended replica is never started again
-  if (state.stop !== undefined || isEnded(state.phase)) return same(state);
+  if (state.stop !== undefined || isEnded(state.phase)) return withoutEffects(state);
   if (state.activity.kind === 'none') return start(state, newContainerId);
   if (
     state.activity.kind === 'running' &&
-    planBefore === undefined &&
+    previousTarget === undefined &&
     state.container !== undefined
   ) {
     // the probes were unknown until this order arrived
-    return { state, effects: probing(state.plan, state.container, state.ready) };
+    return { state, effects: createProbeEffects(state.target, state.container, state.ready) };
   }
-  if (state.activity.kind !== 'unconfirmed') return same(state);
+  if (state.activity.kind !== 'unconfirmed') return withoutEffects(state);
   const { exit } = state.activity;
   const confirmed: ReplicaState = { ...state, reason: '' };
   return exit === undefined
     ? start(confirmed, newContainerId)
-    : ended(confirmed, { kind: 'exited', ...exit });
+    : handleEnd(confirmed, { kind: 'exited', ...exit });
 }
 
-function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string): Reduced {
+function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string): ReplicaTransition {
   if (isEnded(state.phase))
-    return state.forget ? { state, effects: [{ kind: 'forget' }] } : same(state);
+    return state.forget ? { state, effects: [{ kind: 'forget' }] } : withoutEffects(state);
   const { activity, stop: earlier } = state;
   const stopping: ReplicaState = {
     ...state,
@@ -155,7 +155,7 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
         ? finish(stopping, 'stopped', reason)
         : terminate(stopping, activity.containerId);
     case 'starting': // waits for the result of the start
-      return same(stopping);
+      return withoutEffects(stopping);
     case 'killing': // the replica is not an endpoint any more: no pre-stop delay
       return terminate(stopping, activity.containerId);
     case 'running':
@@ -166,10 +166,12 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
       };
     case 'leaving': // a newer stop order may shorten the delay
       if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
-      if (earlier !== undefined && delays.preStopMs >= earlier.preStopMs) return same(stopping);
+      if (earlier !== undefined && delays.preStopMs >= earlier.preStopMs)
+        return withoutEffects(stopping);
       return { state: stopping, effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }] };
     case 'terminating':
-      if (earlier !== undefined && delays.graceMs >= earlier.graceMs) return same(stopping);
+      if (earlier !== undefined && delays.graceMs >= earlier.graceMs)
+        return withoutEffects(stopping);
       return terminate(stopping, activity.containerId);
     default:
       return assertNever(activity);
@@ -180,33 +182,35 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
  * Stops a running container first: by the stop in progress, or else with the delays of the
  * replica's own spec.
  */
-function onForgetOrdered(state: ReplicaState): Reduced {
+function onForgetOrdered(state: ReplicaState): ReplicaTransition {
   if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
   return state.stop !== undefined
-    ? same(state)
-    : onStopOrdered(state, stopDelaysOf(state.plan, {}), 'forgotten by the coordinator');
+    ? withoutEffects(state)
+    : onStopOrdered(state, resolveStopDelays(state.target, {}), 'forgotten by the coordinator');
 }
 
-function onStartDue(state: ReplicaState, newContainerId: ContainerId): Reduced {
-  if (state.activity.kind !== 'backingOff' || state.stop !== undefined) return same(state);
+function onStartDue(state: ReplicaState, newContainerId: ContainerId): ReplicaTransition {
+  if (state.activity.kind !== 'backingOff' || state.stop !== undefined)
+    return withoutEffects(state);
   return start(state, state.activity.containerId ?? newContainerId);
 }
 
 function onPullChanged(
   state: ReplicaState,
   { containerId, pull }: Extract<ReplicaEvent, { kind: 'pullChanged' }>,
-): Reduced {
+): ReplicaTransition {
   const { activity, stop } = state;
-  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
-  const reason = stop === undefined ? pullReason(pull, state.imagePull) : state.reason;
-  return same({ ...state, imagePull: pull, reason });
+  if (activity.kind !== 'starting' || activity.containerId !== containerId)
+    return withoutEffects(state);
+  const reason = stop === undefined ? toPullReason(pull, state.imagePull) : state.reason;
+  return withoutEffects({ ...state, imagePull: pull, reason });
 }
 
 /**
  * Reason of a replica whose image is being pulled. Includes the failure of the previous pull of the
  * same image.
  */
-function pullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
+function toPullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
   if (phase !== 'pulling') return '';
   return before?.phase === 'failed' && before.image === image
     ? `pulling ${image} again: ${before.reason}`
@@ -216,12 +220,12 @@ function pullReason({ image, phase }: ImagePull, before: ImagePull | undefined):
 function onStarted(
   state: ReplicaState,
   { status }: Extract<ReplicaEvent, { kind: 'started' }>,
-): Reduced {
+): ReplicaTransition {
   const { activity } = state;
   const awaited =
     (activity.kind === 'starting' || activity.kind === 'backingOff') &&
     activity.containerId === status.containerId;
-  if (!awaited) return same(state);
+  if (!awaited) return withoutEffects(state);
   const container = toCurrentContainer(status);
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
   const running: ReplicaState = {
@@ -230,13 +234,13 @@ function onStarted(
     activity: { kind: 'running', containerId: container.id },
     container,
   };
-  const starting = state.plan?.probes.startup !== undefined;
+  const starting = state.target?.probes.startup !== undefined;
   const next = starting
-    ? same({ ...running, ready: false, reason: 'waiting for the startup probe' })
+    ? withoutEffects({ ...running, ready: false, reason: 'waiting for the startup probe' })
     : awaitReadiness(running, container);
   return {
     state: next.state,
-    effects: [...next.effects, ...probing(state.plan, container, false)],
+    effects: [...next.effects, ...createProbeEffects(state.target, container, false)],
   };
 }
 
@@ -244,15 +248,15 @@ function onStarted(
  * Decides how a container becomes ready: by its readiness probe, or else when its TCP ports accept
  * connections, or else at once.
  */
-function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduced {
-  if (state.plan?.probes.readiness !== undefined) {
-    return same({ ...state, ready: false, reason: 'waiting for the readiness probe' });
+function awaitReadiness(state: ReplicaState, container: CurrentContainer): ReplicaTransition {
+  if (state.target?.probes.readiness !== undefined) {
+    return withoutEffects({ ...state, ready: false, reason: 'waiting for the readiness probe' });
   }
-  const ports = state.plan?.tcpPorts ?? [];
+  const ports = state.target?.tcpPorts ?? [];
   const awaits = container.endpoints
     .filter(({ portName }) => ports.includes(portName))
     .map(({ portName }) => portName);
-  if (awaits.length === 0) return same({ ...state, ready: true, reason: '' });
+  if (awaits.length === 0) return withoutEffects({ ...state, ready: true, reason: '' });
   const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
   return {
     state: { ...state, ready: false, reason },
@@ -261,8 +265,8 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Reduc
 }
 
 /** Effect that probes a container; none when the target has no probes. */
-function probing(
-  plan: ReplicaPlan | undefined,
+function createProbeEffects(
+  plan: ReplicaTarget | undefined,
   container: CurrentContainer,
   wasReady: boolean,
 ): readonly ReplicaEffect[] {
@@ -274,13 +278,16 @@ function probing(
 type ProbeEvent = Extract<ReplicaEvent, { kind: 'startedUp' | 'probed' | 'unhealthy' }>;
 
 /** Handles a result of the probes of the running container. */
-function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
+function onProbe(state: ReplicaState, event: ProbeEvent): ReplicaTransition {
   switch (event.kind) {
     case 'startedUp':
-      return state.container === undefined ? same(state) : awaitReadiness(state, state.container);
+      return state.container === undefined
+        ? withoutEffects(state)
+        : awaitReadiness(state, state.container);
     case 'probed':
-      if (state.ready === event.ready && state.reason === event.reason) return same(state);
-      return same({ ...state, ready: event.ready, reason: event.reason });
+      if (state.ready === event.ready && state.reason === event.reason)
+        return withoutEffects(state);
+      return withoutEffects({ ...state, ready: event.ready, reason: event.reason });
     case 'unhealthy':
       return kill(state, event.containerId, event.reason);
   }
@@ -289,7 +296,7 @@ function onProbe(state: ReplicaState, event: ProbeEvent): Reduced {
 /**
  * Stops an unhealthy container. The restart policy then restarts the replica, so its phase stays.
  */
-function kill(state: ReplicaState, containerId: ContainerId, reason: string): Reduced {
+function kill(state: ReplicaState, containerId: ContainerId, reason: string): ReplicaTransition {
   const killing: ReplicaState = {
     ...state,
     activity: { kind: 'killing', containerId, reason },
@@ -298,7 +305,9 @@ function kill(state: ReplicaState, containerId: ContainerId, reason: string): Re
   };
   return {
     state: killing,
-    effects: [{ kind: 'terminate', containerId, graceMs: stopDelaysOf(state.plan, {}).graceMs }],
+    effects: [
+      { kind: 'terminate', containerId, graceMs: resolveStopDelays(state.target, {}).graceMs },
+    ],
   };
 }
 
@@ -311,7 +320,7 @@ export function adoptRunning(
   state: ReplicaState,
   container: CurrentContainer,
   was: { readonly ready: boolean; readonly killing?: string },
-): Reduced {
+): ReplicaTransition {
   const running: ReplicaState = {
     ...state,
     activity: { kind: 'running', containerId: container.id },
@@ -320,17 +329,18 @@ export function adoptRunning(
   if (was.killing !== undefined) return kill(running, container.id, was.killing);
   return {
     state: { ...running, ready: true, reason: '' },
-    effects: probing(state.plan, container, true),
+    effects: createProbeEffects(state.target, container, true),
   };
 }
 
 function onStartFailed(
   before: ReplicaState,
   event: Extract<ReplicaEvent, { kind: 'startFailed' }>,
-): Reduced {
+): ReplicaTransition {
   const { activity, stop } = before;
   const { uncertain, unreachable = uncertain, containerId } = event;
-  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(before);
+  if (activity.kind !== 'starting' || activity.containerId !== containerId)
+    return withoutEffects(before);
   const state = event.pull === undefined ? before : { ...before, imagePull: event.pull };
   if (stop !== undefined)
     return uncertain ? terminate(state, containerId) : finish(state, 'stopped', state.reason);
@@ -346,15 +356,18 @@ function onStartFailed(
     };
   }
   const { reason, lastLines = [] } = event;
-  const failed = ended(state, { kind: 'notStarted', reason, lastLines });
-  return uncertain ? stillOpen(failed, containerId) : failed;
+  const failed = handleEnd(state, { kind: 'notStarted', reason, lastLines });
+  return uncertain ? keepUncertainContainer(failed, containerId) : failed;
 }
 
 /**
  * Keeps track of a container that an earlier attempt may have started: the next attempt uses the
  * same id, or else the container is stopped.
  */
-function stillOpen({ state, effects }: Reduced, containerId: ContainerId): Reduced {
+function keepUncertainContainer(
+  { state, effects }: ReplicaTransition,
+  containerId: ContainerId,
+): ReplicaTransition {
   if (state.activity.kind === 'backingOff')
     return { state: { ...state, activity: { kind: 'backingOff', containerId } }, effects };
   return { state, effects: [{ kind: 'terminate', containerId, graceMs: 0 }, ...effects] };
@@ -373,12 +386,13 @@ export function hasFailed(
   return exit.exitCode !== 0 || activity.kind === 'killing';
 }
 
-function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
+function onExited(state: ReplicaState, exit: ContainerExit): ReplicaTransition {
   const { activity } = state;
-  if (!('containerId' in activity) || activity.containerId !== exit.containerId) return same(state);
+  if (!('containerId' in activity) || activity.containerId !== exit.containerId)
+    return withoutEffects(state);
   if (exit.leaseEnded === true && state.stop === undefined) return onLeaseEnded(state, exit);
-  if (activity.kind !== 'killing') return ended(state, { kind: 'exited', ...exit });
-  return ended(state, {
+  if (activity.kind !== 'killing') return handleEnd(state, { kind: 'exited', ...exit });
+  return handleEnd(state, {
     kind: 'exited',
     ...exit,
     reason: `${activity.reason} (${exit.reason})`,
@@ -390,26 +404,31 @@ function onExited(state: ReplicaState, exit: ContainerExit): Reduced {
  * The coordinator may have replaced the replica meanwhile: only a repeated order starts the replica
  * again.
  */
-function onLeaseEnded(state: ReplicaState, exit: ContainerExit): Reduced {
+function onLeaseEnded(state: ReplicaState, exit: ContainerExit): ReplicaTransition {
   const kept = keepEnded(state, exit.containerId);
   const waiting: ReplicaState = {
     ...kept.state,
-    phase: laterOf(state.phase, 'running'),
+    phase: toLaterPhase(state.phase, 'running'),
     activity: { kind: 'unconfirmed' },
     ready: false,
     lastExitCode: exit.exitCode,
     lastEndReason: exit.reason,
     restarts: state.restarts + 1,
-    reason: OUT_OF_CONTACT,
+    reason: REASON_OUT_OF_CONTACT,
   };
   return { state: waiting, effects: kept.effects };
 }
 
-function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced {
+function onOutOfContact(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
   const { activity, stop } = state;
-  if (activity.kind !== 'starting' || activity.containerId !== containerId) return same(state);
+  if (activity.kind !== 'starting' || activity.containerId !== containerId)
+    return withoutEffects(state);
   if (stop !== undefined) return finish(state, 'stopped', state.reason);
-  return same({ ...state, activity: { kind: 'unconfirmed' }, reason: OUT_OF_CONTACT });
+  return withoutEffects({
+    ...state,
+    activity: { kind: 'unconfirmed' },
+    reason: REASON_OUT_OF_CONTACT,
+  });
 }
 
 /**
@@ -418,12 +437,12 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): Reduced 
  * removed as soon as the runtime answers. Under restart policy `never` a start with unknown outcome
  * is not given up, as the work must not run twice.
  */
-function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
-  const { activity, stop, plan } = state;
+function onRuntimeAway(state: ReplicaState, uncertain: boolean): ReplicaTransition {
+  const { activity, stop, target } = state;
   if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff'))
-    return same(state);
-  if (uncertain && plan?.restart === 'never') return same(state);
-  const over = finish(state, 'stopped', RUNTIME_AWAY);
+    return withoutEffects(state);
+  if (uncertain && target?.restart === 'never') return withoutEffects(state);
+  const over = finish(state, 'stopped', REASON_RUNTIME_UNAVAILABLE);
   if (!uncertain || activity.containerId === undefined) return over;
   return {
     state: over.state,
@@ -435,43 +454,48 @@ function onRuntimeAway(state: ReplicaState, uncertain: boolean): Reduced {
  * Handles the end of a container or a failed start: finishes an ordered stop, or else applies the
  * restart policy.
  */
-function ended(
+function handleEnd(
   state: ReplicaState,
-  ending: Ending & Partial<Pick<ContainerExit, 'containerId' | 'gone' | 'lastLines'>>,
-): Reduced {
+  ending: ContainerEnding & Partial<Pick<ContainerExit, 'containerId' | 'gone' | 'lastLines'>>,
+): ReplicaTransition {
   const seen = ending.kind === 'exited' && ending.gone !== true;
   const kept =
-    seen && ending.containerId !== undefined ? keepEnded(state, ending.containerId) : same(state);
+    seen && ending.containerId !== undefined
+      ? keepEnded(state, ending.containerId)
+      : withoutEffects(state);
   const after: ReplicaState = {
     ...kept.state,
     ready: false,
-    ...(seen ? { lastExitCode: ending.exitCode, phase: laterOf(state.phase, 'running') } : {}),
-    ...lastEndOf(state, ending),
+    ...(seen ? { lastExitCode: ending.exitCode, phase: toLaterPhase(state.phase, 'running') } : {}),
+    ...toLastEnd(state, ending),
     ...(state.stop === undefined && isFailure(ending) ? { lastLines: ending.lastLines ?? [] } : {}),
   };
-  const next = afterEnd(after, ending);
+  const next = decideAfterEnd(after, ending);
   return { state: next.state, effects: [...kept.effects, ...next.effects] };
 }
 
 /**
  * A failed start has no exit of its own. It only replaces the end reason of a previous container.
  */
-function lastEndOf(state: ReplicaState, ending: Ending): Pick<ReplicaState, 'lastEndReason'> {
+function toLastEnd(
+  state: ReplicaState,
+  ending: ContainerEnding,
+): Pick<ReplicaState, 'lastEndReason'> {
   if (ending.kind === 'exited') return { lastEndReason: ending.reason };
   return state.lastEndReason === undefined
     ? {}
     : { lastEndReason: `not started: ${ending.reason}` };
 }
 
-function afterEnd(state: ReplicaState, ending: Ending): Reduced {
+function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTransition {
   if (state.stop !== undefined) return finish(state, 'stopped', ending.reason);
-  if (state.plan === undefined)
+  if (state.target === undefined)
     return finish(
       state,
       'failed',
       `${ending.reason}; not restarted: this agent has no order for the replica`,
     );
-  const decision = decideRestart(state.plan, ending, state.failures);
+  const decision = decideRestart(state.target, ending, state.failures);
   if (decision.kind !== 'restart') return finish(state, decision.kind, decision.reason);
   const { delayMs, failures, reason } = decision;
   return {
@@ -490,7 +514,7 @@ function afterEnd(state: ReplicaState, ending: Ending): Reduced {
  * Adds a container to the list of exited containers and removes the oldest ones beyond {@link
  * KEPT_CONTAINERS}.
  */
-function keepEnded(state: ReplicaState, containerId: ContainerId): Reduced {
+function keepEnded(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
   const all = [...state.ended.filter((id) => id !== containerId), containerId];
   const dropped = all.slice(0, Math.max(0, all.length - KEPT_CONTAINERS));
   return {
@@ -499,18 +523,18 @@ function keepEnded(state: ReplicaState, containerId: ContainerId): Reduced {
   };
 }
 
-function start(state: ReplicaState, containerId: ContainerId): Reduced {
+function start(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
   return {
     state: { ...state, activity: { kind: 'starting', containerId } },
     effects: [{ kind: 'start', containerId }],
   };
 }
 
-function terminate(state: ReplicaState, containerId: ContainerId): Reduced {
-  const { graceMs } = state.stop ?? stopDelaysOf(state.plan, {});
+function terminate(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
+  const { graceMs } = state.stop ?? resolveStopDelays(state.target, {});
   const stopping: ReplicaState = {
     ...state,
-    phase: laterOf(state.phase, 'stopping'),
+    phase: toLaterPhase(state.phase, 'stopping'),
     ready: false,
   };
   return {
@@ -519,15 +543,15 @@ function terminate(state: ReplicaState, containerId: ContainerId): Reduced {
   };
 }
 
-function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): Reduced {
+function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): ReplicaTransition {
   const over: ReplicaState = { ...state, phase, activity: { kind: 'ended' }, ready: false, reason };
   return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
 }
 
-function laterOf(phase: ReplicaPhase, other: 'running' | 'stopping'): ReplicaPhase {
+function toLaterPhase(phase: ReplicaPhase, other: 'running' | 'stopping'): ReplicaPhase {
   return phase === 'starting' || (phase === 'running' && other === 'stopping') ? other : phase;
 }
 
-function same(state: ReplicaState): Reduced {
+function withoutEffects(state: ReplicaState): ReplicaTransition {
   return { state, effects: [] };
 }

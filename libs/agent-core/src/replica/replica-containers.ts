@@ -14,11 +14,11 @@ import type {
   StartProgress,
 } from '@cloudless/runtime';
 import { fromContainerLabels } from './container-labels.js';
-import { toReplicaPlan } from './replica-plan.js';
+import { toReplicaTarget } from './replica-plan.js';
 import { toContainerRequest } from './to-container-request.js';
 
 /** Runtime and owner of the containers of a node. */
-export interface ContainerHome {
+export interface ContainerContext {
   readonly runtime: ContainerRuntime;
   readonly clusterId: () => string;
   readonly nodeId: string;
@@ -28,18 +28,18 @@ export interface ContainerHome {
  * Error kinds of a start after which the container may be running nevertheless. The next attempt
  * must use the same container id.
  */
-const UNCERTAIN: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
+const UNCERTAIN_KINDS: readonly ErrorKind[] = ['unavailable', 'deadline', 'internal'];
 
 /** Prefix of capabilities that name a runtime. */
-const RUNTIME = 'runtime.';
+const RUNTIME_PREFIX = 'runtime.';
 
 /** True when the container may be running although the start failed. */
 export function isUncertain(reason: unknown): boolean {
-  return UNCERTAIN.includes(errorKindOf(reason));
+  return UNCERTAIN_KINDS.includes(errorKindOf(reason));
 }
 
 /** One start of a container of a replica. */
-export interface ContainerPlan {
+export interface ContainerStart {
   readonly containerId: ContainerId;
   readonly restarts: number;
   readonly lease?: ContainerLease;
@@ -52,12 +52,12 @@ export interface ContainerPlan {
  */
 export async function prepareContainer(
   order: Order | undefined,
-  container: ContainerPlan,
-  home: ContainerHome,
+  container: ContainerStart,
+  context: ContainerContext,
   progress: (step: StartProgress) => void,
   signal: StopSignal,
 ): Promise<void> {
-  await home.runtime.prepare(requestFor(order, container, home), progress, signal);
+  await context.runtime.prepare(createRequest(order, container, context), progress, signal);
 }
 
 /**
@@ -68,12 +68,12 @@ export async function prepareContainer(
  */
 export async function startContainer(
   order: Order | undefined,
-  container: ContainerPlan,
-  home: ContainerHome,
+  container: ContainerStart,
+  context: ContainerContext,
 ): Promise<ContainerStatus> {
-  const { runtime } = home;
+  const { runtime } = context;
   try {
-    return await runtime.start(requestFor(order, container, home));
+    return await runtime.start(createRequest(order, container, context));
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
     const found = (await runtime.list()).find(
@@ -90,17 +90,19 @@ export async function startContainer(
   }
 }
 
-function requestFor(
+function createRequest(
   order: Order | undefined,
-  container: ContainerPlan,
-  { runtime, clusterId, nodeId }: ContainerHome,
+  container: ContainerStart,
+  { runtime, clusterId, nodeId }: ContainerContext,
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');
-  const wanted = toReplicaPlan(order).runtime;
+  const wanted = toReplicaTarget(order).runtime;
   const runtimes = runtime
     .capabilities()
-    .flatMap((name) => (name.startsWith(RUNTIME) ? [name.slice(RUNTIME.length)] : []));
+    .flatMap((name) =>
+      name.startsWith(RUNTIME_PREFIX) ? [name.slice(RUNTIME_PREFIX.length)] : [],
+    );
   if (wanted !== '' && !runtimes.includes(wanted)) {
     throw new CloudlessError(
       'unimplemented',
@@ -116,7 +118,7 @@ function requestFor(
  */
 export async function removeContainers(
   replicaId: string,
-  { runtime, clusterId, nodeId }: ContainerHome,
+  { runtime, clusterId, nodeId }: ContainerContext,
 ): Promise<void> {
   for (const { containerId, labels, phase } of await runtime.list()) {
     const owner = fromContainerLabels(labels);

@@ -1,12 +1,12 @@
 import { CloudlessError, errorFields, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerLease, ContainerRuntime } from '@cloudless/runtime';
-import type { Contact } from '../contact.js';
-import type { ReplicaPlan } from './replica-plan.js';
+import type { CoordinatorContact } from '../contact.js';
+import type { ReplicaTarget } from './replica-plan.js';
 import type { ReplicaState } from './replica-state.js';
 
 export interface ReplicaLeaseDeps {
   readonly runtime: Pick<ContainerRuntime, 'renew'>;
-  readonly contact: Contact;
+  readonly contact: CoordinatorContact;
   readonly log: Log;
 }
 
@@ -16,7 +16,7 @@ export interface ReplicaLeaseDeps {
  */
 export class ReplicaLease {
   /** Newest container with the `stop_after` that its lease was computed from. */
-  private leased:
+  private leasedContainer:
     { readonly id: ContainerId; readonly stopAfterMs: number | undefined } | undefined;
 
   /** @param current - Returns the current state of the replica. */
@@ -29,10 +29,10 @@ export class ReplicaLease {
    * Container id and new lease of the running container; undefined when the replica is not
    * exclusive or does not run.
    */
-  toRenew(): readonly [ContainerId, ContainerLease] | undefined {
+  createRenewal(): readonly [ContainerId, ContainerLease] | undefined {
     const { activity } = this.current();
     const runs = ['running', 'killing', 'leaving', 'terminating'].includes(activity.kind);
-    const lease = runs ? this.now() : undefined;
+    const lease = runs ? this.computeLease() : undefined;
     return lease === undefined || !('containerId' in activity)
       ? undefined
       : [activity.containerId, lease];
@@ -44,7 +44,9 @@ export class ReplicaLease {
    * `stop_after` after the end of the node's lease, so the container has exited before. Undefined
    * when the replica is not exclusive.
    */
-  now(plan: ReplicaPlan | undefined = this.current().plan): ContainerLease | undefined {
+  computeLease(
+    plan: ReplicaTarget | undefined = this.current().target,
+  ): ContainerLease | undefined {
     if (plan?.stopAfterMs === undefined) return undefined;
     return {
       leaseMs: this.deps.contact.remainingMs(plan.stopAfterMs),
@@ -56,28 +58,28 @@ export class ReplicaLease {
    * Records from which `stop_after` the lease of a started container was computed. A retry with the
    * same id keeps the first value, as the first attempt may have started the container.
    */
-  isGivenTo(containerId: ContainerId): void {
-    if (this.leased?.id !== containerId)
-      this.leased = { id: containerId, stopAfterMs: this.current().plan?.stopAfterMs };
+  recordStart(containerId: ContainerId): void {
+    if (this.leasedContainer?.id !== containerId)
+      this.leasedContainer = { id: containerId, stopAfterMs: this.current().target?.stopAfterMs };
   }
 
   /**
    * Adds, changes or removes the lease of the running container, before the order is acknowledged.
    * @throws kind `unavailable` when that is not possible now; the coordinator repeats the order.
    */
-  async adjust(plan: ReplicaPlan): Promise<void> {
+  async adjust(plan: ReplicaTarget): Promise<void> {
     const { activity } = this.current();
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
-    if (this.stopAfterOf(containerId) === plan.stopAfterMs) return;
+    if (this.findStopAfter(containerId) === plan.stopAfterMs) return;
     if (activity.kind === 'starting' || activity.kind === 'backingOff') {
       throw new CloudlessError('unavailable', 'the container is being started with another lease');
     }
-    const lease = this.now(plan);
+    const lease = this.computeLease(plan);
     if (lease?.leaseMs === 0)
       throw new CloudlessError('unavailable', 'no coordinator has admitted this node yet');
     await this.deps.runtime.renew(new Map([[containerId, lease]]));
-    this.leased = { id: containerId, stopAfterMs: plan.stopAfterMs };
+    this.leasedContainer = { id: containerId, stopAfterMs: plan.stopAfterMs };
   }
 
   /**
@@ -85,9 +87,9 @@ export class ReplicaLease {
    * not renew the changed lease.
    */
   async restore(): Promise<void> {
-    const { plan } = this.current();
+    const { target } = this.current();
     try {
-      if (plan !== undefined) await this.adjust(plan);
+      if (target !== undefined) await this.adjust(target);
     } catch (reason) {
       this.deps.log.warn('lease not restored', errorFields(reason));
     }
@@ -97,9 +99,9 @@ export class ReplicaLease {
    * The `stop_after` from which the lease of a container was computed: recorded at its start or
    * last change. For an adopted container, the one of its order.
    */
-  private stopAfterOf(containerId: ContainerId): number | undefined {
-    return this.leased?.id === containerId
-      ? this.leased.stopAfterMs
-      : this.current().plan?.stopAfterMs;
+  private findStopAfter(containerId: ContainerId): number | undefined {
+    return this.leasedContainer?.id === containerId
+      ? this.leasedContainer.stopAfterMs
+      : this.current().target?.stopAfterMs;
   }
 }

@@ -3,17 +3,17 @@ import {
   DEFAULTS,
   Port_Protocol,
   RestartPolicy_Policy,
-  portNameOf,
+  resolvePortName,
   withDefaults,
   type Order,
 } from '@cloudless/api';
-import { toProbePlans, type ProbePlans } from '../probes/probe-plan.js';
-import { startOf } from './to-container-request.js';
+import { toProbeSchedules, type ProbeSchedules } from '../probes/probe-plan.js';
+import { requireStart } from './to-container-request.js';
 
 /**
  * How an agent supervises a replica: restart policy, probes and delays. Read from the start order.
  */
-export interface ReplicaPlan {
+export interface ReplicaTarget {
   readonly restart: 'always' | 'onFailure' | 'never';
   /** Consecutive restarts before the replica fails; Infinity: no limit. */
   readonly maxRetries: number;
@@ -22,13 +22,13 @@ export interface ReplicaPlan {
    * the replica has a readiness probe.
    */
   readonly tcpPorts: readonly string[];
-  readonly probes: ProbePlans;
+  readonly probes: ProbeSchedules;
   /** Time between the removal from the endpoints and SIGTERM, milliseconds. */
   readonly preStopMs: number;
   /** Time between SIGTERM and SIGKILL, milliseconds. */
   readonly graceMs: number;
   /** True when the replica runs an image, which may have to be pulled. */
-  readonly image: boolean;
+  readonly usesImage: boolean;
   /** Name of the runtime that the spec requires; empty: any. */
   readonly runtime: string;
   /**
@@ -38,7 +38,7 @@ export interface ReplicaPlan {
   readonly stopAfterMs?: number;
 }
 
-const RESTART: Record<RestartPolicy_Policy, ReplicaPlan['restart']> = {
+const RESTART: Record<RestartPolicy_Policy, ReplicaTarget['restart']> = {
   [RestartPolicy_Policy.ALWAYS]: 'always',
   [RestartPolicy_Policy.ON_FAILURE]: 'onFailure',
   [RestartPolicy_Policy.NEVER]: 'never',
@@ -48,21 +48,23 @@ const RESTART: Record<RestartPolicy_Policy, ReplicaPlan['restart']> = {
  * Reads a start order and fills in defaults. @throws kind `invalid` when the order is not a start
  * order or has no spec.
  */
-export function toReplicaPlan(order: Order): ReplicaPlan {
-  const { start, spec: given } = startOf(order);
+export function toReplicaTarget(order: Order): ReplicaTarget {
+  const { start, spec: given } = requireStart(order);
   const spec = withDefaults(given);
   const policy = spec.restart?.policy ?? RestartPolicy_Policy.ALWAYS;
   return {
     restart: RESTART[policy] ?? 'always',
     maxRetries: spec.restart?.maxRetries ?? Number.POSITIVE_INFINITY,
-    probes: toProbePlans(spec),
-    tcpPorts: spec.ports.filter(({ protocol }) => protocol === Port_Protocol.TCP).map(portNameOf),
+    probes: toProbeSchedules(spec),
+    tcpPorts: spec.ports
+      .filter(({ protocol }) => protocol === Port_Protocol.TCP)
+      .map(resolvePortName),
     preStopMs: spec.preStopDelay === undefined ? 0 : durationMs(spec.preStopDelay),
     graceMs:
       spec.terminationGracePeriod === undefined
         ? DEFAULTS.terminationGraceMs
         : durationMs(spec.terminationGracePeriod),
-    image: spec.image !== '',
+    usesImage: spec.image !== '',
     runtime: spec.runtime,
     ...(start.stopAfter === undefined ? {} : { stopAfterMs: durationMs(start.stopAfter) }),
   };

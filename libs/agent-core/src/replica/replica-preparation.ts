@@ -1,65 +1,70 @@
 import { errorMessageOf, type Clock } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
 import type { StartProgress } from '@cloudless/runtime';
-import { prepareContainer, type ContainerHome, type ContainerPlan } from './replica-containers.js';
+import {
+  prepareContainer,
+  type ContainerContext,
+  type ContainerStart,
+} from './replica-containers.js';
 import type { ImagePull } from './replica-state.js';
 
 /** Receives the outcome of a {@link ReplicaPreparation}. Not called after `cancel`. */
 export interface PreparationListener {
   /** Called when a pull has begun and when it has succeeded. */
-  changed(pull: ImagePull): void;
-  done(): void;
+  onPull(pull: ImagePull): void;
+  onDone(): void;
   /** @param pull - The failed pull, if a pull failed. */
-  failed(reason: unknown, pull: ImagePull | undefined): void;
+  onFailed(reason: unknown, pull: ImagePull | undefined): void;
 }
 
 /** Preparation of one container start: pulls the image. Begins when constructed. */
 export class ReplicaPreparation {
-  private readonly leaving = new AbortController();
+  private readonly cancellation = new AbortController();
   private isOver = false;
   private pull: ImagePull | undefined;
 
   constructor(
     order: Order | undefined,
-    container: ContainerPlan,
-    private readonly home: ContainerHome & { readonly clock: Clock },
+    container: ContainerStart,
+    private readonly context: ContainerContext & { readonly clock: Clock },
     private readonly listener: PreparationListener,
   ) {
-    const progress = (step: StartProgress): void => this.take(step);
+    const progress = (step: StartProgress): void => this.recordProgress(step);
     Promise.resolve()
-      .then(() => prepareContainer(order, container, home, progress, this.leaving.signal))
+      .then(() => prepareContainer(order, container, context, progress, this.cancellation.signal))
       .then(
-        () => this.end(() => listener.done()),
-        (reason: unknown) => this.end(() => listener.failed(reason, this.failedPull(reason))),
+        () => this.settle(() => listener.onDone()),
+        (reason: unknown) =>
+          this.settle(() => listener.onFailed(reason, this.toFailedPull(reason))),
       );
   }
 
   /** Aborts the preparation. @returns False when it had already ended. */
-  leave(): boolean {
+  cancel(): boolean {
     if (this.isOver) return false;
     this.isOver = true;
-    this.leaving.abort();
+    this.cancellation.abort();
     return true;
   }
 
-  private end(tell: () => void): void {
+  private settle(notify: () => void): void {
     if (this.isOver) return;
     this.isOver = true;
-    tell();
+    notify();
   }
 
-  private take(step: StartProgress): void {
+  private recordProgress(step: StartProgress): void {
     if (this.isOver) return;
-    this.pull = toImagePull(step, this.pull, this.home.clock.wallTime());
+    this.pull = toImagePull(step, this.pull, this.context.clock.wallTime());
     // a failed pull is reported together with the failed start
-    if (this.pull.phase !== 'failed') this.listener.changed(this.pull);
+    if (this.pull.phase !== 'failed') this.listener.onPull(this.pull);
   }
 
   /** A pull that was interrupted by the loss of the runtime counts as failed. */
-  private failedPull(reason: unknown): ImagePull | undefined {
+  private toFailedPull(reason: unknown): ImagePull | undefined {
     const { pull } = this;
     if (pull?.phase !== 'pulling') return pull;
-    const tookMs = Math.max(0, this.home.clock.wallTime() - pull.startedAtMs);
+    const tookMs = Math.max(0, this.context.clock.wallTime() - pull.startedAtMs);
     return { ...pull, phase: 'failed', tookMs, reason: errorMessageOf(reason) };
   }
 }

@@ -14,11 +14,11 @@ import {
 import { OrderSchema, type Order } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import type { AgentStore } from '../agent-store.js';
-import type { Contact } from '../contact.js';
+import type { CoordinatorContact } from '../contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
 import { probeContainer, type ProbeListener } from '../probes/probe-container.js';
 import { SerialQueue } from '../serial-queue.js';
-import { awaitReady, type TcpConnect } from './await-ready.js';
+import { waitForPorts, type TcpConnect } from './await-ready.js';
 import { readLastLines } from './last-lines.js';
 import { hasFailed, reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
@@ -28,13 +28,13 @@ import {
   isEnded,
   type ContainerExit,
   type CurrentContainer,
-  type Reduced,
+  type ReplicaTransition,
   type ReplicaEffect,
   type ReplicaEvent,
   type ReplicaState,
 } from './replica-state.js';
-import { lostExit, toContainerExit } from './restore-replica.js';
-import type { StartQueue, StartTurn } from './start-queue.js';
+import { createLostExit, toContainerExit } from './restore-replica.js';
+import type { StartQueue, QueuedStart } from './start-queue.js';
 import {
   toOrderEvent,
   toStoredProgress,
@@ -57,7 +57,7 @@ export interface ReplicaRunnerDeps {
   /** Start queue of the node, shared by all replicas. */
   readonly starts: StartQueue;
   /** Contact with coordinators; the leases of exclusive replicas depend on it. */
-  readonly contact: Contact;
+  readonly contact: CoordinatorContact;
   /** Called after every change that is part of a report. */
   readonly onChanged: (replicaId: string) => void;
   /** Called once all data of the replica has been removed. */
@@ -83,17 +83,17 @@ export class ReplicaRunner {
   private savedProgress = '';
   private saveQueued = false;
   private timer: Timer | undefined;
-  private readiness: AbortController | undefined;
-  private probing: AbortController | undefined;
+  private portChecks: AbortController | undefined;
+  private probes: AbortController | undefined;
   private readonly closing = new AbortController();
   /** Image pull of the newest start. */
-  private preparing: ReplicaPreparation | undefined;
+  private preparation: ReplicaPreparation | undefined;
   /** Position of the newest start in the start queue. */
-  private turn: StartTurn | undefined;
+  private queuedStart: QueuedStart | undefined;
   /** Id of the newest container for which the start call was made. */
-  private tried: ContainerId | undefined;
+  private attemptedId: ContainerId | undefined;
   /** Failed container whose last lines are being read. */
-  private readingLines: ContainerId | undefined;
+  private readingLinesOf: ContainerId | undefined;
   /** Start time of the newest container on the monotonic clock. */
   private startedAt: { readonly id: ContainerId; readonly at: number } | undefined;
   readonly lease: ReplicaLease;
@@ -134,14 +134,14 @@ export class ReplicaRunner {
   /** Carries out the effects of a restored state. */
   resume(effects: readonly ReplicaEffect[]): void {
     for (const effect of effects) this.perform(effect);
-    this.saveProgressSoon();
+    this.queueProgressSave();
   }
 
   /**
    * Stores an order, then carries it out. Refuses an order that is older than the stored one.
    * Orders are handled one after the other.
    */
-  order(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
+  handleOrder(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.writes.run(async (): Promise<OrderOutcome> => {
       if (this.isOver) return { kind: 'over' };
       const { heldRevision } = this.state;
@@ -150,12 +150,12 @@ export class ReplicaRunner {
       if (this.isRepeat(order)) return { kind: 'repeated' };
       let event: ReplicaEvent;
       try {
-        event = toOrderEvent(order, this.newContainerId());
+        event = toOrderEvent(order, this.createContainerId());
       } catch (reason) {
         return { kind: 'refused', reason: errorMessageOf(reason) };
       }
       const orders = withOrder(this.orders, order, this.deps.bootId);
-      const { orderRevision: heldNow, workloadUid } = order;
+      const { orderRevision: newRevision, workloadUid } = order;
       const plan = event.kind === 'startOrdered' ? event.plan : undefined;
       try {
         await raiseEpoch();
@@ -163,7 +163,7 @@ export class ReplicaRunner {
         // stored order is exclusive then always has a lease, whenever the agent crashes.
         if (plan?.stopAfterMs !== undefined) await this.lease.adjust(plan);
         await this.deps.store.saveReplica(
-          toStoredReplica({ ...this.state, heldRevision: heldNow, workloadUid }, orders),
+          toStoredReplica({ ...this.state, heldRevision: newRevision, workloadUid }, orders),
         );
         if (plan !== undefined) await this.lease.adjust(plan);
       } catch (reason) {
@@ -184,35 +184,36 @@ export class ReplicaRunner {
   }
 
   /** Handles the exit of a container of this replica. */
-  exited(status: ContainerStatus): void {
-    const known =
+  onExited(status: ContainerStatus): void {
+    const upMs =
       this.startedAt?.id === status.containerId ? this.deps.clock.now() - this.startedAt.at : 0;
-    void this.ended(toContainerExit(status, known));
+    void this.handleExit(toContainerExit(status, upMs));
   }
 
   /** Handles the start of a container of this replica. */
-  running(status: ContainerStatus): void {
+  onRunning(status: ContainerStatus): void {
     const { activity, ended } = this.state;
     const isOwn = 'containerId' in activity && activity.containerId === status.containerId;
-    if (isOwn) this.noteStart(status);
+    if (isOwn) this.recordStart(status);
     this.apply({ kind: 'started', status });
-    if (!isOwn && !ended.includes(status.containerId)) void this.endStray(status.containerId);
+    if (!isOwn && !ended.includes(status.containerId))
+      void this.removeStrayContainer(status.containerId);
   }
 
   /** Handles a container that should run and that the runtime does not list. */
-  lost(containerId: ContainerId): void {
-    this.apply({ kind: 'exited', exit: lostExit(containerId) });
+  onLost(containerId: ContainerId): void {
+    this.apply({ kind: 'exited', exit: createLostExit(containerId) });
   }
 
   /**
    * Marks the replica as not ready when its container is one of these, whose main processes no
    * longer exist.
    */
-  withoutProcess(containerIds: ReadonlySet<string>): void {
+  markProcessGone(containerIds: ReadonlySet<string>): void {
     const { activity } = this.state;
     if (activity.kind !== 'running' || !containerIds.has(activity.containerId)) return;
-    this.readiness?.abort(); // a probe of an exited process gives no useful result
-    this.probing?.abort();
+    this.portChecks?.abort(); // a probe of an exited process gives no useful result
+    this.probes?.abort();
     this.apply({ kind: 'processGone', containerId: activity.containerId });
   }
 
@@ -221,12 +222,12 @@ export class ReplicaRunner {
    * long. Has no effect on plain processes.
    */
   giveUpStart(): void {
-    const { activity, plan } = this.state;
-    if (plan?.image !== true) return;
+    const { activity, target } = this.state;
+    if (target?.usesImage !== true) return;
     const uncertain =
       'containerId' in activity &&
       activity.containerId !== undefined &&
-      activity.containerId === this.tried;
+      activity.containerId === this.attemptedId;
     this.apply({ kind: 'runtimeAway', uncertain });
   }
 
@@ -234,84 +235,84 @@ export class ReplicaRunner {
    * Reads the last lines of a failed container before the exit is handled, so that one report has
    * both.
    */
-  private async ended(exit: ContainerExit): Promise<void> {
+  private async handleExit(exit: ContainerExit): Promise<void> {
     if (!hasFailed(this.state, exit)) return this.apply({ kind: 'exited', exit });
-    if (this.readingLines === exit.containerId) return; // the exit was reported twice
-    this.readingLines = exit.containerId;
-    this.readiness?.abort(); // a probe of an exited process gives no useful result
-    this.probing?.abort();
-    const heardAt = this.deps.clock.now();
+    if (this.readingLinesOf === exit.containerId) return; // the exit was reported twice
+    this.readingLinesOf = exit.containerId;
+    this.portChecks?.abort(); // a probe of an exited process gives no useful result
+    this.probes?.abort();
+    const observedAt = this.deps.clock.now();
     const lastLines = await readLastLines(exit.containerId, this.deps, this.closing.signal);
-    this.apply({ kind: 'exited', exit: { ...exit, lastLines } }, heardAt);
+    this.apply({ kind: 'exited', exit: { ...exit, lastLines } }, observedAt);
   }
 
   /** Stops handling the replica. Resolves when pending writes are on disk. */
   async close(): Promise<void> {
     this.closing.abort();
     this.timer?.cancel();
-    this.preparing?.leave();
-    this.readiness?.abort();
-    this.probing?.abort();
+    this.preparation?.cancel();
+    this.portChecks?.abort();
+    this.probes?.abort();
     await this.writes.idle();
   }
 
   /** @param observedAt - Time of the event on the monotonic clock; restart delays count from it. */
-  private apply(event: ReplicaEvent, heardAt = this.deps.clock.now()): void {
+  private apply(event: ReplicaEvent, observedAt = this.deps.clock.now()): void {
     if (this.closing.signal.aborted) return;
     const before = this.state;
-    const reduced: Reduced = reduceReplica(before, event);
+    const reduced: ReplicaTransition = reduceReplica(before, event);
     this.state = reduced.state;
     if (reduced.state === before && reduced.effects.length === 0) return;
     this.logChange(before, event);
-    this.dropStale();
-    for (const effect of reduced.effects) this.perform(effect, heardAt);
-    this.leaveQueue();
-    this.saveProgressSoon();
+    this.cancelStale();
+    for (const effect of reduced.effects) this.perform(effect, observedAt);
+    this.cancelQueuedStart();
+    this.queueProgressSave();
     this.deps.onChanged(this.state.replicaId);
   }
 
   /** Cancels timers and checks that do not belong to the current activity. */
-  private dropStale(): void {
+  private cancelStale(): void {
     const { kind } = this.state.activity;
     if (kind !== 'backingOff' && kind !== 'leaving') this.timer?.cancel();
-    if (kind !== 'starting') this.preparing?.leave();
+    if (kind !== 'starting') this.preparation?.cancel();
     if (kind === 'running') return;
-    this.readiness?.abort();
-    this.probing?.abort();
+    this.portChecks?.abort();
+    this.probes?.abort();
   }
 
-  private perform(effect: ReplicaEffect, heardAt = this.deps.clock.now()): void {
+  private perform(effect: ReplicaEffect, observedAt = this.deps.clock.now()): void {
     switch (effect.kind) {
       case 'start':
         this.prepareAndStart(effect.containerId);
         return;
       case 'startAfter':
-        this.after(heardAt + effect.delayMs - this.deps.clock.now(), () =>
-          this.apply({ kind: 'startDue', newContainerId: this.newContainerId() }),
+        this.schedule(observedAt + effect.delayMs - this.deps.clock.now(), () =>
+          this.apply({ kind: 'startDue', newContainerId: this.createContainerId() }),
         );
         return;
       case 'terminateAfter':
-        this.after(effect.delayMs, () => this.apply({ kind: 'stopDue' }));
+        this.schedule(effect.delayMs, () => this.apply({ kind: 'stopDue' }));
         return;
       case 'awaitReady': {
         const { container, ports } = effect;
         const endpoints = container.endpoints.filter(({ portName }) => ports.includes(portName));
-        this.readiness?.abort();
-        this.readiness = new AbortController();
-        awaitReady(endpoints, this.deps, this.readiness.signal).then(
+        this.portChecks?.abort();
+        this.portChecks = new AbortController();
+        waitForPorts(endpoints, this.deps, this.portChecks.signal).then(
           () => this.apply({ kind: 'accepted', containerId: container.id }),
           () => undefined, // aborted: the container has exited
         );
         return;
       }
       case 'probe':
-        this.probe(effect.container, effect.wasReady);
+        this.startProbes(effect.container, effect.wasReady);
         return;
       case 'terminate':
         void this.terminate(effect.containerId, effect.graceMs);
         return;
       case 'discard':
-        void this.endStray(effect.containerId);
+        void this.removeStrayContainer(effect.containerId);
         return;
       case 'remove':
         this.deps.runtime.remove(effect.containerId).catch((reason: unknown) => {
@@ -327,22 +328,22 @@ export class ReplicaRunner {
     }
   }
 
-  private probe(container: CurrentContainer, wasReady: boolean): void {
+  private startProbes(container: CurrentContainer, wasReady: boolean): void {
     const { id: containerId } = container;
     const upMs = this.startedAt?.id === containerId ? this.deps.clock.now() - this.startedAt.at : 0;
-    this.probing?.abort();
-    this.probing = new AbortController();
+    this.probes?.abort();
+    this.probes = new AbortController();
     const listener: ProbeListener = {
-      startedUp: () => this.apply({ kind: 'startedUp', containerId }),
-      readiness: (ready, reason) => this.apply({ kind: 'probed', containerId, ready, reason }),
-      unhealthy: (reason) => this.apply({ kind: 'unhealthy', containerId, reason }),
+      onStartupPassed: () => this.apply({ kind: 'startedUp', containerId }),
+      onReadiness: (ready, reason) => this.apply({ kind: 'probed', containerId, ready, reason }),
+      onUnhealthy: (reason) => this.apply({ kind: 'unhealthy', containerId, reason }),
     };
-    const plans = this.state.plan?.probes ?? {};
+    const plans = this.state.target?.probes ?? {};
     void probeContainer(
-      { plans, container, upMs, wasReady },
+      { schedules: plans, container, upMs, wasReady },
       listener,
       { ...this.deps, log: this.log },
-      this.probing.signal,
+      this.probes.signal,
     );
   }
 
@@ -351,52 +352,57 @@ export class ReplicaRunner {
    * other starts.
    */
   private prepareAndStart(containerId: ContainerId): void {
-    if (this.state.plan?.image !== true) return this.startInTurn(containerId);
+    if (this.state.target?.usesImage !== true) return this.enqueueStart(containerId);
     const { restarts } = this.state;
-    this.preparing = new ReplicaPreparation(this.startOrder, { containerId, restarts }, this.deps, {
-      changed: (pull) => this.apply({ kind: 'pullChanged', containerId, pull }),
-      done: () => this.startInTurn(containerId),
-      failed: (reason, pull) => {
-        // warns once per cause, not at each attempt
-        const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
-        this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
-        const uncertain = this.tried === containerId;
-        const unreachable = isUncertain(reason);
-        const failure = pull === undefined ? {} : { pull };
-        this.apply({
-          kind: 'startFailed',
-          containerId,
-          reason: errorMessageOf(reason),
-          uncertain,
-          unreachable,
-          ...failure,
-        });
+    this.preparation = new ReplicaPreparation(
+      this.startOrder,
+      { containerId, restarts },
+      this.deps,
+      {
+        onPull: (pull) => this.apply({ kind: 'pullChanged', containerId, pull }),
+        onDone: () => this.enqueueStart(containerId),
+        onFailed: (reason, pull) => {
+          // warns once per cause, not at each attempt
+          const level = this.state.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
+          this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
+          const uncertain = this.attemptedId === containerId;
+          const unreachable = isUncertain(reason);
+          const failure = pull === undefined ? {} : { pull };
+          this.apply({
+            kind: 'startFailed',
+            containerId,
+            reason: errorMessageOf(reason),
+            uncertain,
+            unreachable,
+            ...failure,
+          });
+        },
       },
-    });
+    );
   }
 
-  private startInTurn(containerId: ContainerId): void {
-    this.turn = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () =>
+  private enqueueStart(containerId: ContainerId): void {
+    this.queuedStart = this.deps.starts.add(this.state.restarts > 0 ? 'restart' : 'first', () =>
       this.start(containerId),
     );
-    if (this.turn.waits) this.apply({ kind: 'startQueued', containerId });
+    if (this.queuedStart.isWaiting) this.apply({ kind: 'startQueued', containerId });
   }
 
   /**
    * Cancels a start that still waits for its image or in the start queue when the replica is to
    * stop.
    */
-  private leaveQueue(): void {
+  private cancelQueuedStart(): void {
     const { activity, stop } = this.state;
     if (stop === undefined || activity.kind !== 'starting') return;
-    if (this.preparing?.leave() !== true && this.turn?.leave() !== true) return;
+    if (this.preparation?.cancel() !== true && this.queuedStart?.cancel() !== true) return;
     const { containerId } = activity;
     // An earlier attempt with this id may have started the container.
     this.apply({
       kind: 'startFailed',
       containerId,
       reason: 'stopped before it was started',
-      uncertain: this.tried === containerId,
+      uncertain: this.attemptedId === containerId,
     });
   }
 
@@ -404,25 +410,25 @@ export class ReplicaRunner {
     const { activity } = this.state;
     // an event of the runtime has reported the start meanwhile
     if (this.isOver || activity.kind !== 'starting' || activity.containerId !== containerId) return;
-    const lease = this.lease.now();
+    const lease = this.lease.computeLease();
     if (lease !== undefined && lease.leaseMs <= 0)
       return this.apply({ kind: 'outOfContact', containerId });
-    this.lease.isGivenTo(containerId);
-    const wasTried = this.tried === containerId;
-    this.tried = containerId;
+    this.lease.recordStart(containerId);
+    const wasAttempted = this.attemptedId === containerId;
+    this.attemptedId = containerId;
     try {
-      const containerPlan = {
+      const start = {
         containerId,
         restarts: this.state.restarts,
         ...(lease === undefined ? {} : { lease }),
       };
-      const status = await startContainer(this.startOrder, containerPlan, this.deps);
-      this.running(status);
-      if (status.phase === 'exited') this.exited(status);
+      const status = await startContainer(this.startOrder, start, this.deps);
+      this.onRunning(status);
+      if (status.phase === 'exited') this.onExited(status);
     } catch (reason) {
       this.log.warn('container not started', { containerId, ...errorFields(reason) });
       const unreachable = isUncertain(reason);
-      const uncertain = unreachable || wasTried; // see isUncertain
+      const uncertain = unreachable || wasAttempted; // see isUncertain
       const lastLines = unreachable
         ? []
         : await readLastLines(containerId, this.deps, this.closing.signal);
@@ -441,7 +447,7 @@ export class ReplicaRunner {
    * Removes a container that was started by a given-up attempt or by an earlier agent, while
    * another container runs for the replica.
    */
-  private async endStray(containerId: ContainerId): Promise<void> {
+  private async removeStrayContainer(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
     for (let failures = 0; !this.isOver; failures += 1) {
       try {
@@ -455,21 +461,21 @@ export class ReplicaRunner {
           ...errorFields(reason),
         });
       }
-      await this.pause();
+      await this.waitForRetry();
     }
   }
 
   private async terminate(containerId: ContainerId, graceMs: number): Promise<void> {
     for (;;) {
       try {
-        this.exited(await this.deps.runtime.stop(containerId, graceMs));
+        this.onExited(await this.deps.runtime.stop(containerId, graceMs));
         return;
       } catch (reason) {
         if (this.closing.signal.aborted) return;
-        if (errorKindOf(reason) === 'notFound') return this.lost(containerId);
+        if (errorKindOf(reason) === 'notFound') return this.onLost(containerId);
         this.log.warn('container not stopped', { containerId, ...errorFields(reason) });
       }
-      await this.pause();
+      await this.waitForRetry();
       const { activity } = this.state;
       if (activity.kind === 'ended' || this.closing.signal.aborted) return;
     }
@@ -490,7 +496,7 @@ export class ReplicaRunner {
         return;
       } catch (reason) {
         this.log.warn('replica not forgotten yet', errorFields(reason));
-        await this.pause();
+        await this.waitForRetry();
       }
     }
   }
@@ -513,7 +519,7 @@ export class ReplicaRunner {
    * Queues a save of the progress; at most one save waits. Only orders must be on disk before they
    * are carried out.
    */
-  private saveProgressSoon(): void {
+  private queueProgressSave(): void {
     if (this.saveQueued || (this.orders.start === undefined && this.orders.end === undefined))
       return;
     this.saveQueued = true;
@@ -532,23 +538,23 @@ export class ReplicaRunner {
     });
   }
 
-  private noteStart(status: ContainerStatus): void {
+  private recordStart(status: ContainerStatus): void {
     if (this.startedAt?.id !== status.containerId)
       this.startedAt = { id: status.containerId, at: this.deps.clock.now() };
   }
 
-  private after(delayMs: number, action: () => void): void {
+  private schedule(delayMs: number, action: () => void): void {
     this.timer?.cancel();
     this.timer = this.deps.clock.setTimer(delayMs, action);
   }
 
-  private pause(): Promise<void> {
+  private waitForRetry(): Promise<void> {
     return new Promise((resolve) => {
       this.deps.clock.setTimer(RUNTIME_RETRY_MS, resolve);
     });
   }
 
-  private newContainerId(): ContainerId {
+  private createContainerId(): ContainerId {
     return toContainerId(randomHex(this.deps.random, 32));
   }
 

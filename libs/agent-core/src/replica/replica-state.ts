@@ -1,6 +1,6 @@
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
-import type { ReplicaPlan } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-plan.js';
 
 /**
  * Position of a replica in its life: `starting → running → stopping → stopped`; `failed` and
@@ -8,7 +8,7 @@ import type { ReplicaPlan } from './replica-plan.js';
  */
 export type ReplicaPhase = 'starting' | 'running' | 'stopping' | 'stopped' | 'failed' | 'succeeded';
 
-const RANK: Record<ReplicaPhase, number> = {
+const PHASE_RANK: Record<ReplicaPhase, number> = {
   starting: 0,
   running: 1,
   stopping: 2,
@@ -22,17 +22,17 @@ const RANK: Record<ReplicaPhase, number> = {
  * phase.
  */
 export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
-  return from === to || RANK[to] > RANK[from];
+  return from === to || PHASE_RANK[to] > PHASE_RANK[from];
 }
 
 /** True when an unknown value, such as a stored one, is a phase. */
 export function isPhase(value: unknown): value is ReplicaPhase {
-  return typeof value === 'string' && Object.hasOwn(RANK, value);
+  return typeof value === 'string' && Object.hasOwn(PHASE_RANK, value);
 }
 
 /** True for a final phase: no container of the replica will run again. */
 export function isEnded(phase: ReplicaPhase): boolean {
-  return RANK[phase] === 3;
+  return PHASE_RANK[phase] === 3;
 }
 
 /** Current activity of the agent for a replica. */
@@ -136,7 +136,7 @@ export interface ReplicaState {
    * Absent when the agent has only container labels or a stop order: the replica cannot be
    * restarted then.
    */
-  readonly plan?: ReplicaPlan;
+  readonly target?: ReplicaTarget;
   readonly phase: ReplicaPhase;
   readonly activity: Activity;
   readonly ready: boolean;
@@ -168,7 +168,7 @@ export type ReplicaEvent =
   | {
       readonly kind: 'startOrdered';
       readonly revision: bigint;
-      readonly plan: ReplicaPlan;
+      readonly plan: ReplicaTarget;
       readonly newContainerId: ContainerId;
     }
   | {
@@ -257,13 +257,13 @@ export type ReplicaEffect =
   | { readonly kind: 'forget' };
 
 /** New state of a replica and the effects to carry out. */
-export interface Reduced {
+export interface ReplicaTransition {
   readonly state: ReplicaState;
   readonly effects: readonly ReplicaEffect[];
 }
 
 /** Initial state of a replica without orders and containers. */
-export function newReplica(replicaId: string, workloadUid: string): ReplicaState {
+export function createReplicaState(replicaId: string, workloadUid: string): ReplicaState {
   return {
     replicaId,
     workloadUid,

@@ -1,5 +1,5 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
-import type { ReplicaPlan } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-plan.js';
 
 /** Delays between restarts in place. */
 export const RESTART_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 5 * 60_000 };
@@ -19,7 +19,7 @@ export type RestartDecision =
     };
 
 /** Exit of a container, or a failed start. */
-export type Ending =
+export type ContainerEnding =
   | {
       readonly kind: 'exited';
       readonly exitCode: number;
@@ -34,7 +34,7 @@ export type Ending =
   | { readonly kind: 'notStarted'; readonly reason: string };
 
 /** True when the restart policy `onFailure` restarts after this ending. */
-export function isFailure(ending: Ending): boolean {
+export function isFailure(ending: ContainerEnding): boolean {
   return ending.kind === 'notStarted' || ending.exitCode !== 0 || ending.unhealthy === true;
 }
 
@@ -44,8 +44,8 @@ export function isFailure(ending: Ending): boolean {
  *   number of used retries, starts again after a container that ran for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(
-  plan: Pick<ReplicaPlan, 'restart' | 'maxRetries'>,
-  ending: Ending,
+  plan: Pick<ReplicaTarget, 'restart' | 'maxRetries'>,
+  ending: ContainerEnding,
   failures: number,
 ): RestartDecision {
   const { reason } = ending;

@@ -2,26 +2,26 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import type { StoredReplica } from '../agent-store.js';
 import { fromContainerLabels } from './container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
-import type { ReplicaPlan } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-plan.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
 import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {
   isEnded,
-  newReplica,
+  createReplicaState,
   toCurrentContainer,
   type Activity,
   type ContainerExit,
-  type Reduced,
+  type ReplicaTransition,
   type ReplicaEffect,
   type ReplicaState,
   type StopDelays,
 } from './replica-state.js';
 
 /** Data about a replica at the start of an agent. */
-export interface Remembered {
+export interface RestoreInput {
   readonly stored: StoredReplica;
   /** Read from the stored start order. */
-  readonly plan?: ReplicaPlan;
+  readonly plan?: ReplicaTarget;
   /** Read from the stored stop or forget order. */
   readonly stop?: StopDelays;
   readonly forget: boolean;
@@ -36,16 +36,16 @@ export interface Remembered {
  * The container of a replica that failed while no agent was running; undefined when there is none.
  * Callers read its last lines before {@link restoreReplica}.
  */
-export function failedMeanwhile({
+export function findUnseenFailure({
   stored,
   containers,
-}: Pick<Remembered, 'stored' | 'containers'>): ContainerId | undefined {
-  const oldestFirst = byStart(containers);
+}: Pick<RestoreInput, 'stored' | 'containers'>): ContainerId | undefined {
+  const oldestFirst = sortByStart(containers);
   if (stored.end !== undefined || oldestFirst.some(({ phase }) => phase === 'running'))
     return undefined;
-  const exit = endOf(stored, oldestFirst.at(-1));
+  const exit = findUnhandledExit(stored, oldestFirst.at(-1));
   if (exit === undefined || exit.gone === true) return undefined;
-  return hasFailed({ activity: activityBefore(stored, exit.containerId) }, exit)
+  return hasFailed({ activity: toPreviousActivity(stored, exit.containerId) }, exit)
     ? exit.containerId
     : undefined;
 }
@@ -55,63 +55,66 @@ export function failedMeanwhile({
  * agent has handled is handled now. A replica without a container is started, unless the machine
  * was rebooted since the order was stored: then a coordinator must repeat the order first.
  */
-export function restoreReplica(remembered: Remembered): Reduced {
-  const { stored, plan, stop, forget } = remembered;
+export function restoreReplica(input: RestoreInput): ReplicaTransition {
+  const { stored, plan, stop, forget } = input;
   const { progress } = stored;
-  const oldestFirst = byStart(remembered.containers);
+  const oldestFirst = sortByStart(input.containers);
   const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
   const base: ReplicaState = {
-    ...newReplica(stored.replicaId, stored.workloadUid),
+    ...createReplicaState(stored.replicaId, stored.workloadUid),
     heldRevision: stored.heldRevision,
-    ...(plan === undefined ? {} : { plan }),
+    ...(plan === undefined ? {} : { target: plan }),
     phase: progress.phase,
     reason: progress.reason,
-    restarts: Math.max(progress.restarts, restartsOf(running ?? oldestFirst.at(-1))),
+    restarts: Math.max(progress.restarts, readRestarts(running ?? oldestFirst.at(-1))),
     failures: progress.failures,
     ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
     ...(progress.lastEndReason === undefined ? {} : { lastEndReason: progress.lastEndReason }),
     lastLines: progress.lastLines ?? [],
-    ...containerOf(running ?? oldestFirst.at(-1)),
+    ...toContainerField(running ?? oldestFirst.at(-1)),
     ...(stop === undefined
       ? {}
       : { stop, phase: isEnded(progress.phase) ? progress.phase : ('stopping' as const) }),
     forget,
   };
-  const housed = house(base, oldestFirst, running);
-  const next = resume(housed.state, remembered, running, oldestFirst.at(-1));
-  return { state: next.state, effects: [...housed.effects, ...next.effects] };
+  const cleaned = cleanUpContainers(base, oldestFirst, running);
+  const next = resume(cleaned.state, input, running, oldestFirst.at(-1));
+  return { state: next.state, effects: [...cleaned.effects, ...next.effects] };
 }
 
 /**
  * State of a replica for which the agent has containers but no orders. The replica is reported with
  * the data of the container labels, and a running container keeps running.
  */
-export function restoreOrphan(replicaId: string, containers: readonly ContainerStatus[]): Reduced {
-  const oldestFirst = byStart(containers);
+export function restoreOrphan(
+  replicaId: string,
+  containers: readonly ContainerStatus[],
+): ReplicaTransition {
+  const oldestFirst = sortByStart(containers);
   const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
   const newest = running ?? oldestFirst.at(-1);
   const owner = newest === undefined ? undefined : fromContainerLabels(newest.labels);
   const base: ReplicaState = {
-    ...newReplica(replicaId, owner?.workloadUid ?? ''),
+    ...createReplicaState(replicaId, owner?.workloadUid ?? ''),
     heldRevision: owner?.orderRevision ?? 0n,
     phase: 'running',
     reason: 'this agent has no order for the replica',
     restarts: owner?.restarts ?? 0,
-    ...containerOf(newest),
+    ...toContainerField(newest),
   };
-  const housed = house(base, oldestFirst, running);
+  const cleaned = cleanUpContainers(base, oldestFirst, running);
   if (running !== undefined) {
     const activity = { kind: 'running', containerId: running.containerId } as const;
-    return { ...housed, state: { ...housed.state, activity, ready: true } };
+    return { ...cleaned, state: { ...cleaned.state, activity, ready: true } };
   }
   const over: ReplicaState = {
-    ...housed.state,
+    ...cleaned.state,
     phase: 'failed',
     activity: { kind: 'ended' },
     reason: `${newest?.reason ?? 'ended'}; not restarted: this agent has no order for the replica`,
     ...(newest?.exitCode === undefined ? {} : { lastExitCode: newest.exitCode }),
   };
-  return { state: over, effects: housed.effects };
+  return { state: over, effects: cleaned.effects };
 }
 
 /** Converts the status of an exited container. @param upMs - Running time, milliseconds. */
@@ -127,7 +130,7 @@ export function toContainerExit(status: ContainerStatus, upMs: number): Containe
 }
 
 /** Exit of a container that should run and that the runtime does not list. */
-export function lostExit(containerId: ContainerExit['containerId']): ContainerExit {
+export function createLostExit(containerId: ContainerExit['containerId']): ContainerExit {
   return {
     containerId,
     exitCode: -1,
@@ -141,11 +144,11 @@ export function lostExit(containerId: ContainerExit['containerId']): ContainerEx
  * Stops all running containers but the newest, and removes exited containers beyond {@link
  * KEPT_CONTAINERS}.
  */
-function house(
+function cleanUpContainers(
   state: ReplicaState,
   oldestFirst: readonly ContainerStatus[],
   running: ContainerStatus | undefined,
-): Reduced {
+): ReplicaTransition {
   const others = oldestFirst.filter(
     ({ phase, containerId }) => phase === 'running' && containerId !== running?.containerId,
   );
@@ -168,13 +171,13 @@ function house(
 
 function resume(
   state: ReplicaState,
-  { stored, bootId, lastLines }: Remembered,
+  { stored, bootId, lastLines }: RestoreInput,
   running: ContainerStatus | undefined,
   newest: ContainerStatus | undefined,
-): Reduced {
+): ReplicaTransition {
   if (isEnded(state.phase)) return resumeEnded(state, running);
   if (running !== undefined) return adopt(state, stored, running);
-  const end = endOf(stored, newest);
+  const end = findUnhandledExit(stored, newest);
   const exit = end === undefined || lastLines === undefined ? end : { ...end, lastLines };
   if (state.stop !== undefined) {
     const reason = exit?.reason ?? state.reason;
@@ -203,7 +206,7 @@ function resume(
   }
   if (exit !== undefined) {
     return reduceReplica(
-      { ...state, activity: activityBefore(stored, exit.containerId) },
+      { ...state, activity: toPreviousActivity(stored, exit.containerId) },
       { kind: 'exited', exit },
     );
   }
@@ -215,7 +218,7 @@ function resume(
 }
 
 /** Activity of the previous agent for a container that has exited since. */
-function activityBefore(
+function toPreviousActivity(
   { progress }: StoredReplica,
   containerId: ContainerExit['containerId'],
 ): Activity {
@@ -228,7 +231,7 @@ function activityBefore(
 /**
  * The replica had a final phase when it was stored: a container that runs nevertheless is stopped.
  */
-function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): Reduced {
+function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): ReplicaTransition {
   const effects: ReplicaEffect[] = state.forget ? [{ kind: 'forget' }] : [];
   if (running !== undefined)
     effects.unshift({ kind: 'terminate', containerId: running.containerId, graceMs: 0 });
@@ -239,7 +242,7 @@ function adopt(
   state: ReplicaState,
   { progress }: StoredReplica,
   running: ContainerStatus,
-): Reduced {
+): ReplicaTransition {
   const { containerId } = running;
   const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
   const adopted = reduceReplica(awaited, { kind: 'started', status: running });
@@ -260,7 +263,7 @@ function adopt(
 }
 
 /** Exit of the newest container; undefined when a previous agent has handled it. */
-function endOf(
+function findUnhandledExit(
   { progress }: StoredReplica,
   newest: ContainerStatus | undefined,
 ): ContainerExit | undefined {
@@ -272,10 +275,10 @@ function endOf(
     );
   }
   if (progress.containerId === undefined || progress.containerEnded) return undefined;
-  return lostExit(progress.containerId as ContainerExit['containerId']);
+  return createLostExit(progress.containerId as ContainerExit['containerId']);
 }
 
-function containerOf(
+function toContainerField(
   status: ContainerStatus | undefined,
 ): Pick<ReplicaState, 'container'> | Record<string, never> {
   if (status === undefined) return {};
@@ -286,11 +289,11 @@ function containerOf(
  * Restart count from the container labels. It is current even when the last progress could not be
  * stored.
  */
-function restartsOf(status: ContainerStatus | undefined): number {
+function readRestarts(status: ContainerStatus | undefined): number {
   return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);
 }
 
-function byStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {
+function sortByStart(containers: readonly ContainerStatus[]): readonly ContainerStatus[] {
   return [...containers].sort(
     (a, b) =>
       a.startedAtMs - b.startedAtMs || (a.finishedAtMs ?? Infinity) - (b.finishedAtMs ?? Infinity),

@@ -7,20 +7,20 @@ import { assert, type Clock } from '@cloudless/base';
 export type StartKind = 'first' | 'restart';
 
 /** A start in the {@link StartQueue}. */
-export interface StartTurn {
+export interface QueuedStart {
   /** True until the start begins. */
-  readonly waits: boolean;
+  readonly isWaiting: boolean;
   /** Removes the start from the queue. @returns False when it has begun. */
-  leave(): boolean;
+  cancel(): boolean;
 }
 
 /**
  * A start that the runtime has not answered for this long no longer counts against the limit,
  * milliseconds. Otherwise starts that hang would block all others.
  */
-const HELD_AT_MOST_MS = 30_000;
+const START_TIMEOUT_MS = 30_000;
 
-interface Waiting {
+interface WaitingStart {
   readonly kind: StartKind;
   readonly start: () => Promise<void>;
 }
@@ -32,12 +32,12 @@ interface Waiting {
  * not delay restarts.
  */
 export class StartQueue {
-  private readonly lines: Record<StartKind, Set<Waiting>> = {
+  private readonly queues: Record<StartKind, Set<WaitingStart>> = {
     first: new Set(),
     restart: new Set(),
   };
   private running = 0;
-  private last: StartKind = 'first';
+  private lastKind: StartKind = 'first';
 
   /** @param limit - Maximum number of concurrent starts, 1 or more. */
   constructor(
@@ -49,56 +49,56 @@ export class StartQueue {
 
   /** Number of waiting starts. */
   get size(): number {
-    return this.lines.first.size + this.lines.restart.size;
+    return this.queues.first.size + this.queues.restart.size;
   }
 
   /**
    * Calls `start` at once when the limit allows, otherwise when its turn comes. `start` must not
    * reject.
    */
-  add(kind: StartKind, start: () => Promise<void>): StartTurn {
-    const waiting: Waiting = { kind, start };
-    const line = this.lines[kind];
-    line.add(waiting);
-    this.fill();
+  add(kind: StartKind, start: () => Promise<void>): QueuedStart {
+    const waiting: WaitingStart = { kind, start };
+    const queue = this.queues[kind];
+    queue.add(waiting);
+    this.startWaiting();
     return {
-      get waits() {
-        return line.has(waiting);
+      get isWaiting() {
+        return queue.has(waiting);
       },
-      leave: () => line.delete(waiting),
+      cancel: () => queue.delete(waiting),
     };
   }
 
-  private fill(): void {
+  private startWaiting(): void {
     while (this.running < this.limit) {
-      const next = this.next();
+      const next = this.selectNext();
       if (next === undefined) return;
-      this.lines[next.kind].delete(next);
-      this.last = next.kind;
+      this.queues[next.kind].delete(next);
+      this.lastKind = next.kind;
       this.run(next);
     }
   }
 
   /** The oldest start of the queue whose turn it is. */
-  private next(): Waiting | undefined {
-    const { first, restart } = this.lines;
-    const [preferred, other] = this.last === 'first' ? [restart, first] : [first, restart];
+  private selectNext(): WaitingStart | undefined {
+    const { first, restart } = this.queues;
+    const [preferred, other] = this.lastKind === 'first' ? [restart, first] : [first, restart];
     for (const waiting of preferred) return waiting;
     for (const waiting of other) return waiting;
     return undefined;
   }
 
-  private run({ start }: Waiting): void {
-    let holds = true;
+  private run({ start }: WaitingStart): void {
+    let holdsSlot = true;
     const release = (): void => {
       timer.cancel();
-      if (!holds) return;
-      holds = false;
+      if (!holdsSlot) return;
+      holdsSlot = false;
       this.running -= 1;
-      this.fill();
+      this.startWaiting();
     };
     this.running += 1;
-    const timer = this.clock.setTimer(HELD_AT_MOST_MS, release);
+    const timer = this.clock.setTimer(START_TIMEOUT_MS, release);
     void start().finally(release);
   }
 }

@@ -3,8 +3,8 @@ import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
 import type { StoredProgress, StoredReplica } from '../agent-store.js';
-import { stopDelaysOf } from './reduce-replica.js';
-import { toReplicaPlan } from './replica-plan.js';
+import { resolveStopDelays } from './reduce-replica.js';
+import { toReplicaTarget } from './replica-plan.js';
 import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
 
 /** Stored orders of a replica. */
@@ -58,12 +58,12 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
   const { orderRevision: revision } = order;
   switch (order.order.case) {
     case 'start':
-      return { kind: 'startOrdered', revision, plan: toReplicaPlan(order), newContainerId };
+      return { kind: 'startOrdered', revision, plan: toReplicaTarget(order), newContainerId };
     case 'stop':
       return {
         kind: 'stopOrdered',
         revision,
-        delays: delaysOf(order.order.value),
+        delays: toStopDelays(order.order.value),
         reason: order.order.value.reason,
       };
     case 'forget':
@@ -77,27 +77,27 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
 }
 
 /** Delays of a stored stop or forget order. */
-export function keptStopOf(
+export function toStoredStop(
   end: Uint8Array,
-  plan: ReplicaState['plan'],
+  plan: ReplicaState['target'],
 ): { readonly stop: StopDelays; readonly forget: boolean } {
   const { order } = fromBinary(OrderSchema, end);
   return {
-    stop: stopDelaysOf(plan, order.case === 'stop' ? delaysOf(order.value) : {}),
+    stop: resolveStopDelays(plan, order.case === 'stop' ? toStopDelays(order.value) : {}),
     forget: order.case === 'forget',
   };
 }
 
 /** Delays that a stop order contains. */
-function delaysOf(stop: StopOrder): Partial<StopDelays> {
-  const preStopMs = msOf(stop.preStopDelay);
-  const graceMs = msOf(stop.gracePeriod);
+function toStopDelays(stop: StopOrder): Partial<StopDelays> {
+  const preStopMs = toMs(stop.preStopDelay);
+  const graceMs = toMs(stop.gracePeriod);
   return {
     ...(preStopMs === undefined ? {} : { preStopMs }),
     ...(graceMs === undefined ? {} : { graceMs }),
   };
 }
 
-function msOf(duration: Duration | undefined): number | undefined {
+function toMs(duration: Duration | undefined): number | undefined {
   return duration === undefined ? undefined : Math.max(0, durationMs(duration));
 }

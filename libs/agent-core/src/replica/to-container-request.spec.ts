@@ -9,7 +9,7 @@ import {
   type SecurityContextSchema,
   type WorkloadSpec,
 } from '@cloudless/api';
-import { specLeaves } from '@cloudless/api/testing';
+import { listSpecLeaves } from '@cloudless/api/testing';
 import { aStartOrder, aStopOrder } from '../testing/index.js';
 import { fromContainerLabels } from './container-labels.js';
 import { toContainerRequest } from './to-container-request.js';
@@ -402,7 +402,7 @@ describe('toContainerRequest for every leaf field of a spec', () => {
   const readers = (path: string): readonly string[] =>
     Object.entries(READ_ELSEWHERE).flatMap(([reader, paths]) => (paths.test(path) ? [reader] : []));
 
-  it.each(specLeaves().filter(({ path }) => readers(path).length === 0))(
+  it.each(listSpecLeaves().filter(({ path }) => readers(path).length === 0))(
     'passes $path to the runtime',
     ({ path, spec }) => {
       const init = beside[path];
@@ -412,7 +412,7 @@ describe('toContainerRequest for every leaf field of a spec', () => {
   );
 
   it('has one reader for every other leaf', () => {
-    const others = specLeaves().filter(({ path }) => readers(path).length > 0);
+    const others = listSpecLeaves().filter(({ path }) => readers(path).length > 0);
     expect(others.filter(({ path }) => readers(path).length > 1)).toEqual([]);
     // A volume must have a source; this one has an invalid size.
     const alone = others.filter(({ path }) => !path.startsWith('volumes.'));

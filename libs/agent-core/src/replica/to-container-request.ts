@@ -2,7 +2,7 @@ import { CloudlessError, type ContainerId } from '@cloudless/base';
 import {
   DEFAULTS,
   Port_Protocol,
-  portNameOf,
+  resolvePortName,
   type Order,
   type Resources,
   type StartOrder,
@@ -13,7 +13,7 @@ import { toContainerLabels } from './container-labels.js';
 import { toIsolation } from './to-isolation.js';
 
 /** Container and node that a request is for. */
-export interface ContainerPlace {
+export interface ContainerIdentity {
   readonly clusterId: string;
   readonly nodeId: string;
   readonly containerId: ContainerId;
@@ -29,12 +29,12 @@ export interface ContainerPlace {
  * toReplicaTarget} read the others.
  * @throws kind `invalid` when the order is not a start order or has no spec.
  */
-export function toContainerRequest(order: Order, place: ContainerPlace): ContainerRequest {
-  const { start, spec } = startOf(order);
+export function toContainerRequest(order: Order, container: ContainerIdentity): ContainerRequest {
+  const { start, spec } = requireStart(order);
   const labels = toContainerLabels(
     {
-      clusterId: place.clusterId,
-      nodeId: place.nodeId,
+      clusterId: container.clusterId,
+      nodeId: container.nodeId,
       replicaId: order.replicaId,
       workloadUid: order.workloadUid,
       namespace: start.namespace,
@@ -42,24 +42,24 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
       version: start.version,
       slot: start.slot,
       orderRevision: order.orderRevision,
-      restarts: place.restarts ?? 0,
+      restarts: container.restarts ?? 0,
     },
     spec,
   );
   return {
-    containerId: place.containerId,
+    containerId: container.containerId,
     labels,
     ...(spec.image === '' ? {} : { image: spec.image }),
     command: spec.command,
     args: spec.args,
-    env: { ...spec.env, ...ownVariables(order, start, place) },
+    env: { ...spec.env, ...createReplicaVariables(order, start, container) },
     ...(spec.workingDir === '' ? {} : { workingDir: spec.workingDir }),
     ports: spec.ports.map((port) => toPortRequest(port, spec)),
     limits: toLimits(spec.resources),
     requests: toRequests(spec.resources),
     group: order.replicaId,
     ...toIsolation(spec, start),
-    ...(place.lease === undefined ? {} : { lease: place.lease }),
+    ...(container.lease === undefined ? {} : { lease: container.lease }),
   };
 }
 
@@ -67,10 +67,10 @@ export function toContainerRequest(order: Order, place: ContainerPlace): Contain
  * Environment variables that describe the replica to its process. They replace user variables of
  * the same name, so that the process can rely on them.
  */
-function ownVariables(
+function createReplicaVariables(
   { replicaId }: Order,
   { namespace, workload, version, slot }: StartOrder,
-  { nodeId }: ContainerPlace,
+  { nodeId }: ContainerIdentity,
 ): Record<string, string> {
   return {
     CLOUDLESS_NAMESPACE: namespace,
@@ -86,7 +86,10 @@ function ownVariables(
  * Start part of an order. @throws kind `invalid` when the order is not a start order or has no
  * spec.
  */
-export function startOf(order: Order): { readonly start: StartOrder; readonly spec: WorkloadSpec } {
+export function requireStart(order: Order): {
+  readonly start: StartOrder;
+  readonly spec: WorkloadSpec;
+} {
   const start = order.order.case === 'start' ? order.order.value : undefined;
   if (start?.spec === undefined)
     throw new CloudlessError(
@@ -102,7 +105,7 @@ function toPortRequest(
   { network }: WorkloadSpec,
 ): PortRequest {
   return {
-    name: portNameOf(port),
+    name: resolvePortName(port),
     port: port.containerPort,
     protocol: port.protocol === Port_Protocol.UDP ? 'udp' : 'tcp',
     ...(port.hostPort === 0 || network?.hostNetwork === true ? {} : { hostPort: port.hostPort }),

@@ -1,8 +1,8 @@
 import {
   ImagePull_Policy as Policy,
   Volume_EmptyDir_Medium as Medium,
-  bothLimitsOf,
-  canonicalCapability,
+  resolveUlimit,
+  normalizeCapability,
   parseProfile,
   parseSelinuxOptions,
   type Device,
@@ -89,7 +89,7 @@ const PULL_POLICIES: Readonly<Record<Policy, PullPolicy>> = {
 };
 
 function toPullPolicy(policy: Policy): PullPolicy {
-  return known(
+  return requireKnown(
     'pull policy',
     String(policy),
     (PULL_POLICIES as Partial<Record<Policy, PullPolicy>>)[policy],
@@ -134,7 +134,7 @@ function toSource(
 }
 
 function toUlimitRequest(ulimit: Ulimit): UlimitRequest {
-  const { soft, hard } = bothLimitsOf(ulimit);
+  const { soft, hard } = resolveUlimit(ulimit);
   return { name: ulimit.name, soft: Number(soft), hard: Number(hard) };
 }
 
@@ -159,7 +159,7 @@ function toEmptyDir(
   { medium, sizeLimitBytes }: Volume_EmptyDir,
   { resources }: WorkloadSpec,
 ): VolumeRequest['source'] {
-  if (known('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk')
+  if (requireKnown('medium', String(medium), (MEDIA as Partial<typeof MEDIA>)[medium]) === 'disk')
     return { kind: 'emptyDir' };
   const size = sizeLimitBytes > 0n ? sizeLimitBytes : (resources?.limits?.memoryBytes ?? 0n);
   return { kind: 'emptyDir', memory: size > 0n ? { sizeBytes: Number(size) } : {} };
@@ -184,38 +184,48 @@ function toSecurityRequest(security: SecurityContext): SecurityRequest {
       : { supplementalGroups: supplementalGroups.map(Number) }),
     ...(fsGroup === undefined ? {} : { fsGroup: Number(fsGroup) }),
     ...(readOnlyRootFilesystem ? { readOnlyRootFilesystem } : {}),
-    ...(capabilitiesAdd.length === 0 ? {} : { capabilitiesAdd: capabilityNames(capabilitiesAdd) }),
+    ...(capabilitiesAdd.length === 0
+      ? {}
+      : { capabilitiesAdd: toCapabilityNames(capabilitiesAdd) }),
     ...(capabilitiesDrop.length === 0
       ? {}
-      : { capabilitiesDrop: capabilityNames(capabilitiesDrop) }),
+      : { capabilitiesDrop: toCapabilityNames(capabilitiesDrop) }),
     ...(seccompProfile === '' ? {} : { seccomp: toProfile('seccomp', seccompProfile) }),
     ...(apparmorProfile === '' ? {} : { apparmor: toProfile('AppArmor', apparmorProfile) }),
     ...(selinuxOptions === ''
       ? {}
-      : { selinux: known('SELinux options', selinuxOptions, parseSelinuxOptions(selinuxOptions)) }),
+      : {
+          selinux: requireKnown(
+            'SELinux options',
+            selinuxOptions,
+            parseSelinuxOptions(selinuxOptions),
+          ),
+        }),
     ...(privileged ? { privileged } : {}),
     ...(noNewPrivileges === undefined ? {} : { noNewPrivileges }),
     ...(runtimeClass === '' ? {} : { runtimeClass }),
   };
 }
 
-function capabilityNames(texts: readonly string[]): readonly string[] {
-  return [...new Set(texts.map((text) => known('capability', text, canonicalCapability(text))))];
+function toCapabilityNames(texts: readonly string[]): readonly string[] {
+  return [
+    ...new Set(texts.map((text) => requireKnown('capability', text, normalizeCapability(text)))),
+  ];
 }
 
 function toProfile(kind: string, text: string): SecurityProfile {
-  return known(`${kind} profile`, text, parseProfile(text));
+  return requireKnown(`${kind} profile`, text, parseProfile(text));
 }
 
 /**
  * Rejects values that only a newer version knows, instead of starting a container with less than
  * the spec requires.
  */
-function known<Value>(what: string, text: string, value: Value | undefined): Value {
+function requireKnown<Value>(kind: string, text: string, value: Value | undefined): Value {
   if (value === undefined)
     throw new CloudlessError(
       'invalid',
-      `${what} ${JSON.stringify(text)} is not supported by this agent version`,
+      `${kind} ${JSON.stringify(text)} is not supported by this agent version`,
     );
   return value;
 }

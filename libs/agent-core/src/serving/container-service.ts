@@ -6,10 +6,10 @@ import {
   ContainerStatusSchema,
   EndpointSchema,
   ExecCommandResponseSchema,
-  firstMessage,
+  readFirstMessage,
   ListContainersResponseSchema,
   ListContainerStatsResponseSchema,
-  namespaceOf,
+  resolveNamespace,
   OutputStream,
   type ContainerStats,
   type ContainerStatus,
@@ -40,11 +40,11 @@ import type {
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
-import { aBookmark, aPosition, toLogEntries } from './log-entry.js';
-import { followReplica, resumed } from './follow-replica.js';
+import { createBookmark, createPosition, toLogEntries } from './log-entry.js';
+import { followReplica, resumeAfter } from './follow-replica.js';
 import type { StatsSampler } from '../stats/stats-sampler.js';
 import { toContainerStats, toContainerUse } from '../stats/to-container-stats.js';
-import { eachAlone, fillSilence, mergeByArrival, mergeSorted, oneByOne } from './streams.js';
+import { wrapEach, withKeepAlive, mergeByArrival, mergeSorted, flattenLists } from './streams.js';
 
 /**
  * Longest time without an entry in a stream of log entries, milliseconds; a bookmark is sent then.
@@ -65,7 +65,10 @@ export interface ContainerServiceOptions {
   readonly stats?: StatsSampler;
 }
 
-type TargetRequest = Pick<ExecCommandRequest, 'containerId' | 'replicaId' | 'namespace' | 'name'>;
+type ContainerSelector = Pick<
+  ExecCommandRequest,
+  'containerId' | 'replicaId' | 'namespace' | 'name'
+>;
 
 interface OwnedContainer {
   readonly status: RuntimeStatus;
@@ -88,9 +91,9 @@ export class ContainerService {
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const { clock } = this.options;
     let last = { containerId: '', replicaId: '' };
-    const entries = await this.entriesOf(request, signal);
-    const filled = fillSilence(entries, BOOKMARK_INTERVAL_MS, clock, () => [
-      aBookmark(last, clock.wallTime()),
+    const entries = await this.openLogEntries(request, signal);
+    const filled = withKeepAlive(entries, BOOKMARK_INTERVAL_MS, clock, () => [
+      createBookmark(last, clock.wallTime()),
     ]);
     for await (const together of filled) {
       const entry = together.at(-1);
@@ -112,7 +115,7 @@ export class ContainerService {
     const { runtime } = this.options;
     if (request.command.length === 0)
       throw new InvalidInputError([{ field: 'command', message: 'must not be empty' }]);
-    const { status, owner } = await this.runningTarget(request);
+    const { status, owner } = await this.requireRunningContainer(request);
     const timeoutMs = request.timeout === undefined ? EXEC_TIMEOUT_MS : durationMs(request.timeout);
     const stdin = request.stdin.length > 0 ? { stdin: request.stdin } : {};
     const output = new OutputCollector();
@@ -140,8 +143,8 @@ export class ContainerService {
     signal: AbortSignal,
   ): AsyncGenerator<ExecResponse> {
     const items = requests[Symbol.asyncIterator]();
-    const first = (await firstMessage(items, this.options.clock))?.request;
-    if (first?.case !== 'start') throw startMissing();
+    const first = (await readFirstMessage(items, this.options.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
     yield* this.runExec(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
@@ -151,13 +154,13 @@ export class ContainerService {
     requests: AsyncIterable<ExecRequest>,
     signal: AbortSignal,
   ): AsyncGenerator<ExecResponse> {
-    const { status, owner } = await this.runningTarget(start);
+    const { status, owner } = await this.requireRunningContainer(start);
     const target = { containerId: status.containerId, replicaId: owner.replicaId };
     yield* runExec(
       start,
       target,
       requests,
-      { ...this.options, silenceMs: BOOKMARK_INTERVAL_MS },
+      { ...this.options, keepAliveMs: BOOKMARK_INTERVAL_MS },
       signal,
     );
   }
@@ -168,8 +171,8 @@ export class ContainerService {
     signal: AbortSignal,
   ): AsyncGenerator<PortForwardResponse> {
     const items = requests[Symbol.asyncIterator]();
-    const first = (await firstMessage(items, this.options.clock))?.request;
-    if (first?.case !== 'start') throw startMissing();
+    const first = (await readFirstMessage(items, this.options.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
     yield* this.forward(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
@@ -187,7 +190,7 @@ export class ContainerService {
     const { dial, clock, nodeId, replicas } = this.options;
     if (dial === undefined)
       throw new CloudlessError('unimplemented', `port_forward: node ${nodeId} does not support it`);
-    const { status, owner } = await this.runningTarget(
+    const { status, owner } = await this.requireRunningContainer(
       start,
       (id) => replicas.find(id)?.current.ready === true,
     );
@@ -199,7 +202,7 @@ export class ContainerService {
       start.port,
       target,
       requests,
-      { dial, clock, silenceMs: BOOKMARK_INTERVAL_MS },
+      { dial, clock, keepAliveMs: BOOKMARK_INTERVAL_MS },
       signal,
     );
   }
@@ -208,12 +211,12 @@ export class ContainerService {
   async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
     if (request.containerId === '')
       throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
-    return this.toStatus(await this.findContainer(request.containerId));
+    return this.toStatus(await this.requireContainer(request.containerId));
   }
 
   /** All containers of this node, including exited ones that are kept for their logs. */
   async listContainers(): Promise<ListContainersResponse> {
-    const containers = await this.owned();
+    const containers = await this.listOwned();
     return create(ListContainersResponseSchema, {
       containers: containers.map((container) => this.toStatus(container)),
     });
@@ -226,14 +229,18 @@ export class ContainerService {
    */
   async getContainerStats(request: GetContainerStatsRequest): Promise<ContainerStats> {
     const { nodeId, clock } = this.options;
-    const stats = this.statsOr('a container');
+    const stats = this.requireStats('a container');
     if ((request.containerId === '') === (request.replicaId === '')) {
       throw new InvalidInputError([
         { field: 'container_id', message: 'name either a container_id or a replica_id' },
       ]);
     }
-    const { status, owner } = await this.runningTarget({ ...request, namespace: '', name: '' });
-    const sample = status.phase === 'running' ? await stats.fresh(status) : undefined;
+    const { status, owner } = await this.requireRunningContainer({
+      ...request,
+      namespace: '',
+      name: '',
+    });
+    const sample = status.phase === 'running' ? await stats.sampleNow(status) : undefined;
     if (sample !== undefined)
       return toContainerStats({ containerId: status.containerId, owner, nodeId }, sample, clock);
     const short = status.containerId.slice(0, MIN_PREFIX);
@@ -252,10 +259,12 @@ export class ContainerService {
     request: ListContainerStatsRequest,
   ): Promise<ListContainerStatsResponse> {
     const { nodeId, clock, replicas } = this.options;
-    const wanted = (await this.statsOr('containers').containers()).filter(({ owner }) => {
+    const wanted = (await this.requireStats('containers').listContainers()).filter(({ owner }) => {
       if (request.name !== '')
-        return owner.workload === request.name && namespaceOf(owner) === namespaceOf(request);
-      return request.namespace === '' || namespaceOf(owner) === request.namespace;
+        return (
+          owner.workload === request.name && resolveNamespace(owner) === resolveNamespace(request)
+        );
+      return request.namespace === '' || resolveNamespace(owner) === request.namespace;
     });
     const containers = wanted.map((figures) => {
       const order = replicas.find(figures.owner.replicaId)?.startOrder?.order;
@@ -267,16 +276,16 @@ export class ContainerService {
       );
     });
     containers.sort((a, b) => (a.replicaId < b.replicaId ? -1 : 1));
-    const here = request.nodeId === '' || request.nodeId === nodeId;
-    return create(ListContainerStatsResponseSchema, { containers: here ? containers : [] });
+    const isThisNode = request.nodeId === '' || request.nodeId === nodeId;
+    return create(ListContainerStatsResponseSchema, { containers: isThisNode ? containers : [] });
   }
 
-  private statsOr(whose: string): StatsSampler {
+  private requireStats(subject: string): StatsSampler {
     const { stats, nodeId } = this.options;
     if (stats === undefined)
       throw new CloudlessError(
         'unimplemented',
-        `statistics of ${whose}: node ${nodeId} does not support them`,
+        `statistics of ${subject}: node ${nodeId} does not support them`,
       );
     return stats;
   }
@@ -285,7 +294,7 @@ export class ContainerService {
    * Yields lists of entries: passing single items through several generators costs as much as
    * reading a line.
    */
-  private async entriesOf(
+  private async openLogEntries(
     request: StreamLogsRequest,
     signal: AbortSignal,
   ): Promise<AsyncIterable<readonly LogEntry[]>> {
@@ -295,9 +304,9 @@ export class ContainerService {
     );
     const { maxBatchBytes } = request;
     if (request.containerId !== '') {
-      const { status, owner } = await this.findContainer(request.containerId);
-      const from = resumed(wanted, after.get(status.containerId));
-      return this.containerEntries(
+      const { status, owner } = await this.requireContainer(request.containerId);
+      const from = resumeAfter(wanted, after.get(status.containerId));
+      return this.readContainerEntries(
         status.containerId,
         owner.replicaId,
         from,
@@ -308,20 +317,20 @@ export class ContainerService {
     if (request.afterSequence > 0n)
       throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
     const replicaIds =
-      request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
+      request.replicaId === '' ? await this.requireReplicaIds(request) : [request.replicaId];
     const isSorted = replicaIds.length > 1 && !wanted.follow;
     const batchBytes = isSorted ? 0 : maxBatchBytes;
     const sources = replicaIds.map((replicaId) =>
-      this.replicaEntries(replicaId, wanted, after, batchBytes, signal),
+      this.readReplicaEntries(replicaId, wanted, after, batchBytes, signal),
     );
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
     return isSorted
-      ? eachAlone(mergeSorted(sources.map(oneByOne), byTime))
+      ? wrapEach(mergeSorted(sources.map(flattenLists), compareTime))
       : mergeByArrival(sources);
   }
 
-  private async *containerEntries(
+  private async *readContainerEntries(
     containerId: RuntimeStatus['containerId'],
     replicaId: string,
     wanted: LogRequest,
@@ -333,7 +342,7 @@ export class ContainerService {
       yield toLogEntries(batch, { containerId, replicaId }, maxBatchBytes, clock.wallTime());
   }
 
-  private async *replicaEntries(
+  private async *readReplicaEntries(
     replicaId: string,
     wanted: LogRequest,
     after: ReadonlyMap<string, bigint>,
@@ -352,17 +361,17 @@ export class ContainerService {
       signal,
     )) {
       const owner = { containerId, replicaId };
-      if (batch === undefined) yield [aPosition(owner, position, clock.wallTime())];
+      if (batch === undefined) yield [createPosition(owner, position, clock.wallTime())];
       else yield toLogEntries(batch, owner, maxBatchBytes, clock.wallTime());
     }
   }
 
-  private async runningTarget(
-    request: TargetRequest,
+  private async requireRunningContainer(
+    request: ContainerSelector,
     preferred: (replicaId: string) => boolean = () => false,
   ): Promise<OwnedContainer> {
     const { replicas, nodeId } = this.options;
-    if (request.containerId !== '') return this.findContainer(request.containerId);
+    if (request.containerId !== '') return this.requireContainer(request.containerId);
     if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
       throw new CloudlessError(
         'notFound',
@@ -370,8 +379,8 @@ export class ContainerService {
       );
     }
     const replicaIds =
-      request.replicaId === '' ? await this.replicasOf(request) : [request.replicaId];
-    const running = (await this.owned())
+      request.replicaId === '' ? await this.requireReplicaIds(request) : [request.replicaId];
+    const running = (await this.listOwned())
       .filter(
         ({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId),
       )
@@ -384,7 +393,7 @@ export class ContainerService {
     if (first !== undefined) return first;
     const target =
       request.replicaId === ''
-        ? `workload ${namespaceOf(request)}/${request.name}`
+        ? `workload ${resolveNamespace(request)}/${request.name}`
         : `replica ${request.replicaId}`;
     throw new CloudlessError(
       'precondition',
@@ -396,7 +405,7 @@ export class ContainerService {
    * @throws kind `invalid` when the request has no target, `notFound` when no replica of the
    *   workload is on this node.
    */
-  private async replicasOf(request: {
+  private async requireReplicaIds(request: {
     readonly namespace: string;
     readonly name: string;
   }): Promise<readonly string[]> {
@@ -405,23 +414,23 @@ export class ContainerService {
         { field: 'container_id', message: 'is required, or replica_id, or the name of a workload' },
       ]);
     }
-    const namespace = namespaceOf(request);
+    const namespace = resolveNamespace(request);
     const { replicas, nodeId } = this.options;
     const ids = new Set<string>();
-    for (const runner of replicas.all()) {
+    for (const runner of replicas.listRunners()) {
       const start = runner.startOrder?.order;
       if (
         start?.case !== 'start' ||
         start.value.workload !== request.name ||
-        namespaceOf(start.value) !== namespace
+        resolveNamespace(start.value) !== namespace
       )
         continue;
       ids.add(runner.current.replicaId);
     }
-    for (const { owner } of await this.owned()) {
+    for (const { owner } of await this.listOwned()) {
       if (
         owner.workload === request.name &&
-        namespaceOf(owner) === namespace &&
+        resolveNamespace(owner) === namespace &&
         replicas.find(owner.replicaId) !== undefined
       )
         ids.add(owner.replicaId);
@@ -433,7 +442,7 @@ export class ContainerService {
     );
   }
 
-  private async findContainer(idOrPrefix: string): Promise<OwnedContainer> {
+  private async requireContainer(idOrPrefix: string): Promise<OwnedContainer> {
     const { nodeId } = this.options;
     if (idOrPrefix.length < MIN_PREFIX) {
       throw new InvalidInputError([
@@ -443,7 +452,7 @@ export class ContainerService {
         },
       ]);
     }
-    const found = (await this.owned()).filter(({ status }) =>
+    const found = (await this.listOwned()).filter(({ status }) =>
       status.containerId.startsWith(idOrPrefix),
     );
     const [first] = found;
@@ -460,10 +469,10 @@ export class ContainerService {
     ]);
   }
 
-  private async owned(): Promise<readonly OwnedContainer[]> {
+  private async listOwned(): Promise<readonly OwnedContainer[]> {
     const { runtime, replicas } = this.options;
     return (await runtime.list()).flatMap((status) => {
-      const owner = replicas.ownerOf(status);
+      const owner = replicas.findOwner(status);
       return owner === undefined ? [] : [{ status, owner }];
     });
   }
@@ -500,7 +509,7 @@ export class ContainerService {
   }
 }
 
-function startMissing(): InvalidInputError {
+function createStartMissingError(): InvalidInputError {
   return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);
 }
 
@@ -517,7 +526,7 @@ function toLogRequest(request: StreamLogsRequest): LogRequest {
   };
 }
 
-function byTime(a: LogEntry, b: LogEntry): number {
+function compareTime(a: LogEntry, b: LogEntry): number {
   return (
     (a.time === undefined ? 0 : timestampMs(a.time)) -
     (b.time === undefined ? 0 : timestampMs(b.time))

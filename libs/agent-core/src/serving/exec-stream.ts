@@ -9,14 +9,14 @@ import {
   type ExecStart,
 } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus, ExecEvent, ExecInput } from '@cloudless/runtime';
-import { fillSilence } from './streams.js';
+import { withKeepAlive } from './streams.js';
 
 export interface ExecDeps {
   readonly nodeId: string;
   readonly runtime: ContainerRuntime;
   readonly clock: Clock;
   /** Interval of keep-alive messages while the command writes nothing, milliseconds. */
-  readonly silenceMs: number;
+  readonly keepAliveMs: number;
 }
 
 /**
@@ -26,7 +26,7 @@ export async function* runExec(
   start: ExecStart,
   target: { readonly containerId: ContainerStatus['containerId']; readonly replicaId: string },
   requests: AsyncIterable<ExecRequest>,
-  { nodeId, runtime, clock, silenceMs }: ExecDeps,
+  { nodeId, runtime, clock, keepAliveMs }: ExecDeps,
   signal: AbortSignal,
 ): AsyncGenerator<ExecResponse> {
   const { command, tty, timeout, env } = start;
@@ -46,7 +46,7 @@ export async function* runExec(
     ...(timeout === undefined ? {} : { timeoutMs: durationMs(timeout) }),
   };
   const responses = toResponses(runtime.exec(target.containerId, request, signal));
-  yield* fillSilence(responses, silenceMs, clock, () => create(ExecResponseSchema));
+  yield* withKeepAlive(responses, keepAliveMs, clock, () => create(ExecResponseSchema));
 }
 
 async function* toResponses(events: AsyncIterable<ExecEvent>): AsyncGenerator<ExecResponse> {

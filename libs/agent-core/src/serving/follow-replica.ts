@@ -3,7 +3,7 @@ import type { ContainerRuntime, LogBatch, LogRequest } from '@cloudless/runtime'
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { isEnded, type ReplicaState } from '../replica/replica-state.js';
 
-export interface ReplicaLogs {
+export interface ReplicaLogSources {
   readonly runtime: Pick<ContainerRuntime, 'logBatches'>;
   readonly replicas: NodeReplicas;
 }
@@ -20,7 +20,7 @@ export type ReplicaLines =
  * Position at which a stream of a replica begins: after a line of one container. Earlier containers
  * are left out.
  */
-interface Beginning {
+interface StartPosition {
   readonly containerId: ContainerId;
   readonly sequence: bigint;
 }
@@ -37,30 +37,31 @@ export async function* followReplica(
   replicaId: string,
   wanted: LogRequest,
   after: ReadonlyMap<string, bigint>,
-  { runtime, replicas }: ReplicaLogs,
+  { runtime, replicas }: ReplicaLogSources,
   signal: AbortSignal,
 ): AsyncGenerator<ReplicaLines> {
   const { tailLines, ...rest } = wanted;
-  const now = containersOf(replicas.find(replicaId)?.current);
-  let beginning = seenOf(now, after);
+  const now = listContainerIds(replicas.find(replicaId)?.current);
+  let beginning = findSeenPosition(now, after);
   if (beginning === undefined && tailLines !== undefined) {
-    beginning = await tailOf(now, tailLines, rest, runtime, signal);
+    beginning = await findTailPosition(now, tailLines, rest, runtime, signal);
     if (beginning !== undefined && wanted.follow)
       yield { containerId: beginning.containerId, position: beginning.sequence };
   }
   let last: ContainerId | undefined;
   for (;;) {
-    const kept = containersOf(replicas.find(replicaId)?.current);
+    const kept = listContainerIds(replicas.find(replicaId)?.current);
     const containerId =
-      last === undefined && beginning !== undefined ? beginning.containerId : nextOf(kept, last);
+      last === undefined && beginning !== undefined ? beginning.containerId : findNext(kept, last);
     if (containerId === undefined) {
-      if (!wanted.follow || signal.aborted || !mayGoOn(replicas.find(replicaId)?.current)) return;
-      await changeOf(replicaId, replicas, signal);
+      if (!wanted.follow || signal.aborted || !canContinue(replicas.find(replicaId)?.current))
+        return;
+      await waitForChange(replicaId, replicas, signal);
       continue;
     }
     last = containerId;
     const request =
-      containerId === beginning?.containerId ? resumed(rest, beginning.sequence) : rest;
+      containerId === beginning?.containerId ? resumeAfter(rest, beginning.sequence) : rest;
     try {
       for await (const batch of runtime.logBatches(containerId, request, signal))
         yield { containerId, batch };
@@ -75,14 +76,14 @@ export async function* followReplica(
  * Request that resumes after a line; the tail no longer applies then. Without a sequence number,
  * the request is unchanged.
  */
-export function resumed(wanted: LogRequest, sequence: bigint | undefined): LogRequest {
+export function resumeAfter(wanted: LogRequest, sequence: bigint | undefined): LogRequest {
   if (sequence === undefined) return wanted;
   const { tailLines: _whole, ...rest } = wanted;
   return { ...rest, afterSequence: sequence };
 }
 
 /** Ids of the kept containers, oldest first. */
-export function containersOf(state: ReplicaState | undefined): readonly ContainerId[] {
+export function listContainerIds(state: ReplicaState | undefined): readonly ContainerId[] {
   if (state === undefined) return [];
   const { container, ended } = state;
   return container === undefined || ended.includes(container.id) ? ended : [...ended, container.id];
@@ -91,22 +92,22 @@ export function containersOf(state: ReplicaState | undefined): readonly Containe
 /**
  * Container after the one that was read last; the oldest one when that container is no longer kept.
  */
-function nextOf(
+function findNext(
   containers: readonly ContainerId[],
   last: ContainerId | undefined,
 ): ContainerId | undefined {
   return containers[last === undefined ? 0 : containers.indexOf(last) + 1];
 }
 
-function mayGoOn(state: ReplicaState | undefined): boolean {
+function canContinue(state: ReplicaState | undefined): boolean {
   return state !== undefined && !isEnded(state.phase);
 }
 
 /** Position after the newest kept container of which the client has received lines. */
-function seenOf(
+function findSeenPosition(
   containers: readonly ContainerId[],
   after: ReadonlyMap<string, bigint>,
-): Beginning | undefined {
+): StartPosition | undefined {
   const containerId = containers.findLast((id) => after.has(id));
   return containerId === undefined
     ? undefined
@@ -117,33 +118,33 @@ function seenOf(
  * Position before the last `tailLines` lines, counted back from the newest container. Undefined
  * when there are no containers.
  */
-async function tailOf(
+async function findTailPosition(
   containers: readonly ContainerId[],
   tailLines: number,
   wanted: LogRequest,
   runtime: Pick<ContainerRuntime, 'logBatches'>,
   signal: AbortSignal,
-): Promise<Beginning | undefined> {
-  const lastLines = (
+): Promise<StartPosition | undefined> {
+  const readLastLines = (
     containerId: ContainerId,
     count: number,
     request: LogRequest,
   ): AsyncIterable<LogBatch> =>
     runtime.logBatches(containerId, { ...request, follow: false, tailLines: count }, signal);
-  let beginning: Beginning | undefined;
-  let left = tailLines;
+  let beginning: StartPosition | undefined;
+  let remaining = tailLines;
   for (const containerId of [...containers].reverse()) {
-    if (left === 0 && beginning !== undefined) break;
+    if (remaining === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
     // Read before the lines are counted, so that lines written meanwhile come after the position.
     const end =
       beginning === undefined
-        ? await endOf(lastLines(containerId, 1, { follow: false }))
+        ? await findEnd(readLastLines(containerId, 1, { follow: false }))
         : undefined;
-    if (left > 0) {
-      for await (const { lines } of lastLines(containerId, left, wanted)) {
+    if (remaining > 0) {
+      for await (const { lines } of readLastLines(containerId, remaining, wanted)) {
         first ??= lines[0]?.sequence;
-        left -= lines.length;
+        remaining -= lines.length;
       }
     }
     first ??= end;
@@ -154,24 +155,28 @@ async function tailOf(
 }
 
 /** Sequence number after the last line; undefined without lines. */
-async function endOf(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
+async function findEnd(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
   let last: bigint | undefined;
   for await (const { lines } of batches) last = lines.at(-1)?.sequence ?? last;
   return last === undefined ? undefined : last + 1n;
 }
 
 /** Resolves at the next change of the replica or when aborted. */
-function changeOf(replicaId: string, replicas: NodeReplicas, signal: AbortSignal): Promise<void> {
+function waitForChange(
+  replicaId: string,
+  replicas: NodeReplicas,
+  signal: AbortSignal,
+): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
-      unlisten();
+      unsubscribe();
       signal.removeEventListener('abort', done);
       resolve();
     };
-    const unlisten = replicas.listen({
-      changed: (id) => (id === replicaId ? done() : undefined),
-      refused: () => undefined,
-      gone: (report) => (report.replicaId === replicaId ? done() : undefined),
+    const unsubscribe = replicas.subscribe({
+      onChanged: (id) => (id === replicaId ? done() : undefined),
+      onRefused: () => undefined,
+      onForgotten: (report) => (report.replicaId === replicaId ? done() : undefined),
     });
     if (signal.aborted) done();
     else signal.addEventListener('abort', done, { once: true });

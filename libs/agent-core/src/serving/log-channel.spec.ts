@@ -2,7 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import {
-  logCostOf,
+  computeLogCost,
   LogChannelFrameSchema,
   LogEntrySchema,
   StreamLogsRequestSchema,
@@ -13,7 +13,7 @@ import {
 import { LogChannel } from './log-channel.js';
 
 const ENTRY = create(LogEntrySchema, { sequence: 1n, line: 'x'.repeat(1_000) });
-const COST = logCostOf(ENTRY);
+const COST = computeLogCost(ENTRY);
 
 /** Log channel whose logs are named by their replica, with the frames that it has sent. */
 function aChannel(
@@ -23,7 +23,7 @@ function aChannel(
   const channel = new LogChannel({ streamLogs, toError });
   const sent: LogChannelFrame[] = [];
   const say = (logId: number, frame: LogChannelFrame['frame']): void =>
-    channel.take(create(LogChannelFrameSchema, { logId: BigInt(logId), frame }));
+    channel.handleFrame(create(LogChannelFrameSchema, { logId: BigInt(logId), frame }));
   return {
     channel,
     sent,
@@ -34,7 +34,7 @@ function aChannel(
     close: (logId: number): void =>
       say(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
     read: async (): Promise<void> => {
-      for await (const frames of channel.frames()) sent.push(...frames);
+      for await (const frames of channel.readFrames()) sent.push(...frames);
     },
     kindsOf: (logId: number): readonly unknown[] =>
       sent.filter((each) => each.logId === BigInt(logId)).map(({ frame }) => frame.case),

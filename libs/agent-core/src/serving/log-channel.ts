@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { CloudlessError } from '@cloudless/base';
 import {
-  logCostOf,
+  computeLogCost,
   LogChannelFrameSchema,
   TunnelEndSchema,
   TunnelErrorSchema,
@@ -47,10 +47,10 @@ export class LogChannel {
   private readonly logs = new Map<bigint, OpenLog>();
   private readonly waiting: LogChannelFrame[] = [];
   private waitingBytes = 0;
-  private over = false;
+  private ended = false;
   private wakeOutput = (): void => undefined;
   /** Callbacks that resume logs that wait because too many bytes wait for the connection. */
-  private readonly held = new Set<() => void>();
+  private readonly paused = new Set<() => void>();
 
   constructor(private readonly deps: LogChannelDeps) {}
 
@@ -58,8 +58,8 @@ export class LogChannel {
    * Handles a frame of the coordinator.
    * @throws kind `invalid` for an id in use and for more than {@link MAX_CHANNEL_LOGS}.
    */
-  take({ logId, frame }: LogChannelFrame): void {
-    if (this.over) return;
+  handleFrame({ logId, frame }: LogChannelFrame): void {
+    if (this.ended) return;
     if (frame.case === 'open') this.open(logId, frame.value);
     const log = this.logs.get(logId);
     if (log === undefined) return; // the log has ended meanwhile
@@ -72,7 +72,7 @@ export class LogChannel {
 
   /** Ends all logs and the frames. */
   end(): void {
-    this.over = true;
+    this.ended = true;
     for (const [logId, log] of this.logs) this.close(logId, log);
     this.wakeOutput();
   }
@@ -81,19 +81,19 @@ export class LogChannel {
    * Frames for the coordinator, grouped while the connection is busy. Can be read once; ends with
    * the channel.
    */
-  async *frames(): AsyncGenerator<readonly LogChannelFrame[]> {
+  async *readFrames(): AsyncGenerator<readonly LogChannelFrame[]> {
     for (;;) {
-      const frames = this.takeWaiting();
+      const frames = this.dequeueFrames();
       if (frames.length > 0) {
         yield frames;
-        if (this.waitingBytes < MAX_WAITING_BYTES) this.release();
-      } else if (this.over) return;
+        if (this.waitingBytes < MAX_WAITING_BYTES) this.resumePaused();
+      } else if (this.ended) return;
       else await new Promise<void>((resolve) => (this.wakeOutput = resolve));
     }
   }
 
   /** Takes several small frames or one large frame. */
-  private takeWaiting(): readonly LogChannelFrame[] {
+  private dequeueFrames(): readonly LogChannelFrame[] {
     let bytes = 0;
     let count = 0;
     for (
@@ -102,7 +102,7 @@ export class LogChannel {
       count += 1
     ) {
       const frame = this.waiting[count];
-      if (frame !== undefined) bytes += costOf(frame);
+      if (frame !== undefined) bytes += computeCost(frame);
     }
     this.waitingBytes -= bytes;
     return this.waiting.splice(0, count);
@@ -125,9 +125,9 @@ export class LogChannel {
     const { signal } = log.stop;
     try {
       for await (const entry of this.deps.streamLogs(request, signal)) {
-        await this.roomFor(log);
+        await this.waitForRoom(log);
         if (signal.aborted) return;
-        log.window -= logCostOf(entry);
+        log.window -= computeLogCost(entry);
         this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'entry', value: entry } }));
       }
       if (signal.aborted) return;
@@ -150,29 +150,29 @@ export class LogChannel {
     this.logs.delete(logId);
     log.stop.abort();
     log.wake();
-    this.release();
+    this.resumePaused();
   }
 
-  private async roomFor(log: OpenLog): Promise<void> {
+  private async waitForRoom(log: OpenLog): Promise<void> {
     const { signal } = log.stop;
     while (log.window <= 0 && !signal.aborted)
       await new Promise<void>((resolve) => (log.wake = resolve));
     while (this.waitingBytes >= MAX_WAITING_BYTES && !signal.aborted)
-      await new Promise<void>((resolve) => this.held.add(resolve));
+      await new Promise<void>((resolve) => this.paused.add(resolve));
   }
 
   private push(frame: LogChannelFrame): void {
     this.waiting.push(frame);
-    this.waitingBytes += costOf(frame);
+    this.waitingBytes += computeCost(frame);
     this.wakeOutput();
   }
 
-  private release(): void {
-    for (const go of this.held) go();
-    this.held.clear();
+  private resumePaused(): void {
+    for (const resume of this.paused) resume();
+    this.paused.clear();
   }
 }
 
-function costOf({ frame }: LogChannelFrame): number {
-  return frame.case === 'entry' ? logCostOf(frame.value) : 0;
+function computeCost({ frame }: LogChannelFrame): number {
+  return frame.case === 'entry' ? computeLogCost(frame.value) : 0;
 }

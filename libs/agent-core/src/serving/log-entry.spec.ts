@@ -1,4 +1,4 @@
-import { linesOfEntry, OutputStream } from '@cloudless/api';
+import { decodeLines, OutputStream } from '@cloudless/api';
 import type { LogLine } from '@cloudless/runtime';
 import { toLogEntries, toLogEntry } from './log-entry.js';
 
@@ -34,9 +34,9 @@ describe('toLogEntries', () => {
 
   it.each([10, 60, 100_000])('contains the same lines in batches of %d bytes', (maxBatchBytes) => {
     const entries = toLogEntries({ lines: LINES }, owner, maxBatchBytes, 0);
-    expect(entries.flatMap(linesOfEntry)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
+    expect(entries.flatMap(decodeLines)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
     for (const entry of entries) {
-      const lines = linesOfEntry(entry);
+      const lines = decodeLines(entry);
       expect(entry.sequence).toBe(lines[0]?.sequence);
       if (entry.batch !== undefined) expect(entry.lastSequence).toBe(lines.at(-1)?.sequence);
     }
@@ -50,9 +50,7 @@ describe('toLogEntries', () => {
   });
 
   it('keeps raw bytes that are not UTF-8', () => {
-    const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0)
-      .flatMap(linesOfEntry)
-      .slice(3);
+    const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0).flatMap(decodeLines).slice(3);
     expect(entry).toMatchObject({
       line: 'h\ufffdi',
       raw: Uint8Array.of(104, 0xff, 105),

@@ -10,8 +10,8 @@ import {
 } from '@cloudless/api';
 import type { LogBatch, LogLine } from '@cloudless/runtime';
 
-const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-const lenient = new TextDecoder('utf-8', { ignoreBOM: true });
+const strictDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+const lenientDecoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** Decodes UTF-8. `raw` has the original bytes when some of them were replaced by U+FFFD. */
 export function decodeOutput(bytes: Uint8Array): {
@@ -19,9 +19,9 @@ export function decodeOutput(bytes: Uint8Array): {
   readonly raw?: Uint8Array;
 } {
   try {
-    return { text: strict.decode(bytes) };
+    return { text: strictDecoder.decode(bytes) };
   } catch {
-    return { text: lenient.decode(bytes), raw: bytes }; // not UTF-8
+    return { text: lenientDecoder.decode(bytes), raw: bytes }; // not UTF-8
   }
 }
 
@@ -45,13 +45,13 @@ export function toLogEntries(
   const entries: LogEntry[] = [];
   if (skipped !== undefined) {
     // The time of the next line keeps the marker in place when several replicas are sorted by time.
-    const marker = aBookmark(owner, lines[0]?.timeMs ?? nowMs);
+    const marker = createBookmark(owner, lines[0]?.timeMs ?? nowMs);
     entries.push(
       Object.assign(marker, { skipped: create(SkippedLinesSchema, toSkipped(skipped)) }),
     );
   }
   for (let from = 0; from < lines.length;) {
-    const to = batchEnd(lines, from, maxBatchBytes);
+    const to = findBatchEnd(lines, from, maxBatchBytes);
     const line = lines[from];
     if (to - from === 1 && line !== undefined) entries.push(toLogEntry(line, owner));
     else entries.push(toBatchEntry(lines.slice(from, to), owner));
@@ -61,7 +61,7 @@ export function toLogEntries(
 }
 
 /** Index after the last line of the batch that begins at `from`. A batch has at least one line. */
-function batchEnd(lines: readonly LogLine[], from: number, maxBytes: number): number {
+function findBatchEnd(lines: readonly LogLine[], from: number, maxBytes: number): number {
   let bytes = 0;
   let to = from;
   do {
@@ -127,11 +127,11 @@ export function toLogEntry(line: LogLine, owner: LogOwner): LogEntry {
 }
 
 /** Entry that contains the position after which a stream begins. */
-export function aPosition(owner: LogOwner, position: bigint, nowMs: number): LogEntry {
-  return Object.assign(aBookmark(owner, nowMs), { position });
+export function createPosition(owner: LogOwner, position: bigint, nowMs: number): LogEntry {
+  return Object.assign(createBookmark(owner, nowMs), { position });
 }
 
 /** Entry without a line, sent while nothing is written. */
-export function aBookmark(owner: LogOwner, nowMs: number): LogEntry {
+export function createBookmark(owner: LogOwner, nowMs: number): LogEntry {
   return create(LogEntrySchema, { ...owner, sequence: 0n, time: timestampFromMs(nowMs) });
 }

@@ -29,8 +29,8 @@ export class OutputCollector {
     readonly stdoutRaw?: Uint8Array<ArrayBuffer>;
     readonly stderrRaw?: Uint8Array<ArrayBuffer>;
   } {
-    const stdout = this.joined('stdout');
-    const stderr = this.joined('stderr');
+    const stdout = this.join('stdout');
+    const stderr = this.join('stderr');
     const shown = { stdout: decodeOutput(stdout), stderr: decodeOutput(stderr) };
     return {
       stdout: shown.stdout.text,
@@ -41,7 +41,7 @@ export class OutputCollector {
     };
   }
 
-  private joined(stream: LogStream): Uint8Array<ArrayBuffer> {
+  private join(stream: LogStream): Uint8Array<ArrayBuffer> {
     const whole = new Uint8Array(this.sizes[stream]);
     let offset = 0;
     for (const chunk of this.chunks[stream]) {

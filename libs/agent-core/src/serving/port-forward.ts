@@ -3,13 +3,13 @@ import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
 import {
   Port_Protocol,
   PortForwardResponseSchema,
-  portNameOf,
+  resolvePortName,
   type Port,
   type PortForwardRequest,
   type PortForwardResponse,
 } from '@cloudless/api';
 import type { ContainerEndpoint } from '@cloudless/runtime';
-import { fillSilence } from './streams.js';
+import { withKeepAlive } from './streams.js';
 import type { TcpDial, TcpStream } from './tcp-dial.js';
 
 /** Container and the ports that its workload declares. */
@@ -25,7 +25,7 @@ export interface ForwardDeps {
   readonly dial: TcpDial;
   readonly clock: Clock;
   /** Interval of keep-alive messages while no data comes, milliseconds. */
-  readonly silenceMs: number;
+  readonly keepAliveMs: number;
 }
 
 /**
@@ -36,10 +36,10 @@ export async function* forwardPort(
   port: string,
   target: ForwardTarget,
   requests: AsyncIterable<PortForwardRequest>,
-  { dial, clock, silenceMs }: ForwardDeps,
+  { dial, clock, keepAliveMs }: ForwardDeps,
   signal: AbortSignal,
 ): AsyncGenerator<PortForwardResponse> {
-  const endpoint = endpointFor(port, target);
+  const endpoint = requireEndpoint(port, target);
   const stream = await dial(endpoint.ip, endpoint.port);
   const close = (): void => stream.destroy();
   signal.addEventListener('abort', close, { once: true });
@@ -49,7 +49,7 @@ export async function* forwardPort(
     const { portName, ip, port: number } = endpoint;
     const value = { containerId, replicaId, nodeId, portName, ip, port: number };
     yield create(PortForwardResponseSchema, { response: { case: 'started', value } });
-    yield* fillSilence(carry(stream, requests, signal), silenceMs, clock, () =>
+    yield* withKeepAlive(relay(stream, requests, signal), keepAliveMs, clock, () =>
       create(PortForwardResponseSchema),
     );
   } finally {
@@ -59,7 +59,7 @@ export async function* forwardPort(
 }
 
 /** @throws kind `invalid` when no declared port matches; the message lists the declared ports. */
-function endpointFor(
+function requireEndpoint(
   port: string,
   { replicaId, endpoints, declared }: ForwardTarget,
 ): ContainerEndpoint {
@@ -67,9 +67,11 @@ function endpointFor(
   const wanted =
     port === ''
       ? ports[0]
-      : ports.find((each) => portNameOf(each) === port || String(each.containerPort) === port);
+      : ports.find((each) => resolvePortName(each) === port || String(each.containerPort) === port);
   if (wanted === undefined) {
-    const known = ports.map((each) => `${portNameOf(each)} (${each.containerPort})`).join(', ');
+    const known = ports
+      .map((each) => `${resolvePortName(each)} (${each.containerPort})`)
+      .join(', ');
     const asked = port === '' ? '' : ` ${port}`;
     throw new InvalidInputError([
       {
@@ -78,7 +80,7 @@ function endpointFor(
       },
     ]);
   }
-  const name = portNameOf(wanted);
+  const name = resolvePortName(wanted);
   const endpoint = endpoints.find(({ portName }) => portName === name);
   if (endpoint !== undefined) return endpoint;
   throw new CloudlessError(
@@ -88,13 +90,13 @@ function endpointFor(
 }
 
 /** Yields the data from the replica and writes the data of the client at the same time. */
-async function* carry(
+async function* relay(
   stream: TcpStream,
   requests: AsyncIterable<PortForwardRequest>,
   signal: AbortSignal,
 ): AsyncGenerator<PortForwardResponse> {
   const failures: unknown[] = [];
-  const sent = send(stream, requests).catch((reason: unknown) => {
+  const sent = sendRequests(stream, requests).catch((reason: unknown) => {
     failures.push(reason);
     stream.destroy();
   });
@@ -105,14 +107,17 @@ async function* carry(
       });
     }
     yield create(PortForwardResponseSchema, { response: { case: 'end', value: {} } });
-    await untilAborted(sent, signal);
+    await waitUntilAborted(sent, signal);
   } catch (reason) {
     throw failures[0] ?? reason;
   }
   if (failures.length > 0) throw failures[0];
 }
 
-async function send(stream: TcpStream, requests: AsyncIterable<PortForwardRequest>): Promise<void> {
+async function sendRequests(
+  stream: TcpStream,
+  requests: AsyncIterable<PortForwardRequest>,
+): Promise<void> {
   for await (const { request } of requests) {
     if (request.case === 'data') await stream.write(request.value);
     else if (request.case === 'end') break;
@@ -125,7 +130,7 @@ async function send(stream: TcpStream, requests: AsyncIterable<PortForwardReques
   stream.end();
 }
 
-function untilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+function waitUntilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       signal.removeEventListener('abort', done);

@@ -8,22 +8,22 @@ export async function* mergeByArrival<Item>(
   sources: readonly AsyncIterable<Item>[],
 ): AsyncGenerator<Item> {
   const iterators = sources.map((source) => source[Symbol.asyncIterator]());
-  const inbox = new Inbox<Head<Item>>();
-  const ask = (index: number): void => inbox.await(headOf(iterators, index));
+  const inbox = new ArrivalQueue<Head<Item>>();
+  const requestNext = (index: number): void => inbox.addWhenSettled(readHead(iterators, index));
   let open = iterators.length;
   try {
-    iterators.forEach((_iterator, index) => ask(index));
+    iterators.forEach((_iterator, index) => requestNext(index));
     while (open > 0) {
-      const { index, result } = await inbox.take();
+      const { index, result } = await inbox.next();
       if (result.done === true) {
         open -= 1;
         continue;
       }
       yield result.value;
-      ask(index);
+      requestNext(index);
     }
   } finally {
-    leave(iterators);
+    returnAll(iterators);
   }
 }
 
@@ -37,40 +37,42 @@ export async function* mergeSorted<Item>(
 ): AsyncGenerator<Item> {
   const iterators = sources.map((source) => source[Symbol.asyncIterator]());
   try {
-    const first = await Promise.all(iterators.map((_iterator, index) => headOf(iterators, index)));
+    const first = await Promise.all(
+      iterators.map((_iterator, index) => readHead(iterators, index)),
+    );
     const heads = first.filter(({ result }) => result.done !== true);
     while (heads.length > 0) {
       const smallest = heads.reduce((best, head) =>
         compare(head.result.value, best.result.value) < 0 ? head : best,
       );
       yield smallest.result.value;
-      const next = await headOf(iterators, smallest.index);
+      const next = await readHead(iterators, smallest.index);
       heads.splice(heads.indexOf(smallest), 1, ...(next.result.done === true ? [] : [next]));
     }
   } finally {
-    leave(iterators);
+    returnAll(iterators);
   }
 }
 
 /** Inserts an item made by `filler` whenever the source has yielded nothing for `silenceMs`. */
-export async function* fillSilence<Item>(
+export async function* withKeepAlive<Item>(
   source: AsyncIterable<Item>,
   silenceMs: number,
   clock: Clock,
-  filler: () => Item,
+  createItem: () => Item,
 ): AsyncGenerator<Item> {
   const iterators = [source[Symbol.asyncIterator]()];
-  const inbox = new Inbox<Head<Item> | 'silent'>();
+  const inbox = new ArrivalQueue<Head<Item> | 'silent'>();
   let timer: Timer | undefined;
   let asked = false;
   try {
     for (;;) {
-      if (!asked) inbox.await(headOf(iterators, 0));
+      if (!asked) inbox.addWhenSettled(readHead(iterators, 0));
       asked = true;
-      timer = clock.setTimer(silenceMs, () => inbox.put('silent'));
-      const head = await inbox.take();
+      timer = clock.setTimer(silenceMs, () => inbox.add('silent'));
+      const head = await inbox.next();
       timer.cancel();
-      if (head === 'silent') yield filler();
+      if (head === 'silent') yield createItem();
       else if (head.result.done === true) return;
       else {
         asked = false;
@@ -79,19 +81,19 @@ export async function* fillSilence<Item>(
     }
   } finally {
     timer?.cancel();
-    leave(iterators);
+    returnAll(iterators);
   }
 }
 
 /** Flattens lists into single items. */
-export async function* oneByOne<Item>(lists: AsyncIterable<readonly Item[]>): AsyncGenerator<Item> {
+export async function* flattenLists<Item>(
+  lists: AsyncIterable<readonly Item[]>,
+): AsyncGenerator<Item> {
   for await (const list of lists) yield* list;
 }
 
 /** Wraps each item in a list. */
-export async function* eachAlone<Item>(
-  items: AsyncIterable<Item>,
-): AsyncGenerator<readonly Item[]> {
+export async function* wrapEach<Item>(items: AsyncIterable<Item>): AsyncGenerator<readonly Item[]> {
   for await (const item of items) yield [item];
 }
 
@@ -104,26 +106,26 @@ interface Head<Item> {
  * Queue of settled promises. Unlike `Promise.race`, it adds no reaction to a promise that stays
  * pending for each wait.
  */
-class Inbox<Item> {
+class ArrivalQueue<Item> {
   private readonly items: (() => Item)[] = [];
   private wake: (() => void) | undefined;
 
-  put(item: Item): void {
-    this.add(() => item);
+  add(item: Item): void {
+    this.push(() => item);
   }
 
-  await(item: Promise<Item>): void {
+  addWhenSettled(item: Promise<Item>): void {
     item.then(
-      (value) => this.add(() => value),
+      (value) => this.push(() => value),
       (reason: unknown) =>
-        this.add(() => {
+        this.push(() => {
           throw reason;
         }),
     );
   }
 
   /** @throws The rejection reason of a promise passed to `await`. */
-  async take(): Promise<Item> {
+  async next(): Promise<Item> {
     for (;;) {
       const item = this.items.shift();
       if (item !== undefined) return item();
@@ -131,13 +133,13 @@ class Inbox<Item> {
     }
   }
 
-  private add(item: () => Item): void {
+  private push(item: () => Item): void {
     this.items.push(item);
     this.wake?.();
   }
 }
 
-async function headOf<Item>(
+async function readHead<Item>(
   iterators: readonly AsyncIterator<Item>[],
   index: number,
 ): Promise<Head<Item>> {
@@ -148,6 +150,6 @@ async function headOf<Item>(
 /**
  * Not awaited: a generator that waits for a silent source ends only when its own signal is aborted.
  */
-function leave(iterators: readonly AsyncIterator<unknown>[]): void {
+function returnAll(iterators: readonly AsyncIterator<unknown>[]): void {
   for (const iterator of iterators) iterator.return?.().catch(() => undefined);
 }

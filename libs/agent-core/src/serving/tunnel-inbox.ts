@@ -1,5 +1,5 @@
 import { CloudlessError } from '@cloudless/base';
-import { windowCostOf, type TunnelFrame } from '@cloudless/api';
+import { computeWindowCost, type TunnelFrame } from '@cloudless/api';
 
 /**
  * Flow-control window: bytes that may be on their way to a command or connection, or wait for it.
@@ -16,25 +16,25 @@ const GRANT_BYTES = WINDOW_BYTES / 8;
 export class TunnelInbox {
   private readonly frames: TunnelFrame[] = [];
   private granted = 0;
-  private toGrant = WINDOW_BYTES;
+  private pendingGrant = WINDOW_BYTES;
   private reading = false;
-  private over = false;
+  private closed = false;
   private wakeReader: (() => void) | undefined;
   private wakeGrants: (() => void) | undefined;
 
   /** Adds a frame. @throws kind `invalid` for more bytes than were granted. */
   put(frame: TunnelFrame): void {
-    if (this.over) return;
+    if (this.closed) return;
     if (this.granted <= 0)
       throw new CloudlessError('invalid', 'frame: exceeds the flow-control window');
-    this.granted -= windowCostOf(frame);
+    this.granted -= computeWindowCost(frame);
     this.frames.push(frame);
     this.wakeReader?.();
   }
 
   /** Drops buffered frames and ends `read` and `grants`. */
   close(): void {
-    this.over = true;
+    this.closed = true;
     this.frames.length = 0;
     this.wakeReader?.();
     this.wakeGrants?.();
@@ -47,20 +47,20 @@ export class TunnelInbox {
     for (;;) {
       const frame = this.frames.shift();
       if (frame !== undefined) {
-        this.toGrant += windowCostOf(frame);
+        this.pendingGrant += computeWindowCost(frame);
         this.wakeGrants?.();
         yield frame;
-      } else if (this.over) return;
+      } else if (this.closed) return;
       else await new Promise<void>((resolve) => (this.wakeReader = resolve));
     }
   }
 
   /** Window updates in bytes, whenever there is room; ends when closed. */
   async *grants(): AsyncGenerator<number> {
-    while (!this.over) {
-      if (this.reading && this.toGrant >= GRANT_BYTES) {
-        const grant = this.toGrant;
-        this.toGrant = 0;
+    while (!this.closed) {
+      if (this.reading && this.pendingGrant >= GRANT_BYTES) {
+        const grant = this.pendingGrant;
+        this.pendingGrant = 0;
         this.granted += grant;
         yield grant;
       } else await new Promise<void>((resolve) => (this.wakeGrants = resolve));

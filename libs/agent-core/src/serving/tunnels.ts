@@ -10,7 +10,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import {
-  codeOfKind,
+  toCode,
   LogChannelFramesSchema,
   splitExecResult,
   TunnelEndSchema,
@@ -47,7 +47,7 @@ const DIAL_WITHIN_MS = 10_000;
  */
 const PING_MS = 3_000;
 
-export interface TunnelsOptions {
+export interface TunnelServerOptions {
   readonly transport: CoordinatorTransport;
   readonly service: ContainerService;
   readonly clock: Clock;
@@ -58,12 +58,12 @@ export interface TunnelsOptions {
  * Serves tunnels that a coordinator requests by OpenTunnel. Each tunnel has its own connection, so
  * that a slow reader delays neither the session nor another tunnel.
  */
-export class Tunnels {
+export class TunnelServer {
   private readonly open = new Map<string, AbortController>();
   private readonly serving = new Set<Promise<void>>();
   private closed = false;
 
-  constructor(private readonly options: TunnelsOptions) {}
+  constructor(private readonly options: TunnelServerOptions) {}
 
   /** Number of open tunnels. */
   get size(): number {
@@ -107,65 +107,68 @@ export class Tunnels {
     const { transport, clock, log } = this.options;
     const withinMs =
       request.dialWithin === undefined ? DIAL_WITHIN_MS : durationMs(request.dialWithin);
-    const late = clock.setTimer(withinMs, () =>
+    const dialTimer = clock.setTimer(withinMs, () =>
       controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)),
     );
     const inbox = new TunnelInbox();
     let connection: CoordinatorConnection | undefined;
-    let watch: { end(): void } | undefined;
-    const hangUp = (): void => connection?.close();
+    let monitor: { end(): void } | undefined;
+    const closeConnection = (): void => connection?.close();
     try {
       connection = await transport.connect(address, controller.signal);
-      late.cancel();
-      controller.signal.addEventListener('abort', hangUp, { once: true });
+      dialTimer.cancel();
+      controller.signal.addEventListener('abort', closeConnection, { once: true });
       if (controller.signal.aborted) return;
-      watch = watchConnection(connection, clock, () =>
+      monitor = monitorConnection(connection, clock, () =>
         controller.abort(new CloudlessError('unavailable', 'no answer to a ping')),
       );
       // The tunnel ends when the coordinator ends this call.
       for await (const frame of connection.openTunnel(
-        this.frames(request, inbox, controller.signal),
+        this.createFrames(request, inbox, controller.signal),
       ))
         inbox.put(frame);
     } catch (reason) {
       if (!controller.signal.aborted)
         log.debug('tunnel broke', { tunnelId: request.tunnelId, ...errorFields(reason) });
     } finally {
-      late.cancel();
-      watch?.end();
+      dialTimer.cancel();
+      monitor?.end();
       controller.abort();
       inbox.close();
       connection?.close();
     }
   }
 
-  private async *frames(
+  private async *createFrames(
     request: OpenTunnel,
     inbox: TunnelInbox,
     signal: AbortSignal,
   ): AsyncGenerator<TunnelFrame> {
-    yield aFrame({ case: 'tunnelId', value: request.tunnelId });
-    yield* mergeByArrival([this.results(request, inbox, signal), windows(inbox)]);
+    yield createFrame({ case: 'tunnelId', value: request.tunnelId });
+    yield* mergeByArrival([this.createResults(request, inbox, signal), createWindowFrames(inbox)]);
   }
 
   /** Yields the frames of the requested call, then the end or the error. */
-  private async *results(
+  private async *createResults(
     request: OpenTunnel,
     inbox: TunnelInbox,
     signal: AbortSignal,
   ): AsyncGenerator<TunnelFrame> {
     try {
-      yield* this.resultsOf(request, inbox, signal);
-      if (!signal.aborted) yield aFrame({ case: 'end', value: create(TunnelEndSchema) });
+      yield* this.createTargetResults(request, inbox, signal);
+      if (!signal.aborted) yield createFrame({ case: 'end', value: create(TunnelEndSchema) });
     } catch (reason) {
       if (!signal.aborted)
-        yield aFrame({ case: 'error', value: create(TunnelErrorSchema, this.toError(reason)) });
+        yield createFrame({
+          case: 'error',
+          value: create(TunnelErrorSchema, this.toError(reason)),
+        });
     } finally {
       inbox.close();
     }
   }
 
-  private async *resultsOf(
+  private async *createTargetResults(
     request: OpenTunnel,
     inbox: TunnelInbox,
     signal: AbortSignal,
@@ -175,30 +178,36 @@ export class Tunnels {
     switch (target.case) {
       case 'logs':
         for await (const value of service.streamLogs(target.value, signal))
-          yield aFrame({ case: 'log', value });
+          yield createFrame({ case: 'log', value });
         return;
       case 'exec':
-        yield* execFrames(await service.execCommand(target.value, signal), request.execInPieces);
+        yield* toExecFrames(await service.execCommand(target.value, signal), request.execInPieces);
         return;
       case 'status':
-        yield aFrame({ case: 'status', value: await service.getContainerStatus(target.value) });
+        yield createFrame({
+          case: 'status',
+          value: await service.getContainerStatus(target.value),
+        });
         return;
       case 'stats':
-        yield aFrame({ case: 'stats', value: await service.getContainerStats(target.value) });
+        yield createFrame({ case: 'stats', value: await service.getContainerStats(target.value) });
         return;
       case 'statsList':
-        yield aFrame({ case: 'statsList', value: await service.listContainerStats(target.value) });
+        yield createFrame({
+          case: 'statsList',
+          value: await service.listContainerStats(target.value),
+        });
         return;
       case 'execStream':
-        for await (const value of service.runExec(target.value, execInput(inbox), signal))
-          yield aFrame({ case: 'execOutput', value });
+        for await (const value of service.runExec(target.value, readExecInput(inbox), signal))
+          yield createFrame({ case: 'execOutput', value });
         return;
       case 'portForward':
-        for await (const value of service.forward(target.value, forwardInput(inbox), signal))
-          yield aFrame({ case: 'forwardOutput', value });
+        for await (const value of service.forward(target.value, readForwardInput(inbox), signal))
+          yield createFrame({ case: 'forwardOutput', value });
         return;
       case 'logChannel':
-        yield* this.logChannel(inbox, signal);
+        yield* this.serveLogChannel(inbox, signal);
         return;
       default:
         throw new CloudlessError(
@@ -209,7 +218,10 @@ export class Tunnels {
   }
 
   /** Serves logs that the coordinator opens and closes, until the tunnel ends. */
-  private async *logChannel(inbox: TunnelInbox, signal: AbortSignal): AsyncGenerator<TunnelFrame> {
+  private async *serveLogChannel(
+    inbox: TunnelInbox,
+    signal: AbortSignal,
+  ): AsyncGenerator<TunnelFrame> {
     const { service } = this.options;
     const channel = new LogChannel({
       streamLogs: (request, stop) => service.streamLogs(request, stop),
@@ -218,12 +230,12 @@ export class Tunnels {
     const end = (): void => channel.end();
     signal.addEventListener('abort', end, { once: true });
     const failures: unknown[] = [];
-    const told = readChannel(inbox, channel).catch((reason: unknown) => failures.push(reason));
-    void told.then(end);
+    const reading = readChannel(inbox, channel).catch((reason: unknown) => failures.push(reason));
+    void reading.then(end);
     try {
       if (signal.aborted) return;
-      for await (const frames of channel.frames())
-        yield aFrame({
+      for await (const frames of channel.readFrames())
+        yield createFrame({
           case: 'logChannel',
           value: create(LogChannelFramesSchema, { frames: [...frames] }),
         });
@@ -238,13 +250,13 @@ export class Tunnels {
     const kind = errorKindOf(reason);
     if (kind === 'internal') this.options.log.error('tunnel failed', errorFields(reason));
     return {
-      code: codeOfKind(kind),
+      code: toCode(kind),
       message: kind === 'internal' ? 'internal error' : errorMessageOf(reason),
     };
   }
 }
 
-function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
+function createFrame(frame: TunnelFrame['frame']): TunnelFrame {
   return create(TunnelFrameSchema, { frame });
 }
 
@@ -252,28 +264,30 @@ function aFrame(frame: TunnelFrame['frame']): TunnelFrame {
  * Splits a command result for coordinators that join pieces. Earlier versions expect the whole
  * result in one frame.
  */
-function* execFrames(result: ExecCommandResponse, inPieces: boolean): Generator<TunnelFrame> {
+function* toExecFrames(result: ExecCommandResponse, inPieces: boolean): Generator<TunnelFrame> {
   const pieces = inPieces ? splitExecResult(result) : [result];
   for (const [index, value] of pieces.entries()) {
-    yield aFrame({ case: index < pieces.length - 1 ? 'execPiece' : 'exec', value });
+    yield createFrame({ case: index < pieces.length - 1 ? 'execPiece' : 'exec', value });
   }
 }
 
-async function* windows(inbox: TunnelInbox): AsyncGenerator<TunnelFrame> {
-  for await (const bytes of inbox.grants()) yield aFrame({ case: 'window', value: BigInt(bytes) });
+async function* createWindowFrames(inbox: TunnelInbox): AsyncGenerator<TunnelFrame> {
+  for await (const bytes of inbox.grants())
+    yield createFrame({ case: 'window', value: BigInt(bytes) });
 }
 
 async function readChannel(inbox: TunnelInbox, channel: LogChannel): Promise<void> {
   for await (const { frame } of inbox.read()) {
-    if (frame.case === 'logChannel') for (const each of frame.value.frames) channel.take(each);
+    if (frame.case === 'logChannel')
+      for (const each of frame.value.frames) channel.handleFrame(each);
   }
 }
 
-async function* execInput(inbox: TunnelInbox): AsyncGenerator<ExecRequest> {
+async function* readExecInput(inbox: TunnelInbox): AsyncGenerator<ExecRequest> {
   for await (const { frame } of inbox.read()) if (frame.case === 'execInput') yield frame.value;
 }
 
-async function* forwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequest> {
+async function* readForwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequest> {
   for await (const { frame } of inbox.read()) if (frame.case === 'forwardInput') yield frame.value;
 }
 
@@ -281,22 +295,22 @@ async function* forwardInput(inbox: TunnelInbox): AsyncGenerator<PortForwardRequ
  * Pings a connection until `end` is called. Calls `onGone` when a ping is not answered before the
  * next one is due.
  */
-function watchConnection(
+function monitorConnection(
   connection: CoordinatorConnection,
   clock: Clock,
   onGone: () => void,
 ): { end(): void } {
   let answered = true;
   let timer: Timer;
-  const beat = (): void => {
+  const ping = (): void => {
     if (!answered) return onGone();
     answered = false;
     connection.ping().then(
       () => (answered = true),
       () => undefined, // the call fails as well
     );
-    timer = clock.setTimer(PING_MS, beat);
+    timer = clock.setTimer(PING_MS, ping);
   };
-  timer = clock.setTimer(PING_MS, beat);
+  timer = clock.setTimer(PING_MS, ping);
   return { end: () => timer.cancel() };
 }

@@ -2,7 +2,7 @@ import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 import type { CoordinatorConnection } from './coordinator-transport.js';
 
 /** Ping interval, and time without an answer after which the connection is considered lost. */
-export interface LivenessTimes {
+export interface PingTimes {
   readonly pingIntervalMs: number;
   readonly leaseMs: number;
 }
@@ -11,7 +11,7 @@ export interface LivenessTimes {
  * Pings a connection periodically, independent of other messages, and reports the connection as
  * lost when no ping was answered within the lease. Sends the first ping at once.
  */
-export class Liveness {
+export class PingMonitor {
   private readonly timer: { current: Timer | undefined } = { current: undefined };
   private lastAnswer: number;
   private stopped = false;
@@ -25,16 +25,16 @@ export class Liveness {
   constructor(
     private readonly connection: Pick<CoordinatorConnection, 'ping'>,
     private readonly clock: Clock,
-    private times: LivenessTimes,
-    private readonly onDead: (reason: CloudlessError) => void,
+    private times: PingTimes,
+    private readonly onLost: (reason: CloudlessError) => void,
     private readonly onAnswer: (sentAtMs: number) => void = () => undefined,
   ) {
     this.lastAnswer = clock.now();
-    this.beat();
+    this.ping();
   }
 
   /** Changes the times. The next ping follows the new interval. */
-  use(times: LivenessTimes): void {
+  setTimes(times: PingTimes): void {
     this.times = times;
     if (this.stopped) return;
     this.timer.current?.cancel();
@@ -42,9 +42,9 @@ export class Liveness {
   }
 
   /** Sends a ping now instead of at the next interval. */
-  hurry(): void {
+  pingNow(): void {
     this.timer.current?.cancel();
-    this.beat();
+    this.ping();
   }
 
   stop(): void {
@@ -52,10 +52,10 @@ export class Liveness {
     this.timer.current?.cancel();
   }
 
-  private beat(): void {
+  private ping(): void {
     if (this.stopped) return;
     if (this.clock.now() - this.lastAnswer >= this.times.leaseMs) {
-      return this.die(
+      return this.fail(
         new CloudlessError(
           'unavailable',
           `the coordinator answered no ping for ${Math.round(this.times.leaseMs)} ms`,
@@ -69,7 +69,7 @@ export class Liveness {
         if (!this.stopped) this.onAnswer(sentAt);
       },
       (cause: unknown) =>
-        this.die(
+        this.fail(
           new CloudlessError('unavailable', 'the connection to the coordinator broke', { cause }),
         ),
     );
@@ -79,13 +79,13 @@ export class Liveness {
   private schedule(): void {
     const untilDead = Math.max(0, this.lastAnswer + this.times.leaseMs - this.clock.now());
     this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilDead), () =>
-      this.beat(),
+      this.ping(),
     );
   }
 
-  private die(reason: CloudlessError): void {
+  private fail(reason: CloudlessError): void {
     if (this.stopped) return;
     this.stop();
-    this.onDead(reason);
+    this.onLost(reason);
   }
 }

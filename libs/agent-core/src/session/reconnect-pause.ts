@@ -14,7 +14,7 @@ const JITTER = 0.5;
  * Delay before an agent dials again. The coordinator sets the bounds, as it knows the number of
  * agents.
  */
-export class ReconnectPause {
+export class ReconnectBackoff {
   private spreadMs = FIRST_MS;
   private maxMs = DEFAULT_MAX_MS;
   private failures = 0;
@@ -22,19 +22,19 @@ export class ReconnectPause {
   constructor(private readonly random: Random) {}
 
   /** Applies the bounds of a Welcome; absent ones stay as they are. */
-  use({
+  applyWelcome({
     reconnectSpread,
     reconnectPauseMax,
   }: Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'>): void {
-    this.spreadMs = Math.max(FIRST_MS, msOf(reconnectSpread) ?? this.spreadMs);
-    this.maxMs = Math.max(FIRST_MS, msOf(reconnectPauseMax) ?? this.maxMs);
+    this.spreadMs = Math.max(FIRST_MS, toMs(reconnectSpread) ?? this.spreadMs);
+    this.maxMs = Math.max(FIRST_MS, toMs(reconnectPauseMax) ?? this.maxMs);
   }
 
   /**
    * Delay after an established session has ended, milliseconds: random within the spread, as all
    * other agents may dial at the same time.
    */
-  afterSession(): number {
+  delayAfterSession(): number {
     this.failures = 1;
     return this.spreadMs * (1 - this.random.next());
   }
@@ -42,13 +42,13 @@ export class ReconnectPause {
   /**
    * Delay after an attempt without a session, milliseconds: grows exponentially, half of it random.
    */
-  afterFailure(): number {
+  delayAfterFailure(): number {
     this.failures += 1;
     const policy: BackoffPolicy = { firstMs: FIRST_MS, maxMs: this.maxMs, jitter: JITTER };
     return backoffDelayMs(policy, this.failures, this.random);
   }
 }
 
-function msOf(duration: Duration | undefined): number | undefined {
+function toMs(duration: Duration | undefined): number | undefined {
   return duration === undefined ? undefined : durationMs(duration);
 }

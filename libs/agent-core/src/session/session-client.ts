@@ -20,15 +20,15 @@ import {
   type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
-import type { Contact } from '../contact.js';
+import type { CoordinatorContact } from '../contact.js';
 import type { IdentityKeeper } from '../identity-keeper.js';
-import type { NodeWatch } from '../node-watch.js';
+import type { NodeMonitor } from '../node-watch.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
 import { toInventory } from './inventory.js';
-import { Liveness, type LivenessTimes } from './liveness.js';
+import { PingMonitor, type PingTimes } from './liveness.js';
 import { PROTOCOL_MAX, PROTOCOL_MIN, toHello, type NodeDescription } from './node-description.js';
-import { ReconnectPause } from './reconnect-pause.js';
+import { ReconnectBackoff } from './reconnect-pause.js';
 import { SessionOutbox } from './session-outbox.js';
 
 export interface SessionClientOptions {
@@ -38,8 +38,8 @@ export interface SessionClientOptions {
   readonly identity: IdentityKeeper;
   readonly replicas: NodeReplicas;
   /** Records every answered ping once a coordinator has admitted this node. */
-  readonly contact: Contact;
-  readonly watch: NodeWatch;
+  readonly contact: CoordinatorContact;
+  readonly nodeMonitor: NodeMonitor;
   readonly node: () => NodeDescription;
   readonly bootId: string;
   readonly capabilities: () => readonly string[];
@@ -64,7 +64,7 @@ export interface SessionClientOptions {
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
 /** Defaults for a Welcome without these fields. */
-const DEFAULT_TIMES: LivenessTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
+const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
 /** Time to deliver the Goodbye; bounds the stop of the agent. */
 const GOODBYE_TIMEOUT_MS = 500;
@@ -74,7 +74,7 @@ const GOODBYE_TIMEOUT_MS = 500;
  */
 const MAX_ORDERS_IN_FLIGHT = 32;
 /** Error kinds that a retry does not fix; an operator must act. */
-const NEEDS_SOMEONE: readonly ErrorKind[] = [
+const NEEDS_OPERATOR: readonly ErrorKind[] = [
   'invalid',
   'denied',
   'precondition',
@@ -90,15 +90,15 @@ const NEEDS_SOMEONE: readonly ErrorKind[] = [
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
   private readonly lastFailure = new Map<string, string>();
-  private unknownThere = false;
+  private isUnknownToCoordinator = false;
   /** Capabilities in the newest Hello. */
-  private saidCapabilities = '';
+  private announcedCapabilities = '';
   /** Ends the current session; the next one begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
-  private readonly pause: ReconnectPause;
+  private readonly backoff: ReconnectBackoff;
 
   constructor(private readonly options: SessionClientOptions) {
-    this.pause = new ReconnectPause(options.random);
+    this.backoff = new ReconnectBackoff(options.random);
   }
 
   /** True while a coordinator has accepted the session. */
@@ -111,7 +111,7 @@ export class SessionClient {
    * Hello are outdated.
    */
   sendUsage(): void {
-    if (this.outbox !== undefined && this.capabilities() !== this.saidCapabilities) {
+    if (this.outbox !== undefined && this.joinCapabilities() !== this.announcedCapabilities) {
       this.endSession(
         new CloudlessError(
           'unavailable',
@@ -119,37 +119,37 @@ export class SessionClient {
         ),
       );
     }
-    const usage = this.options.watch.usage;
+    const usage = this.options.nodeMonitor.usage;
     if (usage !== undefined) this.outbox?.sendUsage(usage);
   }
 
   /** Opens sessions until aborted, then sends Goodbye. */
   async run(signal: AbortSignal): Promise<void> {
     const { addresses, clock } = this.options;
-    let turn = 0;
+    let addressIndex = 0;
     while (!signal.aborted) {
-      const address = addresses[turn % addresses.length] ?? '';
+      const address = addresses[addressIndex % addresses.length] ?? '';
       const attempt = { welcomed: false, admitted: false };
       try {
-        await this.session(address, attempt, signal);
+        await this.runSession(address, attempt, signal);
         if (!signal.aborted)
-          this.failed(
+          this.logFailure(
             address,
             new CloudlessError('unavailable', 'the coordinator ended the session'),
           );
       } catch (reason) {
-        if (!signal.aborted) this.failed(address, reason);
+        if (!signal.aborted) this.logFailure(address, reason);
       }
-      if (!attempt.welcomed) turn += 1;
+      if (!attempt.welcomed) addressIndex += 1;
       await sleep(
         clock,
-        attempt.welcomed ? this.pause.afterSession() : this.pause.afterFailure(),
+        attempt.welcomed ? this.backoff.delayAfterSession() : this.backoff.delayAfterFailure(),
         signal,
       ).catch(() => undefined);
     }
   }
 
-  private async session(
+  private async runSession(
     address: string,
     attempt: { welcomed: boolean; admitted: boolean },
     signal: AbortSignal,
@@ -157,100 +157,101 @@ export class SessionClient {
     const { transport, clock, replicas, identity, addresses } = this.options;
     const dialing = new AbortController();
     let failure: CloudlessError | undefined;
-    const give = (reason: CloudlessError): void => {
+    const abortSession = (reason: CloudlessError): void => {
       failure ??= reason;
       dialing.abort(reason);
     };
-    this.endSession = give;
+    this.endSession = abortSession;
     const answerMs =
       addresses.length === 1 ? ANSWER_TIMEOUT_MS.ofOnlyOne : ANSWER_TIMEOUT_MS.ofSeveral;
-    const answer = clock.setTimer(answerMs, () =>
-      give(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
+    const answerTimer = clock.setTimer(answerMs, () =>
+      abortSession(new CloudlessError('unavailable', `no answer within ${answerMs} ms`)),
     );
     const stopDialing = (): void =>
-      give(new CloudlessError('unavailable', 'the agent is stopping'));
+      abortSession(new CloudlessError('unavailable', 'the agent is stopping'));
     signal.addEventListener('abort', stopDialing, { once: true });
     let connection: CoordinatorConnection | undefined;
-    let liveness: Liveness | undefined;
+    let pingMonitor: PingMonitor | undefined;
     const outbox = new SessionOutbox(
-      () => this.firstMessages(),
-      (replicaId) => replicas.reportOf(replicaId),
+      () => this.createFirstMessages(),
+      (replicaId) => replicas.findReport(replicaId),
     );
-    const sayGoodbye = (): void => {
-      outbox.sayGoodbye('the agent is stopping');
+    const sendGoodbye = (): void => {
+      outbox.sendGoodbye('the agent is stopping');
       clock.setTimer(GOODBYE_TIMEOUT_MS, () => connection?.close());
     };
-    const unlisten = replicas.listen({
-      changed: (replicaId) => outbox.reportChanged(replicaId),
-      refused: (refusal) => outbox.refuseOrder(refusal),
-      gone: (report) => outbox.reportGone(report),
+    const unsubscribe = replicas.subscribe({
+      onChanged: (replicaId) => outbox.reportChanged(replicaId),
+      onRefused: (refusal) => outbox.refuseOrder(refusal),
+      onForgotten: (report) => outbox.reportForgotten(report),
     });
     try {
       const open = await transport.connect(address, dialing.signal);
       connection = open;
       if (failure !== undefined) throw failure;
       dialing.signal.addEventListener('abort', () => open.close(), { once: true });
-      liveness = new Liveness(
+      pingMonitor = new PingMonitor(
         open,
         clock,
         { ...DEFAULT_TIMES, leaseMs: answerMs },
-        give,
+        abortSession,
         (sentAtMs) => {
-          if (attempt.admitted) this.options.contact.confirmed(sentAtMs);
+          if (attempt.admitted) this.options.contact.confirm(sentAtMs);
         },
       );
-      if (identity.current.clusterId === undefined || this.unknownThere) await this.enroll(open);
+      if (identity.current.clusterId === undefined || this.isUnknownToCoordinator)
+        await this.enroll(open);
       for await (const message of open.openSession(outbox)) {
         if (message.message.case === 'welcome') {
-          answer.cancel();
+          answerTimer.cancel();
           signal.removeEventListener('abort', stopDialing);
-          if (signal.aborted) sayGoodbye();
-          else signal.addEventListener('abort', sayGoodbye, { once: true });
-          await this.welcome(message.message.value, address, outbox, liveness);
+          if (signal.aborted) sendGoodbye();
+          else signal.addEventListener('abort', sendGoodbye, { once: true });
+          await this.handleWelcome(message.message.value, address, outbox, pingMonitor);
           attempt.welcomed = true;
         } else if (message.message.case === 'admitted') {
           attempt.admitted = true;
-          liveness.hurry();
+          pingMonitor.pingNow();
         } else {
           if (!attempt.welcomed)
             throw new CloudlessError(
               'invalid',
               'the first message of the coordinator was not a Welcome',
             );
-          await this.take(message, address, outbox);
+          await this.handleMessage(message, address, outbox);
         }
       }
       if (failure !== undefined) throw failure;
     } catch (reason) {
-      if (errorKindOf(reason) === 'notFound') this.unknownThere = true;
+      if (errorKindOf(reason) === 'notFound') this.isUnknownToCoordinator = true;
       throw failure ?? reason;
     } finally {
-      answer.cancel();
+      answerTimer.cancel();
       signal.removeEventListener('abort', stopDialing);
-      signal.removeEventListener('abort', sayGoodbye);
-      unlisten();
-      liveness?.stop();
+      signal.removeEventListener('abort', sendGoodbye);
+      unsubscribe();
+      pingMonitor?.stop();
       outbox.end();
       if (this.outbox === outbox) this.outbox = undefined;
       connection?.close();
     }
   }
 
-  private *firstMessages(): Generator<AgentMessage['message']> {
-    const { node, identity, bootId, capabilities, watch, replicas } = this.options;
-    this.saidCapabilities = this.capabilities();
+  private *createFirstMessages(): Generator<AgentMessage['message']> {
+    const { node, identity, bootId, capabilities, nodeMonitor, replicas } = this.options;
+    this.announcedCapabilities = this.joinCapabilities();
     yield {
       case: 'hello',
       value: toHello(node(), identity.current, {
         bootId,
         capabilities: capabilities(),
-        conditions: watch.conditions,
+        conditions: nodeMonitor.conditions,
       }),
     };
-    for (const value of toInventory(replicas.reports())) yield { case: 'inventory', value };
+    for (const value of toInventory(replicas.listReports())) yield { case: 'inventory', value };
   }
 
-  private capabilities(): string {
+  private joinCapabilities(): string {
     return [...this.options.capabilities()].sort().join(' ');
   }
 
@@ -264,18 +265,18 @@ export class SessionClient {
       throw new CloudlessError('invalid', 'the coordinator did not send a cluster id');
     this.requireOwnCluster(clusterId);
     if (identity.current.clusterId === undefined) {
-      await identity.join(clusterId);
+      await identity.joinCluster(clusterId);
       await this.options.onEnrolled(clusterId);
     }
-    this.unknownThere = false;
+    this.isUnknownToCoordinator = false;
     log.info('node enrolled', { clusterId });
   }
 
-  private async welcome(
+  private async handleWelcome(
     welcome: Welcome,
     address: string,
     outbox: SessionOutbox,
-    liveness: Liveness,
+    liveness: PingMonitor,
   ): Promise<void> {
     const { identity, log } = this.options;
     const { clusterId, epoch, protocol } = welcome;
@@ -293,35 +294,35 @@ export class SessionClient {
       });
     }
     await identity.raiseEpoch(epoch);
-    liveness.use({
-      pingIntervalMs: positiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
-      leaseMs: positiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
+    liveness.setTimes({
+      pingIntervalMs: toPositiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
+      leaseMs: toPositiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
     });
-    this.pause.use(welcome);
+    this.backoff.applyWelcome(welcome);
     this.outbox = outbox;
     this.lastFailure.clear();
     log.info('session established', { coordinator: address, clusterId, epoch });
     this.sendUsage();
-    this.sendUsageEvery(positiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
+    this.scheduleUsage(toPositiveMs(welcome.usageInterval, DEFAULT_USAGE_INTERVAL_MS), outbox);
   }
 
-  private sendUsageEvery(intervalMs: number, outbox: SessionOutbox): void {
+  private scheduleUsage(intervalMs: number, outbox: SessionOutbox): void {
     this.options.clock.setTimer(intervalMs, () => {
       if (this.outbox !== outbox) return;
       this.sendUsage();
-      this.sendUsageEvery(intervalMs, outbox);
+      this.scheduleUsage(intervalMs, outbox);
     });
   }
 
   private readonly inFlight = new Set<Promise<void>>();
 
-  private async take(
+  private async handleMessage(
     { message }: CoordinatorMessage,
     address: string,
     outbox: SessionOutbox,
   ): Promise<void> {
     if (message.case === 'order') {
-      this.begin(message.value);
+      this.handleOrder(message.value);
       if (this.inFlight.size >= MAX_ORDERS_IN_FLIGHT) await Promise.race(this.inFlight);
     } else if (message.case === 'openTunnel') {
       const refusal = this.options.openTunnel(message.value, address);
@@ -331,9 +332,9 @@ export class SessionClient {
     }
   }
 
-  private begin(order: Order): void {
+  private handleOrder(order: Order): void {
     const handled = this.options.replicas
-      .handle(order)
+      .handleOrder(order)
       .catch((reason: unknown) => {
         this.options.log.error('order failed', {
           replicaId: order.replicaId,
@@ -359,19 +360,19 @@ export class SessionClient {
   /**
    * Logs a failure. The same failure of an address is logged once, until a session is established.
    */
-  private failed(address: string, reason: unknown): void {
+  private logFailure(address: string, reason: unknown): void {
     const { log } = this.options;
     const text = errorMessageOf(reason);
     const fields = { coordinator: address, ...errorFields(reason) };
     if (this.lastFailure.get(address) === text) return log.debug('still no session', fields);
     this.lastFailure.set(address, text);
-    if (NEEDS_SOMEONE.includes(errorKindOf(reason)))
+    if (NEEDS_OPERATOR.includes(errorKindOf(reason)))
       log.error('no session: the coordinator rejects this agent', fields);
     else log.warn('no session; replicas keep running', fields);
   }
 }
 
-function positiveMs(duration: Duration | undefined, otherwise: number): number {
+function toPositiveMs(duration: Duration | undefined, defaultMs: number): number {
   const ms = duration === undefined ? 0 : durationMs(duration);
-  return ms > 0 ? ms : otherwise;
+  return ms > 0 ? ms : defaultMs;
 }

@@ -20,70 +20,70 @@ const MAX_WAITING_REFUSALS = 256;
  * queued report, whose content is read when it is sent.
  */
 export class SessionOutbox implements AsyncIterable<AgentMessage> {
-  private readonly changed = new Set<string>();
-  private readonly gone = new Map<string, ReplicaReport>();
-  private readonly refused = new Map<string, OrderRefused>();
-  private tunnels: TunnelRefused[] = [];
+  private readonly changedReplicas = new Set<string>();
+  private readonly forgottenReports = new Map<string, ReplicaReport>();
+  private readonly orderRefusals = new Map<string, OrderRefused>();
+  private tunnelRefusals: TunnelRefused[] = [];
   private usage: Usage | undefined;
   private goodbye: string | undefined;
   private ended = false;
   private wake: (() => void) | undefined;
 
   /**
-   * @param first - Creates Hello and inventory, which are sent before anything else.
-   * @param reportOf - Returns the current report of a replica; undefined when the replica no longer
+   * @param createFirstMessages - Creates Hello and inventory, which are sent before anything else.
+   * @param findReport - Returns the current report of a replica; undefined when the replica no longer
    *   exists.
    */
   constructor(
-    private readonly first: () => Iterable<AgentMessage['message']>,
-    private readonly reportOf: (replicaId: string) => ReplicaReport | undefined,
+    private readonly createFirstMessages: () => Iterable<AgentMessage['message']>,
+    private readonly findReport: (replicaId: string) => ReplicaReport | undefined,
   ) {}
 
   reportChanged(replicaId: string): void {
-    this.changed.add(replicaId);
-    this.signal();
+    this.changedReplicas.add(replicaId);
+    this.wakeReader();
   }
 
-  reportGone(report: ReplicaReport): void {
-    this.changed.delete(report.replicaId);
-    this.gone.set(report.replicaId, report);
-    this.signal();
+  reportForgotten(report: ReplicaReport): void {
+    this.changedReplicas.delete(report.replicaId);
+    this.forgottenReports.set(report.replicaId, report);
+    this.wakeReader();
   }
 
   refuseOrder(refusal: OrderRefused): void {
-    this.refused.delete(refusal.replicaId);
-    this.refused.set(refusal.replicaId, refusal);
-    if (this.refused.size > MAX_WAITING_REFUSALS)
-      this.refused.delete([...this.refused.keys()][0] ?? '');
-    this.signal();
+    this.orderRefusals.delete(refusal.replicaId);
+    this.orderRefusals.set(refusal.replicaId, refusal);
+    if (this.orderRefusals.size > MAX_WAITING_REFUSALS)
+      this.orderRefusals.delete([...this.orderRefusals.keys()][0] ?? '');
+    this.wakeReader();
   }
 
   refuseTunnel(refusal: TunnelRefused): void {
-    this.tunnels = [...this.tunnels, refusal].slice(-MAX_WAITING_REFUSALS);
-    this.signal();
+    this.tunnelRefusals = [...this.tunnelRefusals, refusal].slice(-MAX_WAITING_REFUSALS);
+    this.wakeReader();
   }
 
   sendUsage(usage: Usage): void {
     this.usage = usage;
-    this.signal();
+    this.wakeReader();
   }
 
   /** Sends a Goodbye after all queued messages, then ends. */
-  sayGoodbye(reason: string): void {
+  sendGoodbye(reason: string): void {
     this.goodbye = reason;
-    this.signal();
+    this.wakeReader();
   }
 
   /** Ends at once and drops queued messages. */
   end(): void {
     this.ended = true;
-    this.signal();
+    this.wakeReader();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<AgentMessage> {
-    for (const message of this.first()) yield create(AgentMessageSchema, { message });
+    for (const message of this.createFirstMessages()) yield create(AgentMessageSchema, { message });
     while (!this.ended) {
-      const message = this.next();
+      const message = this.dequeue();
       if (message !== undefined) yield create(AgentMessageSchema, { message });
       else if (this.goodbye !== undefined) {
         yield create(AgentMessageSchema, {
@@ -94,21 +94,21 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
     }
   }
 
-  private next(): AgentMessage['message'] | undefined {
-    for (const [replicaId, value] of this.refused) {
-      this.refused.delete(replicaId);
+  private dequeue(): AgentMessage['message'] | undefined {
+    for (const [replicaId, value] of this.orderRefusals) {
+      this.orderRefusals.delete(replicaId);
       return { case: 'refused', value };
     }
-    for (const [replicaId, value] of this.gone) {
-      this.gone.delete(replicaId);
+    for (const [replicaId, value] of this.forgottenReports) {
+      this.forgottenReports.delete(replicaId);
       return { case: 'report', value };
     }
-    for (const replicaId of this.changed) {
-      this.changed.delete(replicaId);
-      const value = this.reportOf(replicaId);
+    for (const replicaId of this.changedReplicas) {
+      this.changedReplicas.delete(replicaId);
+      const value = this.findReport(replicaId);
       if (value !== undefined) return { case: 'report', value };
     }
-    const tunnel = this.tunnels.shift();
+    const tunnel = this.tunnelRefusals.shift();
     if (tunnel !== undefined) return { case: 'tunnelRefused', value: tunnel };
     if (this.usage !== undefined) {
       const value = this.usage;
@@ -118,7 +118,7 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
     return undefined;
   }
 
-  private signal(): void {
+  private wakeReader(): void {
     this.wake?.();
     this.wake = undefined;
   }

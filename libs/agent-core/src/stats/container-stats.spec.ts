@@ -9,7 +9,7 @@ import {
   type ContainerStats,
 } from '@cloudless/api';
 import { MalformedCgroupFileError, type ContainerSample } from '@cloudless/cgroup-stats';
-import { aStartOrder, AgentWorld, fakeFigures, FakeStats } from '../testing/index.js';
+import { aStartOrder, AgentTestBed, createFakeSample, FakeStats } from '../testing/index.js';
 import { toContainerStats } from './to-container-stats.js';
 
 const resources = {
@@ -19,13 +19,13 @@ const resources = {
 
 async function aWorld(
   ...replicaIds: readonly string[]
-): Promise<AgentWorld & { readonly stats: FakeStats }> {
-  const world = new AgentWorld();
+): Promise<AgentTestBed & { readonly stats: FakeStats }> {
+  const world = new AgentTestBed();
   const stats = new FakeStats(world.clock);
   world.stats = stats;
   await world.start();
   for (const [slot, replicaId] of replicaIds.entries())
-    world.coordinator.order(
+    world.coordinator.sendOrder(
       aStartOrder({
         replicaId,
         slot,
@@ -37,12 +37,12 @@ async function aWorld(
   return Object.assign(world, { stats });
 }
 
-const idOf = (world: AgentWorld, replicaId = 'web-1') =>
-  toContainerId(world.report(replicaId).containerId);
-const get = (world: AgentWorld, init: { containerId?: string; replicaId?: string }) =>
+const idOf = (world: AgentTestBed, replicaId = 'web-1') =>
+  toContainerId(world.requireReport(replicaId).containerId);
+const get = (world: AgentTestBed, init: { containerId?: string; replicaId?: string }) =>
   world.agent.containers.getContainerStats(create(GetContainerStatsRequestSchema, init));
 const list = (
-  world: AgentWorld,
+  world: AgentTestBed,
   init: { namespace?: string; name?: string; nodeId?: string } = {},
 ) => world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
 
@@ -118,7 +118,7 @@ describe('getContainerStats', () => {
   });
 
   it('rejects both calls without statistics on the node', async () => {
-    const world = new AgentWorld();
+    const world = new AgentTestBed();
     await world.start();
     await expect(get(world, { replicaId: 'web-1' })).rejects.toMatchObject({
       kind: 'unimplemented',
@@ -159,7 +159,7 @@ describe('listContainerStats', () => {
     const world = await aWorld();
     await world.clock.advance(3_500);
     expect((await list(world)).containers).toEqual([]);
-    world.coordinator.order(aStartOrder());
+    world.coordinator.sendOrder(aStartOrder());
     await settle();
     const [fresh] = (await list(world)).containers;
     expect(fresh).toMatchObject({ replicaId: 'web-1', cpuRequestMillis: 100n });
@@ -240,7 +240,7 @@ describe('toContainerStats', () => {
 
   it('has every value of a sample in the units of the field names', () => {
     const stall = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNanos: 10_000_000n };
-    expect(show({ origin: 'v2', ...fakeFigures(10) })).toMatchObject({
+    expect(show({ origin: 'v2', ...createFakeSample(10) })).toMatchObject({
       ...{
         containerId: 'c1',
         replicaId: 'web-1',

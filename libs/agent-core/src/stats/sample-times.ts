@@ -12,7 +12,7 @@ export const SECOND_SAMPLE_MS = 2_000;
  * Offset of a container's samples within the interval, milliseconds. Containers without a cgroup
  * are sampled together: one scan of all processes serves all of them.
  */
-export function phaseOf(containerId: string, ownCgroup: boolean): number {
+export function computeSampleOffset(containerId: string, ownCgroup: boolean): number {
   return ownCgroup
     ? (Number.parseInt(containerId.slice(0, 8), 16) * TICK_MS) % SAMPLE_INTERVAL_MS
     : 0;
@@ -22,7 +22,7 @@ export function phaseOf(containerId: string, ownCgroup: boolean): number {
  * Time of the next sample after one at `nowMs`: at the container's offset, no sooner than half an
  * interval later.
  */
-export function nextSampleMs(nowMs: number, phaseMs: number): number {
+export function computeNextSample(nowMs: number, offsetMs: number): number {
   const soonestMs = nowMs + SAMPLE_INTERVAL_MS / 2;
-  return Math.ceil((soonestMs - phaseMs) / SAMPLE_INTERVAL_MS) * SAMPLE_INTERVAL_MS + phaseMs;
+  return Math.ceil((soonestMs - offsetMs) / SAMPLE_INTERVAL_MS) * SAMPLE_INTERVAL_MS + offsetMs;
 }

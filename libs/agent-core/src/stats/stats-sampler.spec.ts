@@ -3,10 +3,10 @@ import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import type { ContainerStatus } from '@cloudless/runtime';
 import fc from 'fast-check';
 import { toContainerLabels } from '../replica/container-labels.js';
-import { fakeFigures, FakeStats } from '../testing/index.js';
-import { meterContainers } from './stats-metrics.js';
+import { createFakeSample, FakeStats } from '../testing/index.js';
+import { createContainerMetrics } from './stats-metrics.js';
 import { StatsSampler, type StatsSamplerOptions } from './stats-sampler.js';
-import { nextSampleMs, phaseOf, SAMPLE_INTERVAL_MS } from './sample-times.js';
+import { computeNextSample, computeSampleOffset, SAMPLE_INTERVAL_MS } from './sample-times.js';
 
 const owner = {
   clusterId: 'c',
@@ -51,9 +51,9 @@ class World {
       child: () => log,
     };
     const replicas: StatsSamplerOptions['replicas'] = {
-      ownerOf: ({ labels }) => (labels['foreign'] === undefined ? owner : undefined),
-      listen: (listener) => {
-        const tell = (): void => listener.changed('web-1');
+      findOwner: ({ labels }) => (labels['foreign'] === undefined ? owner : undefined),
+      subscribe: (listener) => {
+        const tell = (): void => listener.onChanged('web-1');
         this.changed.add(tell);
         return () => this.changed.delete(tell);
       },
@@ -69,7 +69,7 @@ class World {
       replicas,
       clock,
       log,
-      observer: meterContainers(this.meter),
+      observer: createContainerMetrics(this.meter),
     });
   }
 
@@ -91,7 +91,7 @@ class World {
   }
 
   get figures() {
-    return this.sampler.known;
+    return this.sampler.newest;
   }
 }
 
@@ -140,11 +140,11 @@ describe('StatsSampler', () => {
   it('lists a new container before its first sample', async () => {
     const world = await new World(status(1)).run(3_000);
     world.become([status(1), status(2)]);
-    expect((await world.sampler.containers()).map(({ sample }) => sample?.source)).toEqual([
+    expect((await world.sampler.listContainers()).map(({ sample }) => sample?.source)).toEqual([
       '1@1',
       undefined,
     ]);
-    await world.sampler.containers();
+    await world.sampler.listContainers();
     expect(world.lists).toBe(2);
   });
 
@@ -176,7 +176,7 @@ describe('StatsSampler', () => {
     };
     await world.run();
     world.become([]);
-    await world.sampler.containers();
+    await world.sampler.listContainers();
     given();
     await world.clock.advance(3_000);
     expect(world.figures).toEqual([]);
@@ -186,7 +186,7 @@ describe('StatsSampler', () => {
   it('starts again with a new container of the same replica, and never has negative rates', async () => {
     const world = await new World(status(1)).run(12_000);
     const began = world.clock.now();
-    world.stats.figures = (atMs) => fakeFigures(atMs - began);
+    world.stats.createSample = (atMs) => createFakeSample(atMs - began);
     world.become([status(2)]);
     await world.clock.advance(1_000);
     expect(world.figures[0]).not.toHaveProperty('rates');
@@ -257,7 +257,7 @@ describe('container counters', () => {
       fc.asyncProperty(arbSteps, async (steps) => {
         let usageNsec = 5_000_000_000n;
         const world = new World(status(1));
-        world.stats.figures = () => ({ cpu: { usageNsec } });
+        world.stats.createSample = () => ({ cpu: { usageNsec } });
         await world.run(2_000);
         let shown = await world.meter.read('cloudless_container_cpu_seconds_total');
         expect(shown).toBe(5);
@@ -293,8 +293,11 @@ describe('computeNextSample', () => {
   it('is at the offset of the container, 0.5 to 1.5 intervals after the previous sample', () => {
     fc.assert(
       fc.property(fc.nat(1e9), fc.nat(0xffff_ffff), fc.boolean(), (nowMs, id, ownCgroup) => {
-        const phaseMs = phaseOf(id.toString(16).padStart(8, '0').padEnd(64, '0'), ownCgroup);
-        const next = nextSampleMs(nowMs, phaseMs);
+        const phaseMs = computeSampleOffset(
+          id.toString(16).padStart(8, '0').padEnd(64, '0'),
+          ownCgroup,
+        );
+        const next = computeNextSample(nowMs, phaseMs);
         expect(phaseMs).toBeGreaterThanOrEqual(0);
         expect(phaseMs).toBeLessThan(SAMPLE_INTERVAL_MS);
         expect(next - nowMs).toBeGreaterThanOrEqual(SAMPLE_INTERVAL_MS / 2);

@@ -9,8 +9,8 @@ import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
 import type { ContainerOwner } from '../replica/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import {
-  nextSampleMs,
-  phaseOf,
+  computeNextSample,
+  computeSampleOffset,
   SAMPLE_INTERVAL_MS,
   SECOND_SAMPLE_MS,
   TICK_MS,
@@ -18,7 +18,7 @@ import {
 import type { StatsReader } from './stats-reader.js';
 
 /** A running container with its newest sample. */
-export interface ContainerFigures {
+export interface ContainerStatistics {
   readonly owner: ContainerOwner;
   readonly status: ContainerStatus;
   /** Absent before the first sample and after a failed one. */
@@ -29,23 +29,23 @@ export interface ContainerFigures {
 
 /** Receives every sample. */
 export interface StatsObserver {
-  sampled(container: ContainerFigures & { readonly sample: ContainerSample }): void;
+  onSampled(container: ContainerStatistics & { readonly sample: ContainerSample }): void;
   /** Called when the container has exited or is no longer sampled. */
-  gone(container: ContainerFigures): void;
+  onGone(container: ContainerStatistics): void;
 }
 
 export interface StatsSamplerOptions {
   readonly reader: StatsReader;
   readonly runtime: Pick<ContainerRuntime, 'list'>;
-  readonly replicas: Pick<NodeReplicas, 'listen' | 'ownerOf'>;
+  readonly replicas: Pick<NodeReplicas, 'subscribe' | 'findOwner'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly observer?: StatsObserver;
 }
 
-interface Tracked {
-  figures: ContainerFigures;
-  readonly phaseMs: number;
+interface TrackedContainer {
+  statistics: ContainerStatistics;
+  readonly offsetMs: number;
   nextMs: number;
   failing: boolean;
 }
@@ -54,28 +54,32 @@ interface Tracked {
  * Samples every running container of this node periodically and keeps the newest sample of each.
  */
 export class StatsSampler {
-  private readonly tracked = new Map<string, Tracked>();
+  private readonly tracked = new Map<string, TrackedContainer>();
   private listAtMs = Number.NEGATIVE_INFINITY;
   private failing = false;
 
   constructor(private readonly options: StatsSamplerOptions) {}
 
   /** All running containers, including those without a sample. */
-  async containers(): Promise<readonly ContainerFigures[]> {
-    await this.listIfDue();
-    return this.known;
+  async listContainers(): Promise<readonly ContainerStatistics[]> {
+    await this.refreshListIfDue();
+    return this.newest;
   }
 
   /** Running containers of the newest list. */
-  get known(): readonly ContainerFigures[] {
-    return [...this.tracked.values()].map(({ figures }) => figures);
+  get newest(): readonly ContainerStatistics[] {
+    return [...this.tracked.values()].map(({ statistics }) => statistics);
   }
 
   /**
    * Samples a container now, without changing the stored sample. @returns Undefined when the
    * container has exited or its process is not visible.
    */
-  async fresh({ pid, ownCgroup, ownNetwork }: ContainerStatus): Promise<SampleResult | undefined> {
+  async sampleNow({
+    pid,
+    ownCgroup,
+    ownNetwork,
+  }: ContainerStatus): Promise<SampleResult | undefined> {
     const { reader } = this.options;
     if (pid === undefined) return undefined;
     if (ownCgroup === true)
@@ -86,44 +90,44 @@ export class StatsSampler {
   /** Samples until aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { replicas, clock } = this.options;
-    const lookSoon = (): void => void (this.listAtMs = Number.NEGATIVE_INFINITY);
-    const unlisten = replicas.listen({
-      changed: lookSoon,
-      refused: () => undefined,
-      gone: lookSoon,
+    const requestList = (): void => void (this.listAtMs = Number.NEGATIVE_INFINITY);
+    const unsubscribe = replicas.subscribe({
+      onChanged: requestList,
+      onRefused: () => undefined,
+      onForgotten: requestList,
     });
     while (!signal.aborted) {
       await this.sampleDue();
       await sleep(clock, TICK_MS, signal).catch(() => undefined);
     }
-    unlisten();
-    for (const containerId of [...this.tracked.keys()]) this.forget(containerId);
+    unsubscribe();
+    for (const containerId of [...this.tracked.keys()]) this.untrack(containerId);
   }
 
   private async sampleDue(): Promise<void> {
     const { clock } = this.options;
-    await this.listIfDue();
+    await this.refreshListIfDue();
     const due = [...this.tracked.values()].filter(({ nextMs }) => nextMs <= clock.now());
-    for (const tracked of due.filter(hasGroup))
-      await this.take(tracked, () => this.fresh(tracked.figures.status));
-    const processes = due.filter((tracked) => !hasGroup(tracked));
+    for (const tracked of due.filter(hasOwnCgroup))
+      await this.sample(tracked, () => this.sampleNow(tracked.statistics.status));
+    const processes = due.filter((tracked) => !hasOwnCgroup(tracked));
     if (processes.length === 0) return;
-    const pids = processes.flatMap(({ figures: { status } }) =>
+    const pids = processes.flatMap(({ statistics: { status } }) =>
       status.pid === undefined ? [] : [status.pid],
     );
     const read = this.options.reader.readProcesses(pids);
     for (const tracked of processes)
-      await this.take(tracked, async () => (await read).get(tracked.figures.status.pid ?? 0));
+      await this.sample(tracked, async () => (await read).get(tracked.statistics.status.pid ?? 0));
   }
 
   /** Lists the runtime's containers once per interval and after each change. */
-  private async listIfDue(): Promise<void> {
+  private async refreshListIfDue(): Promise<void> {
     const { runtime, clock, log } = this.options;
     if (clock.now() < this.listAtMs) return;
     // set before the list, as a change may happen during the call
     this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS;
     try {
-      this.follow(await runtime.list());
+      this.updateTracked(await runtime.list());
       this.failing = false;
     } catch (reason) {
       // Known containers can still be sampled without the runtime.
@@ -133,22 +137,22 @@ export class StatsSampler {
     }
   }
 
-  private follow(containers: readonly ContainerStatus[]): void {
+  private updateTracked(containers: readonly ContainerStatus[]): void {
     const { replicas, clock } = this.options;
     const running = containers.filter(({ phase, pid }) => phase === 'running' && pid !== undefined);
     const ids = new Set<string>(running.map(({ containerId }) => containerId));
     for (const containerId of this.tracked.keys())
-      if (!ids.has(containerId)) this.forget(containerId);
+      if (!ids.has(containerId)) this.untrack(containerId);
     for (const status of running) {
-      const owner = replicas.ownerOf(status);
+      const owner = replicas.findOwner(status);
       if (owner === undefined) continue;
       const known = this.tracked.get(status.containerId);
-      if (known !== undefined) known.figures = { ...known.figures, status };
+      if (known !== undefined) known.statistics = { ...known.statistics, status };
       else {
-        const phaseMs = phaseOf(status.containerId, status.ownCgroup === true);
+        const phaseMs = computeSampleOffset(status.containerId, status.ownCgroup === true);
         this.tracked.set(status.containerId, {
-          figures: { owner, status },
-          phaseMs,
+          statistics: { owner, status },
+          offsetMs: phaseMs,
           nextMs: clock.now(),
           failing: false,
         });
@@ -156,31 +160,31 @@ export class StatsSampler {
     }
   }
 
-  private async take(
-    tracked: Tracked,
+  private async sample(
+    tracked: TrackedContainer,
     read: () => Promise<SampleResult | undefined>,
   ): Promise<void> {
     const { clock, log, observer } = this.options;
-    const { owner, status, sample: before } = tracked.figures;
+    const { owner, status, sample: before } = tracked.statistics;
     try {
       const result = await read();
       // removed meanwhile: its series would never be removed again
       if (this.tracked.get(status.containerId) !== tracked) return;
       // the container has just exited
-      if (result === undefined) return this.forget(status.containerId);
+      if (result === undefined) return this.untrack(status.containerId);
       const first = before === undefined;
       tracked.nextMs = first
         ? clock.now() + SECOND_SAMPLE_MS
-        : nextSampleMs(clock.now(), tracked.phaseMs);
+        : computeNextSample(clock.now(), tracked.offsetMs);
       const figures = {
         owner,
         status,
         sample: result.sample,
-        ...ratesSince(before, result.sample),
+        ...toRates(before, result.sample),
       };
-      tracked.figures = figures;
+      tracked.statistics = figures;
       tracked.failing = false;
-      observer?.sampled(figures);
+      observer?.onSampled(figures);
     } catch (reason) {
       if (!tracked.failing)
         log.warn('container not sampled', {
@@ -188,25 +192,26 @@ export class StatsSampler {
           ...errorFields(reason),
         });
       tracked.failing = true;
-      tracked.nextMs = nextSampleMs(clock.now(), tracked.phaseMs);
-      tracked.figures = { owner, status }; // the old sample no longer describes the container
+      tracked.nextMs = computeNextSample(clock.now(), tracked.offsetMs);
+      tracked.statistics = { owner, status }; // the old sample no longer describes the container
     }
   }
 
-  private forget(containerId: string): void {
+  private untrack(containerId: string): void {
     const tracked = this.tracked.get(containerId);
     if (tracked === undefined) return;
     this.tracked.delete(containerId);
-    this.options.observer?.gone(tracked.figures);
+    this.options.observer?.onGone(tracked.statistics);
   }
 }
 
-const hasGroup = ({ figures }: Tracked): boolean => figures.status.ownCgroup === true;
+const hasOwnCgroup = ({ statistics }: TrackedContainer): boolean =>
+  statistics.status.ownCgroup === true;
 
-function ratesSince(
+function toRates(
   before: ContainerSample | undefined,
   after: ContainerSample,
-): Pick<ContainerFigures, 'rates'> {
+): Pick<ContainerStatistics, 'rates'> {
   const rates = before === undefined ? {} : ratesBetween(before, after);
   if (before === undefined || Object.keys(rates).length === 0) return {};
   return { rates: { ...rates, intervalMs: after.atMs - before.atMs } };

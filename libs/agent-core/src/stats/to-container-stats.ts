@@ -19,7 +19,7 @@ import type {
   SampleResult,
 } from '@cloudless/cgroup-stats';
 import type { ContainerOwner } from '../replica/container-labels.js';
-import type { ContainerFigures } from './stats-sampler.js';
+import type { ContainerStatistics } from './stats-sampler.js';
 
 /** Container and node that statistics belong to. */
 export interface StatsSubject {
@@ -43,8 +43,8 @@ export function toContainerStats(
 ): ContainerStats {
   const { cpu, memory, io, network, pids, pressure } = sample;
   return create(ContainerStatsSchema, {
-    ...whose(subject),
-    sampledAt: sampledAt(sample, clock),
+    ...toSubjectFields(subject),
+    sampledAt: toSampleTime(sample, clock),
     source: sample.origin === undefined ? Source.SOURCE_UNKNOWN : SOURCES[sample.origin],
     ...(cpu === undefined ? {} : { cpu: toCpuStats(cpu) }),
     ...(memory === undefined ? {} : { memory: toMemoryStats(memory) }),
@@ -52,7 +52,9 @@ export function toContainerStats(
     ...(network === undefined ? {} : { network: toNetworkStats(network) }),
     ...(pids === undefined
       ? {}
-      : { pids: { pidsCurrent: BigInt(pids.current), ...amounts({ pidsLimit: pids.limit }) } }),
+      : {
+          pids: { pidsCurrent: BigInt(pids.current), ...toWholeNumbers({ pidsLimit: pids.limit }) },
+        }),
     ...(pressure === undefined ? {} : { pressure: toPressureStats(pressure) }),
     problems: problems.map(({ message }) => message),
   });
@@ -63,23 +65,23 @@ export function toContainerStats(
  * limits of its spec.
  */
 export function toContainerUse(
-  { owner, status, sample, rates }: ContainerFigures,
+  { owner, status, sample, rates }: ContainerStatistics,
   nodeId: string,
   resources: Resources | undefined,
   clock: Clock,
 ): ContainerUse {
   const { requests, limits } = resources ?? {};
   return create(ContainerUseSchema, {
-    ...whose({ containerId: status.containerId, owner, nodeId }),
-    ...(sample === undefined ? {} : { sampledAt: sampledAt(sample, clock) }),
+    ...toSubjectFields({ containerId: status.containerId, owner, nodeId }),
+    ...(sample === undefined ? {} : { sampledAt: toSampleTime(sample, clock) }),
     ...(rates === undefined ? {} : { interval: durationFromMs(Math.round(rates.intervalMs)) }),
-    ...amounts({
+    ...toWholeNumbers({
       cpuMillis: rates?.cpuMillis,
       memoryWorkingSetBytes: sample?.memory?.workingSetBytes ?? sample?.memory?.usageBytes,
       pidsCurrent: sample?.pids?.current,
       cpuLimitMillis: limits?.cpuMillis,
     }),
-    ...known({
+    ...withoutUndefined({
       throttledPeriodsRatio: rates?.throttledPeriodsRatio,
       ioReadBytesPerSecond: rates?.readBytesPerSecond,
       ioWriteBytesPerSecond: rates?.writeBytesPerSecond,
@@ -92,7 +94,7 @@ export function toContainerUse(
   });
 }
 
-const whose = ({
+const toSubjectFields = ({
   containerId,
   owner: { replicaId, namespace, workload },
   nodeId,
@@ -105,14 +107,14 @@ const whose = ({
 });
 
 /** Wall-clock time of a sample. */
-const sampledAt = ({ atMs }: ContainerSample, clock: Clock) =>
+const toSampleTime = ({ atMs }: ContainerSample, clock: Clock) =>
   timestampFromMs(Math.round(clock.wallTime() - (clock.now() - atMs)));
 
 function toCpuStats({ usageNsec, userNsec, systemNsec, limitMillis, throttling }: CpuUse) {
   return {
     cpuUsageNanos: usageNsec,
-    ...known({ cpuUserNanos: userNsec, cpuSystemNanos: systemNsec }),
-    ...amounts({ cpuLimitMillis: limitMillis }),
+    ...withoutUndefined({ cpuUserNanos: userNsec, cpuSystemNanos: systemNsec }),
+    ...toWholeNumbers({ cpuLimitMillis: limitMillis }),
     ...(throttling === undefined
       ? {}
       : {
@@ -125,7 +127,7 @@ function toCpuStats({ usageNsec, userNsec, systemNsec, limitMillis, throttling }
 
 const toMemoryStats = (memory: MemoryUse) => ({
   memoryUsageBytes: BigInt(memory.usageBytes),
-  ...amounts({
+  ...toWholeNumbers({
     memoryWorkingSetBytes: memory.workingSetBytes,
     memoryLimitBytes: memory.limitBytes,
     memoryPeakBytes: memory.peakBytes,
@@ -139,7 +141,7 @@ const toMemoryStats = (memory: MemoryUse) => ({
 const toIoStats = ({ readBytes, writeBytes, readOperations, writeOperations }: IoUse) => ({
   ioReadBytes: readBytes,
   ioWriteBytes: writeBytes,
-  ...known({ ioReadOperations: readOperations, ioWriteOperations: writeOperations }),
+  ...withoutUndefined({ ioReadOperations: readOperations, ioWriteOperations: writeOperations }),
 });
 
 const toNetworkStats = (network: NetworkUse) => ({
@@ -174,7 +176,7 @@ const toStall = ({
 });
 
 /** Rounds the defined fields to whole numbers and leaves out the others. */
-function amounts<Key extends string>(
+function toWholeNumbers<Key extends string>(
   fields: Readonly<Record<Key, number | undefined>>,
 ): Partial<Record<Key, bigint>> {
   const entries = Object.entries<number | undefined>(fields);
@@ -186,7 +188,7 @@ function amounts<Key extends string>(
 }
 
 /** Leaves out undefined fields. */
-function known<Fields extends object>(
+function withoutUndefined<Fields extends object>(
   fields: Fields,
 ): { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> } {
   const entries = Object.entries(fields).filter(([, value]) => value !== undefined);

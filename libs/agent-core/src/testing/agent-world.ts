@@ -12,7 +12,7 @@ import { MemoryAgentStore } from './memory-agent-store.js';
  * One machine with an agent, a fake coordinator and virtual time. Machine and store survive
  * restarts of the agent.
  */
-export class AgentWorld {
+export class AgentTestBed {
   readonly clock = new ManualClock();
   readonly coordinator = new FakeCoordinator();
   readonly store = new MemoryAgentStore();
@@ -20,19 +20,19 @@ export class AgentWorld {
   runtime: FakeRuntime = createFakeRuntime({ clock: this.clock });
   bootId = 'boot-1';
   startConcurrency: number | undefined;
-  onCluster: ((clusterId: string) => Promise<void>) | undefined;
+  onClusterKnown: ((clusterId: string) => Promise<void>) | undefined;
   coordinators: readonly string[] = ['http://a'];
   log: Log = silentLog;
   meter: Meter = noMeter;
   stats: StatsReader | undefined;
   /** Addresses `ip:port` that accept no connection; `*` for all. */
-  readonly deafPorts = new Set<string>();
+  readonly closedPorts = new Set<string>();
   /** Returns the status of HTTP checks by path, or throws the failure. */
   http: (path: string) => number = () => 200;
   /** Returns the status name of gRPC health checks by service, or throws the failure. */
   grpc: (service: string) => string = () => 'SERVING';
   /** Probe requests in order, with their time. */
-  readonly probed: { readonly atMs: number; readonly text: string }[] = [];
+  readonly probeRequests: { readonly atMs: number; readonly text: string }[] = [];
   reading: NodeReading = {
     cpuMillis: 10,
     memoryBytes: 1_000,
@@ -60,7 +60,7 @@ export class AgentWorld {
       transport: this.coordinator,
       runtime: this.runtime,
       store: this.store,
-      probe: { read: async () => this.reading },
+      nodeReader: { read: async () => this.reading },
       node: () => ({
         region: 'r1',
         zone: 'z1',
@@ -74,18 +74,22 @@ export class AgentWorld {
         operatingSystem: 'linux',
         agentAddress: '',
       }),
-      connect: async (ip, port) => !this.deafPorts.has(`${ip}:${port}`) && !this.deafPorts.has('*'),
+      connect: async (ip, port) =>
+        !this.closedPorts.has(`${ip}:${port}`) && !this.closedPorts.has('*'),
       probeClients: {
         http: async ({ ip, port, path, headers }) => {
-          const sent = Object.entries(headers).map(([name, value]) => ` ${name}: ${value}`);
-          this.probed.push({
+          const sentHeaders = Object.entries(headers).map(([name, value]) => ` ${name}: ${value}`);
+          this.probeRequests.push({
             atMs: this.clock.now(),
-            text: `GET ${ip}:${port}${path}${sent.join('')}`,
+            text: `GET ${ip}:${port}${path}${sentHeaders.join('')}`,
           });
           return this.http(path);
         },
         grpc: async ({ ip, port, service }) => {
-          this.probed.push({ atMs: this.clock.now(), text: `Check ${ip}:${port} ${service}` });
+          this.probeRequests.push({
+            atMs: this.clock.now(),
+            text: `Check ${ip}:${port} ${service}`,
+          });
           return this.grpc(service);
         },
       },
@@ -95,7 +99,7 @@ export class AgentWorld {
       log: this.log,
       meter: this.meter,
       ...(this.startConcurrency === undefined ? {} : { startConcurrency: this.startConcurrency }),
-      ...(this.onCluster === undefined ? {} : { onCluster: this.onCluster }),
+      ...(this.onClusterKnown === undefined ? {} : { onClusterKnown: this.onClusterKnown }),
       resetCommand: 'cloudless-agent reset',
     });
     await settle();
@@ -106,7 +110,7 @@ export class AgentWorld {
   async kill(): Promise<void> {
     const agent = this.current;
     this.current = undefined;
-    this.coordinator.drop();
+    this.coordinator.dropConnections();
     this.runtime = await this.runtime.reopen();
     const stopped = agent?.stop();
     await this.clock.advance(0);
@@ -127,21 +131,21 @@ export class AgentWorld {
   }
 
   /** Last report of a replica that the coordinator received, in short form. */
-  seen(
+  summarizeReport(
     replicaId = 'web-1',
   ): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
     const report = this.coordinator.reports.get(replicaId);
     return report === undefined
       ? undefined
       : {
-          phase: phaseOf(report),
+          phase: toPhaseName(report),
           ready: report.ready,
           restarts: report.restarts,
           reason: report.reason,
         };
   }
 
-  report(replicaId = 'web-1'): ReplicaReport {
+  requireReport(replicaId = 'web-1'): ReplicaReport {
     const report = this.coordinator.reports.get(replicaId);
     if (report === undefined) throw new Error(`nothing was reported of ${replicaId}`);
     return report;
@@ -149,6 +153,6 @@ export class AgentWorld {
 }
 
 /** Name of a report's phase. */
-export function phaseOf(report: ReplicaReport): string {
+export function toPhaseName(report: ReplicaReport): string {
   return ReplicaStatus_Phase[report.phase];
 }

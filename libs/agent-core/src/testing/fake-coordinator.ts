@@ -35,9 +35,9 @@ export class FakeCoordinator implements CoordinatorTransport {
   /** While false, connections stay open but pings are not answered, as in a network partition. */
   answersPings = true;
   /** While false, sessions are accepted but get no Welcome. */
-  welcomes = true;
+  sendsWelcome = true;
   /** While false, inventories are accepted but the node is not admitted. */
-  admits = true;
+  admitsNodes = true;
   /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
   /** While false, frames of tunnels are not read: a slow reader. */
@@ -52,7 +52,7 @@ export class FakeCoordinator implements CoordinatorTransport {
   /** Newest report of each replica, from inventories and single reports. */
   readonly reports = new Map<string, ReplicaReport>();
   /** Every report of each replica, in order. */
-  readonly history: ReplicaReport[] = [];
+  readonly reportHistory: ReplicaReport[] = [];
   /** Frames of each tunnel. */
   readonly tunnels = new Map<string, TunnelFrame['frame'][]>();
   pings = 0;
@@ -79,7 +79,7 @@ export class FakeCoordinator implements CoordinatorTransport {
       session?.push(create(CoordinatorMessageSchema, { message }));
   }
 
-  order(order: Order): void {
+  sendOrder(order: Order): void {
     this.send({ case: 'order', value: order });
   }
 
@@ -96,9 +96,9 @@ export class FakeCoordinator implements CoordinatorTransport {
   }
 
   /** Sends a frame in every tunnel. */
-  sayInTunnels(frame: TunnelFrame['frame']): void {
+  sendInTunnels(frame: TunnelFrame['frame']): void {
     for (const connection of this.connections)
-      connection.sayInTunnels(create(TunnelFrameSchema, { frame }));
+      connection.sendInTunnels(create(TunnelFrameSchema, { frame }));
   }
 
   /** Ends the tunnel calls, as for a client that has disconnected. */
@@ -107,36 +107,38 @@ export class FakeCoordinator implements CoordinatorTransport {
   }
 
   /** Breaks every connection. */
-  drop(): void {
+  dropConnections(): void {
     for (const connection of [...this.connections]) connection.close();
   }
 
   /** @internal */
-  take({ message }: AgentMessage, connection: FakeConnection): void {
+  receive({ message }: AgentMessage, connection: FakeConnection): void {
     this.received.push(message);
     if (message.case === 'hello') {
       this.hellos.push(message.value);
-      if (this.welcomes)
+      if (this.sendsWelcome)
         connection.session?.push(
-          create(CoordinatorMessageSchema, { message: { case: 'welcome', value: this.welcome() } }),
+          create(CoordinatorMessageSchema, {
+            message: { case: 'welcome', value: this.createWelcome() },
+          }),
         );
     }
     if (message.case === 'inventory') {
-      message.value.replicas.forEach((report) => this.keep(report));
-      if (message.value.last && this.admits)
+      message.value.replicas.forEach((report) => this.record(report));
+      if (message.value.last && this.admitsNodes)
         connection.session?.push(
           create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
         );
     }
-    if (message.case === 'report') this.keep(message.value);
+    if (message.case === 'report') this.record(message.value);
   }
 
-  private keep(report: ReplicaReport): void {
+  private record(report: ReplicaReport): void {
     this.reports.set(report.replicaId, report);
-    this.history.push(report);
+    this.reportHistory.push(report);
   }
 
-  private welcome() {
+  private createWelcome() {
     return create(WelcomeSchema, {
       clusterId: this.clusterId,
       epoch: this.epoch,
@@ -173,7 +175,7 @@ class FakeConnection implements CoordinatorConnection {
     const session = new PushQueue<CoordinatorMessage>({ limit: QUEUE_LIMIT });
     const { failure } = this.coordinator;
     if (failure !== undefined) session.fail(failure);
-    else if (this.closed) session.fail(broken());
+    else if (this.closed) session.fail(createBrokenError());
     else {
       this.session = session;
       void this.read(outgoing, session);
@@ -183,7 +185,7 @@ class FakeConnection implements CoordinatorConnection {
 
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
     const tunnel = new PushQueue<TunnelFrame>({ limit: QUEUE_LIMIT });
-    if (this.closed) tunnel.fail(broken());
+    if (this.closed) tunnel.fail(createBrokenError());
     else {
       this.tunnels.add(tunnel);
       void this.readTunnel(outgoing, tunnel);
@@ -192,13 +194,13 @@ class FakeConnection implements CoordinatorConnection {
   }
 
   ping(): Promise<void> {
-    if (this.closed) return Promise.reject(broken());
+    if (this.closed) return Promise.reject(createBrokenError());
     this.coordinator.pings += 1;
     if (this.coordinator.answersPings) return Promise.resolve();
     return new Promise((_resolve, reject) => this.waitingPings.push(reject));
   }
 
-  sayInTunnels(frame: TunnelFrame): void {
+  sendInTunnels(frame: TunnelFrame): void {
     for (const tunnel of this.tunnels) tunnel.push(frame);
   }
 
@@ -210,10 +212,10 @@ class FakeConnection implements CoordinatorConnection {
     if (this.closed) return;
     this.closed = true;
     this.onClose();
-    this.session?.fail(broken());
+    this.session?.fail(createBrokenError());
     this.session = undefined;
-    for (const tunnel of this.tunnels) tunnel.fail(broken());
-    for (const reject of this.waitingPings) reject(broken());
+    for (const tunnel of this.tunnels) tunnel.fail(createBrokenError());
+    for (const reject of this.waitingPings) reject(createBrokenError());
   }
 
   private async read(
@@ -222,7 +224,7 @@ class FakeConnection implements CoordinatorConnection {
   ): Promise<void> {
     for await (const message of outgoing) {
       if (this.closed) return;
-      this.coordinator.take(message, this);
+      this.coordinator.receive(message, this);
     }
     session.end();
   }
@@ -242,10 +244,10 @@ class FakeConnection implements CoordinatorConnection {
   }
 
   private assertOpen(): void {
-    if (this.closed) throw broken();
+    if (this.closed) throw createBrokenError();
   }
 }
 
-function broken(): CloudlessError {
+function createBrokenError(): CloudlessError {
   return new CloudlessError('unavailable', 'the connection broke');
 }

@@ -3,7 +3,7 @@ import type { ContainerSample, SampleResult } from '@cloudless/cgroup-stats';
 import type { StatsReader } from '../stats/stats-reader.js';
 
 /** Usage of a fake container: every value grows linearly with time. */
-export function fakeFigures(atMs: number): Omit<ContainerSample, 'source' | 'atMs'> {
+export function createFakeSample(atMs: number): Omit<ContainerSample, 'source' | 'atMs'> {
   const count = BigInt(Math.round(atMs));
   const nsec = count * 1_000_000n;
   const stalls = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNsec: nsec };
@@ -44,7 +44,8 @@ export function fakeFigures(atMs: number): Omit<ContainerSample, 'source' | 'atM
 /** Fake statistics of the containers of a machine. */
 export class FakeStats implements StatsReader {
   /** Returns the usage of a container by time and pid. */
-  figures: (atMs: number, pid: number) => Omit<ContainerSample, 'source' | 'atMs'> = fakeFigures;
+  createSample: (atMs: number, pid: number) => Omit<ContainerSample, 'source' | 'atMs'> =
+    createFakeSample;
   /** Pids that no longer exist. */
   readonly gone = new Set<number>();
   /** While set, every read fails with this error. */
@@ -74,7 +75,7 @@ export class FakeStats implements StatsReader {
     return new Map(
       there.map((pid) => [
         pid,
-        { sample: { source: `${pid}@1`, atMs, ...this.figures(atMs, pid) }, problems: [] },
+        { sample: { source: `${pid}@1`, atMs, ...this.createSample(atMs, pid) }, problems: [] },
       ]),
     );
   }

@@ -1,5 +1,5 @@
-export { AgentWorld, phaseOf } from './agent-world.js';
+export { AgentTestBed, toPhaseName } from './agent-world.js';
 export { aForgetOrder, aStartOrder, aStopOrder } from './builders.js';
-export { FakeStats, fakeFigures } from './fake-stats.js';
+export { FakeStats, createFakeSample } from './fake-stats.js';
 export { FakeCoordinator } from './fake-coordinator.js';
 export { MemoryAgentStore } from './memory-agent-store.js';

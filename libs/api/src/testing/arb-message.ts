@@ -13,23 +13,23 @@ import fc from 'fast-check';
  * Returns an arbitrary of messages of a schema in which each field is set or absent at every depth.
  * Derived from the descriptor, so new fields are included.
  */
-export function arbMessage<Desc extends DescMessage>(
+export function arbitraryMessage<Desc extends DescMessage>(
   schema: Desc,
 ): fc.Arbitrary<MessageShape<Desc>> {
-  return arbOf(schema).map((init) => create(schema, init as never));
+  return arbitraryInit(schema).map((init) => create(schema, init as never));
 }
 
-function arbOf(schema: DescMessage): fc.Arbitrary<object> {
+function arbitraryInit(schema: DescMessage): fc.Arbitrary<object> {
   if (schema.typeName === 'google.protobuf.Duration') return fc.nat(900_000).map(durationFromMs);
   if (schema.typeName === 'google.protobuf.Timestamp')
     return fc.nat(4_000_000_000_000).map(timestampFromMs);
   const members = schema.members.map((member) => {
     const value =
       member.kind === 'field'
-        ? arbField(member)
+        ? arbitraryField(member)
         : fc.oneof(
             ...member.fields.map((field) =>
-              arbField(field).map((given) => ({ case: field.localName, value: given })),
+              arbitraryField(field).map((given) => ({ case: field.localName, value: given })),
             ),
           );
     return [member.localName, fc.option(value, { nil: undefined, freq: 2 })] as const;
@@ -37,8 +37,8 @@ function arbOf(schema: DescMessage): fc.Arbitrary<object> {
   return fc.record(Object.fromEntries(members));
 }
 
-function arbField(field: DescField): fc.Arbitrary<unknown> {
-  const item = arbItem(field);
+function arbitraryField(field: DescField): fc.Arbitrary<unknown> {
+  const item = arbitraryItem(field);
   if (field.fieldKind === 'list') return fc.array(item, { minLength: 1, maxLength: 2 });
   if (field.fieldKind !== 'map') return item;
   return fc.dictionary(fc.constantFrom('a', 'b', 'c"d', 'e.f'), item, {
@@ -48,8 +48,8 @@ function arbField(field: DescField): fc.Arbitrary<unknown> {
   });
 }
 
-function arbItem({ message, enum: values, scalar }: DescField): fc.Arbitrary<unknown> {
-  if (message !== undefined) return arbOf(message);
+function arbitraryItem({ message, enum: values, scalar }: DescField): fc.Arbitrary<unknown> {
+  if (message !== undefined) return arbitraryInit(message);
   if (values !== undefined)
     return fc.constantFrom(...(values as DescEnum).values.map(({ number }) => number));
   switch (scalar) {

@@ -5,7 +5,7 @@ import { WorkloadSchema, WorkloadSpecSchema, type Workload, type WorkloadSpec } 
 export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {}): WorkloadSpec {
   return Object.assign(
     create(WorkloadSpecSchema, { command: ['serve'] }),
-    namedIn(create(WorkloadSpecSchema, changes), changes),
+    pickNamed(create(WorkloadSpecSchema, changes), changes),
   );
 }
 
@@ -21,12 +21,12 @@ export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {})
   };
   return Object.assign(
     create(WorkloadSchema, base),
-    namedIn(create(WorkloadSchema, changes), changes),
+    pickNamed(create(WorkloadSchema, changes), changes),
   );
 }
 
 /** Returns the fields of a message that `changes` names. */
-function namedIn<Made extends object>(made: Made, changes: object): Partial<Made> {
+function pickNamed<Made extends object>(made: Made, changes: object): Partial<Made> {
   return Object.fromEntries(
     Object.entries(made).filter(([key]) => Object.hasOwn(changes, key)),
   ) as Partial<Made>;

@@ -17,11 +17,15 @@ export interface SpecLeaf {
  * Returns every scalar field of a spec, derived from the descriptor, so that a test over them
  * includes fields that are added later.
  */
-export function specLeaves(): readonly SpecLeaf[] {
-  return leavesOf(WorkloadSpecSchema, '', (init) => init);
+export function listSpecLeaves(): readonly SpecLeaf[] {
+  return listLeaves(WorkloadSpecSchema, '', (init) => init);
 }
 
-function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => object): SpecLeaf[] {
+function listLeaves(
+  schema: DescMessage,
+  prefix: string,
+  wrap: (init: object) => object,
+): SpecLeaf[] {
   return schema.fields.flatMap((field): SpecLeaf[] => {
     const path = `${prefix}${field.name}`;
     const put = (value: unknown): object =>
@@ -32,24 +36,24 @@ function leavesOf(schema: DescMessage, prefix: string, wrap: (init: object) => o
       );
     const list = (value: unknown): unknown => (field.fieldKind === 'list' ? [value] : value);
     if (field.message?.typeName.startsWith('cloudless.') && field.message.fields.length > 0) {
-      return leavesOf(field.message, `${path}.`, (init) => put(list(init)));
+      return listLeaves(field.message, `${path}.`, (init) => put(list(init)));
     }
-    return [{ path, spec: create(WorkloadSpecSchema, put(valueOf(field))) }];
+    return [{ path, spec: create(WorkloadSpecSchema, put(createValue(field))) }];
   });
 }
 
-function valueOf(field: DescField): unknown {
+function createValue(field: DescField): unknown {
   if (field.fieldKind === 'map') return { key: 'value' };
   const value =
     field.message !== undefined
       ? durationFromMs(7_000)
       : field.enum !== undefined
         ? 1
-        : scalarOf(field);
+        : createScalar(field);
   return field.fieldKind === 'list' ? [value] : value;
 }
 
-function scalarOf({ proto, name }: DescField): unknown {
+function createScalar({ proto, name }: DescField): unknown {
   const samples: Record<number, unknown> = {
     3: 5n,
     5: name === 'priority' ? 500 : 5,

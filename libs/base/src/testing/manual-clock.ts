@@ -49,7 +49,7 @@ export class ManualClock implements Clock {
    * @returns False, with the time unchanged, when no timer is due.
    */
   async step(untilMs: number): Promise<boolean> {
-    const due = this.timers.takeDue(untilMs);
+    const due = this.timers.removeDue(untilMs);
     if (due === undefined) return false;
     this.time = Math.max(this.time, due.at);
     due.action();

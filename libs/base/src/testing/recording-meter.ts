@@ -8,34 +8,35 @@ export class RecordingMeter implements Meter {
   private readonly collectors = new Set<() => void | Promise<void>>();
 
   counter(spec: MetricSpec) {
-    const series = this.seriesOf(spec);
+    const series = this.getOrCreateSeries(spec);
     return {
-      add: (amount = 1, labels: Labels = {}) => change(series, labels, (before) => before + amount),
+      add: (amount = 1, labels: Labels = {}) =>
+        changeSeries(series, labels, (before) => before + amount),
       remove: (labels: Labels) => void series.delete(keyOf(labels)),
     };
   }
 
   gauge(spec: MetricSpec) {
-    const series = this.seriesOf(spec);
+    const series = this.getOrCreateSeries(spec);
     return {
-      set: (value: number, labels: Labels = {}) => change(series, labels, () => value),
+      set: (value: number, labels: Labels = {}) => changeSeries(series, labels, () => value),
       remove: (labels: Labels) => void series.delete(keyOf(labels)),
     };
   }
 
   /** A histogram records only the number of values. */
   histogram(spec: HistogramSpec) {
-    const series = this.seriesOf(spec);
+    const series = this.getOrCreateSeries(spec);
     return {
       observe: (_value: number, labels: Labels = {}) =>
-        change(series, labels, (before) => before + 1),
+        changeSeries(series, labels, (before) => before + 1),
     };
   }
 
   onExpose(collect: () => void | Promise<void>): () => void {
-    const own = async (): Promise<void> => collect();
-    this.collectors.add(own);
-    return () => void this.collectors.delete(own);
+    const getOrCreate = async (): Promise<void> => collect();
+    this.collectors.add(getOrCreate);
+    return () => void this.collectors.delete(getOrCreate);
   }
 
   /**
@@ -57,7 +58,7 @@ export class RecordingMeter implements Meter {
     return [...(this.values.get(name)?.keys() ?? [])].map((key) => JSON.parse(key) as Labels);
   }
 
-  private seriesOf(spec: MetricSpec): Map<string, number> {
+  private getOrCreateSeries(spec: MetricSpec): Map<string, number> {
     this.specs.set(spec.name, spec);
     const known = this.values.get(spec.name) ?? new Map<string, number>();
     this.values.set(spec.name, known);
@@ -69,7 +70,7 @@ function keyOf(labels: Labels): string {
   return JSON.stringify(labels);
 }
 
-function change(
+function changeSeries(
   series: Map<string, number>,
   labels: Labels,
   next: (before: number) => number,

@@ -32,7 +32,7 @@ describe('TimerHeap', () => {
               .filter((timer) => timer.at <= at)
               .sort((a, b) => a.at - b.at || a.order - b.order);
             const expected = first?.order;
-            heap.takeDue(at)?.action();
+            heap.removeDue(at)?.action();
             expect(fired.pop()).toBe(expected);
             waiting = waiting.filter((other) => other !== first);
           }
@@ -51,7 +51,7 @@ describe('TimerHeap', () => {
     }));
     for (const timer of timers) heap.add(timer);
     for (const timer of timers.slice(0, 199)) heap.cancel(timer);
-    expect({ size: heap.size, first: heap.takeDue(1)?.at, then: heap.takeDue(1) }).toEqual({
+    expect({ size: heap.size, first: heap.removeDue(1)?.at, then: heap.removeDue(1) }).toEqual({
       size: 1,
       first: 1,
       then: undefined,

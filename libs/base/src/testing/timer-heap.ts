@@ -28,7 +28,7 @@ export class TimerHeap {
 
   add(timer: HeapTimer): void {
     this.heap.push(timer);
-    this.up(this.heap.length - 1);
+    this.siftUp(this.heap.length - 1);
   }
 
   /** Does nothing for a timer that has fired or is cancelled. */
@@ -36,11 +36,12 @@ export class TimerHeap {
     if (timer.action === undefined) return;
     timer.action = undefined;
     this.cancelled += 1;
-    if (this.cancelled > MIN_CANCELLED && this.cancelled * 2 > this.heap.length) this.sweep();
+    if (this.cancelled > MIN_CANCELLED && this.cancelled * 2 > this.heap.length)
+      this.removeCancelled();
   }
 
   /** Removes and returns the first timer that is due by `untilMs`. */
-  takeDue(untilMs: number): DueTimer | undefined {
+  removeDue(untilMs: number): DueTimer | undefined {
     for (
       let first = this.heap[0];
       first !== undefined && first.at <= untilMs;
@@ -57,7 +58,7 @@ export class TimerHeap {
     return undefined;
   }
 
-  private sweep(): void {
+  private removeCancelled(): void {
     this.heap = this.heap
       .filter(({ action }) => action !== undefined)
       .sort((a, b) => (isBefore(a, b) ? -1 : 1));
@@ -68,10 +69,10 @@ export class TimerHeap {
     const last = this.heap.pop();
     if (last === undefined || this.heap.length === 0) return;
     this.heap[0] = last;
-    this.down(0);
+    this.siftDown(0);
   }
 
-  private up(start: number): void {
+  private siftUp(start: number): void {
     const { heap } = this;
     const timer = heap[start] as HeapTimer;
     let index = start;
@@ -84,7 +85,7 @@ export class TimerHeap {
     heap[index] = timer;
   }
 
-  private down(start: number): void {
+  private siftDown(start: number): void {
     const { heap } = this;
     const timer = heap[start] as HeapTimer;
     let index = start;

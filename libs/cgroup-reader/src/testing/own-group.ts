@@ -23,7 +23,7 @@ export interface OwnLimits {
  * Creates a group.
  * @returns The group, or the reason why this machine or user cannot create groups.
  */
-export function makeOwnGroup(name: string, limits: OwnLimits): OwnGroup | string {
+export function createOwnGroup(name: string, limits: OwnLimits): OwnGroup | string {
   if (process.getuid?.() !== 0) return 'needs root';
   const directories: string[] = [];
   const limited = new Set<string>();

@@ -7,10 +7,10 @@ import {
   type RolloutStrategy,
 } from '../index.js';
 import { aReplica } from './builders.js';
-import type { World } from './world.js';
+import type { SimulatedWorkload } from './world.js';
 
 /** Kinds of rollouts that random workloads are generated for. */
-export const KINDS = [
+export const ROLLOUT_KINDS = [
   'rolling update',
   'canary',
   'recreate',
@@ -18,31 +18,31 @@ export const KINDS = [
   'one per node',
   'recreate one per node',
 ] as const;
-export type Kind = (typeof KINDS)[number];
+export type RolloutKind = (typeof ROLLOUT_KINDS)[number];
 
-const seldom = fc.nat(5).map((value) => value === 0);
+const arbSeldom = fc.nat(5).map((value) => value === 0);
 const arbVersion = fc.integer({ min: 1, max: 3 });
 const NODES = ['n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7'];
-const arbSeats = fc.subarray(NODES);
+const arbGlobalTargets = fc.subarray(NODES);
 
 const arbReplica = fc
   .record({
     version: arbVersion,
     ready: fc.boolean(),
-    stopped: seldom,
-    lost: seldom,
-    draining: seldom,
-    forced: seldom,
-    silent: seldom,
-    homeless: seldom,
+    stopped: arbSeldom,
+    lost: arbSeldom,
+    draining: arbSeldom,
+    forced: arbSeldom,
+    silent: arbSeldom,
+    homeless: arbSeldom,
     nodeId: fc.constantFrom(...NODES),
   })
   .map(({ ready, stopped, silent, forced, homeless, ...rest }): Partial<RolloutReplica> => ({
     ...rest,
     ...(homeless ? { unplaced: `no node fits: ${rest.nodeId}` } : {}),
-    ready: ready && !silent && !homeless,
+    available: ready && !silent && !homeless,
     desired: stopped ? ('stopped' as const) : ('running' as const),
-    unproven: silent,
+    notYetAvailable: silent,
     forced: forced && rest.draining,
   }));
 
@@ -69,8 +69,8 @@ const arbChoices = fc.record({
   keepVersion: fc.option(arbVersion, { nil: undefined }),
 });
 
-function strategyOf(
-  kind: Kind,
+function toStrategy(
+  kind: RolloutKind,
   choices: typeof arbChoices extends fc.Arbitrary<infer T> ? T : never,
 ): RolloutStrategy {
   const { updated, activeVersion, maySwitch, keepVersion } = choices;
@@ -89,15 +89,15 @@ function strategyOf(
  * Random input: replicas of three versions, each unready, lost, draining, forced, silent or
  * stopping in any combination.
  */
-export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
+export function arbObserved(kind: RolloutKind): fc.Arbitrary<RolloutObserved> {
   return fc
     .record({
       spec: arbSpec,
       version: arbVersion,
       baseVersion: arbVersion,
-      paused: seldom,
+      paused: arbSeldom,
       choices: arbChoices,
-      seats: arbSeats,
+      seats: arbGlobalTargets,
       replicas: fc.array(arbReplica, { maxLength: 12 }),
     })
     .map(({ spec, replicas, choices, seats, ...rest }) => {
@@ -106,7 +106,7 @@ export function arbObserved(kind: Kind): fc.Arbitrary<RolloutObserved> {
         ...rest,
         ...resolveLimits(seated ? { ...spec, desired: seats.length } : spec),
         ...(seated ? { seats } : {}),
-        strategy: strategyOf(kind, choices),
+        strategy: toStrategy(kind, choices),
         replicas: replicas.map((replica, index) => aReplica(index + 1, replica)),
       };
     });
@@ -120,35 +120,35 @@ export const arbEvent = fc.record({
   count: fc.nat(6),
   version: arbVersion,
   spec: arbSpec,
-  seats: arbSeats,
+  seats: arbGlobalTargets,
 });
 type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
 
-export function happen(world: World, event: Event): void {
+export function applyEvent(world: SimulatedWorkload, event: Event): void {
   const { what, who, turn, count, spec, seats } = event;
-  if (what === 0) world.change(who, { ready: false, unproven: false });
-  else if (what === 1) world.change(who, { ready: false, unproven: true });
-  else if (what === 2) world.change(who, { lost: true });
-  else if (what === 3) world.change(who, { lost: false });
-  else if (what === 4) world.change(who, { draining: turn > 2, forced: turn === 6 });
-  else if (what === 5) world.remove(who);
+  if (what === 0) world.changeReplica(who, { available: false, notYetAvailable: false });
+  else if (what === 1) world.changeReplica(who, { available: false, notYetAvailable: true });
+  else if (what === 2) world.changeReplica(who, { lost: true });
+  else if (what === 3) world.changeReplica(who, { lost: false });
+  else if (what === 4) world.changeReplica(who, { draining: turn > 2, forced: turn === 6 });
+  else if (what === 5) world.removeReplica(who);
   else if (what === 6 && turn < 2) world.scale(spec);
-  else if (what === 7 && turn < 2) world.seat(seats, spec);
-  else if (what === 8 && turn < 3) ask(world, event);
-  else if (what < 16) world.change(who, { ready: true, unproven: false });
+  else if (what === 7 && turn < 2) world.setGlobalTargets(seats, spec);
+  else if (what === 8 && turn < 3) applyRequest(world, event);
+  else if (what < 16) world.changeReplica(who, { available: true, notYetAvailable: false });
   else if (what < 18) world.settle();
-  else world.take(turn, count === 0 ? Infinity : count);
+  else world.applyNextDecision(turn, count === 0 ? Infinity : count);
 }
 
 /** A change of the input by a user, or by the end of a canary step or pause. */
-function ask(world: World, { count, version }: Event): void {
-  const { strategy, paused } = world.view();
-  if (count < 2) world.wants({ version });
-  else if (count === 2) world.wants({ paused: paused !== true });
-  else if (count === 3) world.wants({ baseVersion: version });
-  else if (count === 4) world.permit();
+function applyRequest(world: SimulatedWorkload, { count, version }: Event): void {
+  const { strategy, paused } = world.observe();
+  if (count < 2) world.update({ version });
+  else if (count === 2) world.update({ paused: paused !== true });
+  else if (count === 3) world.update({ baseVersion: version });
+  else if (count === 4) world.grantPermission();
   else if (strategy?.kind === 'blueGreen')
-    world.wants({ strategy: { ...strategy, keepVersion: version } });
-  else if (strategy?.kind === 'rollingUpdate' && world.view().seats === undefined)
-    world.wants({ strategy: { kind: 'rollingUpdate', updated: version } });
+    world.update({ strategy: { ...strategy, keepVersion: version } });
+  else if (strategy?.kind === 'rollingUpdate' && world.observe().globalTargets === undefined)
+    world.update({ strategy: { kind: 'rollingUpdate', updated: version } });
 }

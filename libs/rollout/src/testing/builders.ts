@@ -7,7 +7,7 @@ export function aReplica(sequence: number, changes: Partial<RolloutReplica> = {}
   return {
     id: toReplicaId(`w-${sequence}`),
     version: 1,
-    ready: true,
+    available: true,
     desired: 'running',
     lost: false,
     draining: false,

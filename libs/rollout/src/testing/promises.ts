@@ -3,46 +3,51 @@ import type { RolloutObserved, RolloutReplica, RolloutStep } from '../index.js';
 
 /** The invariants of a rollout, written independently of the planner. */
 
-type Is = (replica: RolloutReplica) => boolean;
+type ReplicaPredicate = (replica: RolloutReplica) => boolean;
 
 /** A group of wanted replicas, and its maximum size. */
 interface Group {
-  readonly is: Is;
+  readonly is: ReplicaPredicate;
   readonly most: number;
 }
 
-const count = (observed: RolloutObserved, is: Is): number =>
+const countWhere = (observed: RolloutObserved, is: ReplicaPredicate): number =>
   observed.replicas.reduce((sum, one) => sum + (is(one) ? 1 : 0), 0);
-const isLive: Is = ({ lost }) => !lost;
-const isStaying: Is = ({ lost, desired }) => !lost && desired === 'running';
+const isLive: ReplicaPredicate = ({ lost }) => !lost;
+const isStaying: ReplicaPredicate = ({ lost, desired }) => !lost && desired === 'running';
 
 /**
  * Tells which replicas have to leave their nodes, also because the node is no target or has a
  * better replica.
  */
-export function isMoving(observed: RolloutObserved): Is {
-  const { seats, want, paused, version } = observed;
-  const hasToGo: Is = ({ draining, forced }) => draining || forced === true;
-  if (seats === undefined) return hasToGo;
-  const seated: Is = ({ nodeId }) => want > 0 && nodeId !== undefined && seats.includes(nodeId);
-  const isSitting: Is = (replica) => isStaying(replica) && seated(replica) && !hasToGo(replica);
+export function isMoving(observed: RolloutObserved): ReplicaPredicate {
+  const { globalTargets, want, paused, version } = observed;
+  const hasToGo: ReplicaPredicate = ({ draining, forced }) => draining || forced === true;
+  if (globalTargets === undefined) return hasToGo;
+  const isOnTarget: ReplicaPredicate = ({ nodeId }) =>
+    want > 0 && nodeId !== undefined && globalTargets.includes(nodeId);
+  const staysOnTarget: ReplicaPredicate = (replica) =>
+    isStaying(replica) && isOnTarget(replica) && !hasToGo(replica);
   const hasBetter = (replica: RolloutReplica): boolean =>
     observed.replicas.some(
-      (other) => other.nodeId === replica.nodeId && isSitting(other) && isBetter(other, replica),
+      (other) =>
+        other.nodeId === replica.nodeId && staysOnTarget(other) && isBetter(other, replica),
     );
-  const isCrowd: Is = (replica) =>
-    isSitting(replica) && (paused === true || replica.version === version) && hasBetter(replica);
+  const isDuplicate: ReplicaPredicate = (replica) =>
+    staysOnTarget(replica) &&
+    (paused === true || replica.version === version) &&
+    hasBetter(replica);
   const isBetter = (one: RolloutReplica, other: RolloutReplica): boolean =>
-    (paused === true || one.version === other.version) && worth(one) > worth(other);
-  return (replica) => hasToGo(replica) || !seated(replica) || isCrowd(replica);
+    (paused === true || one.version === other.version) && getRank(one) > getRank(other);
+  return (replica) => hasToGo(replica) || !isOnTarget(replica) || isDuplicate(replica);
 }
 
 /** Available before not yet available, before unready; among equals the oldest first. */
-const worth = ({ ready, unproven, createdSequence }: RolloutReplica): number =>
-  (ready ? 2 : unproven === true ? 1 : 0) * 1_000_000 - createdSequence;
+const getRank = ({ available, notYetAvailable, createdSequence }: RolloutReplica): number =>
+  (available ? 2 : notYetAvailable === true ? 1 : 0) * 1_000_000 - createdSequence;
 
 /** Tells which available replicas count for `minAvailable`. */
-function isServing({ strategy, paused, version }: RolloutObserved): Is {
+function isServing({ strategy, paused, version }: RolloutObserved): ReplicaPredicate {
   if (strategy?.kind === 'blueGreen')
     return (replica) => replica.version === strategy.activeVersion;
   return strategy?.kind === 'recreate' && paused !== true
@@ -51,21 +56,22 @@ function isServing({ strategy, paused, version }: RolloutObserved): Is {
 }
 
 /** The number of available replicas that count for `minAvailable`. */
-export function readyCount(observed: RolloutObserved): number {
+export function countAvailable(observed: RolloutObserved): number {
   const serves = isServing(observed);
-  return count(
+  return countWhere(
     observed,
-    (replica) => isStaying(replica) && replica.ready && replica.forced !== true && serves(replica),
+    (replica) =>
+      isStaying(replica) && replica.available && replica.forced !== true && serves(replica),
   );
 }
 
 /** The maximum of live replicas, unless more are live already. */
-export function ceilingOf(observed: RolloutObserved): number {
+export function getMaxLive(observed: RolloutObserved): number {
   const { want, maxSurge, strategy } = observed;
   const moving = isMoving(observed);
   const beside =
     strategy?.kind === 'blueGreen' ? want : strategy?.kind === 'recreate' ? 0 : maxSurge;
-  return want + beside + count(observed, (replica) => isLive(replica) && moving(replica));
+  return want + beside + countWhere(observed, (replica) => isLive(replica) && moving(replica));
 }
 
 export function checkStep(
@@ -81,10 +87,10 @@ function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObs
   const replica = before.replicas.find(({ id }) => id === replicaId);
   assert(replica !== undefined && isStaying(replica), 'only a running replica is stopped');
   const mayServe =
-    (replica.ready || replica.unproven === true) &&
+    (replica.available || replica.notYetAvailable === true) &&
     replica.forced !== true &&
     isServing(before)(replica);
-  const ready = readyCount(after);
+  const ready = countAvailable(after);
   assert(
     !mayServe || ready >= before.minAvailable,
     `${ready} available, minAvailable ${before.minAvailable}`,
@@ -92,14 +98,20 @@ function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObs
 }
 
 function checkCreate(before: RolloutObserved, version: number, nodeId: string | undefined): void {
-  const { strategy, paused, seats } = before;
-  assert((nodeId === undefined) === (seats === undefined), 'only a GLOBAL workload names nodes');
+  const { strategy, paused, globalTargets } = before;
   assert(
-    nodeId === undefined || seats?.includes(nodeId) === true,
+    (nodeId === undefined) === (globalTargets === undefined),
+    'only a GLOBAL workload names nodes',
+  );
+  assert(
+    nodeId === undefined || globalTargets?.includes(nodeId) === true,
     'only a target node gets a replica',
   );
   if (strategy?.kind !== 'recreate') return;
-  const others = count(before, (replica) => isLive(replica) && replica.version !== before.version);
+  const others = countWhere(
+    before,
+    (replica) => isLive(replica) && replica.version !== before.version,
+  );
   if (paused !== true)
     assert(version === before.version && others === 0, 'RECREATE runs two versions');
   else
@@ -125,8 +137,8 @@ export function checkDecision(
     steps.every(({ kind }) => kind !== 'switchVersion'),
     'a switch is the only step of its decision',
   );
-  const live = count(after, isLive);
-  const most = Math.max(count(before, isLive), ceilingOf(before));
+  const live = countWhere(after, isLive);
+  const most = Math.max(countWhere(before, isLive), getMaxLive(before));
   assert(live <= most, `${live} live, maximum ${most}`);
   checkGroups(before, after);
   if (whole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
@@ -141,9 +153,9 @@ function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   );
   assert(strategy.activeVersion !== version, 'a switch to the active version');
   const moving = isMoving(before);
-  const fresh = count(
+  const fresh = countWhere(
     before,
-    (one) => isStaying(one) && one.ready && one.version === version && !moving(one),
+    (one) => isStaying(one) && one.available && one.version === version && !moving(one),
   );
   assert(fresh >= want && fresh >= minAvailable, `a switch to ${fresh} of ${want}`);
 }
@@ -153,7 +165,10 @@ function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   const { strategy, version, want } = before;
   if (strategy?.kind !== 'blueGreen' || strategy.activeVersion === version) return;
   const moving = isMoving(before);
-  const had = count(before, (one) => isStaying(one) && one.version === version && !moving(one));
+  const had = countWhere(
+    before,
+    (one) => isStaying(one) && one.version === version && !moving(one),
+  );
   const made = steps.filter(
     (step) => step.kind === 'createReplica' && step.version === version,
   ).length;
@@ -166,13 +181,16 @@ function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
   const stays = (replica: RolloutReplica): boolean => isStaying(replica) && !moving(replica);
   const known = new Set(before.replicas.map(({ id }) => id));
   const made = after.replicas.filter(({ id }) => !known.has(id));
-  const groups = groupsOf(before);
+  const groups = toGroups(before);
   for (const { is, most } of groups) {
-    const had = count(before, (replica) => stays(replica) && is(replica));
-    const kept = count(after, (replica) => stays(replica) && is(replica) && known.has(replica.id));
+    const had = countWhere(before, (replica) => stays(replica) && is(replica));
+    const kept = countWhere(
+      after,
+      (replica) => stays(replica) && is(replica) && known.has(replica.id),
+    );
     assert(kept >= Math.min(most, had), `${had - kept} of ${had} wanted replicas were stopped`);
     assert(
-      made.filter(is).length <= Math.max(0, most + roomWhilePaused(before) - had),
+      made.filter(is).length <= Math.max(0, most + getRoomWhilePaused(before) - had),
       'more is created than is missing',
     );
   }
@@ -183,15 +201,21 @@ function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
 }
 
 /** While paused, an unready replica may have to be worked around. */
-const roomWhilePaused = ({ paused, strategy, seats, maxSurge, want }: RolloutObserved): number =>
-  paused === true && want > 0 && seats === undefined && strategy?.kind === 'rollingUpdate'
+const getRoomWhilePaused = ({
+  paused,
+  strategy,
+  globalTargets,
+  maxSurge,
+  want,
+}: RolloutObserved): number =>
+  paused === true && want > 0 && globalTargets === undefined && strategy?.kind === 'rollingUpdate'
     ? maxSurge
     : 0;
 
-function groupsOf(observed: RolloutObserved): readonly Group[] {
-  const { want, version, baseVersion = version, seats, paused, strategy } = observed;
+function toGroups(observed: RolloutObserved): readonly Group[] {
+  const { want, version, baseVersion = version, globalTargets, paused, strategy } = observed;
   const isOf =
-    (...versions: readonly number[]): Is =>
+    (...versions: readonly number[]): ReplicaPredicate =>
     (replica) =>
       versions.includes(replica.version);
   if (strategy?.kind === 'blueGreen') {
@@ -203,9 +227,9 @@ function groupsOf(observed: RolloutObserved): readonly Group[] {
       ? [active]
       : [active, { is: isOf(beside), most: want }];
   }
-  const isWanted: Is = paused === true ? () => true : isOf(version);
-  if (seats !== undefined)
-    return (want === 0 ? [] : seats).map((seat) => ({
+  const isWanted: ReplicaPredicate = paused === true ? () => true : isOf(version);
+  if (globalTargets !== undefined)
+    return (want === 0 ? [] : globalTargets).map((seat) => ({
       is: (one) => one.nodeId === seat && isWanted(one),
       most: 1,
     }));

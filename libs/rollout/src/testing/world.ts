@@ -1,6 +1,6 @@
 import { assert } from '@cloudless/base';
 import {
-  nextSteps,
+  decideNextSteps,
   resolveLimits,
   type RolloutDecision,
   type RolloutLimitsSpec,
@@ -15,7 +15,7 @@ import { checkDecision, checkStep } from './promises.js';
  * A simulated workload whose replicas fail and recover as a test demands. Every applied step is
  * checked against the invariants.
  */
-export class World {
+export class SimulatedWorkload {
   steps = 0;
   private sequence = 1_000;
   private replicas: readonly RolloutReplica[];
@@ -24,7 +24,7 @@ export class World {
     this.replicas = observed.replicas;
   }
 
-  view(): RolloutObserved {
+  observe(): RolloutObserved {
     return { ...this.observed, replicas: this.replicas };
   }
 
@@ -33,20 +33,20 @@ export class World {
   }
 
   scale(spec: RolloutLimitsSpec): void {
-    if (this.observed.seats === undefined) this.wants(resolveLimits(spec));
+    if (this.observed.globalTargets === undefined) this.update(resolveLimits(spec));
   }
 
-  seat(seats: readonly string[], spec: RolloutLimitsSpec): void {
-    if (this.observed.seats !== undefined)
-      this.wants({ seats, ...resolveLimits({ ...spec, desired: seats.length }) });
+  setGlobalTargets(globalTargets: readonly string[], spec: RolloutLimitsSpec): void {
+    if (this.observed.globalTargets !== undefined)
+      this.update({ globalTargets, ...resolveLimits({ ...spec, desired: globalTargets.length }) });
   }
 
   /** Changes the input of the planner. */
-  wants(changes: Partial<RolloutObserved>): void {
+  update(changes: Partial<RolloutObserved>): void {
     this.observed = { ...this.observed, ...changes };
   }
 
-  change(index: number, changes: Partial<RolloutReplica>): void {
+  changeReplica(index: number, changes: Partial<RolloutReplica>): void {
     const at = index % Math.max(1, this.replicas.length);
     this.replicas = this.replicas.map((replica, each) =>
       each === at ? { ...replica, ...changes } : replica,
@@ -54,7 +54,7 @@ export class World {
   }
 
   /** Removes a replica: it failed, or its stop is confirmed. */
-  remove(index: number): void {
+  removeReplica(index: number): void {
     const at = index % Math.max(1, this.replicas.length);
     this.replicas = this.replicas.filter((_, each) => each !== at);
   }
@@ -66,57 +66,57 @@ export class World {
   settle(): void {
     this.replicas = this.replicas
       .filter((replica) => replica.lost || replica.desired === 'running')
-      .map((replica): RolloutReplica => ({ ...replica, ready: true, unproven: false }));
+      .map((replica): RolloutReplica => ({ ...replica, available: true, notYetAvailable: false }));
   }
 
   /** Grants every permission: the last canary step, the switch, the end of a pause. */
-  permit(): void {
+  grantPermission(): void {
     const { strategy } = this.observed;
-    if (strategy?.kind === 'rollingUpdate') this.wants({ strategy: { kind: 'rollingUpdate' } });
+    if (strategy?.kind === 'rollingUpdate') this.update({ strategy: { kind: 'rollingUpdate' } });
     if (strategy?.kind === 'blueGreen') {
       const { activeVersion } = strategy;
-      this.wants({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } });
+      this.update({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } });
     }
   }
 
   /** Applies the first `count` steps of the next decision, rotated by `turn`, and checks each. */
-  take(turn = 0, count = Infinity): RolloutDecision {
-    const before = this.view();
-    const decision = nextSteps(before);
+  applyNextDecision(turn = 0, count = Infinity): RolloutDecision {
+    const before = this.observe();
+    const decision = decideNextSteps(before);
     if (decision.kind !== 'steps') return decision;
     const { length } = decision.steps;
     assert(length > 0, 'a decision without steps is a reason to wait');
     for (let index = 0; index < Math.min(length, count); index += 1) {
       const step = decision.steps[(index + turn) % length];
       assert(step !== undefined, 'an index within the decision');
-      const last = this.view();
-      this.apply(step);
-      checkStep(last, step, this.view());
+      const last = this.observe();
+      this.applyStep(step);
+      checkStep(last, step, this.observe());
     }
-    checkDecision(before, decision.steps, this.view(), count >= length);
+    checkDecision(before, decision.steps, this.observe(), count >= length);
     return decision;
   }
 
   /** Applies one step without a check. */
-  apply(step: RolloutStep): void {
+  applyStep(step: RolloutStep): void {
     this.steps += 1;
     if (step.kind === 'createReplica') {
       const { version, nodeId } = step;
-      const made: Partial<RolloutReplica> = {
+      const fields: Partial<RolloutReplica> = {
         version,
-        ready: false,
+        available: false,
         ...(nodeId === undefined ? {} : { nodeId }),
       };
-      this.replicas = [...this.replicas, aReplica((this.sequence += 1), made)];
+      this.replicas = [...this.replicas, aReplica((this.sequence += 1), fields)];
     } else if (step.kind === 'stopReplica') {
-      this.change(
+      this.changeReplica(
         this.replicas.findIndex(({ id }) => id === step.replicaId),
         { desired: 'stopped' },
       );
     } else {
       const { strategy } = this.observed;
       assert(strategy?.kind === 'blueGreen', 'only blue/green switches');
-      this.wants({ strategy: { ...strategy, activeVersion: step.version } });
+      this.update({ strategy: { ...strategy, activeVersion: step.version } });
     }
   }
 }

@@ -36,7 +36,7 @@ export async function aServer(
     host: '127.0.0.1',
     port: 0,
     clock,
-    routes: (router) => {
+    registerRoutes: (router) => {
       router.service(CoordinatorService, {
         getWorkload: ({ namespace, name }) => ({ namespace, name }),
         createWorkload: ({ namespace, name, spec }) => ({

@@ -21,35 +21,35 @@ describe('CriClient.unansweredMs', () => {
   it('is 0 while the runtime answers, even with an error, and while no call is made', async () => {
     await client.version();
     await clock.advance(60_000);
-    expect(client.silentMs).toBe(0);
-    const refused = client.quick('Status', (calls, signal) =>
+    expect(client.unansweredMs).toBe(0);
+    const refused = client.callQuick('Status', (calls, signal) =>
       calls.containerStatus({ containerId: 'x' }, { signal }),
     );
     await expect(refused).rejects.toMatchObject({ kind: 'notFound' });
     await clock.advance(1_000);
-    expect(client.silentMs).toBe(0);
+    expect(client.unansweredMs).toBe(0);
   });
 
   it('counts from the first call without an answer to the next answer', async () => {
-    await server.away();
+    await server.disconnect();
     for (let call = 0; call < 3; call += 1) {
       await expect(client.version()).rejects.toMatchObject({ kind: 'unavailable' });
       await clock.advance(1_000);
     }
-    expect(client.silentMs).toBe(3_000);
+    expect(client.unansweredMs).toBe(3_000);
     await server.listen();
     await client.version();
-    expect(client.silentMs).toBe(0);
+    expect(client.unansweredMs).toBe(0);
   });
 
   it('counts while a call waits for a stuck runtime', async () => {
     server.overrides.version = () => new Promise(() => undefined);
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const stuck = client.version();
     stuck.catch(() => undefined);
     await clock.advance(6_000);
-    expect(client.silentMs).toBe(6_000);
+    expect(client.unansweredMs).toBe(6_000);
   });
 });
 
@@ -69,7 +69,7 @@ describe('CriClient', () => {
     const client = new CriClient({ socketPath: server.socketPath, clock: realClock });
     await client.version();
     const reached = new Promise<void>((resolve) => (asked = resolve));
-    const pending = client.quick('ListContainers', (calls, signal) =>
+    const pending = client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
     );
     await reached;
@@ -78,7 +78,7 @@ describe('CriClient', () => {
       kind: 'unavailable',
       message: 'this runtime is closed',
     });
-    await server.left();
+    await server.waitUntilDisconnected();
     const events = client.events(new AbortController().signal);
     await expect(events.next()).rejects.toMatchObject({ kind: 'unavailable' });
     await expect(client.version()).rejects.toMatchObject({ kind: 'unavailable' });

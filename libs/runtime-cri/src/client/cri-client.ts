@@ -13,17 +13,17 @@ export interface CriClientOptions {
   readonly socketPath: string;
   readonly clock: Clock;
   /** Timeout of a call that the runtime answers without doing work. Default 30 s. */
-  readonly quickMs?: number;
+  readonly quickTimeoutMs?: number;
   /** Called on the first answer after the runtime was unreachable. */
-  readonly onReturn?: () => void;
+  readonly onReconnected?: () => void;
 }
 
 /** Timeout of reads and small changes; a runtime that needs longer is stuck. */
-const QUICK_MS = 30_000;
+const QUICK_TIMEOUT_MS = 30_000;
 /** Timeout for sandboxes and containers: a busy machine takes long for mounts and networks. */
-const SLOW_MS = 240_000;
+const SLOW_TIMEOUT_MS = 240_000;
 /** Timeout for images, which may be large, from registries that may be slow. */
-const PULL_MS = 30 * 60_000;
+const PULL_TIMEOUT_MS = 30 * 60_000;
 /** Largest answer: a list of some thousand containers with their annotations. */
 const READ_MAX_BYTES = 64 * 1024 * 1024;
 const API_VERSION = 'v1';
@@ -42,9 +42,9 @@ export interface CriVersion {
  */
 export class CriClient {
   private readonly closing = new AbortController();
-  private away = false;
+  private isUnreachable = false;
   /** Monotonic time of the first quick call since the last answer; undefined after an answer. */
-  private silentSince: number | undefined;
+  private unansweredSince: number | undefined;
   private readonly sessions: Http2SessionManager;
   private readonly runtimeCalls: RuntimeClient;
   private readonly imageCalls: ImageClient;
@@ -74,17 +74,17 @@ export class CriClient {
   }
 
   /** Milliseconds for which no quick call has been answered; 0 after an answer. */
-  get silentMs(): number {
-    return this.silentSince === undefined ? 0 : this.options.clock.now() - this.silentSince;
+  get unansweredMs(): number {
+    return this.unansweredSince === undefined ? 0 : this.options.clock.now() - this.unansweredSince;
   }
 
   /** Makes a call that the runtime answers without doing work. */
-  quick<Result>(
+  callQuick<Result>(
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    this.silentSince ??= this.options.clock.now();
-    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) =>
+    this.unansweredSince ??= this.options.clock.now();
+    return this.callWithin(this.options.quickTimeoutMs ?? QUICK_TIMEOUT_MS, name, (signal) =>
       call(this.runtimeCalls, signal),
     );
   }
@@ -93,30 +93,32 @@ export class CriClient {
    * Makes a call for which the runtime does work.
    * @param extraMs - Added to the timeout, for what the runtime itself waits for.
    */
-  slow<Result>(
+  callSlow<Result>(
     name: string,
     call: (client: RuntimeClient, signal: AbortSignal) => Promise<Result>,
     extraMs = 0,
   ): Promise<Result> {
-    return this.within(SLOW_MS + extraMs, name, (signal) => call(this.runtimeCalls, signal));
+    return this.callWithin(SLOW_TIMEOUT_MS + extraMs, name, (signal) =>
+      call(this.runtimeCalls, signal),
+    );
   }
 
   /** Makes a call about images that the runtime answers without doing work. */
-  quickImage<Result>(
+  callQuickImage<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    return this.within(this.options.quickMs ?? QUICK_MS, name, (signal) =>
+    return this.callWithin(this.options.quickTimeoutMs ?? QUICK_TIMEOUT_MS, name, (signal) =>
       call(this.imageCalls, signal),
     );
   }
 
   /** Makes a call that pulls or removes images. */
-  image<Result>(
+  callImage<Result>(
     name: string,
     call: (client: ImageClient, signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    return this.within(PULL_MS, name, (signal) => call(this.imageCalls, signal));
+    return this.callWithin(PULL_TIMEOUT_MS, name, (signal) => call(this.imageCalls, signal));
   }
 
   /**
@@ -124,7 +126,7 @@ export class CriClient {
    * @throws kind `unimplemented` for runtimes without events.
    */
   async *events(signal: AbortSignal): AsyncGenerator<string> {
-    if (this.closing.signal.aborted) throw closedError();
+    if (this.closing.signal.aborted) throw createClosedError();
     try {
       for await (const { containerId } of this.runtimeCalls.getContainerEvents({}, { signal }))
         yield containerId;
@@ -142,15 +144,15 @@ export class CriClient {
   async version(): Promise<CriVersion> {
     let version: CriVersion & { readonly runtimeApiVersion: string };
     try {
-      version = await this.quick('Version', (client, signal) =>
+      version = await this.callQuick('Version', (client, signal) =>
         client.version({ version: API_VERSION }, { signal }),
       );
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind !== 'unimplemented') throw reason;
-      throw this.wrongVersion('no runtime.v1', reason);
+      throw this.createVersionError('no runtime.v1', reason);
     }
     if (version.runtimeApiVersion === API_VERSION) return version;
-    throw this.wrongVersion(
+    throw this.createVersionError(
       `${version.runtimeName} ${version.runtimeVersion} speaks ${version.runtimeApiVersion || 'no version'}`,
     );
   }
@@ -164,7 +166,7 @@ export class CriClient {
     this.sessions.abort();
   }
 
-  private wrongVersion(found: string, cause?: unknown): CloudlessError {
+  private createVersionError(found: string, cause?: unknown): CloudlessError {
     return new CloudlessError(
       'unimplemented',
       `the container runtime at ${this.socketPath} is not supported (${found}): Cloudless needs runtime.v1 of the Container Runtime Interface, as in containerd 1.6, CRI-O 1.23 and newer`,
@@ -172,12 +174,12 @@ export class CriClient {
     );
   }
 
-  private async within<Result>(
+  private async callWithin<Result>(
     limitMs: number,
     name: string,
     call: (signal: AbortSignal) => Promise<Result>,
   ): Promise<Result> {
-    if (this.closing.signal.aborted) throw closedError();
+    if (this.closing.signal.aborted) throw createClosedError();
     const limit = new AbortController();
     const end = (): void => limit.abort();
     let late = false;
@@ -188,10 +190,10 @@ export class CriClient {
     this.closing.signal.addEventListener('abort', end, { once: true });
     try {
       const result = await call(limit.signal);
-      this.noteAnswer();
+      this.recordAnswer();
       return result;
     } catch (reason) {
-      if (this.closing.signal.aborted) throw closedError();
+      if (this.closing.signal.aborted) throw createClosedError();
       if (late) {
         throw new CloudlessError(
           'unavailable',
@@ -200,8 +202,8 @@ export class CriClient {
         );
       }
       const failure = fromCriError(reason, { call: name, socketPath: this.socketPath });
-      if (failure.kind === 'unavailable') this.away = true;
-      else this.silentSince = undefined; // an error response is an answer, too
+      if (failure.kind === 'unavailable') this.isUnreachable = true;
+      else this.unansweredSince = undefined; // an error response is an answer, too
       throw failure;
     } finally {
       timer.cancel();
@@ -209,15 +211,15 @@ export class CriClient {
     }
   }
 
-  private noteAnswer(): void {
-    this.silentSince = undefined;
-    if (!this.away) return;
-    this.away = false;
-    this.options.onReturn?.();
+  private recordAnswer(): void {
+    this.unansweredSince = undefined;
+    if (!this.isUnreachable) return;
+    this.isUnreachable = false;
+    this.options.onReconnected?.();
   }
 }
 
 /** Creates the error for calls of a closed runtime. */
-export function closedError(): CloudlessError {
+export function createClosedError(): CloudlessError {
   return new CloudlessError('unavailable', 'this runtime is closed');
 }

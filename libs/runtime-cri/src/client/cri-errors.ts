@@ -1,7 +1,7 @@
 import { CloudlessError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 
-const kinds = new Map<Code, ErrorKind>([
+const KINDS = new Map<Code, ErrorKind>([
   [Code.InvalidArgument, 'invalid'],
   [Code.NotFound, 'notFound'],
   [Code.AlreadyExists, 'exists'],
@@ -28,32 +28,32 @@ export function fromCriError(
   if (reason instanceof CloudlessError) return reason;
   const error = ConnectError.from(reason);
   const { call, socketPath } = where;
-  const failed = (kind: ErrorKind, message: string): CloudlessError =>
+  const createError = (kind: ErrorKind, message: string): CloudlessError =>
     new CloudlessError(kind, message, { cause: reason });
-  const absent = systemCodeOf(reason, (code) => ABSENT.has(code));
+  const absent = findSystemCode(reason, (code) => NOT_LISTENING.has(code));
   if (absent !== undefined) {
-    return failed(
+    return createError(
       'unavailable',
       `no container runtime answers at ${socketPath} (${absent}): start it, or set the path of its socket`,
     );
   }
   if (error.code === Code.DeadlineExceeded) {
-    return failed(
+    return createError(
       'unavailable',
       `the container runtime at ${socketPath} did not answer ${call} in time: see its log`,
     );
   }
   if (error.code === Code.Unimplemented) {
-    return failed(
+    return createError(
       'unimplemented',
       `the container runtime at ${socketPath} does not know ${call}: ${error.rawMessage}`,
     );
   }
   const gone =
     STARTING.test(error.rawMessage) ||
-    systemCodeOf(reason, (code) => BROKEN.test(code)) !== undefined;
-  const kind = gone ? 'unavailable' : (kinds.get(error.code) ?? 'internal');
-  return failed(
+    findSystemCode(reason, (code) => BROKEN.test(code)) !== undefined;
+  const kind = gone ? 'unavailable' : (KINDS.get(error.code) ?? 'internal');
+  return createError(
     kind,
     kind === 'unavailable'
       ? `the container runtime at ${socketPath} is unavailable: ${error.rawMessage}`
@@ -67,7 +67,7 @@ export function fromCriError(
 const STARTING = /server is not initialized yet/;
 
 /** Finds the first system error code in the cause chain that matches. */
-function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string | undefined {
+function findSystemCode(reason: unknown, fits: (code: string) => boolean): string | undefined {
   for (
     let next: unknown = reason, depth = 0;
     next !== undefined && depth < MAX_CAUSES;
@@ -83,7 +83,7 @@ function systemCodeOf(reason: unknown, fits: (code: string) => boolean): string 
 
 const MAX_CAUSES = 8;
 /** System errors that mean: no process listens at the socket. */
-const ABSENT = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
+const NOT_LISTENING = new Set(['ENOENT', 'ECONNREFUSED', 'EACCES', 'EPERM', 'ENOTSOCK']);
 /**
  * System errors that mean: the connection broke. Which of them Node.js reports depends on the
  * progress of the call.

@@ -9,7 +9,7 @@ import {
 } from '@cloudless/base';
 import type { Sandboxes } from './sandboxes.js';
 
-export interface EndOptions {
+export interface RemoveAllOptions {
   readonly sandboxes: Sandboxes;
   /** Resolves when no container is being started any more. */
   readonly starts: Promise<void>;
@@ -19,7 +19,7 @@ export interface EndOptions {
 }
 
 /** Number of containers that are removed in parallel. */
-const AT_ONCE = 8;
+const PARALLEL_REMOVALS = 8;
 const RETRY_MS = 500;
 
 /**
@@ -27,13 +27,13 @@ const RETRY_MS = 500;
  * are retried until the limit.
  * @throws kind `deadline` with the number of remaining containers and the last failure.
  */
-export async function endEverything({
+export async function removeAllContainers({
   sandboxes,
   starts,
   clock,
   log,
   limitMs,
-}: EndOptions): Promise<void> {
+}: RemoveAllOptions): Promise<void> {
   let left: readonly ContainerId[] = [];
   let lastFailure: unknown;
   const limit = new AbortController();
@@ -41,7 +41,7 @@ export async function endEverything({
     let isLast = false;
     while (!limit.signal.aborted) {
       try {
-        left = await sandboxes.containerIds();
+        left = await sandboxes.listContainerIds();
         if (left.length === 0) {
           if (isLast) return;
           await starts;
@@ -49,7 +49,7 @@ export async function endEverything({
           continue;
         }
         log.info('removing containers', { count: left.length });
-        await forEach(left, (containerId) => sandboxes.removeAllOf(containerId));
+        await forEachParallel(left, (containerId) => sandboxes.removeAllOf(containerId));
       } catch (reason) {
         lastFailure = reason;
         log.warn('containers not removed, trying again', errorFields(reason));
@@ -77,10 +77,10 @@ export async function endEverything({
 }
 
 /**
- * Runs an action for all items, {@link AT_ONCE} in parallel.
+ * Runs an action for all items, {@link PARALLEL_REMOVALS} in parallel.
  * @throws The first failure, after all items were tried.
  */
-async function forEach<Item>(
+async function forEachParallel<Item>(
   items: readonly Item[],
   action: (item: Item) => Promise<void>,
 ): Promise<void> {
@@ -89,6 +89,6 @@ async function forEach<Item>(
   const worker = async (): Promise<void> => {
     for (const item of rest) await action(item).catch((reason: unknown) => failures.push(reason));
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: PARALLEL_REMOVALS }, worker));
   if (failures.length > 0) throw failures[0];
 }

@@ -6,7 +6,7 @@ import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
 import { PortReservations } from '@cloudless/system';
 import { aRequest } from '../testing/requests.js';
 import { claimHostPorts } from './host-ports.js';
-import type { Known } from './inventory.js';
+import type { KnownContainer } from './inventory.js';
 
 const OTHER = toContainerId('cd'.repeat(32));
 const reservations = new PortReservations();
@@ -32,7 +32,7 @@ async function listening(protocol: PortRequest['protocol']): Promise<number> {
 
 const wants = (hostPort: number, protocol: PortRequest['protocol'] = 'tcp'): ContainerRequest =>
   aRequest({ ports: [{ name: 'http', port: 80, protocol, hostPort }] });
-const known = (request: ContainerRequest, phase: 'running' | 'exited'): Known =>
+const known = (request: ContainerRequest, phase: 'running' | 'exited'): KnownContainer =>
   ({
     sandboxId: 'sandbox-1',
     status: { containerId: OTHER, phase },
@@ -40,7 +40,7 @@ const known = (request: ContainerRequest, phase: 'running' | 'exited'): Known =>
       ports: request.ports,
       ...(request.network?.hostNetwork === true ? { hostNetwork: true } : {}),
     },
-  }) as unknown as Known;
+  }) as unknown as KnownContainer;
 
 /** Claims the ports of a request and returns the sandboxes whose network was ended. */
 async function claim(
@@ -133,7 +133,7 @@ describe('claimHostPorts', () => {
     const [port, other] = [await listening('tcp'), new PortReservations()];
     await new Promise<void>((resolve) => void taken?.close(() => resolve()));
     taken = undefined;
-    await other.take(port, 'udp');
+    await other.reserve(port, 'udp');
     const both = aRequest({
       ports: [
         { name: 'a', port: 80, protocol: 'tcp', hostPort: port },
@@ -142,11 +142,14 @@ describe('claimHostPorts', () => {
     });
     const message = `host port ${port}/udp of this node is being claimed by another agent on this machine`;
     await expect(claim(both)).rejects.toMatchObject({ kind: 'exhausted', message });
-    expect(await other.take(port, 'tcp')).toBe(true);
+    expect(await other.reserve(port, 'tcp')).toBe(true);
     await expect(claim(wants(port))).rejects.toMatchObject({ kind: 'exhausted' });
     other.releaseAll();
     await claim(both);
-    expect([await other.take(port, 'tcp'), await other.take(port, 'udp')]).toEqual([true, true]);
+    expect([await other.reserve(port, 'tcp'), await other.reserve(port, 'udp')]).toEqual([
+      true,
+      true,
+    ]);
     other.releaseAll();
   });
 

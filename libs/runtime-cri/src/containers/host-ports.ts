@@ -3,14 +3,14 @@ import { createServer } from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { PortReservations } from '@cloudless/system';
-import { hostPortsOf, type HostPort } from './config/network.js';
-import type { Known } from './inventory.js';
+import { listHostPorts, type ContainerHostPort } from './config/network.js';
+import type { KnownContainer } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';
 
 /** Host ports of a running container of another agent on this machine. */
 export interface ForeignPorts {
   readonly containerId: string;
-  readonly ports: readonly HostPort[];
+  readonly ports: readonly ContainerHostPort[];
 }
 
 /** A range of host ports, both ends included. */
@@ -35,37 +35,38 @@ export async function claimHostPorts(
   others: {
     /** Called only when the request has a host port. */
     readonly foreign?: () => Promise<readonly ForeignPorts[]>;
-    readonly known: readonly Known[];
+    readonly known: readonly KnownContainer[];
     readonly starting: readonly ContainerRequest[];
     readonly processPorts?: PortRange | undefined;
     readonly reservations: PortReservations;
   },
   sandboxes: Pick<Sandboxes, 'endNetwork'>,
 ): Promise<() => void> {
-  const wanted = hostPortsOf(request);
+  const wanted = listHostPorts(request);
   if (wanted.length === 0) return () => undefined;
   if (request.network?.hostNetwork !== true) refuseProcessPorts(wanted, others.processPorts);
-  for (const other of others.starting) refuseTaken(wanted, hostPortsOf(other), other.containerId);
-  for (const { status, memory, sandboxId } of others.known) {
-    const taken = hostPortsOf({
-      ports: memory.ports,
-      network: { hostNetwork: memory.hostNetwork === true },
+  for (const other of others.starting)
+    refuseUsedPorts(wanted, listHostPorts(other), other.containerId);
+  for (const { status, recorded, sandboxId } of others.known) {
+    const taken = listHostPorts({
+      ports: recorded.ports,
+      network: { hostNetwork: recorded.hostNetwork === true },
     });
-    if (status.phase === 'running') refuseTaken(wanted, taken, status.containerId);
-    else if (overlap(wanted, taken) !== undefined && memory.hostNetwork !== true)
+    if (status.phase === 'running') refuseUsedPorts(wanted, taken, status.containerId);
+    else if (findOverlap(wanted, taken) !== undefined && recorded.hostNetwork !== true)
       await sandboxes.endNetwork(sandboxId);
   }
   // Reserve before reading the ports of other agents, as these agents do, too.
-  const release = await reserve(wanted, others.reservations);
+  const release = await reservePorts(wanted, others.reservations);
   try {
     for (const { containerId, ports } of (await others.foreign?.()) ?? []) {
-      refuseTaken(wanted, ports, `${containerId} of another agent on this machine`);
+      refuseUsedPorts(wanted, ports, `${containerId} of another agent on this machine`);
     }
     for (const port of wanted) {
       if (!(await isFree(port)))
         throw new CloudlessError(
           'exhausted',
-          `${nameOf(port)} of this node is in use by another program`,
+          `${describePort(port)} of this node is in use by another program`,
         );
     }
     return release;
@@ -77,23 +78,23 @@ export async function claimHostPorts(
 
 /** Reserves all ports or none.
  * @throws kind `exhausted`. */
-async function reserve(
-  wanted: readonly HostPort[],
+async function reservePorts(
+  wanted: readonly ContainerHostPort[],
   reservations: PortReservations,
 ): Promise<() => void> {
-  const reserved: HostPort[] = [];
+  const reserved: ContainerHostPort[] = [];
   const release = (): void => {
     for (const { port, protocol } of reserved.splice(0)) reservations.release(port, protocol);
   };
   for (const each of wanted) {
-    if (await reservations.take(each.port, each.protocol)) {
+    if (await reservations.reserve(each.port, each.protocol)) {
       reserved.push(each);
       continue;
     }
     release();
     throw new CloudlessError(
       'exhausted',
-      `${nameOf(each)} of this node is being claimed by another agent on this machine`,
+      `${describePort(each)} of this node is being claimed by another agent on this machine`,
     );
   }
   return release;
@@ -103,37 +104,43 @@ async function reserve(
  * Refuses host ports in the range for processes. A forwarded port looks free to a program that
  * searches a port to listen on, but the program would get no connections.
  */
-function refuseProcessPorts(wanted: readonly HostPort[], range: PortRange | undefined): void {
+function refuseProcessPorts(
+  wanted: readonly ContainerHostPort[],
+  range: PortRange | undefined,
+): void {
   const port = wanted.find(
     (each) => range !== undefined && each.port >= range.from && each.port <= range.to,
   );
   if (range === undefined || port === undefined) return;
   throw new CloudlessError(
     'exhausted',
-    `${nameOf(port)} is in the range that this node assigns to processes, ${range.from} to ${range.to}: use another port, or change --port-range of its agent`,
+    `${describePort(port)} is in the range that this node assigns to processes, ${range.from} to ${range.to}: use another port, or change --port-range of its agent`,
   );
 }
 
-function refuseTaken(
-  wanted: readonly HostPort[],
-  taken: readonly HostPort[],
+function refuseUsedPorts(
+  wanted: readonly ContainerHostPort[],
+  taken: readonly ContainerHostPort[],
   containerId: string,
 ): void {
-  const port = overlap(wanted, taken);
+  const port = findOverlap(wanted, taken);
   if (port !== undefined)
     throw new CloudlessError(
       'exhausted',
-      `${nameOf(port)} of this node is in use by container ${containerId}`,
+      `${describePort(port)} of this node is in use by container ${containerId}`,
     );
 }
 
-function overlap(wanted: readonly HostPort[], taken: readonly HostPort[]): HostPort | undefined {
+function findOverlap(
+  wanted: readonly ContainerHostPort[],
+  taken: readonly ContainerHostPort[],
+): ContainerHostPort | undefined {
   return wanted.find(({ port, protocol }) =>
     taken.some((each) => each.port === port && each.protocol === protocol),
   );
 }
 
-function nameOf({ port, protocol }: HostPort): string {
+function describePort({ port, protocol }: ContainerHostPort): string {
   return `host port ${port}/${protocol}`;
 }
 
@@ -141,7 +148,7 @@ function nameOf({ port, protocol }: HostPort): string {
  * Whether a program could listen on the port, on all addresses. A port that this process may not
  * bind counts as free; the runtime decides.
  */
-function isFree({ port, protocol }: HostPort): Promise<boolean> {
+function isFree({ port, protocol }: ContainerHostPort): Promise<boolean> {
   return new Promise((resolve) => {
     const failed = ({ code }: NodeJS.ErrnoException): void => resolve(code !== 'EADDRINUSE');
     if (protocol === 'udp') {

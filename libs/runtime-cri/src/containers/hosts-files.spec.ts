@@ -19,7 +19,7 @@ const file = (): string => path.join(directory(), 'hosts');
 
 describe('HostsFiles', () => {
   it('creates the file before the address is known and fills the same file afterwards', async () => {
-    expect(await files.make(request)).toEqual({
+    expect(await files.create(request)).toEqual({
       ...{ containerPath: '/etc/hosts', hostPath: file(), readonly: false, selinuxRelabel: true },
     });
     const { ino } = statSync(file());
@@ -31,7 +31,7 @@ describe('HostsFiles', () => {
   it('makes the file readable for every user of the container, independent of the umask of the agent', async () => {
     const before = process.umask(0o077);
     try {
-      await files.make(request);
+      await files.create(request);
     } finally {
       process.umask(before);
     }
@@ -39,7 +39,7 @@ describe('HostsFiles', () => {
   });
 
   it('mounts the file read-only when the root file system is read-only', async () => {
-    const mount = await files.make({ ...request, security: { readOnlyRootFilesystem: true } });
+    const mount = await files.create({ ...request, security: { readOnlyRootFilesystem: true } });
     expect(mount).toMatchObject({ readonly: true });
   });
 
@@ -49,13 +49,13 @@ describe('HostsFiles', () => {
       ...request,
       volumes: [{ name: 'hosts', mountPath: '/etc/hosts/', readOnly: true, source }],
     };
-    expect(await files.make(own)).toBeUndefined();
+    expect(await files.create(own)).toBeUndefined();
     await files.fill(own, '10.0.0.7');
     expect(existsSync(directory())).toBe(false);
   });
 
   it('does not create the file again for a start that has failed and was cleaned up', async () => {
-    await files.make(request);
+    await files.create(request);
     rmSync(directory(), { recursive: true });
     await expect(files.fill(request, '10.0.0.7')).rejects.toMatchObject({ kind: 'precondition' });
     expect(existsSync(directory())).toBe(false);
@@ -63,7 +63,7 @@ describe('HostsFiles', () => {
 
   it('reports the path of a file that cannot be created', async () => {
     const nowhere = new HostsFiles(() => '/dev/null/logs');
-    await expect(nowhere.make(request)).rejects.toMatchObject({
+    await expect(nowhere.create(request)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining('the hosts file /dev/null/logs/hosts cannot be written: '),
     });

@@ -4,8 +4,8 @@ import path from 'node:path';
 import { CloudlessError, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/system';
-import type { PlannedMount } from '../volumes/mount-paths.js';
-import { hasOwnHostsFile, hostnameOf } from './config/network.js';
+import type { ContainerMount } from '../volumes/mount-paths.js';
+import { hasOwnHostsFile, resolveHostname } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';
 
 /** Name of the file in the log directory of a container, with which it is removed. */
@@ -19,7 +19,7 @@ const MODE = 0o644;
  * removed, so restarts of the agent and the container runtime do not change it.
  */
 export class HostsFiles {
-  constructor(private readonly directoryOf: (containerId: ContainerId) => string) {}
+  constructor(private readonly getDirectory: (containerId: ContainerId) => string) {}
 
   /**
    * Creates the file, empty, for the container runtime to mount.
@@ -27,10 +27,10 @@ export class HostsFiles {
    * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be created
    *   for another reason.
    */
-  async make(request: ContainerRequest): Promise<PlannedMount | undefined> {
+  async create(request: ContainerRequest): Promise<ContainerMount | undefined> {
     if (hasOwnHostsFile(request)) return undefined;
-    const hostPath = this.fileOf(request);
-    await written(hostPath, async () => {
+    const hostPath = this.getFile(request);
+    await writeHostsFile(hostPath, async () => {
       await makeDirectory(path.dirname(hostPath), 0o755);
       await writeFile(hostPath, '');
       await chmod(hostPath, MODE); // independent of the umask of this process
@@ -47,29 +47,29 @@ export class HostsFiles {
    * Writes the content into the mounted file. Call it when the address is known, before the
    * container starts.
    * @param ip - Address of the sandbox; ignored in the network of the node.
-   * @throws As {@link HostsFiles.make}.
+   * @throws As {@link HostsFiles.create}.
    */
   async fill(request: ContainerRequest, ip: string): Promise<void> {
     if (hasOwnHostsFile(request)) return;
-    const file = this.fileOf(request);
-    const text = await textOf(request, ip);
+    const file = this.getFile(request);
+    const text = await renderHosts(request, ip);
     // Never creates the file: a start that failed meanwhile has removed it.
-    await written(file, () => writeFile(file, text, { flag: 'r+' }));
+    await writeHostsFile(file, () => writeFile(file, text, { flag: 'r+' }));
   }
 
-  private fileOf({ containerId }: ContainerRequest): string {
-    return path.join(this.directoryOf(containerId), FILE);
+  private getFile({ containerId }: ContainerRequest): string {
+    return path.join(this.getDirectory(containerId), FILE);
   }
 }
 
-async function textOf(request: ContainerRequest, ip: string): Promise<string> {
+async function renderHosts(request: ContainerRequest, ip: string): Promise<string> {
   const { hostNetwork = false, extraHosts = [] } = request.network ?? {};
-  if (!hostNetwork) return toPodHosts({ hostname: hostnameOf(request), ip }, extraHosts);
+  if (!hostNetwork) return toPodHosts({ hostname: resolveHostname(request), ip }, extraHosts);
   const nodeHosts = await readFile(HOSTS_PATH, 'utf8').catch(() => undefined);
   return toNodeHosts(nodeHosts, nodeName(), extraHosts);
 }
 
-async function written(file: string, write: () => Promise<void>): Promise<void> {
+async function writeHostsFile(file: string, write: () => Promise<void>): Promise<void> {
   try {
     await write();
   } catch (reason) {

@@ -5,7 +5,7 @@ import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/run
 import { Code, ConnectError } from '@connectrpc/connect';
 import { CriClient } from '../client/cri-client.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
-import { until } from '../testing/real-cri-machine.js';
+import { waitUntil } from '../testing/real-cri-machine.js';
 import { realClock } from '../testing/system.js';
 import { Images } from './images.js';
 
@@ -90,7 +90,7 @@ describe('Images.prepare', () => {
   it('pulls an image once for concurrent requests and reports progress to each', async () => {
     const { open } = gate();
     const all = ['a', 'b', 'c'].map((digit) => prepare(requestOf(digit)));
-    await until(() => pulls() === 1);
+    await waitUntil(() => pulls() === 1);
     const late = prepare(requestOf('d'));
     open();
     const told = [
@@ -104,7 +104,7 @@ describe('Images.prepare', () => {
   it('waits for a slow pull and reports its duration', async () => {
     const { open } = gate();
     const preparing = prepare(requestOf('a'));
-    await until(() => pulls() === 1);
+    await waitUntil(() => pulls() === 1);
     await clock.advance(1_234);
     open();
     expect(await preparing).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled', tookMs: 1_234 }]);
@@ -115,7 +115,7 @@ describe('Images.prepare', () => {
     const second = new AbortController();
     const { open, gone } = gate();
     const [leaves, stays] = [prepare(requestOf('a'), first.signal), prepare(requestOf('b'))];
-    await until(() => pulls() === 1);
+    await waitUntil(() => pulls() === 1);
     first.abort();
     await expect(leaves).rejects.toBeInstanceOf(StoppedError);
     open();
@@ -123,7 +123,7 @@ describe('Images.prepare', () => {
     server.images.clear();
     const again = gate();
     const only = prepare(requestOf('c'), second.signal);
-    await until(() => pulls() === 2);
+    await waitUntil(() => pulls() === 2);
     second.abort();
     await expect(only).rejects.toBeInstanceOf(StoppedError);
     await again.gone; // the runtime was told
@@ -169,7 +169,7 @@ describe('image pull policy', () => {
     ]);
     const { open } = gate();
     const waits = prepare(requestOf('c', 'always'));
-    await until(() => pulls() === 3);
+    await waitUntil(() => pulls() === 3);
     expect(await prepare(requestOf('d'))).toEqual([]);
     open();
     await waits;
@@ -196,11 +196,11 @@ describe('Images.resolve', () => {
     await prepare(requestOf('a'));
     await images.resolve(requestOf('a'));
     await prepare({ ...requestOf('b'), image: 'other:1' });
-    expect([...images.heldIds()]).toEqual([`sha256:${NGINX}`, 'sha256:other:1']);
+    expect([...images.getHeldIds()]).toEqual([`sha256:${NGINX}`, 'sha256:other:1']);
     await clock.advance(600_001);
-    expect([...images.heldIds()]).toEqual([`sha256:${NGINX}`]);
+    expect([...images.getHeldIds()]).toEqual([`sha256:${NGINX}`]);
     images.release(requestOf('a').containerId);
-    expect(images.heldIds().size).toBe(0);
+    expect(images.getHeldIds().size).toBe(0);
   });
 });
 
@@ -218,7 +218,7 @@ describe('Images.removeIdle', () => {
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
     await clock.advance(120_000);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(true);
-    expect(images.idleMs().has(ID)).toBe(false);
+    expect(images.getIdleMs().has(ID)).toBe(false);
   });
 
   it('makes concurrent requests wait and pull the image again', async () => {
@@ -240,7 +240,7 @@ describe('Images.removeIdle', () => {
     const held = new Promise<void>((resolve) => (answer = resolve));
     answering = () => held;
     const asking = prepare(requestOf('a'));
-    await until(() => server.calls.includes('imageStatus'));
+    await waitUntil(() => server.calls.includes('imageStatus'));
     expect(await images.removeIdle(ID, 0, remove)).toBe(true);
     answer();
     expect(await asking).toMatchObject([{ kind: 'pulling' }, { kind: 'pulled' }]);

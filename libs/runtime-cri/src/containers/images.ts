@@ -8,9 +8,9 @@ import {
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import {
-  isUnreadable,
+  isInvalidReference,
   Pulls,
-  unreadable,
+  createInvalidReferenceError,
   type PullRecorder,
   type PullWaiter,
 } from '../images/pulls.js';
@@ -22,7 +22,7 @@ export interface ImagesOptions {
 }
 
 /** The image of a container that does not exist yet. */
-interface Held {
+interface HeldImage {
   readonly image: string;
   readonly id: string;
   readonly since: number;
@@ -30,19 +30,22 @@ interface Held {
 }
 
 /** Time after which an image that was prepared for a start that never came is released. */
-const HELD_MS = 10 * 60_000;
-const unheard: PullWaiter = { progress: () => undefined, signal: new AbortController().signal };
+const MAX_HOLD_MS = 10 * 60_000;
+const SILENT_WAITER: PullWaiter = {
+  progress: () => undefined,
+  signal: new AbortController().signal,
+};
 
 /**
  * Provides images for starts: pulls them by policy, and protects them from removal until their
  * container exists.
  */
 export class Images {
-  private readonly held = new Map<ContainerId, Held>();
-  private readonly finding = new Map<string, Promise<string | undefined>>();
+  private readonly held = new Map<ContainerId, HeldImage>();
+  private readonly runningLookups = new Map<string, Promise<string | undefined>>();
   private readonly pulls: Pulls;
   /** Monotonic time at which each image was last requested. */
-  private readonly wanted = new Map<string, number>();
+  private readonly requestedAt = new Map<string, number>();
   private removal: Promise<void> | undefined;
   private removals = 0;
 
@@ -77,7 +80,7 @@ export class Images {
       prepared.isStarting = true;
       return prepared.id;
     }
-    const id = await this.fetch(request, unheard);
+    const id = await this.fetch(request, SILENT_WAITER);
     this.hold(containerId, { image, id, since: this.options.clock.now(), isStarting: true });
     return id;
   }
@@ -88,7 +91,7 @@ export class Images {
   }
 
   /** Returns the ids of the images of containers that do not exist yet. */
-  heldIds(): ReadonlySet<string> {
+  getHeldIds(): ReadonlySet<string> {
     this.expire();
     return new Set([...this.held.values()].map(({ id }) => id));
   }
@@ -97,9 +100,9 @@ export class Images {
    * Returns the milliseconds since the last request for each image. Images without a request are
    * absent.
    */
-  idleMs(): ReadonlyMap<string, number> {
+  getIdleMs(): ReadonlyMap<string, number> {
     const now = this.options.clock.now();
-    return new Map([...this.wanted].map(([id, atMs]) => [id, now - atMs]));
+    return new Map([...this.requestedAt].map(([id, atMs]) => [id, now - atMs]));
   }
 
   /**
@@ -108,23 +111,24 @@ export class Images {
    * @returns Whether it was removed.
    */
   async removeIdle(id: string, minIdleMs: number, remove: () => Promise<void>): Promise<boolean> {
-    if (this.heldIds().has(id) || (this.idleMs().get(id) ?? minIdleMs) < minIdleMs) return false;
+    if (this.getHeldIds().has(id) || (this.getIdleMs().get(id) ?? minIdleMs) < minIdleMs)
+      return false;
     this.removals += 1;
     const removal = remove();
     const over = (): void => void (this.removal = undefined);
     this.removal = removal.then(over, over);
     await removal;
-    this.wanted.delete(id);
+    this.requestedAt.delete(id);
     return true;
   }
 
-  private hold(containerId: ContainerId, held: Held): void {
+  private hold(containerId: ContainerId, held: HeldImage): void {
     this.expire();
     this.held.set(containerId, held);
   }
 
   private expire(): void {
-    const before = this.options.clock.now() - HELD_MS;
+    const before = this.options.clock.now() - MAX_HOLD_MS;
     for (const [containerId, { since, isStarting }] of this.held) {
       if (!isStarting && since < before) this.held.delete(containerId);
     }
@@ -136,9 +140,9 @@ export class Images {
   ): Promise<string> {
     if (waiter.signal.aborted) throw new StoppedError(waiter.signal.reason);
     if (imagePull === 'always') return this.pull(image, false, waiter);
-    if (imagePull === 'ifNotPresent' && this.pulls.isMissing(image))
+    if (imagePull === 'ifNotPresent' && this.pulls.isPullingMissing(image))
       return this.pull(image, true, waiter);
-    const found = await this.find(image);
+    const found = await this.findImage(image);
     if (found !== undefined) return found;
     if (imagePull === 'never') {
       throw new CloudlessError(
@@ -150,48 +154,48 @@ export class Images {
   }
 
   private async pull(image: string, missing: boolean, waiter: PullWaiter): Promise<string> {
-    const id = await this.pulls.wait(image, missing, waiter);
-    this.want(id);
+    const id = await this.pulls.pullOrJoin(image, missing, waiter);
+    this.recordRequest(id);
     return id;
   }
 
   /** Records a request for the image, which protects it for a while: long enough to hold it. */
-  private want(id: string): void {
-    this.wanted.set(id, this.options.clock.now());
+  private recordRequest(id: string): void {
+    this.requestedAt.set(id, this.options.clock.now());
   }
 
   /**
    * Returns the id of an image; undefined when it is missing. Concurrent callers share one call, so
    * that all of them report the same pull.
    */
-  private find(image: string): Promise<string | undefined> {
-    const running = this.finding.get(image);
+  private findImage(image: string): Promise<string | undefined> {
+    const running = this.runningLookups.get(image);
     if (running !== undefined) return running;
-    const finding = this.findNow(image).finally(() => this.finding.delete(image));
-    this.finding.set(image, finding);
+    const finding = this.findImageNow(image).finally(() => this.runningLookups.delete(image));
+    this.runningLookups.set(image, finding);
     return finding;
   }
 
   /** Repeats a lookup during which an image was removed, because its answer may be outdated. */
-  private async findNow(image: string): Promise<string | undefined> {
+  private async findImageNow(image: string): Promise<string | undefined> {
     for (;;) {
       while (this.removal !== undefined) await this.removal;
       const before = this.removals;
-      const found = await this.status(image);
+      const found = await this.readImageId(image);
       if (before !== this.removals) continue;
-      if (found !== undefined) this.want(found);
+      if (found !== undefined) this.recordRequest(found);
       return found;
     }
   }
 
-  private async status(image: string): Promise<string | undefined> {
+  private async readImageId(image: string): Promise<string | undefined> {
     try {
-      const answer = await this.options.client.quickImage('ImageStatus', (calls, signal) =>
+      const answer = await this.options.client.callQuickImage('ImageStatus', (calls, signal) =>
         calls.imageStatus({ image: { image } }, { signal }),
       );
       return answer.image?.id;
     } catch (reason) {
-      throw isUnreadable(reason) ? unreadable(image, reason) : reason;
+      throw isInvalidReference(reason) ? createInvalidReferenceError(image, reason) : reason;
     }
   }
 }

@@ -7,14 +7,14 @@ import {
   type Log,
 } from '@cloudless/base';
 import {
-  EventReaders,
-  exitReason,
+  EventBroadcaster,
+  formatExitReason,
   type ContainerEvent,
   type ContainerStatus,
 } from '@cloudless/runtime';
 import type { StopSignal } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import { closedError } from '../client/cri-client.js';
+import { createClosedError } from '../client/cri-client.js';
 import {
   ContainerState,
   ContainerStatusResponseSchema,
@@ -22,25 +22,25 @@ import {
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
 import {
-  containerIdOf,
+  readContainerId,
   fromAnnotations,
   isOwned,
-  ownedBy,
-  type Memory,
+  toOwnerSelector,
+  type RecordedRequest,
   type Owner,
 } from './labels.js';
-import { isThere } from '../system/host-processes.js';
-import { pidOf, toStatus, wasNeverStarted } from './to-status.js';
+import { processExists } from '../system/host-processes.js';
+import { parsePid, toStatus, wasNeverStarted } from './to-status.js';
 
 /** A container of this owner, as the newest list showed it. */
-export interface Known {
+export interface KnownContainer {
   readonly runtimeId: string;
   readonly sandboxId: string;
   readonly state: ContainerState;
   /** IP address; empty in the network of the machine. */
   readonly ip: string;
   readonly status: ContainerStatus;
-  readonly memory: Memory;
+  readonly recorded: RecordedRequest;
   /**
    * Whether the main process was visible when the status was read. An agent may not see the
    * processes of containers.
@@ -71,45 +71,47 @@ const UNREAD = ContainerState.CONTAINER_CREATED;
  * reported by an event before.
  */
 export class Inventory {
-  private known = new Map<string, Known>();
-  private readonly readers = new EventReaders();
-  private readonly waiting = new Map<
+  private known = new Map<string, KnownContainer>();
+  private readonly readers = new EventBroadcaster();
+  private readonly exitWaiters = new Map<
     ContainerId,
     Set<(outcome: ContainerStatus | CloudlessError) => void>
   >();
-  private looking: Promise<void> | undefined;
-  private nextLook: Promise<void> | undefined;
+  private runningRefresh: Promise<void> | undefined;
+  private nextRefresh: Promise<void> | undefined;
   /**
    * Containers that were added since the running refresh began, which may have read its list
    * before.
    */
-  private readonly learned = new Set<string>();
+  private readonly upserted = new Set<string>();
   private readonly dropped = new Set<string>();
 
   constructor(private readonly options: InventoryOptions) {}
 
   /** Whether a caller waits for events. */
   get isWatched(): boolean {
-    return !this.readers.isEmpty || this.waiting.size > 0;
+    return !this.readers.isEmpty || this.exitWaiters.size > 0;
   }
 
   /** Returns all containers, as of the newest refresh. */
-  all(): readonly Known[] {
+  list(): readonly KnownContainer[] {
     return [...this.known.values()];
   }
 
   /** Returns a container, as of the newest refresh. */
-  find(containerId: ContainerId): Known | undefined {
-    return this.all().find(({ status }) => status.containerId === containerId);
+  find(containerId: ContainerId): KnownContainer | undefined {
+    return this.list().find(({ status }) => status.containerId === containerId);
   }
 
   /**
    * Returns the containers that were running at the newest refresh, and whose main process no
    * longer exists.
    */
-  withoutProcess(): readonly ContainerId[] {
-    return this.all().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
-      hadProcess && phase === 'running' && pid !== undefined && !isThere(pid) ? [containerId] : [],
+  findWithoutProcess(): readonly ContainerId[] {
+    return this.list().flatMap(({ hadProcess, status: { containerId, phase, pid } }) =>
+      hadProcess && phase === 'running' && pid !== undefined && !processExists(pid)
+        ? [containerId]
+        : [],
     );
   }
 
@@ -118,8 +120,8 @@ export class Inventory {
    * @throws kind `notFound` when the container does not exist, `unavailable` when the runtime does
    *   not answer.
    */
-  async lookFor(containerId: ContainerId): Promise<Known> {
-    await this.look();
+  async refreshAndFind(containerId: ContainerId): Promise<KnownContainer> {
+    await this.refreshAll();
     const found = this.find(containerId);
     if (found === undefined)
       throw new CloudlessError('notFound', `container ${containerId} is not on this node`);
@@ -130,25 +132,25 @@ export class Inventory {
    * Lists all containers. The result is not older than this call.
    * @throws kind `unavailable` when the runtime does not answer.
    */
-  look(): Promise<void> {
-    if (this.looking === undefined) {
-      this.looking = this.lookNow().finally(() => (this.looking = undefined));
-      return this.looking;
+  refreshAll(): Promise<void> {
+    if (this.runningRefresh === undefined) {
+      this.runningRefresh = this.refreshAllNow().finally(() => (this.runningRefresh = undefined));
+      return this.runningRefresh;
     }
     // The running refresh may have read its list before the latest change: one more refresh, shared
     // by all callers.
-    this.nextLook ??= this.looking
+    this.nextRefresh ??= this.runningRefresh
       .catch(() => undefined)
       .then(() => {
-        this.nextLook = undefined;
-        return this.look();
+        this.nextRefresh = undefined;
+        return this.refreshAll();
       });
-    return this.nextLook;
+    return this.nextRefresh;
   }
 
   /** Reads the status of one container for {@link Inventory.upsert}. */
-  statusOf(runtimeId: string): Promise<ContainerStatusResponse> {
-    return this.options.client.quick('ContainerStatus', (calls, signal) =>
+  readStatus(runtimeId: string): Promise<ContainerStatusResponse> {
+    return this.options.client.callQuick('ContainerStatus', (calls, signal) =>
       calls.containerStatus({ containerId: runtimeId, verbose: true }, { signal }),
     );
   }
@@ -156,15 +158,15 @@ export class Inventory {
   /**
    * Reads the process id of the sandbox; undefined when the container runtime does not report it.
    */
-  async sandboxPidOf(podSandboxId: string): Promise<number | undefined> {
-    const { info } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
+  async readSandboxPid(podSandboxId: string): Promise<number | undefined> {
+    const { info } = await this.options.client.callQuick('PodSandboxStatus', (calls, signal) =>
       calls.podSandboxStatus({ podSandboxId, verbose: true }, { signal }),
     );
-    return pidOf(info);
+    return parsePid(info);
   }
 
-  async ipOf(podSandboxId: string): Promise<string> {
-    const { status } = await this.options.client.quick('PodSandboxStatus', (calls, signal) =>
+  async readSandboxIp(podSandboxId: string): Promise<string> {
+    const { status } = await this.options.client.callQuick('PodSandboxStatus', (calls, signal) =>
       calls.podSandboxStatus({ podSandboxId }, { signal }),
     );
     return status?.network?.ip ?? '';
@@ -174,16 +176,16 @@ export class Inventory {
    * Adds a container that was just started, without listing all the others. The status of a later
    * refresh is kept.
    */
-  learn(
-    at: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>,
+  upsert(
+    at: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
     answer: ContainerStatusResponse,
   ): ContainerStatus {
     const before = this.known.get(at.runtimeId);
     if (before !== undefined) return before.status;
     const known = this.toKnown(at, answer, ContainerState.CONTAINER_RUNNING);
-    this.learned.add(at.runtimeId);
+    this.upserted.add(at.runtimeId);
     this.known.set(at.runtimeId, known);
-    this.tell(undefined, known.status);
+    this.emitChanges(undefined, known.status);
     return known.status;
   }
 
@@ -191,11 +193,11 @@ export class Inventory {
    * Reads whether one container has ended, without listing all the others.
    * @returns Undefined when the container was removed: the next refresh reports that.
    */
-  async refresh(known: Known): Promise<Known | undefined> {
+  async refreshOne(known: KnownContainer): Promise<KnownContainer | undefined> {
     const { runtimeId } = known;
     let answer: ContainerStatusResponse;
     try {
-      answer = await this.options.client.quick('ContainerStatus', (calls, signal) =>
+      answer = await this.options.client.callQuick('ContainerStatus', (calls, signal) =>
         calls.containerStatus({ containerId: runtimeId }, { signal }),
       );
     } catch (reason) {
@@ -208,20 +210,20 @@ export class Inventory {
     if (answer.status?.state !== ContainerState.CONTAINER_EXITED) return before;
     const now = this.toKnown(known, answer, ContainerState.CONTAINER_EXITED);
     this.known.set(runtimeId, now);
-    this.tell(before.status, now.status);
+    this.emitChanges(before.status, now.status);
     return now;
   }
 
   /** Removes an ended container that this runtime has deleted. No event is reported. */
-  drop({ runtimeId }: Known): void {
+  drop({ runtimeId }: KnownContainer): void {
     this.known.delete(runtimeId);
     this.dropped.add(runtimeId);
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    return this.readers.read(
+    return this.readers.subscribe(
       signal,
-      this.options.client.closed.aborted ? closedError() : undefined,
+      this.options.client.closed.aborted ? createClosedError() : undefined,
     );
   }
 
@@ -229,23 +231,23 @@ export class Inventory {
    * Returns a promise that resolves when a refresh reports the end of the container. `cancel`
    * rejects it.
    */
-  ended(containerId: ContainerId): {
+  waitForExit(containerId: ContainerId): {
     readonly promise: Promise<ContainerStatus>;
     readonly cancel: () => void;
   } {
     let cancel = (): void => undefined;
     const promise = new Promise<ContainerStatus>((resolve, reject) => {
-      const waiters = this.waiting.get(containerId) ?? new Set();
-      this.waiting.set(containerId, waiters);
+      const waiters = this.exitWaiters.get(containerId) ?? new Set();
+      this.exitWaiters.set(containerId, waiters);
       const settle = (outcome: ContainerStatus | CloudlessError): void => {
         waiters.delete(settle);
-        if (waiters.size === 0 && this.waiting.get(containerId) === waiters)
-          this.waiting.delete(containerId);
+        if (waiters.size === 0 && this.exitWaiters.get(containerId) === waiters)
+          this.exitWaiters.delete(containerId);
         if (outcome instanceof CloudlessError) reject(outcome);
         else resolve(outcome);
       };
       waiters.add(settle);
-      cancel = () => settle(closedError());
+      cancel = () => settle(createClosedError());
     });
     promise.catch(() => undefined); // a cancelled wait is not an error
     return { promise, cancel };
@@ -254,47 +256,47 @@ export class Inventory {
   /** Fails all readers and waiting callers, which must list again. */
   fail(reason: CloudlessError): void {
     this.readers.fail(reason);
-    for (const waiters of [...this.waiting.values()])
+    for (const waiters of [...this.exitWaiters.values()])
       for (const settle of [...waiters]) settle(reason);
   }
 
-  private async lookNow(): Promise<void> {
+  private async refreshAllNow(): Promise<void> {
     const { client, owner } = this.options;
-    this.learned.clear();
+    this.upserted.clear();
     this.dropped.clear();
-    const { containers } = await client.quick('ListContainers', (calls, signal) =>
-      calls.listContainers({ filter: { labelSelector: ownedBy(owner) } }, { signal }),
+    const { containers } = await client.callQuick('ListContainers', (calls, signal) =>
+      calls.listContainers({ filter: { labelSelector: toOwnerSelector(owner) } }, { signal }),
     );
     const ours = containers.filter(
       ({ labels, state }) => isOwned(labels, owner) && state !== ContainerState.CONTAINER_CREATED,
     );
-    const looked = await Promise.all(ours.map((container) => this.lookAt(container)));
+    const looked = await Promise.all(ours.map((container) => this.readContainer(container)));
     const before = this.known;
     const there = looked.filter(
       (each) => each !== undefined && !this.dropped.has(each.runtimeId),
-    ) as readonly Known[];
+    ) as readonly KnownContainer[];
     this.known = new Map(
-      there.map((each) => [each.runtimeId, laterOf(before.get(each.runtimeId), each)]),
+      there.map((each) => [each.runtimeId, selectNewer(before.get(each.runtimeId), each)]),
     );
     for (const [runtimeId, known] of before) {
-      if (this.learned.has(runtimeId) && !this.known.has(runtimeId))
+      if (this.upserted.has(runtimeId) && !this.known.has(runtimeId))
         this.known.set(runtimeId, known);
     }
     for (const { runtimeId, status } of this.known.values())
-      this.tell(before.get(runtimeId)?.status, status);
+      this.emitChanges(before.get(runtimeId)?.status, status);
     for (const [runtimeId, { status }] of before)
-      if (!this.known.has(runtimeId)) this.tellRemoved(status);
+      if (!this.known.has(runtimeId)) this.emitRemoval(status);
   }
 
   /** Reads the status of a container whose state has changed since the last refresh. */
-  private async lookAt(container: Container): Promise<Known | undefined> {
+  private async readContainer(container: Container): Promise<KnownContainer | undefined> {
     const before = this.known.get(container.id);
     if (before?.state === container.state) return before;
     const { id: runtimeId, podSandboxId: sandboxId, annotations } = container;
     const hasAddress = fromAnnotations(annotations).hostNetwork !== true;
     const [answer, ip] = await Promise.allSettled([
-      this.statusOf(runtimeId),
-      before?.ip || !hasAddress ? (before?.ip ?? '') : this.ipOf(sandboxId),
+      this.readStatus(runtimeId),
+      before?.ip || !hasAddress ? (before?.ip ?? '') : this.readSandboxIp(sandboxId),
     ]);
     if (answer.status === 'fulfilled' && wasNeverStarted(answer.value.status)) return undefined;
     if (answer.status === 'fulfilled' && ip.status === 'fulfilled') {
@@ -307,7 +309,7 @@ export class Inventory {
     // removed meanwhile
     if (failures.some((reason) => errorKindOf(reason) === 'notFound')) return undefined;
     if (before?.state !== UNREAD) {
-      const containerId = containerIdOf(container.labels);
+      const containerId = readContainerId(container.labels);
       this.options.log.warn('container status not readable', {
         containerId,
         ...errorFields(failures[0]),
@@ -324,7 +326,7 @@ export class Inventory {
     { id: runtimeId, podSandboxId: sandboxId, labels, annotations, state, createdAt }: Container,
     answer: PromiseSettledResult<ContainerStatusResponse>,
     ip: PromiseSettledResult<string>,
-  ): Known {
+  ): KnownContainer {
     const finishedAt = BigInt(Math.round(this.options.wallTime())) * NANOS_PER_MS;
     const listed = {
       labels,
@@ -344,50 +346,56 @@ export class Inventory {
   }
 
   private toKnown(
-    { runtimeId, sandboxId, ip }: Pick<Known, 'runtimeId' | 'sandboxId' | 'ip'>,
+    { runtimeId, sandboxId, ip }: Pick<KnownContainer, 'runtimeId' | 'sandboxId' | 'ip'>,
     answer: ContainerStatusResponse,
     listed: ContainerState,
-  ): Known {
+  ): KnownContainer {
     const status = toStatus(answer, ip, this.options.bootedAtMs);
     const memory = fromAnnotations(answer.status?.annotations ?? {});
-    const hadProcess = status.pid !== undefined && isThere(status.pid);
+    const hadProcess = status.pid !== undefined && processExists(status.pid);
     return {
       runtimeId,
       sandboxId,
       ip,
       state: answer.status?.state ?? listed,
       status,
-      memory,
+      recorded: memory,
       hadProcess,
     };
   }
 
-  private tell(before: ContainerStatus | undefined, now: ContainerStatus): void {
+  private emitChanges(before: ContainerStatus | undefined, now: ContainerStatus): void {
     if (before === undefined)
-      this.push({ kind: 'started', status: now.phase === 'running' ? now : asRunning(now) });
-    if (now.phase === 'exited' && before?.phase !== 'exited') this.pushExit(now);
+      this.emit({ kind: 'started', status: now.phase === 'running' ? now : toRunning(now) });
+    if (now.phase === 'exited' && before?.phase !== 'exited') this.emitExit(now);
   }
 
   /** Reports the end of a container that another program has removed while it ran. */
-  private tellRemoved(last: ContainerStatus): void {
+  private emitRemoval(last: ContainerStatus): void {
     if (last.phase === 'exited') return;
     const { pid: _pid, ip: _ip, ...rest } = last;
     const finishedAtMs = Math.max(last.startedAtMs, this.options.wallTime());
-    this.pushExit({ ...rest, phase: 'exited', finishedAtMs, exitCode: -1, reason: exitReason(-1) });
+    this.emitExit({
+      ...rest,
+      phase: 'exited',
+      finishedAtMs,
+      exitCode: -1,
+      reason: formatExitReason(-1),
+    });
   }
 
-  private pushExit(status: ContainerStatus): void {
-    this.push({ kind: 'exited', status });
-    for (const settle of [...(this.waiting.get(status.containerId) ?? [])]) settle(status);
+  private emitExit(status: ContainerStatus): void {
+    this.emit({ kind: 'exited', status });
+    for (const settle of [...(this.exitWaiters.get(status.containerId) ?? [])]) settle(status);
   }
 
-  private push(event: ContainerEvent): void {
-    this.readers.tell(event);
+  private emit(event: ContainerEvent): void {
+    this.readers.publish(event);
   }
 }
 
 /** Keeps a known end: the list may have been read before it. */
-function laterOf(known: Known | undefined, looked: Known): Known {
+function selectNewer(known: KnownContainer | undefined, looked: KnownContainer): KnownContainer {
   return known?.status.phase === 'exited' && known.state !== UNREAD ? known : looked;
 }
 
@@ -395,7 +403,7 @@ function laterOf(known: Known | undefined, looked: Known): Known {
  * Returns the running status of a container that ended before it was seen running, for its start
  * event.
  */
-function asRunning({
+function toRunning({
   finishedAtMs: _f,
   exitCode: _e,
   reason: _r,

@@ -14,13 +14,13 @@ export const LABELS = {
   containerId: 'io.cloudless.container-id',
 } as const;
 /** Annotation with the parts of a request that no runtime returns otherwise. */
-const MEMORY = 'io.cloudless.memory';
+const REQUEST_ANNOTATION = 'io.cloudless.memory';
 
 /**
  * Parts of a request that are stored on its container. Fields that earlier versions did not write
  * are absent.
  */
-export interface Memory {
+export interface RecordedRequest {
   readonly labels: Readonly<Record<string, string>>;
   readonly ports: readonly PortRequest[];
   /**
@@ -33,13 +33,16 @@ export interface Memory {
 }
 
 /** Returns the label selector for all containers of an owner, which is part of every list. */
-export function ownedBy({ cluster, node }: Owner): Record<string, string> {
+export function toOwnerSelector({ cluster, node }: Owner): Record<string, string> {
   return { [LABELS.cluster]: cluster, [LABELS.node]: node };
 }
 
 /** Returns the label selector for one container of an owner. */
-export function ownedAs(owner: Owner, containerId: ContainerId): Record<string, string> {
-  return { ...ownedBy(owner), [LABELS.containerId]: containerId };
+export function toContainerSelector(
+  owner: Owner,
+  containerId: ContainerId,
+): Record<string, string> {
+  return { ...toOwnerSelector(owner), [LABELS.containerId]: containerId };
 }
 
 /**
@@ -54,12 +57,12 @@ export function isOwned(labels: Readonly<Record<string, string>>, owner: Owner):
 }
 
 /** Reads the Cloudless id of a container from its labels. */
-export function containerIdOf(labels: Readonly<Record<string, string>>): ContainerId {
+export function readContainerId(labels: Readonly<Record<string, string>>): ContainerId {
   return (labels[LABELS.containerId] ?? '') as ContainerId;
 }
 
 /** Returns the group whose empty directories a container shares. */
-export function groupOf({
+export function toVolumeGroup({
   group,
   containerId,
 }: Pick<ContainerRequest, 'group' | 'containerId'>): string {
@@ -67,7 +70,7 @@ export function groupOf({
 }
 
 /** Whether a container has directories that are removed with its group. */
-export function hasGroup({
+export function needsVolumeGroup({
   volumes = [],
   shmSizeBytes,
 }: Pick<ContainerRequest, 'volumes' | 'shmSizeBytes'>): boolean {
@@ -80,23 +83,23 @@ export function hasGroup({
  */
 export function toAnnotations(request: ContainerRequest): Record<string, string> {
   const { labels, ports, network } = request;
-  const memory: Memory = {
+  const memory: RecordedRequest = {
     labels,
     ports,
-    ...(hasGroup(request) ? { group: groupOf(request) } : {}),
+    ...(needsVolumeGroup(request) ? { group: toVolumeGroup(request) } : {}),
     ...(network?.hostNetwork === true ? { hostNetwork: true } : {}),
   };
-  return { [MEMORY]: JSON.stringify(memory) };
+  return { [REQUEST_ANNOTATION]: JSON.stringify(memory) };
 }
 
 /** Reads what {@link toAnnotations} has written; empty when the annotation is damaged. */
-export function fromAnnotations(annotations: Readonly<Record<string, string>>): Memory {
+export function fromAnnotations(annotations: Readonly<Record<string, string>>): RecordedRequest {
   try {
     const { labels, ports, group, hostNetwork } = JSON.parse(
-      annotations[MEMORY] ?? '{}',
-    ) as Partial<Memory>;
+      annotations[REQUEST_ANNOTATION] ?? '{}',
+    ) as Partial<RecordedRequest>;
     return {
-      labels: isTexts(labels) ? labels : {},
+      labels: isStringRecord(labels) ? labels : {},
       ports: Array.isArray(ports) ? ports.filter(isPort) : [],
       ...(typeof group === 'string' ? { group } : {}),
       ...(hostNetwork === true ? { hostNetwork } : {}),
@@ -106,7 +109,7 @@ export function fromAnnotations(annotations: Readonly<Record<string, string>>): 
   }
 }
 
-function isTexts(value: unknown): value is Readonly<Record<string, string>> {
+function isStringRecord(value: unknown): value is Readonly<Record<string, string>> {
   return (
     typeof value === 'object' &&
     value !== null &&

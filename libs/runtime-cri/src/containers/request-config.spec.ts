@@ -9,7 +9,7 @@ import {
   type PodSandboxConfig,
   type SecurityProfile as CriProfile,
 } from '../gen/runtime/v1/api_pb.js';
-import { aRequest, arbRequest, EVERYTHING } from '../testing/requests.js';
+import { aRequest, arbRequest, ALL_CAPABILITIES } from '../testing/requests.js';
 import { checkImageUser } from './config/security.js';
 import { fromAnnotations } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
@@ -456,7 +456,7 @@ describe('toContainerConfig and toSandboxConfig', () => {
   it('convert every valid request without losing any of its fields', () => {
     fc.assert(
       fc.property(arbRequest, (request) => {
-        checkRequest(request, EVERYTHING);
+        checkRequest(request, ALL_CAPABILITIES);
         expect(readBack(sandbox(request), container(request), request)).toEqual(asAsked(request));
       }),
     );

@@ -7,14 +7,14 @@ import {
   type ContainerConfig,
   type PodSandboxConfig,
 } from '../gen/runtime/v1/api_pb.js';
-import { checkMountPaths, type PlannedMount } from '../volumes/mount-paths.js';
+import { checkMountPaths, type ContainerMount } from '../volumes/mount-paths.js';
 import { checkDevices } from './config/devices.js';
-import { checkCapabilitiesOf } from './config/needed-capabilities.js';
+import { checkRequiredCapabilities } from './config/needed-capabilities.js';
 import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';
-import { checkSysctls, sysctlsOf } from './config/sysctls.js';
-import { ownedAs, toAnnotations, type Owner } from './labels.js';
+import { checkSysctls, toSysctls } from './config/sysctls.js';
+import { toContainerSelector, toAnnotations, type Owner } from './labels.js';
 import { checkUlimits } from './ulimits.js';
 
 /** Name of the log file of a container, in its log directory. */
@@ -35,7 +35,7 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
       'image: must be set for a container; to run a command without an image, use a node with the process runtime',
     );
   }
-  if (lease !== undefined) throw leasesUnimplemented();
+  if (lease !== undefined) throw createLeasesUnimplementedError();
   if (workingDir !== undefined && !workingDir.startsWith('/')) {
     throw new CloudlessError('invalid', 'workingDir: must be an absolute path');
   }
@@ -48,14 +48,14 @@ export function checkRequest(request: ContainerRequest, capabilities: readonly s
   checkDevices(request);
   checkUlimits(request);
   checkMountPaths(request);
-  checkCapabilitiesOf(request, capabilities);
+  checkRequiredCapabilities(request, capabilities);
 }
 
 /**
  * Creates the error for leases: no container runtime ends a container by itself when its agent is
  * silent.
  */
-export function leasesUnimplemented(): CloudlessError {
+export function createLeasesUnimplementedError(): CloudlessError {
   return new CloudlessError(
     'unimplemented',
     'lease: this node lacks the capability disconnect.exclusive, because a container runtime cannot end a container by itself',
@@ -77,16 +77,16 @@ export function toSandboxConfig(
     },
     ...toSandboxNetwork(request),
     logDirectory,
-    labels: ownedAs(owner, containerId),
-    linux: { securityContext: toSandboxSecurity(request), sysctls: sysctlsOf(request) },
+    labels: toContainerSelector(owner, containerId),
+    linux: { securityContext: toSandboxSecurity(request), sysctls: toSysctls(request) },
   });
 }
 
 /** Settings of a container that its request does not contain. */
-export interface ContainerSurroundings {
+export interface ContainerSettings {
   /** Id of the image in the runtime. */
   readonly imageRef: string;
-  readonly mounts: readonly PlannedMount[];
+  readonly mounts: readonly ContainerMount[];
   /** Largest number of processes and threads; undefined: no limit. */
   readonly pids: number | undefined;
   readonly kernel: KernelLimits;
@@ -96,7 +96,7 @@ export interface ContainerSurroundings {
 export function toContainerConfig(
   request: ContainerRequest,
   owner: Owner,
-  { imageRef, mounts, pids, kernel }: ContainerSurroundings,
+  { imageRef, mounts, pids, kernel }: ContainerSettings,
 ): ContainerConfig {
   const { containerId, command, args, env, workingDir = '' } = request;
   return create(ContainerConfigSchema, {
@@ -111,7 +111,7 @@ export function toContainerConfig(
     })),
     devices: [...(request.devices ?? [])],
     mounts: mounts.map(({ inMemory: _, ...mount }) => mount),
-    labels: ownedAs(owner, containerId),
+    labels: toContainerSelector(owner, containerId),
     annotations: toAnnotations(request),
     logPath: LOG_FILE,
     linux: {

@@ -23,7 +23,7 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
 const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
 
 /** Converts the error of a start to the kinds that `ContainerRuntime.start` promises. */
-export function startFailure(
+export function toStartError(
   reason: unknown,
   { security }: Pick<ContainerRequest, 'security'> = {},
 ): unknown {
@@ -48,7 +48,7 @@ export function startFailure(
  * refusal. As `internal`, which leaves open whether the container runs, the start would be retried
  * at once for ever.
  */
-export function refusalOf(reason: unknown): unknown {
+export function toRefusal(reason: unknown): unknown {
   if (!(reason instanceof CloudlessError) || reason.kind !== 'internal') return reason;
   return new CloudlessError('precondition', reason.message, { cause: reason });
 }

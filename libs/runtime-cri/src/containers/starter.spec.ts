@@ -14,13 +14,13 @@ import {
 } from '../gen/runtime/v1/api_pb.js';
 import { isUnified } from '../system/pids-limit.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
-import { aRequest, EVERYTHING } from '../testing/requests.js';
+import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
 import { realClock, realRandom } from '../testing/system.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
 import { Images } from './images.js';
 import { Inventory } from './inventory.js';
-import { ownedAs, toAnnotations } from './labels.js';
+import { toContainerSelector, toAnnotations } from './labels.js';
 import { Sandboxes } from './sandboxes.js';
 import { Starter } from './starter.js';
 
@@ -48,7 +48,7 @@ function open(as = owner): {
   const log = silentLog;
   const wallTime = (): number => realClock.wallTime();
   const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
-  const capabilities = (): readonly string[] => EVERYTHING;
+  const capabilities = (): readonly string[] => ALL_CAPABILITIES;
   const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
   const store = new VolumeStore(
     path.join(server.home, 'volumes'),
@@ -66,7 +66,7 @@ function open(as = owner): {
     ...parts,
     owner: as,
     capabilities,
-    logDirectoryOf,
+    getLogDirectory: logDirectoryOf,
     clock: realClock,
     log,
     maxPids: 4096,
@@ -123,7 +123,7 @@ describe('Starter.start', () => {
     } as const;
     await start({ security });
     expect(server.handlers).toEqual(['runsc']);
-    expect(server.only.config.linux?.securityContext).toMatchObject({
+    expect(server.onlyContainer.config.linux?.securityContext).toMatchObject({
       selinuxOptions: SELINUX,
       apparmor: { localhostRef: 'web' },
       apparmorProfile: 'localhost/web',
@@ -136,7 +136,7 @@ describe('Starter.start', () => {
       source: { kind: 'named', namespace: 'default', workload: 'web', name: 'db' },
     };
     await start({ group: 'r', volumes: [named, scratch] });
-    expect(server.only.config.mounts).toMatchObject([
+    expect(server.onlyContainer.config.mounts).toMatchObject([
       {
         containerPath: '/s',
         hostPath: path.join(emptyOf('r'), 's'),
@@ -159,7 +159,7 @@ describe('Starter.start', () => {
       atStart = readFileSync(file, 'utf8');
       throw new ConnectError('no', Code.Unknown);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const extraHosts = [{ ip: '192.0.2.10', hostnames: ['db'] }];
     await expect(start({ network: { hostname: 'web-1', extraHosts } })).rejects.toMatchObject({
@@ -194,7 +194,7 @@ describe('the sandbox of an earlier attempt', () => {
     server.addSandbox(
       create(PodSandboxConfigSchema, {
         metadata: { name: containerId },
-        labels: ownedAs(owner, containerId),
+        labels: toContainerSelector(owner, containerId),
       }),
     );
 
@@ -253,7 +253,7 @@ describe('a host port', () => {
   });
   const OTHER = toContainerId('cd'.repeat(32));
   const addOther = (state: ContainerState): void => {
-    const labels = ownedAs({ cluster: 'c1', node: 'n2' }, OTHER);
+    const labels = toContainerSelector({ cluster: 'c1', node: 'n2' }, OTHER);
     const annotations = toAnnotations(aRequest({ ports: wanted.ports, containerId: OTHER }));
     const config = create(ContainerConfigSchema, { labels, annotations });
     const podSandboxId = server.addSandbox(create(PodSandboxConfigSchema, { labels }));
@@ -313,7 +313,7 @@ describe('two agents on one machine', () => {
     server.overrides.createContainer = () => {
       throw new ConnectError('no', Code.Unknown);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     await expect(starter.start(mine)).rejects.toMatchObject({ message: 'no' });
     await expect(open(OTHER).starter.start(theirs)).rejects.toMatchObject({ message: 'no' });
@@ -325,7 +325,7 @@ describe('a failed start', () => {
     server.overrides.startContainer = () => {
       throw new ConnectError(text, code);
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
   };
 
@@ -366,22 +366,22 @@ describe('a container that was just started', () => {
       await mayAnswer;
       return { containers: [] };
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const seen: string[] = [];
     const events = inventory.events(new AbortController().signal);
     void (async () => {
       for await (const { kind } of events) seen.push(kind);
     })();
-    const look = inventory.look();
+    const look = inventory.refreshAll();
     await isListed;
     await start();
     answer();
     await look;
-    expect(inventory.all().map(({ status }) => status.phase)).toEqual(['running']);
+    expect(inventory.list().map(({ status }) => status.phase)).toEqual(['running']);
     expect(seen).toEqual(['started']);
-    await inventory.look(); // one that began after it does not show it, so it is gone
-    expect(inventory.all()).toEqual([]);
+    await inventory.refreshAll(); // one that began after it does not show it, so it is gone
+    expect(inventory.list()).toEqual([]);
   });
 });
 
@@ -402,7 +402,7 @@ describe('empty directories', () => {
 
   it('stay while the runtime does not answer', async () => {
     mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
-    await server.away();
+    await server.disconnect();
     await volumes.release('r');
     expect(existsSync(emptyOf('r'))).toBe(true);
   });

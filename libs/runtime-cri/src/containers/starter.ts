@@ -16,19 +16,19 @@ import { isUnified, PidsLimit } from '../system/pids-limit.js';
 import { canLimitSwap } from '../system/swap-limits.js';
 import type { GroupVolumes } from '../volumes/group-volumes.js';
 import { checkMemoryMounts } from '../volumes/memory-mounts.js';
-import type { PlannedMount } from '../volumes/mount-paths.js';
-import { findDevices } from './config/devices.js';
+import type { ContainerMount } from '../volumes/mount-paths.js';
+import { requireDevices } from './config/devices.js';
 import type { KernelLimits } from './config/resources.js';
-import { asksForUser, checkImageUser } from './config/security.js';
+import { needsImageUser, checkImageUser } from './config/security.js';
 import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
 import type { Images } from './images.js';
 import type { Inventory } from './inventory.js';
-import { groupOf, hasGroup, type Owner } from './labels.js';
+import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
-import { IdInUseError, isNameTaken, refusalOf, startFailure } from './start-failure.js';
-import { pidOf } from './to-status.js';
+import { IdInUseError, isNameTaken, toRefusal, toStartError } from './start-failure.js';
+import { parsePid } from './to-status.js';
 import { confirmUlimits, limitSandbox } from './ulimits.js';
 
 export interface StarterOptions {
@@ -42,23 +42,23 @@ export interface StarterOptions {
   /** Processes and threads of a container whose request sets no limit. */
   readonly maxPids: number;
   readonly processPorts?: PortRange | undefined;
-  readonly logDirectoryOf: (containerId: ContainerId) => string;
+  readonly getLogDirectory: (containerId: ContainerId) => string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /** Prerequisites of a start that exist before its sandbox. */
-interface Prepared {
+interface PreparedStart {
   readonly imageRef: string;
-  readonly mounts: readonly PlannedMount[];
+  readonly mounts: readonly ContainerMount[];
   /** Releases the reserved host ports. Call it when the container runs or the start has failed. */
   readonly releasePorts: () => void;
 }
 
 /** Starts containers, one sandbox each. A failed start leaves no traces. */
 export class Starter {
-  private readonly starting = new Map<ContainerId, ContainerRequest>();
-  private readonly underWay = new Set<Promise<ContainerStatus>>();
+  private readonly startingRequests = new Map<ContainerId, ContainerRequest>();
+  private readonly runningStarts = new Set<Promise<ContainerStatus>>();
   private isClosed = false;
   private readonly kernel: KernelLimits = {
     swap: canLimitSwap(),
@@ -70,54 +70,54 @@ export class Starter {
   private readonly hostsFiles: HostsFiles;
 
   constructor(private readonly options: StarterOptions) {
-    this.hostsFiles = new HostsFiles(options.logDirectoryOf);
+    this.hostsFiles = new HostsFiles(options.getLogDirectory);
   }
 
   /** Whether this container is being started: the sweep must not remove it. */
   isStarting(containerId: ContainerId): boolean {
-    return this.starting.has(containerId);
+    return this.startingRequests.has(containerId);
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     if (this.isClosed) throw new CloudlessError('unavailable', 'this runtime is shutting down');
     const started = this.startNow(request);
-    this.underWay.add(started);
+    this.runningStarts.add(started);
     try {
       return await started;
     } finally {
-      this.underWay.delete(started);
+      this.runningStarts.delete(started);
     }
   }
 
   /** Refuses further starts. Resolves when all running starts have succeeded or failed. */
   async close(): Promise<void> {
     this.isClosed = true;
-    await Promise.allSettled(this.underWay);
+    await Promise.allSettled(this.runningStarts);
   }
 
   private async startNow(request: ContainerRequest): Promise<ContainerStatus> {
     const { capabilities, volumes } = this.options;
     checkRequest(request, capabilities());
     const { containerId } = request;
-    if (this.starting.has(containerId)) throw new IdInUseError(containerId);
-    this.starting.set(containerId, request);
-    const letGo = volumes.hold(groupOf(request));
+    if (this.startingRequests.has(containerId)) throw new IdInUseError(containerId);
+    this.startingRequests.set(containerId, request);
+    const releaseHold = volumes.hold(toVolumeGroup(request));
     try {
-      if (await this.isHere(containerId)) throw new IdInUseError(containerId);
+      if (await this.isPresent(containerId)) throw new IdInUseError(containerId);
       const prepared = await this.prepare(request);
       try {
-        return await this.make(request, prepared);
+        return await this.createInSandbox(request, prepared);
       } finally {
         prepared.releasePorts();
       }
     } catch (reason) {
-      letGo();
+      releaseHold();
       if (errorKindOf(reason) !== 'unavailable') await this.releaseVolumes(request);
-      throw startFailure(reason, request);
+      throw toStartError(reason, request);
     } finally {
-      letGo();
+      releaseHold();
       this.options.images.release(containerId);
-      this.starting.delete(containerId);
+      this.startingRequests.delete(containerId);
     }
   }
 
@@ -125,28 +125,28 @@ export class Starter {
    * Whether a container with this id exists. Only a known id is refreshed: ids are new, and the
    * runtime also refuses a second sandbox of one name.
    */
-  private async isHere(containerId: ContainerId): Promise<boolean> {
+  private async isPresent(containerId: ContainerId): Promise<boolean> {
     const { inventory } = this.options;
     if (inventory.find(containerId) === undefined) return false;
-    await inventory.look();
+    await inventory.refreshAll();
     return inventory.find(containerId) !== undefined;
   }
 
   /** Does everything that can fail without a sandbox. */
-  private async prepare(request: ContainerRequest): Promise<Prepared> {
+  private async prepare(request: ContainerRequest): Promise<PreparedStart> {
     const { images, inventory, sandboxes, volumes, processPorts } = this.options;
     const { seccomp } = request.security ?? {};
     if (seccomp?.kind === 'localhost') await this.checkProfile(seccomp.reference);
-    await findDevices(request);
+    await requireDevices(request);
     const imageRef = await images.resolve(request);
-    if (asksForUser(request)) await this.checkUser(request, imageRef);
-    const starting = [...this.starting.values()];
+    if (needsImageUser(request)) await this.checkUser(request, imageRef);
+    const starting = [...this.startingRequests.values()];
     // The first of two starts for one port gets it.
     const before = starting.slice(0, starting.indexOf(request));
-    const foreign = (): ReturnType<Sandboxes['foreignPorts']> => sandboxes.foreignPorts();
-    const mounts = await volumes.mountsFor(request);
+    const foreign = (): ReturnType<Sandboxes['listForeignPorts']> => sandboxes.listForeignPorts();
+    const mounts = await volumes.createMounts(request);
     const others = {
-      known: inventory.all(),
+      known: inventory.list(),
       starting: before,
       processPorts,
       foreign,
@@ -165,19 +165,22 @@ export class Starter {
   }
 
   private async checkUser({ image = '' }: ContainerRequest, imageRef: string): Promise<void> {
-    const answer = await this.options.client.quickImage('ImageStatus', (calls, signal) =>
+    const answer = await this.options.client.callQuickImage('ImageStatus', (calls, signal) =>
       calls.imageStatus({ image: { image: imageRef } }, { signal }),
     );
     checkImageUser(image, answer.image ?? {});
   }
 
-  private async make(request: ContainerRequest, prepared: Prepared): Promise<ContainerStatus> {
-    const { owner, sandboxes, log, logDirectoryOf } = this.options;
+  private async createInSandbox(
+    request: ContainerRequest,
+    prepared: PreparedStart,
+  ): Promise<ContainerStatus> {
+    const { owner, sandboxes, log, getLogDirectory } = this.options;
     const { containerId } = request;
-    const config = toSandboxConfig(request, owner, logDirectoryOf(containerId));
+    const config = toSandboxConfig(request, owner, getLogDirectory(containerId));
     try {
       const podSandboxId = await this.runSandbox(request, config);
-      return await this.run(request, prepared, { podSandboxId, config });
+      return await this.createAndStart(request, prepared, { podSandboxId, config });
     } catch (reason) {
       if (reason instanceof IdInUseError) throw reason;
       try {
@@ -189,7 +192,7 @@ export class Starter {
         });
         throw reason;
       }
-      throw refusalOf(reason);
+      throw toRefusal(reason);
     }
   }
 
@@ -205,7 +208,7 @@ export class Starter {
     const runtimeHandler = security?.runtimeClass ?? '';
     const run = async (): Promise<string> =>
       (
-        await client.slow('RunPodSandbox', (calls, signal) =>
+        await client.callSlow('RunPodSandbox', (calls, signal) =>
           calls.runPodSandbox({ config, runtimeHandler }, { signal }),
         )
       ).podSandboxId;
@@ -213,24 +216,25 @@ export class Starter {
       return await run();
     } catch (reason) {
       if (!isNameTaken(reason)) throw reason;
-      await inventory.look();
+      await inventory.refreshAll();
       if (inventory.find(containerId) !== undefined) throw new IdInUseError(containerId);
       await sandboxes.removeAllOf(containerId);
     }
     return run();
   }
 
-  private async run(
+  private async createAndStart(
     request: ContainerRequest,
-    { imageRef, mounts }: Prepared,
+    { imageRef, mounts }: PreparedStart,
     sandbox: { readonly podSandboxId: string; readonly config: PodSandboxConfig },
   ): Promise<ContainerStatus> {
     const { client, owner, inventory, clock } = this.options;
     const { podSandboxId, config: sandboxConfig } = sandbox;
-    const pids = this.pidsOf(request);
+    const pids = this.resolvePidsLimit(request);
     const { ulimits = [] } = request;
-    if (ulimits.length > 0) await limitSandbox(await inventory.sandboxPidOf(podSandboxId), ulimits);
-    const hosts = await this.hostsFiles.make(request);
+    if (ulimits.length > 0)
+      await limitSandbox(await inventory.readSandboxPid(podSandboxId), ulimits);
+    const hosts = await this.hostsFiles.create(request);
     // last, because /etc may be a volume
     const all = hosts === undefined ? mounts : [...mounts, hosts];
     const config = toContainerConfig(request, owner, {
@@ -240,39 +244,41 @@ export class Starter {
       kernel: this.kernel,
     });
     const [{ containerId: runtimeId }, ip] = await Promise.all([
-      client.slow('CreateContainer', (calls, signal) =>
+      client.callSlow('CreateContainer', (calls, signal) =>
         calls.createContainer({ podSandboxId, config, sandboxConfig }, { signal }),
       ),
-      this.addressOf(request, podSandboxId),
+      this.readAddress(request, podSandboxId),
     ]);
-    await this.startLimited(runtimeId, pids);
-    const answer = await inventory.statusOf(runtimeId);
-    const pid = pidOf(answer.info);
-    if (pid !== undefined && pids !== undefined) await this.holdPids(pid, pids, request);
+    await this.startWithLimits(runtimeId, pids);
+    const answer = await inventory.readStatus(runtimeId);
+    const pid = parsePid(answer.info);
+    if (pid !== undefined && pids !== undefined) await this.enforcePidsLimit(pid, pids, request);
     if (pid !== undefined) checkMemoryMounts(pid, mounts);
     if (pid !== undefined) await confirmUlimits(pid, ulimits, clock);
-    return inventory.learn({ runtimeId, sandboxId: podSandboxId, ip }, answer);
+    return inventory.upsert({ runtimeId, sandboxId: podSandboxId, ip }, answer);
   }
 
   /**
    * Reads the address of the sandbox and writes it to the hosts file.
    * @returns Empty in the network of the machine.
    */
-  private async addressOf(request: ContainerRequest, podSandboxId: string): Promise<string> {
+  private async readAddress(request: ContainerRequest, podSandboxId: string): Promise<string> {
     const ip =
-      request.network?.hostNetwork === true ? '' : await this.options.inventory.ipOf(podSandboxId);
+      request.network?.hostNetwork === true
+        ? ''
+        : await this.options.inventory.readSandboxIp(podSandboxId);
     await this.hostsFiles.fill(request, ip);
     return ip;
   }
 
-  private async startLimited(containerId: string, pids: number | undefined): Promise<void> {
+  private async startWithLimits(containerId: string, pids: number | undefined): Promise<void> {
     const { client, inventory } = this.options;
     const undo =
       pids === undefined || this.kernel.unifiedPids
         ? async () => undefined
-        : await this.pidsLimit.prepare((await inventory.statusOf(containerId)).info, pids);
+        : await this.pidsLimit.prepare((await inventory.readStatus(containerId)).info, pids);
     try {
-      await client.slow('StartContainer', (calls, signal) =>
+      await client.callSlow('StartContainer', (calls, signal) =>
         calls.startContainer({ containerId }, { signal }),
       );
     } catch (reason) {
@@ -281,20 +287,24 @@ export class Starter {
     }
   }
 
-  private async holdPids(pid: number, pids: number, { limits }: ContainerRequest): Promise<void> {
-    if ((await this.pidsLimit.hold(pid, pids)) || limits.pids === undefined) return;
+  private async enforcePidsLimit(
+    pid: number,
+    pids: number,
+    { limits }: ContainerRequest,
+  ): Promise<void> {
+    if ((await this.pidsLimit.enforce(pid, pids)) || limits.pids === undefined) return;
     throw new CloudlessError(
       'precondition',
       'limits.pids: the limit cannot be set, because the runtime has not created a cgroup for the container',
     );
   }
 
-  private pidsOf({ limits }: ContainerRequest): number | undefined {
+  private resolvePidsLimit({ limits }: ContainerRequest): number | undefined {
     const { capabilities, maxPids } = this.options;
     return limits.pids ?? (capabilities().includes('limits.pids') ? maxPids : undefined);
   }
 
   private async releaseVolumes(request: ContainerRequest): Promise<void> {
-    if (hasGroup(request)) await this.options.volumes.release(groupOf(request));
+    if (needsVolumeGroup(request)) await this.options.volumes.release(toVolumeGroup(request));
   }
 }

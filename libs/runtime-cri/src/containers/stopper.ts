@@ -4,7 +4,7 @@ import type { CriClient } from '../client/cri-client.js';
 import type { Inventory } from './inventory.js';
 
 /** A running stop, shared by all its callers. */
-interface Stopping {
+interface RunningStop {
   killAt: number;
   timer: Timer | undefined;
   readonly failed: Promise<never>;
@@ -12,7 +12,7 @@ interface Stopping {
 }
 
 /** A container, by its Cloudless id and by its id in the runtime. */
-interface Target {
+interface StopTarget {
   readonly containerId: ContainerId;
   readonly runtimeId: string;
 }
@@ -23,7 +23,7 @@ interface Target {
  * seconds only.
  */
 export class Stopper {
-  private readonly stopping = new Map<ContainerId, Stopping>();
+  private readonly runningStops = new Map<ContainerId, RunningStop>();
 
   constructor(
     private readonly client: CriClient,
@@ -33,11 +33,12 @@ export class Stopper {
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     const { status, runtimeId } =
-      this.inventory.find(containerId) ?? (await this.inventory.lookFor(containerId));
+      this.inventory.find(containerId) ?? (await this.inventory.refreshAndFind(containerId));
     if (status.phase === 'exited') return status;
-    const ended = this.inventory.ended(containerId);
-    const stopping = this.stopping.get(containerId) ?? this.begin(containerId, runtimeId, graceMs);
-    this.hasten(stopping, { containerId, runtimeId }, graceMs);
+    const ended = this.inventory.waitForExit(containerId);
+    const stopping =
+      this.runningStops.get(containerId) ?? this.beginStop(containerId, runtimeId, graceMs);
+    this.shortenGrace(stopping, { containerId, runtimeId }, graceMs);
     try {
       return await Promise.race([ended.promise, stopping.failed]);
     } finally {
@@ -50,55 +51,65 @@ export class Stopper {
    * Sends SIGTERM. The runtime gets a slightly longer grace period, so that it can finish the stop
    * when this agent dies meanwhile.
    */
-  private begin(containerId: ContainerId, runtimeId: string, graceMs: number): Stopping {
+  private beginStop(containerId: ContainerId, runtimeId: string, graceMs: number): RunningStop {
     let fail = (_: unknown): void => undefined;
     const failed = new Promise<never>((_, reject) => (fail = reject));
     failed.catch(() => undefined);
-    const stopping: Stopping = { killAt: Number.POSITIVE_INFINITY, timer: undefined, failed, fail };
-    this.stopping.set(containerId, stopping);
+    const stopping: RunningStop = {
+      killAt: Number.POSITIVE_INFINITY,
+      timer: undefined,
+      failed,
+      fail,
+    };
+    this.runningStops.set(containerId, stopping);
     if (graceMs > 0)
-      void this.ask(stopping, { containerId, runtimeId }, Math.ceil(graceMs / 1_000) + 1, graceMs);
+      void this.requestStop(
+        stopping,
+        { containerId, runtimeId },
+        Math.ceil(graceMs / 1_000) + 1,
+        graceMs,
+      );
     return stopping;
   }
 
-  private hasten(stopping: Stopping, target: Target, graceMs: number): void {
+  private shortenGrace(stopping: RunningStop, target: StopTarget, graceMs: number): void {
     const killAt = this.clock.now() + Math.max(0, graceMs);
     if (killAt >= stopping.killAt) return;
     stopping.killAt = killAt;
     stopping.timer?.cancel();
     stopping.timer = this.clock.setTimer(
       Math.max(0, graceMs),
-      () => void this.ask(stopping, target, 0, 0),
+      () => void this.requestStop(stopping, target, 0, 0),
     );
   }
 
-  private async ask(
-    stopping: Stopping,
-    { containerId, runtimeId }: Target,
+  private async requestStop(
+    stopping: RunningStop,
+    { containerId, runtimeId }: StopTarget,
     seconds: number,
-    waitsMs: number,
+    extraMs: number,
   ): Promise<void> {
     try {
       await this.client
-        .slow(
+        .callSlow(
           'StopContainer',
           (calls, signal) =>
             calls.stopContainer({ containerId: runtimeId, timeout: BigInt(seconds) }, { signal }),
-          waitsMs,
+          extraMs,
         )
         .catch((reason: unknown) => {
           if (errorKindOf(reason) !== 'notFound') throw reason;
         });
       const known = this.inventory.find(containerId);
-      const now = known === undefined ? undefined : await this.inventory.refresh(known);
-      if (now?.status.phase !== 'exited') await this.inventory.look();
+      const now = known === undefined ? undefined : await this.inventory.refreshOne(known);
+      if (now?.status.phase !== 'exited') await this.inventory.refreshAll();
     } catch (reason) {
       stopping.fail(reason);
     }
   }
 
-  private forget(containerId: ContainerId, stopping: Stopping): void {
+  private forget(containerId: ContainerId, stopping: RunningStop): void {
     stopping.timer?.cancel();
-    if (this.stopping.get(containerId) === stopping) this.stopping.delete(containerId);
+    if (this.runningStops.get(containerId) === stopping) this.runningStops.delete(containerId);
   }
 }

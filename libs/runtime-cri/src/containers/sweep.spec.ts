@@ -90,8 +90,8 @@ function mute(call: 'containerStatus' | 'podSandboxStatus'): () => void {
   if (call === 'containerStatus') {
     const failed = Promise.reject(failure);
     failed.catch(() => undefined);
-    server.statusGiven.set('a', failed);
-    return () => server.statusGiven.delete('a');
+    server.statusGates.set('a', failed);
+    return () => server.statusGates.delete('a');
   }
   let isMute = true;
   server.overrides[call] = () => {
@@ -156,7 +156,7 @@ describe('sweep', () => {
       mkdirSync(kept, { recursive: true });
       utimesSync(path.dirname(kept), 0, 0);
       const tell = mute(call);
-      await server.away();
+      await server.disconnect();
       await server.listen(); // overrides hold from here on
       const opened = await open({ volumeDirectory });
       expect([left(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
@@ -183,7 +183,7 @@ describe('sweep', () => {
       );
       return {};
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     await open();
     expect(ended).toEqual(['a']);
@@ -198,7 +198,7 @@ describe('sweep', () => {
         return new Promise(() => undefined);
       };
     });
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const clock = new ManualClock();
     const opened = open({
@@ -230,7 +230,7 @@ describe('sweep', () => {
       server.sandboxes.delete(podSandboxId);
       return {};
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     add('a', 'none');
     add('b', 'none');
@@ -278,7 +278,7 @@ describe('CriRuntime.shutdown', () => {
       await isAnswered;
       return { podSandboxId: server.addSandbox(config!) };
     };
-    await server.away();
+    await server.disconnect();
     await server.listen();
     const opened = await open();
     const started = opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
@@ -303,7 +303,7 @@ describe('CriRuntime.shutdown', () => {
       },
     };
     Object.assign(server.overrides, { stopPodSandbox });
-    await server.away();
+    await server.disconnect();
     await server.listen();
     add('a', CONTAINER_RUNNING);
     await (await open()).shutdown();
@@ -327,7 +327,7 @@ describe('CriRuntime.shutdown', () => {
     'ends within its time limit with a runtime $name, and reports the remaining containers',
     async ({ stop, untilLogged, why }) => {
       server.overrides.stopPodSandbox = stop;
-      await server.away();
+      await server.disconnect();
       await server.listen();
       add('a', CONTAINER_RUNNING);
       const clock = new ManualClock();

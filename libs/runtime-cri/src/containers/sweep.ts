@@ -8,7 +8,7 @@ import {
   type PodSandbox,
 } from '../gen/runtime/v1/api_pb.js';
 import type { Inventory } from './inventory.js';
-import { containerIdOf } from './labels.js';
+import { readContainerId } from './labels.js';
 import type { Sandboxes } from './sandboxes.js';
 
 const NANOS_PER_MS = 1_000_000n;
@@ -36,21 +36,21 @@ export interface SweepOptions {
  */
 export async function sweep(options: SweepOptions): Promise<void> {
   const { inventory, sandboxes } = options;
-  const before = [...(await sandboxes.all()), ...(await sandboxes.unfinished())];
-  await endLost(options, before);
+  const before = [...(await sandboxes.listAll()), ...(await sandboxes.listUnfinished())];
+  await stopLostContainers(options, before);
   // Refresh after the lists: a container that is missing now did not exist when they were read.
-  await inventory.look();
+  await inventory.refreshAll();
   const orphans = new Set(
-    before.filter((each) => isOrphan(each, options)).map(({ labels }) => containerIdOf(labels)),
+    before.filter((each) => isOrphan(each, options)).map(({ labels }) => readContainerId(labels)),
   );
   for (const containerId of orphans) await removeOrphan(containerId, options);
   await endOldNetworks(options, before);
-  await sweepLogs(options, new Set(before.map(({ labels }) => containerIdOf(labels))));
+  await sweepLogs(options, new Set(before.map(({ labels }) => readContainerId(labels))));
 }
 
 function isOrphan({ labels, createdAt }: PodSandbox | Container, options: SweepOptions): boolean {
   const { inventory, isStarting, orphanAgeMs, nowMs } = options;
-  const containerId = containerIdOf(labels);
+  const containerId = readContainerId(labels);
   const isYoung = nowMs - Number(createdAt / NANOS_PER_MS) < orphanAgeMs;
   return !isYoung && !isStarting(containerId) && inventory.find(containerId) === undefined;
 }
@@ -81,7 +81,7 @@ async function endOldNetworks(
   const { inventory, sandboxes, log, nowMs, orphanAgeMs } = options;
   for (const each of found) {
     if ('podSandboxId' in each || each.state !== PodSandboxState.SANDBOX_READY) continue;
-    const containerId = containerIdOf(each.labels);
+    const containerId = readContainerId(each.labels);
     const { phase, finishedAtMs = nowMs } = inventory.find(containerId)?.status ?? {};
     if (phase !== 'exited' || nowMs - finishedAtMs < orphanAgeMs) continue;
     await sandboxes.endNetwork(each.id).catch((reason: unknown) => {
@@ -97,15 +97,15 @@ async function endOldNetworks(
  * Stops containers whose state the runtime has lost. Their state would stay unknown for ever; after
  * the stop they count as exited.
  */
-async function endLost(
+async function stopLostContainers(
   { sandboxes, log }: SweepOptions,
   found: readonly (PodSandbox | Container)[],
 ): Promise<void> {
   for (const each of found) {
     if (!('podSandboxId' in each) || each.state !== ContainerState.CONTAINER_UNKNOWN) continue;
-    const containerId = containerIdOf(each.labels);
+    const containerId = readContainerId(each.labels);
     log.warn('stopping a container that its runtime has lost', { containerId });
-    await sandboxes.endLost(each.id).catch((reason: unknown) => {
+    await sandboxes.stopLost(each.id).catch((reason: unknown) => {
       log.warn('container that its runtime has lost could not be stopped', {
         containerId,
         ...errorFields(reason),

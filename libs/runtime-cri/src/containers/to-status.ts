@@ -1,10 +1,10 @@
-import { exitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
+import { formatExitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
 import {
   ContainerState,
   type ContainerStatus as CriStatus,
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
-import { containerIdOf, fromAnnotations } from './labels.js';
+import { readContainerId, fromAnnotations } from './labels.js';
 
 const NANOS_PER_MS = 1_000_000n;
 /**
@@ -45,7 +45,7 @@ export function toStatus(
   // then.
   const startedAtMs = toMs(status?.createdAt ?? 0n);
   const common: Omit<ContainerStatus, 'phase'> = {
-    containerId: containerIdOf(status?.labels ?? {}),
+    containerId: readContainerId(status?.labels ?? {}),
     labels,
     startedAtMs,
     ownCgroup: true,
@@ -59,7 +59,7 @@ export function toStatus(
     })),
   };
   if (status?.state !== ContainerState.CONTAINER_EXITED) {
-    const pid = pidOf(answer.info);
+    const pid = parsePid(answer.info);
     // In the host network, some runtimes report no address and some the address of the host.
     const own = hostNetwork || ip === '' ? {} : { ip };
     return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...own };
@@ -69,7 +69,7 @@ export function toStatus(
     ...common,
     phase: 'exited',
     finishedAtMs: Math.max(startedAtMs, toMs(status.finishedAt)),
-    ...endOf(reason, exitCode, startedAtMs < bootedAtMs),
+    ...toExit(reason, exitCode, startedAtMs < bootedAtMs),
   };
 }
 
@@ -79,16 +79,16 @@ export function toStatus(
  */
 const LOST_END = 'Unknown';
 
-function endOf(
+function toExit(
   reason: string,
   exitCode: number,
   beforeBoot: boolean,
 ): { readonly exitCode: number; readonly reason: string } {
   if (reason === LOST_END)
-    return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : exitReason(-1) };
+    return { exitCode: -1, reason: beforeBoot ? 'lost with the machine' : formatExitReason(-1) };
   // Also reported when only a child was killed by the OOM killer and the container then succeeded.
   if (reason === 'OOMKilled' && exitCode !== 0) return { exitCode, reason: 'out of memory' };
-  return { exitCode, reason: exitReason(exitCode, SIGNALS.get(exitCode - 128)) };
+  return { exitCode, reason: formatExitReason(exitCode, SIGNALS.get(exitCode - 128)) };
 }
 
 /** Reason that containerd gives for a container whose main process could not be started. */
@@ -107,7 +107,7 @@ export function wasNeverStarted(status: CriStatus | undefined): boolean {
 }
 
 /** Parses the process id, which every known runtime puts into its verbose answer. */
-export function pidOf(info: Readonly<Record<string, string>>): number | undefined {
+export function parsePid(info: Readonly<Record<string, string>>): number | undefined {
   try {
     const { pid } = JSON.parse(info['info'] ?? '{}') as { readonly pid?: unknown };
     return typeof pid === 'number' && pid > 0 ? pid : undefined;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { CloudlessError, errorMessageOf, sleep, type Clock } from '@cloudless/base';
 import type { ContainerRequest, UlimitRequest } from '@cloudless/runtime';
-import { commandLineOf, readProcess } from '../system/host-processes.js';
+import { readCommandLine, readProcess } from '../system/host-processes.js';
 import { runTool } from '../system/run-tool.js';
 
 /**
@@ -35,20 +35,20 @@ const UNLIMITED = -1;
 export function checkUlimits({ ulimits = [] }: Pick<ContainerRequest, 'ulimits'>): void {
   for (const { name, soft, hard } of ulimits) {
     if (SHARED_WITH_RUNTIME.includes(name))
-      throw failure('unimplemented', name, 'would limit the container runtime too');
+      throw createUlimitError('unimplemented', name, 'would limit the container runtime too');
     if (!(name in TITLES))
-      throw failure(
+      throw createUlimitError(
         'invalid',
         name,
         `is not a known limit: use one of ${Object.keys(TITLES).join(', ')}`,
       );
     if (![soft, hard].every((value) => Number.isInteger(value) && value >= UNLIMITED)) {
-      throw failure('invalid', name, 'must be whole numbers from -1 up');
+      throw createUlimitError('invalid', name, 'must be whole numbers from -1 up');
     }
     if (hard !== UNLIMITED && (soft === UNLIMITED || soft > hard))
-      throw failure('invalid', name, 'soft is above hard');
+      throw createUlimitError('invalid', name, 'soft is above hard');
     if (name === 'nofile' && soft !== UNLIMITED && soft < MIN_FILES)
-      throw failure('invalid', name, `must be ${MIN_FILES} or more`);
+      throw createUlimitError('invalid', name, `must be ${MIN_FILES} or more`);
   }
 }
 
@@ -66,13 +66,15 @@ export async function limitSandbox(
   ulimits: readonly UlimitRequest[],
 ): Promise<void> {
   const holder = sandboxPid === undefined ? undefined : readProcess(sandboxPid)?.parentPid;
-  if (holder === undefined || !(commandLineOf(holder)[0] ?? '').includes('containerd-shim')) {
+  if (holder === undefined || !(readCommandLine(holder)[0] ?? '').includes('containerd-shim')) {
     throw new CloudlessError(
       'unimplemented',
       'ulimits: this container runtime does not report the process that starts its containers; use containerd',
     );
   }
-  const flags = ulimits.map(({ name, soft, hard }) => `--${name}=${textOf(soft)}:${textOf(hard)}`);
+  const flags = ulimits.map(
+    ({ name, soft, hard }) => `--${name}=${formatLimit(soft)}:${formatLimit(hard)}`,
+  );
   try {
     await runTool('prlimit', ['--pid', String(holder), ...flags]);
   } catch (reason) {
@@ -95,11 +97,11 @@ export async function confirmUlimits(
   clock: Clock,
   proc = '/proc',
 ): Promise<void> {
-  for (let look = 1; ; look += 1) {
-    const problem = differenceOf(readLimits(`${proc}/${pid}/limits`).split('\n'), ulimits);
+  for (let attempt = 1; ; attempt += 1) {
+    const problem = findDifference(readLimits(`${proc}/${pid}/limits`).split('\n'), ulimits);
     if (problem === undefined) return;
-    if (look >= LOOKS || !isBeingStarted(pid)) throw problem;
-    await sleep(clock, LOOK_MS);
+    if (attempt >= MAX_ATTEMPTS || !isBeingStarted(pid)) throw problem;
+    await sleep(clock, RETRY_MS);
   }
 }
 
@@ -107,17 +109,17 @@ export async function confirmUlimits(
  * The program that starts a container may have other limits for a moment, until it executes the
  * program of the container.
  */
-const LOOK_MS = 10;
-const LOOKS = 500;
+const RETRY_MS = 10;
+const MAX_ATTEMPTS = 500;
 
 /** Whether the process is still runc, which executes the program next.
 @see runc, `init.go` */
 function isBeingStarted(pid: number): boolean {
-  const [program = '', argument] = commandLineOf(pid);
+  const [program = '', argument] = readCommandLine(pid);
   return /runc$/.test(program) && argument === 'init';
 }
 
-function differenceOf(
+function findDifference(
   lines: readonly string[],
   ulimits: readonly UlimitRequest[],
 ): CloudlessError | undefined {
@@ -126,19 +128,19 @@ function differenceOf(
     const line = lines.find((each) => each.startsWith(title));
     if (line === undefined) continue;
     const [foundSoft, foundHard] = line.slice(title.length).trim().split(/\s+/);
-    if (foundSoft === textOf(soft) && foundHard === textOf(hard)) continue;
+    if (foundSoft === formatLimit(soft) && foundHard === formatLimit(hard)) continue;
     const found = `${foundSoft}:${foundHard}`;
-    const message = `the container runtime set ${found} instead of ${textOf(soft)}:${textOf(hard)}; request ${found}, or omit the limit`;
-    return failure('precondition', name, message);
+    const message = `the container runtime set ${found} instead of ${formatLimit(soft)}:${formatLimit(hard)}; request ${found}, or omit the limit`;
+    return createUlimitError('precondition', name, message);
   }
   return undefined;
 }
 
-function textOf(value: number): string {
+function formatLimit(value: number): string {
   return value === UNLIMITED ? 'unlimited' : String(value);
 }
 
-function failure(
+function createUlimitError(
   kind: 'invalid' | 'unimplemented' | 'precondition',
   name: string,
   message: string,

@@ -7,22 +7,22 @@ import {
   type Timer,
 } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import type { Inventory, Known } from './inventory.js';
-import { isThere } from '../system/host-processes.js';
+import type { Inventory, KnownContainer } from './inventory.js';
+import { processExists } from '../system/host-processes.js';
 
 /** Interval in which the main processes are checked, with one system call each. */
-const GLANCE_MS = 50;
+const POLL_MS = 50;
 /** Longest interval between refreshes, for changes that nothing else reveals. */
 const RELIST_MS = 1_000;
 /**
  * Polls within which a runtime notices the end of a process; after that the periodic refresh must
  * detect it.
  */
-const NOTICE_GLANCES = 60;
+const MAX_MISSED_POLLS = 60;
 /**
  * When more containers than this have ended, one list of all is less work than one call for each.
  */
-const ASKED_ONE_BY_ONE = 8;
+const MAX_SINGLE_REFRESHES = 8;
 
 /**
  * Refreshes an inventory while a caller waits for events. Three sources trigger a refresh: events
@@ -32,9 +32,9 @@ const ASKED_ONE_BY_ONE = 8;
 export class Watcher {
   private timer: Timer | undefined;
   private stream: AbortController | undefined;
-  private streamMissing = false;
-  private lookedAt = 0;
-  private readonly missedGlances = new Map<number, number>();
+  private isStreamUnsupported = false;
+  private refreshedAt = 0;
+  private readonly missedPolls = new Map<number, number>();
 
   constructor(
     private readonly client: CriClient,
@@ -46,9 +46,9 @@ export class Watcher {
   /** Starts watching. Call it when a caller begins to wait. */
   wake(): void {
     if (this.timer !== undefined || this.client.closed.aborted) return;
-    this.lookedAt = this.clock.now();
+    this.refreshedAt = this.clock.now();
     this.openStream();
-    this.schedule();
+    this.scheduleNextPoll();
   }
 
   close(): void {
@@ -58,32 +58,32 @@ export class Watcher {
     this.stream = undefined;
   }
 
-  private schedule(): void {
-    this.timer = this.clock.setTimer(GLANCE_MS, () => void this.glance());
+  private scheduleNextPoll(): void {
+    this.timer = this.clock.setTimer(POLL_MS, () => void this.poll());
   }
 
-  private async glance(): Promise<void> {
+  private async poll(): Promise<void> {
     if (!this.inventory.isWatched) return this.close();
-    const ended = this.endedProcesses();
-    if (ended.length > ASKED_ONE_BY_ONE || this.clock.now() - this.lookedAt >= RELIST_MS)
-      await this.look();
-    else await this.orFail(this.askFor(ended));
-    if (this.timer !== undefined) this.schedule();
+    const ended = this.findEndedProcesses();
+    if (ended.length > MAX_SINGLE_REFRESHES || this.clock.now() - this.refreshedAt >= RELIST_MS)
+      await this.refreshAll();
+    else await this.failReadersOnError(this.refreshEach(ended));
+    if (this.timer !== undefined) this.scheduleNextPoll();
   }
 
-  private async look(): Promise<void> {
-    this.lookedAt = this.clock.now();
+  private async refreshAll(): Promise<void> {
+    this.refreshedAt = this.clock.now();
     this.openStream(); // it ended when the runtime was unreachable
-    await this.orFail(this.inventory.look());
+    await this.failReadersOnError(this.inventory.refreshAll());
   }
 
-  private async askFor(ended: readonly Known[]): Promise<void> {
-    const now = await Promise.all(ended.map((known) => this.inventory.refresh(known)));
-    if (now.includes(undefined)) await this.inventory.look(); // another program removed it
+  private async refreshEach(ended: readonly KnownContainer[]): Promise<void> {
+    const now = await Promise.all(ended.map((known) => this.inventory.refreshOne(known)));
+    if (now.includes(undefined)) await this.inventory.refreshAll(); // another program removed it
   }
 
   /** Fails the waiting callers when the runtime cannot be called. */
-  private async orFail(asked: Promise<unknown>): Promise<void> {
+  private async failReadersOnError(asked: Promise<unknown>): Promise<void> {
     try {
       await asked;
     } catch (reason) {
@@ -97,37 +97,36 @@ export class Watcher {
     }
   }
 
-  private endedProcesses(): readonly Known[] {
-    const ended: Known[] = [];
+  private findEndedProcesses(): readonly KnownContainer[] {
+    const ended: KnownContainer[] = [];
     const running = new Set<number>();
-    for (const known of this.inventory.all()) {
+    for (const known of this.inventory.list()) {
       const { status } = known;
       if (status.pid === undefined) continue;
       running.add(status.pid);
-      if (isThere(status.pid)) continue;
-      const missed = (this.missedGlances.get(status.pid) ?? 0) + 1;
-      this.missedGlances.set(status.pid, missed);
-      if (missed <= NOTICE_GLANCES) ended.push(known);
+      if (processExists(status.pid)) continue;
+      const missed = (this.missedPolls.get(status.pid) ?? 0) + 1;
+      this.missedPolls.set(status.pid, missed);
+      if (missed <= MAX_MISSED_POLLS) ended.push(known);
     }
-    for (const pid of this.missedGlances.keys())
-      if (!running.has(pid)) this.missedGlances.delete(pid);
+    for (const pid of this.missedPolls.keys()) if (!running.has(pid)) this.missedPolls.delete(pid);
     return ended;
   }
 
   private openStream(): void {
-    if (this.streamMissing || this.stream !== undefined || this.client.closed.aborted) return;
+    if (this.isStreamUnsupported || this.stream !== undefined || this.client.closed.aborted) return;
     const stream = (this.stream = new AbortController());
-    void this.follow(stream.signal).finally(() => {
+    void this.followEvents(stream.signal).finally(() => {
       if (this.stream === stream) this.stream = undefined;
     });
   }
 
-  private async follow(signal: AbortSignal): Promise<void> {
+  private async followEvents(signal: AbortSignal): Promise<void> {
     try {
       for await (const _ of this.client.events(signal))
-        if (this.inventory.isWatched) await this.look();
+        if (this.inventory.isWatched) await this.refreshAll();
     } catch (reason) {
-      this.streamMissing = errorKindOf(reason) === 'unimplemented';
+      this.isStreamUnsupported = errorKindOf(reason) === 'unimplemented';
     }
   }
 }

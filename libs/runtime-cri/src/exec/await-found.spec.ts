@@ -1,12 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
-import { awaitFound } from './await-found.js';
+import { pollUntilFound } from './await-found.js';
 
 describe('pollUntilFound', () => {
   it('finds a process that appears after a minute, as on a machine under load', async () => {
     const clock = new ManualClock();
     let there: string | undefined;
-    const found = awaitFound(
+    const found = pollUntilFound(
       () => there,
       () => false,
       clock,
@@ -21,7 +21,7 @@ describe('pollUntilFound', () => {
     const clock = new ManualClock();
     let looks = 0;
     let over = false;
-    const found = awaitFound(
+    const found = pollUntilFound(
       () => void (looks += 1),
       () => over,
       clock,

@@ -6,7 +6,7 @@ import type { ExecRequest } from '@cloudless/runtime';
  * for commands, so the `env` program of the image sets them.
  * @throws kind `invalid`, naming the field.
  */
-export function commandLineFor({ command, env }: ExecRequest): readonly string[] {
+export function toCommandLine({ command, env }: ExecRequest): readonly string[] {
   const [executable = ''] = command;
   if (executable === '') throw new CloudlessError('invalid', 'command: must not be empty');
   if (env === undefined || Object.keys(env).length === 0) return command;

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { readProcess } from '../system/host-processes.js';
 import { realClock } from '../testing/system.js';
 import { CommandRecords } from './command-records.js';
-import { commandLineFor } from './command-line.js';
+import { toCommandLine } from './command-line.js';
 
 describe('CommandRecords of a killed agent', () => {
   let directory: string;
@@ -39,9 +39,9 @@ describe('CommandRecords of a killed agent', () => {
 
 describe('toCommandLine', () => {
   it('returns the requested command, and sets variables with env', () => {
-    expect(commandLineFor({ command: ['ls', '-l'] })).toEqual(['ls', '-l']);
-    expect(commandLineFor({ command: ['ls'], env: {} })).toEqual(['ls']);
-    expect(commandLineFor({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual([
+    expect(toCommandLine({ command: ['ls', '-l'] })).toEqual(['ls', '-l']);
+    expect(toCommandLine({ command: ['ls'], env: {} })).toEqual(['ls']);
+    expect(toCommandLine({ command: ['ls'], env: { A: 'b c', D: '' } })).toEqual([
       'env',
       'A=b c',
       'D=',
@@ -55,7 +55,7 @@ describe('toCommandLine', () => {
     { request: { command: ['a=b'], env: { A: '1' } }, field: 'command' },
     { request: { command: ['ls'], env: { 'A=B': '1' } }, field: 'env' },
   ])('refuses an invalid $field: $request', ({ request, field }) => {
-    expect(() => commandLineFor(request)).toThrow(
+    expect(() => toCommandLine(request)).toThrow(
       expect.objectContaining({ kind: 'invalid', message: expect.stringContaining(field) }),
     );
   });

@@ -21,12 +21,12 @@ export class CommandRecords {
 
   /** Records a running command. */
   add(command: HostProcess): void {
-    writeFileSync(this.fileOf(command), '');
+    writeFileSync(this.getFile(command), '');
   }
 
   /** Removes the record of an ended command. */
   delete(command: HostProcess): void {
-    rmSync(this.fileOf(command), { force: true });
+    rmSync(this.getFile(command), { force: true });
   }
 
   /** Ends a command whose caller has left, and removes its record. */
@@ -51,7 +51,7 @@ export class CommandRecords {
     return left.length;
   }
 
-  private fileOf({ pid, startToken }: HostProcess): string {
+  private getFile({ pid, startToken }: HostProcess): string {
     return path.join(this.directory, `${pid}-${startToken}`);
   }
 }

@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
-import { endStatus, FakeStreamServer, STREAMS } from '../testing/fake-stream-server.js';
-import { until } from '../testing/real-cri-machine.js';
+import { encodeEndStatus, FakeStreamServer, STREAMS } from '../testing/fake-stream-server.js';
+import { waitUntil } from '../testing/real-cri-machine.js';
 import { realClock } from '../testing/system.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
-import { dataFrame } from './spdy.js';
-import { openStreams } from './upgrade.js';
+import { encodeDataFrame } from './spdy.js';
+import { openStreamConnection } from './upgrade.js';
 
 const PIECE = new Uint8Array(64 * 1024);
 /** More bytes than kernel and client buffer together. */
@@ -32,7 +32,7 @@ afterEach(async () => {
 async function open(
   request: Pick<ExecRequest, 'stdin' | 'input'> = {},
 ): Promise<AsyncGenerator<ExecEvent>> {
-  const opened = await openStreams(server.url, never);
+  const opened = await openStreamConnection(server.url, never);
   socket = opened.socket as Socket;
   const input = new ExecInputSender({ command: ['any'], ...request });
   streams = new CommandStreams({ ...opened, input, tty: undefined, clock: realClock });
@@ -57,7 +57,7 @@ async function* onePiece(): AsyncGenerator<ExecInput> {
  */
 function endAndReset(exitCode: number): void {
   server.peer.pause();
-  server.peer.write(dataFrame(STREAMS.error, endStatus(exitCode)));
+  server.peer.write(encodeDataFrame(STREAMS.error, encodeEndStatus(exitCode)));
   server.peer.resetAndDestroy();
 }
 
@@ -81,24 +81,24 @@ describe('CommandStreams', () => {
   it('yields the exit code when the input failed before the code was read', async () => {
     const events = await open({ input: endless() });
     const result = rest(events);
-    await server.input(PIECE.length);
+    await server.waitForInput(PIECE.length);
     endAndReset(3);
     expect(await result).toEqual({ bytes: 0, exitCode: 3 });
   });
 
   it('yields the exit code that is still in the kernel when a write of input fails', async () => {
     const events = await open({ input: onePiece() });
-    await server.input(PIECE.length);
+    await server.waitForInput(PIECE.length);
     endAndReset(3);
-    for (let turn = 0; turn < 3; turn += 1) socket.write(dataFrame(STREAMS.stdin, PIECE));
+    for (let turn = 0; turn < 3; turn += 1) socket.write(encodeDataFrame(STREAMS.stdin, PIECE));
     expect(await rest(events)).toEqual({ bytes: 0, exitCode: 3 });
   });
 
   it('yields output and exit code that arrived before the connection broke to a late reader', async () => {
     const events = await open({ input: endless() });
     const over = new Promise((resolve) => socket.once('end', resolve).once('close', resolve));
-    await server.input(PIECE.length);
-    server.peer.write(dataFrame(STREAMS.stdout, new Uint8Array(100)));
+    await server.waitForInput(PIECE.length);
+    server.peer.write(encodeDataFrame(STREAMS.stdout, new Uint8Array(100)));
     endAndReset(3);
     await over;
     expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
@@ -115,16 +115,16 @@ describe('CommandStreams', () => {
       }
     }
     const result = rest(await open({ input: watched() }));
-    await server.input(PIECE.length);
+    await server.waitForInput(PIECE.length);
     server.peer.write(resetFrame(STREAMS.stdin));
     await left;
-    server.peer.write(dataFrame(STREAMS.error, endStatus(0)));
+    server.peer.write(encodeDataFrame(STREAMS.error, encodeEndStatus(0)));
     expect(await result).toEqual({ bytes: 0, exitCode: 0 });
   });
 
   it('yields the received output and fails when the connection ends without an exit code', async () => {
     const events = await open();
-    server.peer.write(dataFrame(STREAMS.stdout, PIECE));
+    server.peer.write(encodeDataFrame(STREAMS.stdout, PIECE));
     server.peer.end();
     expect(await events.next()).toMatchObject({ value: { kind: 'output' } });
     await expect(rest(events)).rejects.toMatchObject({
@@ -136,9 +136,9 @@ describe('CommandStreams', () => {
   it('stops reading from the runtime while the caller does not read the output', async () => {
     const events = await open();
     for (let piece = 0; piece < PIECES; piece += 1)
-      server.peer.write(dataFrame(STREAMS.stdout, PIECE));
-    server.peer.write(dataFrame(STREAMS.error, endStatus(0)));
-    await until(() => socket.isPaused());
+      server.peer.write(encodeDataFrame(STREAMS.stdout, PIECE));
+    server.peer.write(encodeDataFrame(STREAMS.error, encodeEndStatus(0)));
+    await waitUntil(() => socket.isPaused());
     expect(socket.bytesRead).toBeLessThan(8 * 1024 * 1024);
     expect(await rest(events)).toEqual({ bytes: PIECES * PIECE.length, exitCode: 0 });
   });

@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream';
 import { CloudlessError, sleep, type Clock } from '@cloudless/base';
-import { writeInTurn, type ExecEvent, type ExecRequest } from '@cloudless/runtime';
-import { resizeFrame, type ExecInputSender } from './exec-input.js';
-import { exitCodeFrom } from './exec-outcome.js';
-import { pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
+import { writeWithBackpressure, type ExecEvent, type ExecRequest } from '@cloudless/runtime';
+import { encodeResizeFrame, type ExecInputSender } from './exec-input.js';
+import { parseExitCode } from './exec-outcome.js';
+import { encodePingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 
 /** Delays between repeated sends of the first size of a terminal. */
 const SIZE_DELAYS_MS = [20, 30, 50, 100, 200, 400, 800];
@@ -33,18 +33,18 @@ export class CommandStreams {
   private readonly streams = new SpdyStreams();
   private readonly parser = new SpdyParser();
   private readonly names = new Map<number, string>();
-  private readonly waiting: ExecEvent[] = [];
+  private readonly queue: ExecEvent[] = [];
   private heldBytes = 0;
   private status = '';
   private exit: (() => ExecEvent) | undefined;
-  private over: { readonly cause?: unknown } | undefined;
+  private connectionEnd: { readonly cause?: unknown } | undefined;
   private wake = (): void => undefined;
 
   constructor(private readonly options: CommandStreamsOptions) {
     const { socket } = options;
-    socket.on('error', (cause: unknown) => this.end({ cause }));
-    socket.on('end', () => this.end({}));
-    socket.on('close', () => this.end({}));
+    socket.on('error', (cause: unknown) => this.onConnectionEnded({ cause }));
+    socket.on('end', () => this.onConnectionEnded({}));
+    socket.on('close', () => this.onConnectionEnded({}));
   }
 
   /** Whether the container runtime has sent the exit status. */
@@ -63,33 +63,34 @@ export class CommandStreams {
    */
   async open(): Promise<void> {
     const { socket, head, input, tty } = this.options;
-    this.take(head);
-    socket.on('data', (chunk: Uint8Array) => this.take(chunk));
-    await this.openOne('error');
-    const stdin = input.isThere ? await this.openOne('stdin') : undefined;
-    await this.openOne('stdout');
-    if (tty === undefined) await this.openOne('stderr');
-    const resize = tty === undefined ? undefined : await this.openOne('resize');
-    if (resize !== undefined && tty !== undefined) void this.keepSize(resizeFrame(resize, tty));
+    this.onData(head);
+    socket.on('data', (chunk: Uint8Array) => this.onData(chunk));
+    await this.openStream('error');
+    const stdin = input.hasInput ? await this.openStream('stdin') : undefined;
+    await this.openStream('stdout');
+    if (tty === undefined) await this.openStream('stderr');
+    const resize = tty === undefined ? undefined : await this.openStream('resize');
+    if (resize !== undefined && tty !== undefined)
+      void this.resendSize(encodeResizeFrame(resize, tty));
     if (stdin !== undefined) void input.send(socket, stdin, resize);
   }
 
   /**
    * Yields the output and the exit of the command. Call it once.
    * @throws kind `unavailable` when the connection ends without an exit status; the errors of
-   *   {@link exitCodeFrom} when the command did not run.
+   *   {@link parseExitCode} when the command did not run.
    */
   async *events(): AsyncGenerator<ExecEvent> {
     for (;;) {
-      const event = this.waiting.shift();
+      const event = this.queue.shift();
       if (event !== undefined) {
-        this.release(event);
+        this.releaseHeldBytes(event);
         yield event;
       } else if (this.exit !== undefined) {
         yield this.exit();
         return;
-      } else if (this.over !== undefined) {
-        throw connectionEnded(this.over.cause);
+      } else if (this.connectionEnd !== undefined) {
+        throw createConnectionEndedError(this.connectionEnd.cause);
       } else {
         await new Promise<void>((resolve) => (this.wake = resolve));
       }
@@ -101,10 +102,10 @@ export class CommandStreams {
     this.options.socket.destroy();
   }
 
-  private async openOne(name: string): Promise<number> {
+  private async openStream(name: string): Promise<number> {
     const { streamId, frame } = this.streams.open('streamtype', name);
     this.names.set(streamId, name);
-    await writeInTurn(this.options.socket, frame);
+    await writeWithBackpressure(this.options.socket, frame);
     return streamId;
   }
 
@@ -112,47 +113,47 @@ export class CommandStreams {
    * Repeats the first size: container runtimes drop a size that arrives before the terminal exists,
    * without an error.
    */
-  private async keepSize(frame: Buffer): Promise<void> {
+  private async resendSize(frame: Buffer): Promise<void> {
     const { socket, input, clock } = this.options;
     for (const delayMs of SIZE_DELAYS_MS) {
       if (this.hasEnded || input.wasResized || socket.destroyed) return;
-      await writeInTurn(socket, frame);
+      await writeWithBackpressure(socket, frame);
       await sleep(clock, delayMs);
     }
   }
 
-  private take(chunk: Uint8Array): void {
-    for (const frame of this.parser.feed(chunk)) this.takeFrame(frame);
+  private onData(chunk: Uint8Array): void {
+    for (const frame of this.parser.feed(chunk)) this.onFrame(frame);
     if (this.heldBytes > MAX_HELD_BYTES) this.options.socket.pause();
     this.wake();
   }
 
-  private takeFrame(frame: SpdyFrame): void {
+  private onFrame(frame: SpdyFrame): void {
     const { socket, input } = this.options;
-    if (frame.kind === 'ping') socket.write(pingFrame(frame.id));
+    if (frame.kind === 'ping') socket.write(encodePingFrame(frame.id));
     const name = 'streamId' in frame ? this.names.get(frame.streamId) : undefined;
     // the command reads no more input
-    if (frame.kind === 'reset' && name === 'stdin') input.leave();
+    if (frame.kind === 'reset' && name === 'stdin') input.stop();
     if (frame.kind !== 'data' || this.exit !== undefined) return;
     if (name === 'stdout' || name === 'stderr') {
       this.heldBytes += frame.data.length;
-      this.waiting.push({ kind: 'output', stream: name, data: frame.data });
+      this.queue.push({ kind: 'output', stream: name, data: frame.data });
     }
     if (name !== 'error') return;
     this.status = (this.status + new TextDecoder().decode(frame.data)).slice(0, MAX_STATUS_BYTES);
-    if (isWhole(this.status)) this.noteExit();
+    if (isCompleteJson(this.status)) this.recordExit();
   }
 
   /**
    * Defers the parsing of the status to the reader of the events, so that the reader gets the error
    * for a malformed status.
    */
-  private noteExit(): void {
+  private recordExit(): void {
     const { status } = this;
-    this.exit = () => ({ kind: 'exited', exitCode: exitCodeFrom(status) });
+    this.exit = () => ({ kind: 'exited', exitCode: parseExitCode(status) });
   }
 
-  private release(event: ExecEvent): void {
+  private releaseHeldBytes(event: ExecEvent): void {
     if (event.kind !== 'output') return;
     this.heldBytes -= event.data.length;
     const { socket } = this.options;
@@ -163,14 +164,14 @@ export class CommandStreams {
    * Handles the end of the connection. An incomplete status becomes an error with its text for the
    * reader of the events.
    */
-  private end(how: { readonly cause?: unknown }): void {
-    this.over ??= how;
-    if (this.exit === undefined && this.status !== '') this.noteExit();
+  private onConnectionEnded(how: { readonly cause?: unknown }): void {
+    this.connectionEnd ??= how;
+    if (this.exit === undefined && this.status !== '') this.recordExit();
     this.wake();
   }
 }
 
-function connectionEnded(cause?: unknown): CloudlessError {
+function createConnectionEndedError(cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
   return new CloudlessError(
     'unavailable',
@@ -179,7 +180,7 @@ function connectionEnded(cause?: unknown): CloudlessError {
   );
 }
 
-function isWhole(json: string): boolean {
+function isCompleteJson(json: string): boolean {
   try {
     JSON.parse(json);
     return true;

@@ -10,23 +10,23 @@ import {
 } from '@cloudless/base';
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
-import { pidNamespaceOf, readProcess, type HostProcess } from '../system/host-processes.js';
-import { awaitFound } from './await-found.js';
-import { commandLineFor } from './command-line.js';
+import { readPidNamespace, readProcess, type HostProcess } from '../system/host-processes.js';
+import { pollUntilFound } from './await-found.js';
+import { toCommandLine } from './command-line.js';
 import type { CommandRecords } from './command-records.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
-import { execFailure } from './exec-outcome.js';
-import { commandsIn, identityOf, newCommand } from './exec-processes.js';
-import type { Turns } from './turns.js';
-import { drainInput, inputPipes } from './stuck-input.js';
-import { openStreams } from './upgrade.js';
+import { toExecError } from './exec-outcome.js';
+import { findCommands, toIdentity, findNewCommand } from './exec-processes.js';
+import type { KeyedMutex } from './turns.js';
+import { drainInput, findInputPipes } from './stuck-input.js';
+import { openStreamConnection } from './upgrade.js';
 
 export interface ExecOptions {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly log: Log;
-  readonly turns: Turns;
+  readonly locks: KeyedMutex;
   readonly records: CommandRecords;
   /** Id of the container in the container runtime. */
   readonly runtimeId: string;
@@ -39,9 +39,9 @@ export interface ExecOptions {
  * Longest wait of the next command of a container until the process of the previous command is
  * found.
  */
-const TURN_MS = 10_000;
+const START_LOCK_MS = 10_000;
 /** A process that is not found by then is assumed to have started and ended between two polls. */
-const UNSEEN_MS = 30_000;
+const MAX_FIND_MS = 30_000;
 /**
  * Time after the caller has left in which the process is still searched, because it may start late
  * and must be ended.
@@ -53,11 +53,11 @@ const FIND_PIPE_MS = 1_000;
  * Interval in which the process of a command with input is checked, and time after its end after
  * which the command counts as stuck unless the runtime has reported the end.
  */
-const STUCK_LOOK_MS = 100;
+const STUCK_POLL_MS = 100;
 const STUCK_MS = 200;
-const DRAIN_TURN_MS = 5;
+const DRAIN_INTERVAL_MS = 5;
 /** Time limit for emptying the input pipe: a busy runtime takes seconds to send the exit status. */
-const DRAIN_MS = 60_000;
+const DRAIN_LIMIT_MS = 60_000;
 
 /**
  * Runs a command through the streaming server of the container runtime; see
@@ -65,9 +65,9 @@ const DRAIN_MS = 60_000;
  */
 export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEvent> {
   const { request, signal, mainPid, clock } = options;
-  const command = commandLineFor(request);
+  const command = toCommandLine(request);
   if (signal.aborted) return;
-  if (pidNamespaceOf(mainPid) === undefined) {
+  if (readPidNamespace(mainPid) === undefined) {
     throw new CloudlessError(
       'precondition',
       `exec: process ${mainPid} of the container is not visible: it has just ended, or this agent does not share the pid namespace of the host`,
@@ -97,7 +97,7 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
     timer?.cancel();
     signal.removeEventListener('abort', onAbort);
     options.client.closed.removeEventListener('abort', onAbort);
-    running.leave();
+    running.abandon();
   }
 }
 
@@ -105,9 +105,9 @@ export async function* execCommand(options: ExecOptions): AsyncGenerator<ExecEve
 class RunningCommand {
   readonly input: ExecInputSender;
   private streams: CommandStreams | undefined;
-  private found: Promise<HostProcess | undefined> = Promise.resolve(undefined);
+  private process: Promise<HostProcess | undefined> = Promise.resolve(undefined);
   /** Monotonic time at which the caller left; undefined before. */
-  private leftAt: number | undefined;
+  private abandonedAt: number | undefined;
 
   constructor(
     private readonly options: ExecOptions,
@@ -130,13 +130,13 @@ class RunningCommand {
   }
 
   /** Closes the connection and ends the command unless it has ended. */
-  leave(): void {
+  abandon(): void {
     const { log, records, clock } = this.options;
-    this.leftAt ??= clock.now();
-    this.input.leave();
+    this.abandonedAt ??= clock.now();
+    this.input.stop();
     this.streams?.close();
     const wasEnded = this.hasEnded;
-    void this.found
+    void this.process
       .then((command) => {
         if (command === undefined) return undefined;
         return wasEnded ? records.delete(command) : records.end(command);
@@ -151,21 +151,21 @@ class RunningCommand {
   }
 
   private async start(): Promise<CommandStreams> {
-    const { client, runtimeId, request, turns, mainPid, clock } = this.options;
-    const release = await turns.take(runtimeId);
+    const { client, runtimeId, request, locks, mainPid, clock } = this.options;
+    const release = await locks.lock(runtimeId);
     try {
-      const before = new Set(commandsIn(mainPid).map(identityOf));
+      const before = new Set(findCommands(mainPid).map(toIdentity));
       const shimPid = readProcess(mainPid)?.parentPid ?? 0;
-      const pipesBefore = inputPipes(shimPid);
+      const pipesBefore = findInputPipes(shimPid);
       const { tty } = request;
       const { url } = await client
-        .slow('Exec', (calls, signal) =>
+        .callSlow('Exec', (calls, signal) =>
           calls.exec(
             {
               ...{ containerId: runtimeId, cmd: [...this.command] },
               ...{
                 tty: tty !== undefined,
-                stdin: this.input.isThere,
+                stdin: this.input.hasInput,
                 stdout: true,
                 stderr: tty === undefined,
               },
@@ -175,23 +175,23 @@ class RunningCommand {
         )
         .catch((reason: unknown) => {
           throw errorKindOf(reason) === 'internal'
-            ? execFailure(errorMessageOf(reason), reason)
+            ? toExecError(errorMessageOf(reason), reason)
             : reason;
         });
-      const opened = await openStreams(url, this.signal);
+      const opened = await openStreamConnection(url, this.signal);
       const streams = (this.streams = new CommandStreams({
         ...opened,
         input: this.input,
         tty,
         clock,
       }));
-      this.found = this.find(before);
-      void this.foundWithin(TURN_MS)
-        .then(() => this.ownPipes(shimPid, pipesBefore))
+      this.process = this.findProcess(before);
+      void this.waitForProcess(START_LOCK_MS)
+        .then(() => this.findOwnPipes(shimPid, pipesBefore))
         .finally(release) // the next command of this container may start: this one is identified
         .then(async (pipes) => {
-          const command = await this.foundWithin(UNSEEN_MS - TURN_MS);
-          await this.freeInput(command, pipes, streams);
+          const command = await this.waitForProcess(MAX_FIND_MS - START_LOCK_MS);
+          await this.drainStuckInput(command, pipes, streams);
         })
         .catch(() => undefined);
       await streams.open();
@@ -206,26 +206,30 @@ class RunningCommand {
    * Finds the process of the command, even if the runtime starts it late: the process must end with
    * its caller.
    */
-  private async find(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
+  private async findProcess(before: ReadonlySet<string>): Promise<HostProcess | undefined> {
     const { clock, mainPid, records } = this.options;
     const isOver = (): boolean =>
       this.hasEnded ||
-      pidNamespaceOf(mainPid) === undefined ||
-      (this.leftAt !== undefined && clock.now() - this.leftAt >= LATE_START_MS);
-    const found = await awaitFound(() => newCommand(mainPid, before, this.command), isOver, clock);
+      readPidNamespace(mainPid) === undefined ||
+      (this.abandonedAt !== undefined && clock.now() - this.abandonedAt >= LATE_START_MS);
+    const found = await pollUntilFound(
+      () => findNewCommand(mainPid, before, this.command),
+      isOver,
+      clock,
+    );
     if (found !== undefined) records.add(found);
     return found;
   }
 
   /** Returns the process of the command; undefined when it is not found within the delay. */
-  private async foundWithin(delayMs: number): Promise<HostProcess | undefined> {
+  private async waitForProcess(delayMs: number): Promise<HostProcess | undefined> {
     const found = new AbortController();
     const late = sleep(this.options.clock, delayMs, found.signal).then(
       () => undefined,
       () => undefined,
     );
     try {
-      return await Promise.race([this.found, late]);
+      return await Promise.race([this.process, late]);
     } finally {
       found.abort(); // cancels the timer
     }
@@ -235,13 +239,16 @@ class RunningCommand {
    * Finds the pipe for the input of the command; empty when it has no input, or the pipe is not
    * seen in time.
    */
-  private async ownPipes(shimPid: number, before: ReadonlySet<string>): Promise<readonly string[]> {
+  private async findOwnPipes(
+    shimPid: number,
+    before: ReadonlySet<string>,
+  ): Promise<readonly string[]> {
     const { clock } = this.options;
     for (
       const until = clock.now() + FIND_PIPE_MS;
-      this.input.isThere && !this.hasEnded && clock.now() < until;
+      this.input.hasInput && !this.hasEnded && clock.now() < until;
     ) {
-      const pipes = [...inputPipes(shimPid)].filter((pipe) => !before.has(pipe));
+      const pipes = [...findInputPipes(shimPid)].filter((pipe) => !before.has(pipe));
       if (pipes.length > 0) return pipes;
       await sleep(clock, FIND_STEP_MS);
     }
@@ -252,23 +259,23 @@ class RunningCommand {
    * Empties the input pipe of an ended command, because unread input can keep the runtime from
    * reporting the end.
    */
-  private async freeInput(
+  private async drainStuckInput(
     command: HostProcess | undefined,
     pipes: readonly string[],
     streams: CommandStreams,
   ): Promise<void> {
     const { clock } = this.options;
-    const isOver = (): boolean => !this.input.isThere || this.hasEnded || streams.isClosed;
-    const lives = (): boolean =>
+    const isOver = (): boolean => !this.input.hasInput || this.hasEnded || streams.isClosed;
+    const isAlive = (): boolean =>
       command !== undefined && readProcess(command.pid)?.startToken === command.startToken;
-    while (!isOver() && lives()) await sleep(clock, STUCK_LOOK_MS);
+    while (!isOver() && isAlive()) await sleep(clock, STUCK_POLL_MS);
     if (!isOver()) await sleep(clock, STUCK_MS);
-    for (const until = clock.now() + DRAIN_MS; !isOver() && clock.now() < until;) {
-      this.input.leave();
+    for (const until = clock.now() + DRAIN_LIMIT_MS; !isOver() && clock.now() < until;) {
+      this.input.stop();
       drainInput(pipes); // one full pipe; the runtime then writes more
-      await sleep(clock, DRAIN_TURN_MS);
+      await sleep(clock, DRAIN_INTERVAL_MS);
     }
     // the runtime will not report the end any more
-    if (this.input.isThere && !this.hasEnded) streams.close();
+    if (this.input.hasInput && !this.hasEnded) streams.close();
   }
 }

@@ -1,6 +1,11 @@
 import type { Duplex } from 'node:stream';
-import { wholeInput, writeInTurn, type ExecInput, type ExecRequest } from '@cloudless/runtime';
-import { dataFrame } from './spdy.js';
+import {
+  toSingleInput,
+  writeWithBackpressure,
+  type ExecInput,
+  type ExecRequest,
+} from '@cloudless/runtime';
+import { encodeDataFrame } from './spdy.js';
 
 const CHUNK_BYTES = 32 * 1024;
 /** End-of-file character (Ctrl-D), which ends the input of a terminal. */
@@ -13,16 +18,16 @@ export class ExecInputSender {
   /** Whether the caller has sent a terminal size. */
   wasResized = false;
   private readonly items: AsyncIterator<ExecInput> | undefined;
-  private ended = false;
-  private left = false;
+  private isEndSent = false;
+  private isStopped = false;
 
   constructor(private readonly request: ExecRequest) {
     const { stdin, input } = request;
-    const source = input ?? (stdin === undefined ? undefined : wholeInput(stdin));
+    const source = input ?? (stdin === undefined ? undefined : toSingleInput(stdin));
     this.items = source?.[Symbol.asyncIterator]();
   }
 
-  get isThere(): boolean {
+  get hasInput(): boolean {
     return this.items !== undefined;
   }
 
@@ -40,16 +45,16 @@ export class ExecInputSender {
     try {
       for (;;) {
         const item = await items.next();
-        if (this.left || socket.destroyed) return;
+        if (this.isStopped || socket.destroyed) return;
         if (item.done === true) break;
         if (item.value.kind === 'resize') {
           this.wasResized = true;
           if (resizeStreamId !== undefined)
-            await writeInTurn(socket, resizeFrame(resizeStreamId, item.value));
-        } else if (item.value.kind === 'end') await this.end(socket, stdinStreamId);
-        else await this.data(socket, stdinStreamId, item.value.data);
+            await writeWithBackpressure(socket, encodeResizeFrame(resizeStreamId, item.value));
+        } else if (item.value.kind === 'end') await this.sendEnd(socket, stdinStreamId);
+        else await this.sendData(socket, stdinStreamId, item.value.data);
       }
-      await this.end(socket, stdinStreamId);
+      await this.sendEnd(socket, stdinStreamId);
     } catch (reason) {
       this.failure = { reason };
       socket.destroy();
@@ -57,35 +62,40 @@ export class ExecInputSender {
   }
 
   /** Ends sending: the command or the connection has ended. */
-  leave(): void {
-    this.left = true;
+  stop(): void {
+    this.isStopped = true;
     void this.items?.return?.().catch(() => undefined);
   }
 
-  private async data(socket: Duplex, streamId: number, data: Uint8Array): Promise<void> {
+  private async sendData(socket: Duplex, streamId: number, data: Uint8Array): Promise<void> {
     for (let start = 0; start < data.length; start += CHUNK_BYTES) {
-      await writeInTurn(socket, dataFrame(streamId, data.subarray(start, start + CHUNK_BYTES)));
+      await writeWithBackpressure(
+        socket,
+        encodeDataFrame(streamId, data.subarray(start, start + CHUNK_BYTES)),
+      );
     }
   }
 
   /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
-  private async end(socket: Duplex, streamId: number): Promise<void> {
-    if (this.ended) return;
-    this.ended = true;
+  private async sendEnd(socket: Duplex, streamId: number): Promise<void> {
+    if (this.isEndSent) return;
+    this.isEndSent = true;
     const isTerminal = this.request.tty !== undefined;
-    await writeInTurn(
+    await writeWithBackpressure(
       socket,
-      isTerminal ? dataFrame(streamId, END_OF_FILE) : dataFrame(streamId, new Uint8Array(0), true),
+      isTerminal
+        ? encodeDataFrame(streamId, END_OF_FILE)
+        : encodeDataFrame(streamId, new Uint8Array(0), true),
     );
   }
 }
 
 /** Encodes a terminal size for the resize stream. */
-export function resizeFrame(
+export function encodeResizeFrame(
   streamId: number,
   { columns, rows }: { readonly columns: number; readonly rows: number },
 ): Buffer {
-  return dataFrame(
+  return encodeDataFrame(
     streamId,
     new TextEncoder().encode(JSON.stringify({ Width: columns, Height: rows })),
   );

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { exitCodeFrom } from './exec-outcome.js';
+import { parseExitCode } from './exec-outcome.js';
 
 describe('parseExitCode', () => {
   it.each([
@@ -9,7 +9,7 @@ describe('parseExitCode', () => {
       exitCode: 9,
     },
   ])('returns the exit code $exitCode', ({ text, exitCode }) => {
-    expect(exitCodeFrom(text)).toBe(exitCode);
+    expect(parseExitCode(text)).toBe(exitCode);
   });
 
   it.each([
@@ -17,7 +17,7 @@ describe('parseExitCode', () => {
     { message: 'something broke', kind: 'internal' },
   ])('fails with the text of the runtime: $message', ({ message, kind }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message });
-    expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind, message }));
+    expect(() => parseExitCode(text)).toThrow(expect.objectContaining({ kind, message }));
   });
 
   const runc =
@@ -60,7 +60,7 @@ describe('parseExitCode', () => {
     },
   ])('recognizes a program that could not be executed: $message', ({ says, exitCode, message }) => {
     const text = JSON.stringify({ status: 'Failure', reason: 'InternalError', message: says });
-    expect(() => exitCodeFrom(text)).toThrow(
+    expect(() => parseExitCode(text)).toThrow(
       expect.objectContaining({ kind: 'invalid', exitCode, message }),
     );
   });
@@ -68,7 +68,7 @@ describe('parseExitCode', () => {
   it.each(['', 'no JSON', '[]', '{"status":"Failure"}'])(
     'fails for an unknown format: %j',
     (text) => {
-      expect(() => exitCodeFrom(text)).toThrow(expect.objectContaining({ kind: 'internal' }));
+      expect(() => parseExitCode(text)).toThrow(expect.objectContaining({ kind: 'internal' }));
     },
   );
 });

@@ -28,7 +28,7 @@ const NOT_RUNNING =
  * @throws {@link CommandNotStartedError} when the program could not be executed, kind
  *   `precondition` when the container does not run.
  */
-export function exitCodeFrom(text: string): number {
+export function parseExitCode(text: string): number {
   let status: Status;
   try {
     status = JSON.parse(text) as Status;
@@ -42,14 +42,14 @@ export function exitCodeFrom(text: string): number {
   const exitCode = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
   if (status.reason === 'NonZeroExitCode' && exitCode !== undefined && /^\d{1,3}$/.test(exitCode))
     return Number(exitCode);
-  throw execFailure(status.message ?? text.slice(0, 200));
+  throw toExecError(status.message ?? text.slice(0, 200));
 }
 
 /** Converts the runtime's message about a command that did not run. */
-export function execFailure(message: string, cause?: unknown): CloudlessError {
+export function toExecError(message: string, cause?: unknown): CloudlessError {
   const options = cause === undefined ? {} : { cause };
   if (NOT_RUNNING.test(message)) return new CloudlessError('precondition', message, options);
-  const exitCode = exitCodeOfRefusal(message);
+  const exitCode = classifyRefusal(message);
   if (exitCode !== undefined) {
     return new CommandNotStartedError(
       exitCode,
@@ -60,7 +60,7 @@ export function execFailure(message: string, cause?: unknown): CloudlessError {
   return new CloudlessError('internal', message, options);
 }
 
-function exitCodeOfRefusal(message: string): CommandNotStartedError['exitCode'] | undefined {
+function classifyRefusal(message: string): CommandNotStartedError['exitCode'] | undefined {
   if (NOT_FOUND.test(message)) return NOT_STARTED_EXIT_CODES.notFound;
   return NOT_EXECUTABLE.test(message) ? NOT_STARTED_EXIT_CODES.notExecutable : undefined;
 }

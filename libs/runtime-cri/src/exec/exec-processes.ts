@@ -1,9 +1,9 @@
 import { EXEC_GRACE_MS } from '@cloudless/runtime';
 import { sleep, type Clock } from '@cloudless/base';
 import {
-  commandLineOf,
+  readCommandLine,
   isFirstOfNamespace,
-  pidNamespaceOf,
+  readPidNamespace,
   readProcess,
   readProcesses,
   signalProcess,
@@ -15,14 +15,14 @@ import {
  * namespace whose parent is outside.
  * @param mainPid - Id of the container's main process.
  */
-export function commandsIn(mainPid: number): readonly HostProcess[] {
-  const namespace = pidNamespaceOf(mainPid);
+export function findCommands(mainPid: number): readonly HostProcess[] {
+  const namespace = readPidNamespace(mainPid);
   if (namespace === undefined) return [];
   return readProcesses().filter(
     ({ pid, parentPid }) =>
       pid !== mainPid &&
-      pidNamespaceOf(pid) === namespace &&
-      pidNamespaceOf(parentPid) !== namespace &&
+      readPidNamespace(pid) === namespace &&
+      readPidNamespace(parentPid) !== namespace &&
       !isFirstOfNamespace(pid), // the init process is not a command
   );
 }
@@ -32,20 +32,20 @@ export function commandsIn(mainPid: number): readonly HostProcess[] {
  * @param before - Identities of the commands that ran before.
  * @returns Undefined while the command cannot be identified.
  */
-export function newCommand(
+export function findNewCommand(
   mainPid: number,
   before: ReadonlySet<string>,
   commandLine: readonly string[],
 ): HostProcess | undefined {
-  const candidates = commandsIn(mainPid).filter((each) => !before.has(identityOf(each)));
+  const candidates = findCommands(mainPid).filter((each) => !before.has(toIdentity(each)));
   if (candidates.length <= 1) return candidates[0];
   const wanted = commandLine.join('\0');
   // another program starts commands there, too
-  return candidates.find(({ pid }) => commandLineOf(pid).join('\0') === wanted);
+  return candidates.find(({ pid }) => readCommandLine(pid).join('\0') === wanted);
 }
 
 /** Returns a text that identifies a process uniquely. */
-export function identityOf({ pid, startToken }: HostProcess): string {
+export function toIdentity({ pid, startToken }: HostProcess): string {
   return `${pid} ${startToken}`;
 }
 
@@ -55,28 +55,28 @@ export function identityOf({ pid, startToken }: HostProcess): string {
  */
 export async function endCommand(command: HostProcess, clock: Clock): Promise<void> {
   const family = new Map<string, HostProcess>();
-  const gather = (): void => {
-    for (const each of familyOf(command, family)) family.set(identityOf(each), each);
+  const updateFamily = (): void => {
+    for (const each of findFamily(command, family)) family.set(toIdentity(each), each);
   };
-  gather();
+  updateFamily();
   for (const signal of ['SIGTERM', 'SIGHUP'] as const)
     for (const each of family.values()) signalProcess(each, signal);
   const killAt = clock.now() + EXEC_GRACE_MS;
   while (clock.now() < killAt) {
     if (![...family.values()].some(isAlive)) return;
-    await sleep(clock, LOOK_MS);
-    gather();
+    await sleep(clock, POLL_MS);
+    updateFamily();
   }
   for (const each of family.values()) signalProcess(each, 'SIGKILL');
 }
 
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /**
  * Returns the command, its session, and the descendants of all of them, including processes whose
  * parent has ended meanwhile.
  */
-function familyOf(
+function findFamily(
   command: HostProcess,
   known: ReadonlyMap<string, HostProcess>,
 ): readonly HostProcess[] {
@@ -89,7 +89,7 @@ function familyOf(
         : each.sessionId === command.pid
     )
       members.set(each.pid, each);
-    if (known.has(identityOf(each))) members.set(each.pid, each);
+    if (known.has(toIdentity(each))) members.set(each.pid, each);
   }
   for (let grown = true; grown;) {
     grown = false;

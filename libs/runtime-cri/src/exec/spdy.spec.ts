@@ -1,7 +1,13 @@
 import { createInflate } from 'node:zlib';
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
-import { dataFrame, pingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
+import {
+  encodeDataFrame,
+  encodePingFrame,
+  SpdyParser,
+  SpdyStreams,
+  type SpdyFrame,
+} from './spdy.js';
 
 const control = (type: number, payload: readonly number[]): Buffer =>
   Buffer.from([0x80, 3, 0, type, 0, 0, payload.length >> 8, payload.length & 0xff, ...payload]);
@@ -48,10 +54,10 @@ describe('SPDY', () => {
     const frames = new SpdyParser().feed(
       Buffer.concat([
         control(2, [0, 0, 0, 1, 9, 9]), // an answer to an opened stream
-        dataFrame(3, new Uint8Array([1, 2])),
+        encodeDataFrame(3, new Uint8Array([1, 2])),
         control(6, [0, 0, 0, 8]),
         control(3, [0, 0, 0, 5, 0, 0, 0, 3]),
-        dataFrame(3, new Uint8Array(0), true),
+        encodeDataFrame(3, new Uint8Array(0), true),
         control(7, [0, 0, 0, 0, 0, 0, 0, 0]),
       ]),
     );
@@ -62,14 +68,14 @@ describe('SPDY', () => {
       { kind: 'end', streamId: 3 },
       { kind: 'goAway' },
     ]);
-    expect(new SpdyParser().feed(pingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);
+    expect(new SpdyParser().feed(encodePingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);
   });
 
   it('is parsed alike, however it is cut into chunks', () => {
     const arbFrame = fc.oneof(
       fc
         .tuple(fc.integer({ min: 1, max: 9 }), fc.uint8Array({ maxLength: 30 }), fc.boolean())
-        .map((args) => dataFrame(...args)),
+        .map((args) => encodeDataFrame(...args)),
       fc
         .tuple(fc.integer({ min: 1, max: 9 }), fc.array(fc.nat(255), { maxLength: 12 }))
         .map((args) => control(...args)),

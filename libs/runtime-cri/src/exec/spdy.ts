@@ -34,11 +34,11 @@ export class SpdyStreams {
   /** Returns the id of a new stream, and the frame that opens it. */
   open(name: string, value: string): { readonly streamId: number; readonly frame: Buffer } {
     const streamId = 1 + 2 * this.opened;
-    const block = storedDeflate(headerBlock(name, value), this.opened === 0);
+    const block = deflateStored(encodeHeaderBlock(name, value), this.opened === 0);
     this.opened += 1;
     const payload = Buffer.alloc(10);
     payload.writeUInt32BE(streamId, 0);
-    return { streamId, frame: controlFrame(SYN_STREAM, Buffer.concat([payload, block])) };
+    return { streamId, frame: encodeControlFrame(SYN_STREAM, Buffer.concat([payload, block])) };
   }
 }
 
@@ -46,7 +46,7 @@ export class SpdyStreams {
  * Encodes data of one stream.
  * @param end - Whether this side writes no more to the stream.
  */
-export function dataFrame(streamId: number, data: Uint8Array, end = false): Buffer {
+export function encodeDataFrame(streamId: number, data: Uint8Array, end = false): Buffer {
   const frame = Buffer.alloc(HEADER_BYTES + data.length);
   frame.writeUInt32BE(streamId, 0);
   frame.writeUInt32BE(((end ? FLAG_FIN : 0) << 24) | data.length, 4);
@@ -55,10 +55,10 @@ export function dataFrame(streamId: number, data: Uint8Array, end = false): Buff
 }
 
 /** Encodes the response to a ping. */
-export function pingFrame(id: number): Buffer {
+export function encodePingFrame(id: number): Buffer {
   const payload = Buffer.alloc(4);
   payload.writeUInt32BE(id, 0);
-  return controlFrame(PING, payload);
+  return encodeControlFrame(PING, payload);
 }
 
 /** Parses frames from chunks of any size. Data is returned as it arrives and never buffered. */
@@ -72,20 +72,20 @@ export class SpdyParser {
   feed(chunk: Uint8Array): readonly SpdyFrame[] {
     const frames: SpdyFrame[] = [];
     let rest = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-    while (rest.length > 0) rest = this.take(rest, frames);
+    while (rest.length > 0) rest = this.parseNext(rest, frames);
     return frames;
   }
 
-  private take(bytes: Buffer, frames: SpdyFrame[]): Buffer {
-    if (this.open !== undefined) return this.takeData(this.open, bytes, frames);
-    if (this.control !== undefined) return this.takeControl(this.control, bytes, frames);
+  private parseNext(bytes: Buffer, frames: SpdyFrame[]): Buffer {
+    if (this.open !== undefined) return this.parseData(this.open, bytes, frames);
+    if (this.control !== undefined) return this.parseControl(this.control, bytes, frames);
     const missing = HEADER_BYTES - this.header.length;
     this.header = Buffer.concat([this.header, bytes.subarray(0, missing)]);
-    if (this.header.length === HEADER_BYTES) this.begin(this.header, frames);
+    if (this.header.length === HEADER_BYTES) this.beginFrame(this.header, frames);
     return bytes.subarray(missing);
   }
 
-  private begin(header: Buffer, frames: SpdyFrame[]): void {
+  private beginFrame(header: Buffer, frames: SpdyFrame[]): void {
     this.header = Buffer.alloc(0);
     const first = header.readUInt32BE(0);
     const flags = header[4] ?? 0;
@@ -100,7 +100,7 @@ export class SpdyParser {
     }
   }
 
-  private takeData(
+  private parseData(
     open: NonNullable<SpdyParser['open']>,
     bytes: Buffer,
     frames: SpdyFrame[],
@@ -117,7 +117,7 @@ export class SpdyParser {
     if (end) frames.push({ kind: 'end', streamId });
   }
 
-  private takeControl(
+  private parseControl(
     control: NonNullable<SpdyParser['control']>,
     bytes: Buffer,
     frames: SpdyFrame[],
@@ -147,7 +147,7 @@ export class SpdyParser {
   }
 }
 
-function controlFrame(type: number, payload: Buffer): Buffer {
+function encodeControlFrame(type: number, payload: Buffer): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt16BE(0x8000 | VERSION, 0);
   header.writeUInt16BE(type, 2);
@@ -155,7 +155,7 @@ function controlFrame(type: number, payload: Buffer): Buffer {
   return Buffer.concat([header, payload]);
 }
 
-function headerBlock(name: string, value: string): Buffer {
+function encodeHeaderBlock(name: string, value: string): Buffer {
   const block = Buffer.alloc(4 + 4 + name.length + 4 + value.length);
   block.writeUInt32BE(1, 0);
   block.writeUInt32BE(name.length, 4);
@@ -170,7 +170,7 @@ function headerBlock(name: string, value: string): Buffer {
  * stored without compression, so that no state is needed: an RFC 1950 header before the first part,
  * an RFC 1951 block of type 0, and an empty block that flushes the peer's decompressor.
  */
-function storedDeflate(bytes: Buffer, isFirst: boolean): Buffer {
+function deflateStored(bytes: Buffer, isFirst: boolean): Buffer {
   const lengths = Buffer.alloc(5);
   lengths.writeUInt16LE(bytes.length, 1);
   lengths.writeUInt16LE(~bytes.length & 0xffff, 3);

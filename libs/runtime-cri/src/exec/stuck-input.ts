@@ -5,20 +5,20 @@ const CHUNK = Buffer.allocUnsafe(64 * 1024);
 /**
  * Discards the input that a command left unread when it ended. containerd 1.6 reports no exit code
  * before it has passed all input to the shim, and no process empties that pipe any more.
- * @param pipes - Pipes of that command only, from {@link inputPipes}.
+ * @param pipes - Pipes of that command only, from {@link findInputPipes}.
  */
 export function drainInput(pipes: readonly string[]): void {
-  for (const file of pipes) drain(file);
+  for (const file of pipes) drainPipe(file);
 }
 
 /**
  * Lists the pipes for the input of the commands of a container.
  * @param shimPid - Parent of the container's main process, which holds the pipes of its commands.
  */
-export function inputPipes(shimPid: number): ReadonlySet<string> {
+export function findInputPipes(shimPid: number): ReadonlySet<string> {
   const directory = `/proc/${shimPid}/fd`;
   const pipes = new Set<string>();
-  for (const name of namesIn(directory)) {
+  for (const name of listNames(directory)) {
     try {
       const target = readlinkSync(`${directory}/${name}`);
       if (target.endsWith('-stdin')) pipes.add(target);
@@ -29,7 +29,7 @@ export function inputPipes(shimPid: number): ReadonlySet<string> {
   return pipes;
 }
 
-function namesIn(directory: string): readonly string[] {
+function listNames(directory: string): readonly string[] {
   try {
     return readdirSync(directory);
   } catch {
@@ -37,7 +37,7 @@ function namesIn(directory: string): readonly string[] {
   }
 }
 
-function drain(file: string): void {
+function drainPipe(file: string): void {
   let descriptor: number;
   try {
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);

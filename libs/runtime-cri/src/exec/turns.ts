@@ -1,12 +1,12 @@
 /** A mutex per key, granted in the order of the calls. */
-export class Turns {
+export class KeyedMutex {
   private readonly last = new Map<string, Promise<void>>();
 
   /**
    * Waits for the mutex of the key.
    * @returns The function that releases it.
    */
-  async take(key: string): Promise<() => void> {
+  async lock(key: string): Promise<() => void> {
     const before = this.last.get(key);
     let release = (): void => undefined;
     const turn = new Promise<void>((resolve) => (release = resolve));

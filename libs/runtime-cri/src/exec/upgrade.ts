@@ -18,11 +18,11 @@ const MAX_REFUSAL_BYTES = 4 * 1024;
  */
 class ReadToEndSocket extends Socket {
   override _write(chunk: unknown, encoding: BufferEncoding, done: WriteDone): void {
-    super._write(chunk, encoding, unlessFailed(done));
+    super._write(chunk, encoding, ignoreFailure(done));
   }
 
   override _writev(chunks: { chunk: unknown; encoding: BufferEncoding }[], done: WriteDone): void {
-    super._writev?.(chunks, unlessFailed(done));
+    super._writev?.(chunks, ignoreFailure(done));
   }
 }
 
@@ -32,7 +32,7 @@ type WriteDone = (error?: Error | null) => void;
  * Ignores the error of a write: no further write follows, and the reading side detects the end of
  * the connection.
  */
-function unlessFailed(done: WriteDone): WriteDone {
+function ignoreFailure(done: WriteDone): WriteDone {
   return (error) => {
     if (error === undefined || error === null) done(error);
   };
@@ -43,7 +43,7 @@ function unlessFailed(done: WriteDone): WriteDone {
  * @throws kind `unavailable` when no server answers, `unimplemented` when it speaks another
  *   protocol, `internal` for a refusal.
  */
-export function openStreams(
+export function openStreamConnection(
   url: string,
   signal: AbortSignal,
 ): Promise<{ readonly socket: Duplex; readonly head: Buffer }> {

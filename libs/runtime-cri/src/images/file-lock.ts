@@ -18,8 +18,8 @@ export interface FileLockOptions {
   readonly isAlive?: (holder: string) => boolean;
 }
 
-const WAIT_MS = 30_000;
-const LOOK_MS = 20;
+const MAX_WAIT_MS = 30_000;
+const POLL_MS = 20;
 const FREE = 'free';
 const DRAFT = 'draft-';
 let drafts = 0;
@@ -37,7 +37,7 @@ export class FileLock {
   private readonly isAlive: (holder: string) => boolean;
 
   constructor(private readonly options: FileLockOptions) {
-    this.self = options.self ?? thisProcess();
+    this.self = options.self ?? describeThisProcess();
     this.isAlive = options.isAlive ?? isRunning;
   }
 
@@ -46,25 +46,25 @@ export class FileLock {
    * @throws kind `unavailable` when another process holds it for too long.
    */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
-    const number = await this.take();
+    const number = await this.acquire();
     try {
       return await work();
     } finally {
-      this.place(FREE, (draft) => renameSync(draft, this.file(number)));
+      this.placeFile(FREE, (draft) => renameSync(draft, this.getFile(number)));
     }
   }
 
-  private async take(): Promise<number> {
-    const { directory, clock, waitMs = WAIT_MS } = this.options;
+  private async acquire(): Promise<number> {
+    const { directory, clock, waitMs = MAX_WAIT_MS } = this.options;
     makeDirectorySync(directory, 0o700);
     const deadline = clock.now() + waitMs;
     for (;;) {
-      const top = this.numbers().at(-1) ?? 0;
+      const top = this.listNumbers().at(-1) ?? 0;
       const holder = top === 0 ? FREE : this.read(top);
       if (
         holder !== undefined &&
         (holder === FREE || !this.isAlive(holder)) &&
-        this.tryTake(top + 1)
+        this.tryAcquire(top + 1)
       )
         return top + 1;
       if (clock.now() >= deadline) {
@@ -73,16 +73,16 @@ export class FileLock {
           `the lock ${directory} is held by another process: ${holder ?? 'unknown'}`,
         );
       }
-      await sleep(clock, LOOK_MS);
+      await sleep(clock, POLL_MS);
     }
   }
 
-  private tryTake(number: number): boolean {
-    if (!this.place(this.self, (draft) => linkSync(draft, this.file(number)))) return false;
-    const numbers = this.numbers();
+  private tryAcquire(number: number): boolean {
+    if (!this.placeFile(this.self, (draft) => linkSync(draft, this.getFile(number)))) return false;
+    const numbers = this.listNumbers();
     const isHighest = numbers.at(-1) === number;
     for (const each of isHighest ? numbers.filter((other) => other < number) : [number])
-      rmSync(this.file(each), { force: true });
+      rmSync(this.getFile(each), { force: true });
     if (isHighest) this.removeDrafts();
     return isHighest;
   }
@@ -91,7 +91,7 @@ export class FileLock {
    * Creates or replaces a file atomically.
    * @returns False when another process was first.
    */
-  private place(content: string, put: (draft: string) => void): boolean {
+  private placeFile(content: string, put: (draft: string) => void): boolean {
     const draft = path.join(this.options.directory, `${DRAFT}${this.self}-${(drafts += 1)}`);
     writeFileSync(draft, content, { mode: 0o600 });
     try {
@@ -115,7 +115,7 @@ export class FileLock {
   }
 
   /** Lists the numbers, ascending; so few that one system call reads them. */
-  private numbers(): readonly number[] {
+  private listNumbers(): readonly number[] {
     return readdirSync(this.options.directory)
       .filter((name) => /^[1-9]\d*$/.test(name))
       .map(Number)
@@ -125,28 +125,28 @@ export class FileLock {
   /** Reads the holder; undefined when a higher number has replaced the file meanwhile. */
   private read(number: number): string | undefined {
     try {
-      return readFileSync(this.file(number), 'utf8');
+      return readFileSync(this.getFile(number), 'utf8');
     } catch (reason) {
       if ((reason as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
       throw reason;
     }
   }
 
-  private file(number: number): string {
+  private getFile(number: number): string {
     return path.join(this.options.directory, String(number));
   }
 }
 
 /** Returns a text that identifies this process uniquely across boots of the machine. */
-function thisProcess(): string {
-  return `${process.pid}-${readProcess(process.pid)?.startToken ?? '0'}-${bootId()}`;
+function describeThisProcess(): string {
+  return `${process.pid}-${readProcess(process.pid)?.startToken ?? '0'}-${readBootId()}`;
 }
 
 function isRunning(holder: string): boolean {
   const [pid, startToken, ...boot] = holder.split('-');
-  return boot.join('-') === bootId() && readProcess(Number(pid))?.startToken === startToken;
+  return boot.join('-') === readBootId() && readProcess(Number(pid))?.startToken === startToken;
 }
 
-function bootId(): string {
+function readBootId(): string {
   return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
 }

@@ -9,11 +9,11 @@ import { Images } from '../containers/images.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
-import { until } from '../testing/real-cri-machine.js';
+import { waitUntil } from '../testing/real-cri-machine.js';
 import { aRequest } from '../testing/requests.js';
 import { realClock } from '../testing/system.js';
 import { ImageCollector } from './image-collector.js';
-import { ImageLedger, withPull } from './image-ledger.js';
+import { ImageLedger, addPull } from './image-ledger.js';
 import type { PresentImage, PulledImage } from './plan-collection.js';
 
 const IDLE_MS = 120_000;
@@ -40,7 +40,7 @@ afterEach(async () => {
 /** Applies overrides of calls. */
 async function relisten(): Promise<void> {
   client.close();
-  await server.away();
+  await server.disconnect();
   await server.listen();
   client = new CriClient({ socketPath: server.socketPath, clock: realClock });
 }
@@ -64,7 +64,7 @@ function agent(cluster = 'c1'): {
   });
   const collector = new ImageCollector({ client, ledger, cluster, limits, readDisk, clock, log });
   return {
-    images: new Images({ client, clock, record: () => collector.record() }),
+    images: new Images({ client, clock, record: () => collector.recordPull() }),
     collector,
     ledger,
   };
@@ -186,7 +186,7 @@ it('openCriRuntime collects images periodically by the usage of their disk', asy
     expect([...server.images]).toEqual(['theirs:1', 'ours:1']);
     await runtime.stop(request.containerId, 0);
     await runtime.remove(request.containerId);
-    await until(() => !server.images.has('ours:1'));
+    await waitUntil(() => !server.images.has('ours:1'));
     expect([...server.images]).toEqual(['theirs:1']);
     expect(server.calls).toContain('imageFsInfo');
   } finally {
@@ -290,7 +290,7 @@ describe('withPull', () => {
       gives: [['t:1'], ['t:1']],
     },
   ])('$name', ({ pulled, before, brought, gives }) => {
-    const after = withPull(pulled, { before, image: brought, cluster: 'c1', nowMs: 9 });
+    const after = addPull(pulled, { before, image: brought, cluster: 'c1', nowMs: 9 });
     expect(after.map(({ names }) => names)).toEqual(gives);
   });
 });

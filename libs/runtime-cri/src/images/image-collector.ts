@@ -2,9 +2,9 @@ import { statfs } from 'node:fs/promises';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
 import type { Images } from '../containers/images.js';
-import { withPull, type ImageLedger } from './image-ledger.js';
+import { addPull, type ImageLedger } from './image-ledger.js';
 import {
-  planCollection,
+  selectImagesToRemove,
   type CollectionLimits,
   type DiskUse,
   type PresentImage,
@@ -26,7 +26,7 @@ export interface ImageCollectorOptions {
 
 /** Records which images this cluster pulled, and removes unused ones when the disk fills up. */
 export class ImageCollector {
-  private isShort = false;
+  private isDiskShort = false;
 
   constructor(private readonly options: ImageCollectorOptions) {}
 
@@ -34,12 +34,13 @@ export class ImageCollector {
    * Begins the record of a pull. An image that cannot be recorded is never removed.
    * @returns Completes the record with the id of the pulled image.
    */
-  async record(): Promise<(id: string) => Promise<void>> {
+  async recordPull(): Promise<(id: string) => Promise<void>> {
     try {
-      const before = await this.list();
-      return (id) => this.recordAs(id, before).catch((reason: unknown) => this.unrecorded(reason));
+      const before = await this.listImages();
+      return (id) =>
+        this.completeRecord(id, before).catch((reason: unknown) => this.warnNotRecorded(reason));
     } catch (reason) {
-      this.unrecorded(reason);
+      this.warnNotRecorded(reason);
       return async () => undefined;
     }
   }
@@ -52,24 +53,24 @@ export class ImageCollector {
     const { ledger, cluster } = this.options;
     if (!ledger.read().some((each) => each.cluster === cluster)) return;
     await ledger.change(async (pulled) => {
-      const present = await this.list();
-      const inUse = new Set([...(await this.usedByContainers()), ...images.heldIds()]);
-      const current = this.refresh(pulled, present, inUse, images.idleMs());
+      const present = await this.listImages();
+      const inUse = new Set([...(await this.listUsedImages()), ...images.getHeldIds()]);
+      const current = this.updateUseTimes(pulled, present, inUse, images.getIdleMs());
       const removed = await this.removeSome(images, { present, inUse, pulled: current });
       return current.filter(({ id }) => !removed.has(id));
     });
   }
 
-  private async recordAs(id: string, before: readonly PresentImage[]): Promise<void> {
+  private async completeRecord(id: string, before: readonly PresentImage[]): Promise<void> {
     const { ledger, cluster, clock } = this.options;
-    const image = (await this.list()).find((each) => each.id === id);
+    const image = (await this.listImages()).find((each) => each.id === id);
     if (image === undefined) return;
     await ledger.change(async (pulled) =>
-      withPull(pulled, { before, image, cluster, nowMs: clock.wallTime() }),
+      addPull(pulled, { before, image, cluster, nowMs: clock.wallTime() }),
     );
   }
 
-  private unrecorded(reason: unknown): void {
+  private warnNotRecorded(reason: unknown): void {
     this.options.log.warn(
       'pulled image not recorded: it will stay on this node',
       errorFields(reason),
@@ -80,7 +81,7 @@ export class ImageCollector {
    * Drops images that another program has removed, and updates the times of use. A time in the
    * future becomes the current time.
    */
-  private refresh(
+  private updateUseTimes(
     pulled: readonly PulledImage[],
     present: readonly PresentImage[],
     inUse: ReadonlySet<string>,
@@ -105,15 +106,15 @@ export class ImageCollector {
       present,
       inUse,
       pulled,
-    }: Pick<Parameters<typeof planCollection>[0], 'inUse' | 'pulled'> & {
+    }: Pick<Parameters<typeof selectImagesToRemove>[0], 'inUse' | 'pulled'> & {
       readonly present: readonly PresentImage[];
     },
   ): Promise<ReadonlySet<string>> {
     const { cluster, limits, clock, log } = this.options;
-    const disk = await this.diskUse();
+    const disk = await this.readDiskUse();
     const removed = new Set<string>();
     if (disk === undefined) return removed;
-    const plan = planCollection({
+    const plan = selectImagesToRemove({
       cluster,
       images: present,
       pulled,
@@ -122,11 +123,11 @@ export class ImageCollector {
       limits,
       nowMs: clock.wallTime(),
     });
-    this.tell(plan.missingBytes, disk);
+    this.warnWhenShort(plan.missingBytes, disk);
     for (const id of plan.remove) {
       const image = present.find((each) => each.id === id);
       // another agent was faster
-      if (image === undefined || isUsed(image, await this.usedByContainers())) continue;
+      if (image === undefined || isUsed(image, await this.listUsedImages())) continue;
       const { names, sizeBytes } = image;
       try {
         if (!(await images.removeIdle(id, limits.minIdleMs, () => this.remove(id)))) continue;
@@ -140,8 +141,8 @@ export class ImageCollector {
   }
 
   /** Logs a warning once, when the shortage begins. */
-  private tell(missingBytes: number, disk: DiskUse): void {
-    if (missingBytes > 0 && !this.isShort) {
+  private warnWhenShort(missingBytes: number, disk: DiskUse): void {
+    if (missingBytes > 0 && !this.isDiskShort) {
       this.options.log.warn(
         'the disk for images is nearly full, and no more images of this cluster can be removed',
         {
@@ -150,17 +151,17 @@ export class ImageCollector {
         },
       );
     }
-    this.isShort = missingBytes > 0;
+    this.isDiskShort = missingBytes > 0;
   }
 
   private async remove(id: string): Promise<void> {
-    await this.options.client.image('RemoveImage', (calls, signal) =>
+    await this.options.client.callImage('RemoveImage', (calls, signal) =>
       calls.removeImage({ image: { image: id } }, { signal }),
     );
   }
 
-  private async list(): Promise<readonly PresentImage[]> {
-    const { images } = await this.options.client.quickImage('ListImages', (calls, signal) =>
+  private async listImages(): Promise<readonly PresentImage[]> {
+    const { images } = await this.options.client.callQuickImage('ListImages', (calls, signal) =>
       calls.listImages({}, { signal }),
     );
     return images.map(({ id, repoTags, repoDigests, size, pinned }) => ({
@@ -169,8 +170,8 @@ export class ImageCollector {
   }
 
   /** Lists the images of all containers, of any owner. */
-  private async usedByContainers(): Promise<ReadonlySet<string>> {
-    const { containers } = await this.options.client.quick('ListContainers', (calls, signal) =>
+  private async listUsedImages(): Promise<ReadonlySet<string>> {
+    const { containers } = await this.options.client.callQuick('ListContainers', (calls, signal) =>
       calls.listContainers({}, { signal }),
     );
     return new Set(
@@ -178,10 +179,10 @@ export class ImageCollector {
     );
   }
 
-  private async diskUse(): Promise<DiskUse | undefined> {
+  private async readDiskUse(): Promise<DiskUse | undefined> {
     const { client, readDisk } = this.options;
     if (readDisk !== undefined) return readDisk();
-    const { imageFilesystems } = await client.quickImage('ImageFsInfo', (calls, signal) =>
+    const { imageFilesystems } = await client.callQuickImage('ImageFsInfo', (calls, signal) =>
       calls.imageFsInfo({}, { signal }),
     );
     const directory = imageFilesystems[0]?.fsId?.mountpoint ?? '';

@@ -30,7 +30,7 @@ export class ImageLedger {
 
   constructor(private readonly options: ImageLedgerOptions) {
     const hash = createHash('sha256')
-      .update(realPathOf(options.socketPath))
+      .update(resolveRealPath(options.socketPath))
       .digest('hex')
       .slice(0, HASH_DIGITS);
     this.file = path.join(options.directory, `images-${hash}.json`);
@@ -89,7 +89,7 @@ export class ImageLedger {
  * Returns the record with one more pull.
  * @param pulled - The record before the pull.
  */
-export function withPull(
+export function addPull(
   pulled: readonly PulledImage[],
   { before, image, cluster, nowMs }: PullRecord,
 ): readonly PulledImage[] {
@@ -136,7 +136,7 @@ function isPulledImage(value: unknown): value is PulledImage {
 }
 
 /** Resolves symbolic links, because one runtime may be reachable by several paths. */
-function realPathOf(socketPath: string): string {
+function resolveRealPath(socketPath: string): string {
   try {
     return realpathSync(socketPath);
   } catch {

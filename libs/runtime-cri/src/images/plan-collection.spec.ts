@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import fc from 'fast-check';
 import {
-  planCollection,
-  type CollectionObserved,
+  selectImagesToRemove,
+  type SelectionInput,
   type PresentImage,
   type PulledImage,
 } from './plan-collection.js';
@@ -17,7 +17,7 @@ const pull = (id: string, idleMs: number, overrides: Partial<PulledImage> = {}):
   ...{ id, cluster: 'c1', names: [`${id}:1`], usedAtMs: NOW - idleMs },
   ...overrides,
 });
-const observed = (overrides: Partial<CollectionObserved>): CollectionObserved => ({
+const observed = (overrides: Partial<SelectionInput>): SelectionInput => ({
   ...{ cluster: 'c1', images: [], pulled: [], inUse: new Set<string>(), limits, nowMs: NOW },
   ...{ disk: { capacityBytes: 100, availableBytes: 14 } },
   ...overrides,
@@ -96,7 +96,7 @@ describe('selectImagesToRemove', () => {
       missingBytes: 0,
     },
   ])('$name', ({ change, remove, missingBytes }) => {
-    expect(planCollection(observed({ ...two, ...change }))).toEqual({ remove, missingBytes });
+    expect(selectImagesToRemove(observed({ ...two, ...change }))).toEqual({ remove, missingBytes });
   });
 });
 
@@ -130,7 +130,7 @@ const arbObserved = fc
   );
 
 /** Independent check: the reason why an image must stay. */
-function mayGo({ images, pulled, inUse, cluster }: CollectionObserved, id: string): boolean {
+function mayGo({ images, pulled, inUse, cluster }: SelectionInput, id: string): boolean {
   const present = images.find((each) => each.id === id);
   const own = pulled.find((each) => each.id === id && each.cluster === cluster);
   if (present === undefined || own === undefined || present.isPinned || inUse.has(id)) return false;
@@ -142,7 +142,7 @@ describe('selectImagesToRemove for any input', () => {
   it('returns only removable images, each once, least recently used first, no more than needed', () => {
     fc.assert(
       fc.property(arbObserved, (o) => {
-        const { remove, missingBytes } = planCollection(o);
+        const { remove, missingBytes } = selectImagesToRemove(o);
         const usedAt = (id: string): number =>
           o.pulled.find((each) => each.id === id && each.cluster === o.cluster)?.usedAtMs ?? 0;
         const size = (id: string): number =>
@@ -170,7 +170,7 @@ describe('selectImagesToRemove for any input', () => {
     fc.assert(
       fc.property(arbObserved, (o) => {
         const turned = { ...o, images: [...o.images].reverse(), pulled: [...o.pulled].reverse() };
-        expect(planCollection(turned)).toEqual(planCollection(o));
+        expect(selectImagesToRemove(turned)).toEqual(selectImagesToRemove(o));
       }),
     );
   });

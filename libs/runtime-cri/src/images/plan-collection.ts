@@ -29,8 +29,8 @@ export interface CollectionLimits {
   readonly minIdleMs: number;
 }
 
-/** Input of {@link planCollection}. The order of the lists does not matter. */
-export interface CollectionObserved {
+/** Input of {@link selectImagesToRemove}. The order of the lists does not matter. */
+export interface SelectionInput {
   readonly cluster: string;
   readonly images: readonly PresentImage[];
   readonly pulled: readonly PulledImage[];
@@ -52,7 +52,7 @@ export interface DiskUse {
  * Images to remove in this order, and the bytes that are still missing to the lower limit
  * afterwards.
  */
-export interface CollectionPlan {
+export interface ImageSelection {
   readonly remove: readonly string[];
   readonly missingBytes: number;
 }
@@ -62,14 +62,14 @@ export interface CollectionPlan {
  * @returns Nothing unless the disk is too full. Otherwise unused images that this cluster pulled
  *   and that have no name from another source, the least recently used first, until enough is free.
  */
-export function planCollection(observed: CollectionObserved): CollectionPlan {
+export function selectImagesToRemove(observed: SelectionInput): ImageSelection {
   const { disk, limits } = observed;
   const usedBytes = disk.capacityBytes - disk.availableBytes;
-  const share = (percent: number): number => (disk.capacityBytes * percent) / 100;
-  if (usedBytes <= share(limits.highPercent)) return { remove: [], missingBytes: 0 };
-  let missingBytes = usedBytes - share(limits.lowPercent);
+  const toBytes = (percent: number): number => (disk.capacityBytes * percent) / 100;
+  if (usedBytes <= toBytes(limits.highPercent)) return { remove: [], missingBytes: 0 };
+  let missingBytes = usedBytes - toBytes(limits.lowPercent);
   const remove: string[] = [];
-  for (const { id, sizeBytes } of candidates(observed)) {
+  for (const { id, sizeBytes } of findCandidates(observed)) {
     if (missingBytes <= 0) break;
     remove.push(id);
     missingBytes -= sizeBytes;
@@ -77,14 +77,14 @@ export function planCollection(observed: CollectionObserved): CollectionPlan {
   return { remove, missingBytes: Math.max(0, missingBytes) };
 }
 
-function candidates({
+function findCandidates({
   cluster,
   images,
   pulled,
   inUse,
   limits,
   nowMs,
-}: CollectionObserved): readonly PresentImage[] {
+}: SelectionInput): readonly PresentImage[] {
   const ours = new Map(
     pulled.filter((each) => each.cluster === cluster).map((each) => [each.id, each]),
   );

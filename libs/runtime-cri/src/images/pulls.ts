@@ -40,7 +40,7 @@ interface Pull {
   readonly startedAt: number;
   readonly cancel: AbortController;
   /** Whether the pull began because the image was missing. */
-  readonly missing: boolean;
+  readonly wasMissing: boolean;
   waiters: number;
 }
 
@@ -54,8 +54,8 @@ export class Pulls {
   constructor(private readonly options: PullsOptions) {}
 
   /** Whether a missing image is being pulled. */
-  isMissing(image: string): boolean {
-    return this.running.get(image)?.missing === true;
+  isPullingMissing(image: string): boolean {
+    return this.running.get(image)?.wasMissing === true;
   }
 
   /**
@@ -65,13 +65,17 @@ export class Pulls {
    *   when the image cannot be pulled, {@link StoppedError} when the signal is aborted. The pull
    *   continues while another caller waits for it.
    */
-  async wait(image: string, missing: boolean, { progress, signal }: PullWaiter): Promise<string> {
+  async pullOrJoin(
+    image: string,
+    missing: boolean,
+    { progress, signal }: PullWaiter,
+  ): Promise<string> {
     const pull = this.running.get(image) ?? this.begin(image, missing);
     const tookMs = (): number => Math.round(this.options.clock.now() - pull.startedAt);
     progress({ kind: 'pulling', image });
     pull.waiters += 1;
     try {
-      const { id, ...size } = await orAborted(pull.result, signal);
+      const { id, ...size } = await rejectOnAbort(pull.result, signal);
       progress({ kind: 'pulled', image, tookMs: tookMs(), ...size });
       return id;
     } catch (reason) {
@@ -81,21 +85,27 @@ export class Pulls {
       throw reason;
     } finally {
       pull.waiters -= 1;
-      if (pull.waiters === 0) this.end(image, pull);
+      if (pull.waiters === 0) this.cancel(image, pull);
     }
   }
 
   private begin(image: string, missing: boolean): Pull {
     const cancel = new AbortController();
     const result = this.pull(image, cancel.signal);
-    const pull: Pull = { result, startedAt: this.options.clock.now(), cancel, missing, waiters: 0 };
+    const pull: Pull = {
+      result,
+      startedAt: this.options.clock.now(),
+      cancel,
+      wasMissing: missing,
+      waiters: 0,
+    };
     this.running.set(image, pull);
     const over = (): void => this.forget(image, pull);
     result.then(over, over);
     return pull;
   }
 
-  private end(image: string, pull: Pull): void {
+  private cancel(image: string, pull: Pull): void {
     pull.cancel.abort();
     this.forget(image, pull);
   }
@@ -107,22 +117,22 @@ export class Pulls {
   private async pull(image: string, cancelled: AbortSignal): Promise<Pulled> {
     const recordAs = await this.options.record();
     try {
-      const { imageRef } = await this.options.client.image('PullImage', (calls, signal) =>
+      const { imageRef } = await this.options.client.callImage('PullImage', (calls, signal) =>
         calls.pullImage({ image: { image } }, { signal: AbortSignal.any([signal, cancelled]) }),
       );
-      const pulled = await this.describe(imageRef);
+      const pulled = await this.readPulled(imageRef);
       await recordAs(pulled.id);
       return pulled;
     } catch (reason) {
-      throw pullFailure(image, reason);
+      throw toPullError(image, reason);
     }
   }
 
   /**
    * Reads id and size of a pulled image, because some runtimes return a digest instead of the id.
    */
-  private async describe(ref: string): Promise<Pulled> {
-    const { image } = await this.options.client.quickImage('ImageStatus', (calls, signal) =>
+  private async readPulled(ref: string): Promise<Pulled> {
+    const { image } = await this.options.client.callQuickImage('ImageStatus', (calls, signal) =>
       calls.imageStatus({ image: { image: ref } }, { signal }),
     );
     if (image === undefined) return { id: ref };
@@ -134,7 +144,7 @@ export class Pulls {
  * Resolves with the result of the work.
  * @throws {@link StoppedError} as soon as the signal is aborted.
  */
-function orAborted<Result>(work: Promise<Result>, signal: StopSignal): Promise<Result> {
+function rejectOnAbort<Result>(work: Promise<Result>, signal: StopSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(new StoppedError(signal.reason));
     if (signal.aborted) onAbort();
@@ -146,8 +156,8 @@ function orAborted<Result>(work: Promise<Result>, signal: StopSignal): Promise<R
 /**
  * Converts the error of a pull: the text of the registry, unless the runtime itself is unreachable.
  */
-function pullFailure(image: string, reason: unknown): unknown {
-  if (isUnreadable(reason)) return unreadable(image, reason);
+function toPullError(image: string, reason: unknown): unknown {
+  if (isInvalidReference(reason)) return createInvalidReferenceError(image, reason);
   if (
     errorKindOf(reason) === 'unavailable' &&
     !/pull|resolve|registry|dial tcp/i.test(errorMessageOf(reason))
@@ -161,14 +171,14 @@ function pullFailure(image: string, reason: unknown): unknown {
 }
 
 /** Whether a runtime refused an invalid image reference. */
-export function isUnreadable(reason: unknown): boolean {
+export function isInvalidReference(reason: unknown): boolean {
   return (
     errorKindOf(reason) === 'invalid' ||
     /invalid reference format|failed to parse (?:image )?reference/i.test(errorMessageOf(reason))
   );
 }
 
-export function unreadable(image: string, cause: unknown): CloudlessError {
+export function createInvalidReferenceError(image: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'invalid',
     `image: ${JSON.stringify(image)} is not an image reference`,

@@ -9,8 +9,8 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import type { ContainerStatus, LogBatch, LogRequest } from '@cloudless/runtime';
-import { closedError, type CriClient } from '../client/cri-client.js';
-import type { Inventory, Known } from '../containers/inventory.js';
+import { createClosedError, type CriClient } from '../client/cri-client.js';
+import type { Inventory, KnownContainer } from '../containers/inventory.js';
 import type { Watcher } from '../containers/watcher.js';
 import { readLog } from './log-reader.js';
 import { isSmall, rotateLog } from './log-rotation.js';
@@ -34,15 +34,15 @@ export interface ContainerLogsOptions {
  * Longest time in which a runtime writes the last lines of a container after it has reported the
  * end.
  */
-const LAST_LINES_MS = 150;
+const LAST_LINES_DELAY_MS = 150;
 /** Interval in which a follower retries while the container runtime is unreachable. */
-const AWAY_MS = 500;
+const UNREACHABLE_RETRY_MS = 500;
 
 /** Reads and rotates the logs of all containers. */
 export class ContainerLogs {
   private readonly rotating = new Set<ContainerId>();
   /** Logs without an unfinished rotation: only their size decides about the next rotation. */
-  private readonly settled = new Set<ContainerId>();
+  private readonly rotated = new Set<ContainerId>();
 
   constructor(private readonly options: ContainerLogsOptions) {}
 
@@ -56,60 +56,62 @@ export class ContainerLogs {
     signal: StopSignal,
   ): AsyncGenerator<LogBatch> {
     const { client, inventory, directory } = this.options;
-    if (client.closed.aborted) throw closedError();
-    const { status } = inventory.find(containerId) ?? (await inventory.lookFor(containerId));
+    if (client.closed.aborted) throw createClosedError();
+    const { status } = inventory.find(containerId) ?? (await inventory.refreshAndFind(containerId));
     const isComplete = status.phase === 'exited';
-    if (isComplete) await this.lastLines(status);
+    if (isComplete) await this.waitForLastLines(status);
     const stop = new AbortController();
     const end = (): void => stop.abort();
     if (signal.aborted) end();
     signal.addEventListener('abort', end, { once: true });
     client.closed.addEventListener('abort', end, { once: true });
     try {
-      const completed = (): Promise<void> => this.completed(containerId, stop.signal);
+      const completed = (): Promise<void> => this.waitUntilComplete(containerId, stop.signal);
       yield* readLog({
         directory: path.join(directory, containerId),
         request,
         signal: stop.signal,
         isComplete,
-        completed,
+        waitUntilComplete: completed,
       });
     } finally {
       end();
       signal.removeEventListener('abort', end);
       client.closed.removeEventListener('abort', end);
     }
-    if (client.closed.aborted && !signal.aborted) throw closedError();
+    if (client.closed.aborted && !signal.aborted) throw createClosedError();
   }
 
   /** Rotates the logs that have exceeded their size. */
   async rotateAll(): Promise<void> {
-    const running = this.options.inventory.all().filter(({ status }) => status.phase === 'running');
+    const running = this.options.inventory
+      .list()
+      .filter(({ status }) => status.phase === 'running');
     const ids = new Set(running.map(({ status }) => status.containerId));
-    for (const containerId of this.settled)
-      if (!ids.has(containerId)) this.settled.delete(containerId);
+    for (const containerId of this.rotated)
+      if (!ids.has(containerId)) this.rotated.delete(containerId);
     await Promise.all(
       running
-        .filter(({ status }) => this.mayRotate(status.containerId))
+        .filter(({ status }) => this.needsRotation(status.containerId))
         .map((each) => this.rotate(each)),
     );
   }
 
-  private mayRotate(containerId: ContainerId): boolean {
+  private needsRotation(containerId: ContainerId): boolean {
     if (this.rotating.has(containerId)) return false;
     const { directory, fileBytes } = this.options;
-    return !this.settled.has(containerId) || !isSmall(path.join(directory, containerId), fileBytes);
+    return !this.rotated.has(containerId) || !isSmall(path.join(directory, containerId), fileBytes);
   }
 
-  private async rotate({ runtimeId, status: { containerId } }: Known): Promise<void> {
+  private async rotate({ runtimeId, status: { containerId } }: KnownContainer): Promise<void> {
     const { client, clock, log, directory, files, fileBytes } = this.options;
     const reopen = async (): Promise<void> => {
-      await client.quick('ReopenContainerLog', (calls, signal) =>
+      await client.callQuick('ReopenContainerLog', (calls, signal) =>
         calls.reopenContainerLog({ containerId: runtimeId }, { signal }),
       );
     };
     this.rotating.add(containerId);
-    this.settled.delete(containerId);
+    this.rotated.delete(containerId);
     try {
       await rotateLog({
         directory: path.join(directory, containerId),
@@ -118,7 +120,7 @@ export class ContainerLogs {
         clock,
         reopen,
       });
-      this.settled.add(containerId);
+      this.rotated.add(containerId);
     } catch (reason) {
       // Removed meanwhile, or the runtime is unreachable: the next run decides.
       if (
@@ -136,19 +138,19 @@ export class ContainerLogs {
    * Resolves when the container has ended and its last lines are in the files, or when it was
    * removed.
    */
-  private async completed(containerId: ContainerId, signal: AbortSignal): Promise<void> {
+  private async waitUntilComplete(containerId: ContainerId, signal: AbortSignal): Promise<void> {
     const { inventory, watcher, clock } = this.options;
     while (!signal.aborted) {
-      const wait = inventory.ended(containerId);
+      const wait = inventory.waitForExit(containerId);
       signal.addEventListener('abort', wait.cancel, { once: true });
       watcher.wake();
       try {
-        const { status } = await inventory.lookFor(containerId);
-        return await this.lastLines(status.phase === 'exited' ? status : await wait.promise);
+        const { status } = await inventory.refreshAndFind(containerId);
+        return await this.waitForLastLines(status.phase === 'exited' ? status : await wait.promise);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound' || signal.aborted) return;
         if (errorKindOf(reason) !== 'unavailable') throw reason;
-        await sleep(clock, AWAY_MS, signal).catch(() => undefined);
+        await sleep(clock, UNREACHABLE_RETRY_MS, signal).catch(() => undefined);
       } finally {
         wait.cancel();
         signal.removeEventListener('abort', wait.cancel);
@@ -156,9 +158,9 @@ export class ContainerLogs {
     }
   }
 
-  private async lastLines({ finishedAtMs = 0 }: ContainerStatus): Promise<void> {
+  private async waitForLastLines({ finishedAtMs = 0 }: ContainerStatus): Promise<void> {
     const { clock } = this.options;
-    const leftMs = finishedAtMs + LAST_LINES_MS - clock.wallTime();
-    if (leftMs > 0) await sleep(clock, Math.min(leftMs, LAST_LINES_MS));
+    const leftMs = finishedAtMs + LAST_LINES_DELAY_MS - clock.wallTime();
+    if (leftMs > 0) await sleep(clock, Math.min(leftMs, LAST_LINES_DELAY_MS));
   }
 }

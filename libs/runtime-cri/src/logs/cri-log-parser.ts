@@ -27,8 +27,8 @@ interface Header {
 export class CriLogParser {
   private rest: Buffer = NONE;
   /** Header of the entry whose first part has already been returned. */
-  private open: Header | undefined;
-  private skipping = false;
+  private openEntry: Header | undefined;
+  private isSkipping = false;
   private readonly times = new TimeParser();
 
   /** @param nextSequence - Sequence number of the first line. */
@@ -48,57 +48,62 @@ export class CriLogParser {
     const lines: LogLine[] = [];
     let start = 0;
     for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
-      this.entry(bytes.subarray(start, end), lines);
-      this.open = undefined;
-      this.skipping = false;
+      this.parseEntry(bytes.subarray(start, end), lines);
+      this.openEntry = undefined;
+      this.isSkipping = false;
       start = end + 1;
     }
-    this.rest = this.beginning(bytes.subarray(start), lines);
+    this.rest = this.parseIncompleteEntry(bytes.subarray(start), lines);
     return lines;
   }
 
   /** Parses a complete entry, or the rest of an entry. */
-  private entry(bytes: Buffer, lines: LogLine[]): void {
-    if (this.skipping) return;
-    const header = this.open ?? parseHeader(bytes, this.times);
+  private parseEntry(bytes: Buffer, lines: LogLine[]): void {
+    if (this.isSkipping) return;
+    const header = this.openEntry ?? parseHeader(bytes, this.times);
     if (header === undefined) return;
-    const rest = this.pieces(
+    const rest = this.splitLongText(
       header,
-      this.open === undefined ? bytes.subarray(header.length) : bytes,
+      this.openEntry === undefined ? bytes.subarray(header.length) : bytes,
       lines,
     );
-    this.push(header, rest, header.partial, lines);
+    this.pushLine(header, rest, header.partial, lines);
   }
 
   /**
    * Parses an incomplete entry: adds the parts that are too long to wait for the end.
    * @returns The bytes to keep until more arrive.
    */
-  private beginning(bytes: Buffer, lines: LogLine[]): Buffer {
-    if (this.skipping) return NONE;
-    const wasOpen = this.open !== undefined;
-    const header = this.open ?? parseHeader(bytes, this.times);
+  private parseIncompleteEntry(bytes: Buffer, lines: LogLine[]): Buffer {
+    if (this.isSkipping) return NONE;
+    const wasOpen = this.openEntry !== undefined;
+    const header = this.openEntry ?? parseHeader(bytes, this.times);
     if (header === undefined) {
       if (bytes.length <= MAX_HEADER_BYTES) return Buffer.from(bytes);
-      this.skipping = true;
+      this.isSkipping = true;
       return NONE;
     }
     const text = wasOpen ? bytes : bytes.subarray(header.length);
     if (text.length <= MAX_LINE_BYTES) return Buffer.from(bytes);
-    this.open = header;
-    return Buffer.from(this.pieces(header, text, lines));
+    this.openEntry = header;
+    return Buffer.from(this.splitLongText(header, text, lines));
   }
 
-  private pieces(header: Header, text: Buffer, lines: LogLine[]): Buffer {
+  private splitLongText(header: Header, text: Buffer, lines: LogLine[]): Buffer {
     let rest = text;
     while (rest.length > MAX_LINE_BYTES) {
-      this.push(header, rest.subarray(0, MAX_LINE_BYTES), true, lines);
+      this.pushLine(header, rest.subarray(0, MAX_LINE_BYTES), true, lines);
       rest = rest.subarray(MAX_LINE_BYTES);
     }
     return rest;
   }
 
-  private push({ timeMs, stream }: Header, text: Buffer, partial: boolean, lines: LogLine[]): void {
+  private pushLine(
+    { timeMs, stream }: Header,
+    text: Buffer,
+    partial: boolean,
+    lines: LogLine[],
+  ): void {
     const view = new Uint8Array(text.buffer, text.byteOffset, text.length);
     lines.push({ sequence: this.nextSequence, stream, timeMs, text: view, partial });
     this.nextSequence += 1n;

@@ -11,8 +11,8 @@ export class DirectoryChanges {
   private finished = false;
   private failure: { readonly reason: unknown } | undefined;
   private wake: (() => void) | undefined;
-  private readonly onChange = (): void => this.set(() => (this.changed = true));
-  private readonly onAbort = (): void => this.set(() => undefined);
+  private readonly onChange = (): void => this.update(() => (this.changed = true));
+  private readonly onAbort = (): void => this.update(() => undefined);
 
   constructor(
     directory: string,
@@ -32,21 +32,21 @@ export class DirectoryChanges {
    * Marks the log as complete when `end` resolves. When `end` rejects, the follower fails with its
    * reason.
    */
-  finishWith(end: Promise<void>): void {
+  finishAfter(end: Promise<void>): void {
     end.then(
-      () => this.set(() => (this.finished = true)),
-      (reason: unknown) => this.set(() => (this.failure = { reason })),
+      () => this.update(() => (this.finished = true)),
+      (reason: unknown) => this.update(() => (this.failure = { reason })),
     );
   }
 
   /** Call before a read. Returns whether another read may find more lines. */
-  take(): boolean {
+  beginRead(): boolean {
     this.changed = false;
     return !this.finished;
   }
 
   /** Call after a read. Waits for the next change; false when the follower was cancelled. */
-  async next(): Promise<boolean> {
+  async waitForChange(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.signal.aborted && this.failure === undefined) {
       await new Promise<void>((resolve) => (this.wake = resolve));
     }
@@ -60,7 +60,7 @@ export class DirectoryChanges {
     this.signal.removeEventListener('abort', this.onAbort);
   }
 
-  private set(change: () => void): void {
+  private update(change: () => void): void {
     change();
     this.wake?.();
     this.wake = undefined;

@@ -2,7 +2,7 @@ import { createReadStream, readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import {
   REMOVED_LINES_FILE,
-  bytesBefore,
+  countBytesBefore,
   parseRemovedLines,
   type RemovedLines,
 } from '@cloudless/runtime';
@@ -31,7 +31,7 @@ const CLOSED = /^(\d{20})\.log$/;
 const CLOSING = /^(\d{20})\.closing$/;
 
 /** Returns the path of the rotated file whose first line has this number. */
-export function rotatedFile(
+export function toRotatedPath(
   directory: string,
   firstSequence: bigint,
   state: 'closing' | 'closed',
@@ -77,7 +77,7 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
  * Returns the bytes of the log before the file with this first line, removed files included;
  * undefined when unknown.
  */
-export function sizeBefore(directory: string, firstSequence: bigint): number | undefined {
+export function measureSizeBefore(directory: string, firstSequence: bigint): number | undefined {
   const measured = listLogFiles(directory).flatMap((file) => {
     const found =
       file.firstSequence === undefined ? undefined : statSync(file.file, { throwIfNoEntry: false });
@@ -85,7 +85,7 @@ export function sizeBefore(directory: string, firstSequence: bigint): number | u
       ? []
       : [{ firstSequence: file.firstSequence, bytes: found.size }];
   });
-  return bytesBefore(firstSequence, measured, readRemovedLines(directory));
+  return countBytesBefore(firstSequence, measured, readRemovedLines(directory));
 }
 
 /** Line counts of closed files, a few per container. */
@@ -93,7 +93,7 @@ const counts = new Map<string, bigint>();
 const MAX_COUNTS = 4_096;
 
 /** Counts the lines of a closed file and returns the sequence number of the line after it. */
-export async function sequenceAfter({ file, firstSequence = 1n }: LogFile): Promise<bigint> {
+export async function findNextSequence({ file, firstSequence = 1n }: LogFile): Promise<bigint> {
   const known = counts.get(file);
   if (known !== undefined) return firstSequence + known;
   const parser = new CriLogParser(firstSequence);

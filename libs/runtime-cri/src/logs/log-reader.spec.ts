@@ -10,11 +10,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { CloudlessError, sleep } from '@cloudless/base';
-import { eachLine, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
+import { flattenBatches, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
 import { realClock } from '../testing/system.js';
 import { readLog } from './log-reader.js';
 import { rotateLog } from './log-rotation.js';
-import { PartialEnds } from './partial-ends.js';
+import { PartialLineResolver } from './partial-ends.js';
 
 const never = new AbortController().signal;
 let directory: string;
@@ -51,7 +51,7 @@ async function read(
     isComplete,
     completed: () => Promise.resolve(),
   };
-  for await (const line of eachLine(readLog(options))) lines.push(shown(line));
+  for await (const line of flattenBatches(readLog(options))) lines.push(shown(line));
   return lines;
 }
 
@@ -121,7 +121,7 @@ describe('readLog with follow', () => {
       isComplete: false,
       completed: () => completed,
     };
-    const lines = eachLine(readLog(options));
+    const lines = flattenBatches(readLog(options));
     const seen: string[] = [];
     const take = async (count: number): Promise<void> => {
       while (seen.length < count) seen.push(shown((await lines.next()).value as LogLine));
@@ -155,7 +155,7 @@ describe('readLog with follow', () => {
     let complete = (): void => undefined;
     const batches = readLog({
       ...options,
-      completed: () => new Promise<void>((resolve) => (complete = resolve)),
+      waitUntilComplete: () => new Promise<void>((resolve) => (complete = resolve)),
     });
     const first = tag === 'F' ? [await batches.next()] : [];
     const waiting = first.length === 0 ? batches.next() : undefined;
@@ -201,7 +201,7 @@ describe('readLog with follow', () => {
       request,
       signal: never,
       isComplete: true,
-      completed: () => Promise.resolve(),
+      waitUntilComplete: () => Promise.resolve(),
     });
     const { value } = await batches.next();
     expect(value).toMatchObject({ skipped: { firstSequence: 6n, lastSequence: 30n } });
@@ -217,15 +217,15 @@ describe('readLog with follow', () => {
       isComplete: false,
       completed: () => Promise.reject(new Error('broken')),
     };
-    const reader = eachLine(readLog(failing));
+    const reader = flattenBatches(readLog(failing));
     expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');
     await expect(reader.next()).rejects.toThrow('broken');
     const leave = new AbortController();
-    const left = eachLine(
+    const left = flattenBatches(
       readLog({
         ...failing,
         signal: leave.signal,
-        completed: () => new Promise<void>(() => undefined),
+        waitUntilComplete: () => new Promise<void>(() => undefined),
       }),
     );
     await left.next();
@@ -243,7 +243,7 @@ describe('readLog: a last line without a line end', () => {
     lines: readonly LogLine[],
     isComplete: boolean,
   ): readonly (readonly [bigint, boolean])[] => {
-    const ends = new PartialEnds();
+    const ends = new PartialLineResolver();
     return [...lines.flatMap((each) => ends.push(each)), ...ends.finish(isComplete)].map(
       ({ sequence, partial }) => [sequence, partial],
     );

@@ -1,15 +1,15 @@
 import type { StopSignal } from '@cloudless/base';
 import {
   LineSelection,
-  selectsLine,
+  isLineSelected,
   type LogBatch,
   type LogLine,
   type LogRequest,
 } from '@cloudless/runtime';
 import { DirectoryChanges } from './directory-changes.js';
-import { firstSequenceOf, LogCursor, numberedFiles } from './log-cursor.js';
+import { findFirstSequence, LogCursor, listNumberedFiles } from './log-cursor.js';
 import type { LogFile } from './log-files.js';
-import { PartialEnds } from './partial-ends.js';
+import { PartialLineResolver } from './partial-ends.js';
 
 export interface LogReadOptions {
   readonly directory: string;
@@ -18,7 +18,7 @@ export interface LogReadOptions {
   /** Whether the container had ended and its log was complete when the read began. */
   readonly isComplete: boolean;
   /** Resolves when the log is complete. Called only for requests that follow. */
-  readonly completed: () => Promise<void>;
+  readonly waitUntilComplete: () => Promise<void>;
 }
 
 /**
@@ -33,38 +33,38 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     request.follow && !isComplete ? new DirectoryChanges(directory, signal) : undefined;
   const cursor = new LogCursor(directory);
   try {
-    if (changes !== undefined) changes.finishWith(options.completed());
+    if (changes !== undefined) changes.finishAfter(options.waitUntilComplete());
     const { from, toSkip } = await seek(cursor, directory, request, isComplete);
     const selection = new LineSelection(request, from, toSkip);
-    const ends = new PartialEnds();
+    const ends = new PartialLineResolver();
     /** Sequence number of the last line that was read. */
     let last: bigint | undefined;
-    const batchesOf = function* (
+    const createBatches = function* (
       lines: readonly LogLine[],
-      passedOver?: number,
+      skippedBytes?: number,
     ): Generator<LogBatch> {
       // A line that waits for the next line of its stream must not hide missing lines in between.
-      const jumps = last !== undefined && lines[0] !== undefined && lines[0].sequence !== last + 1n;
-      const before = jumps ? selection.select(ends.finish(false)) : undefined;
+      const isGap = last !== undefined && lines[0] !== undefined && lines[0].sequence !== last + 1n;
+      const before = isGap ? selection.select(ends.finish(false)) : undefined;
       if (before !== undefined) yield before;
       last = lines.at(-1)?.sequence ?? last;
-      const batch = selection.select(ends.pushAll(lines), passedOver);
+      const batch = selection.select(ends.pushAll(lines), skippedBytes);
       if (batch !== undefined) yield batch;
     };
     for (;;) {
       // Reset before the read: a change during the read wakes the reader again.
-      const mayHaveMore = changes?.take() ?? false;
+      const mayHaveMore = changes?.beginRead() ?? false;
       const isLast = isComplete || (changes !== undefined && !mayHaveMore);
-      for await (const { lines, passedOver } of cursor.linesUpToNow(isLast)) {
+      for await (const { lines, skippedBytes } of cursor.readAvailable(isLast)) {
         if (signal.aborted) return;
-        yield* batchesOf(lines, passedOver);
+        yield* createBatches(lines, skippedBytes);
       }
       if (changes === undefined || !mayHaveMore) {
         const batch = selection.select(ends.finish(isComplete || changes !== undefined));
         if (batch !== undefined) yield batch;
         return;
       }
-      if (!(await changes.next())) return;
+      if (!(await changes.waitForChange())) return;
     }
   } finally {
     changes?.close();
@@ -73,7 +73,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
 }
 
 /** Position at which a read begins. */
-interface Beginning {
+interface ReadStart {
   /** Sequence number of the first line that is requested or counted. */
   readonly from: bigint;
   /** Number of selected lines from there that precede the requested tail. */
@@ -86,9 +86,9 @@ async function seek(
   directory: string,
   request: LogRequest,
   isComplete: boolean,
-): Promise<Beginning> {
+): Promise<ReadStart> {
   const { afterSequence = 0n, tailLines } = request;
-  const files = numberedFiles(directory, isComplete);
+  const files = listNumberedFiles(directory, isComplete);
   if (tailLines === undefined) {
     cursor.startAt(
       files.findLast(
@@ -114,13 +114,13 @@ async function countSelected(
   files: readonly LogFile[],
   request: LogRequest,
 ): Promise<{ readonly selected: number; readonly firstSequence: bigint }> {
-  const firstSequence = await firstSequenceOf(file, files);
+  const firstSequence = await findFirstSequence(file, files);
   const cursor = new LogCursor('');
   let selected = 0;
   try {
-    await cursor.openAt(file, firstSequence);
-    for await (const { lines } of cursor.linesOfFile())
-      selected += lines.filter((line) => selectsLine(request, line)).length;
+    await cursor.openFile(file, firstSequence);
+    for await (const { lines } of cursor.readOpenFile())
+      selected += lines.filter((line) => isLineSelected(request, line)).length;
   } finally {
     await cursor.close();
   }

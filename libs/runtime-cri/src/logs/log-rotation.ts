@@ -7,13 +7,13 @@ import { LOG_FILE } from '../containers/request-config.js';
 import {
   listLogFiles,
   readRemovedLines,
-  rotatedFile,
-  sequenceAfter,
+  toRotatedPath,
+  findNextSequence,
   type LogFile,
 } from './log-files.js';
 
 /** Longest time in which a runtime writes its last lines into a file that was rotated. */
-const SETTLE_MS = 250;
+const LAST_WRITE_DELAY_MS = 250;
 
 export interface RotationOptions {
   readonly directory: string;
@@ -43,26 +43,26 @@ export function isSmall(directory: string, fileBytes: number): boolean {
 export async function rotateLog(options: RotationOptions): Promise<void> {
   const { directory, fileBytes } = options;
   const files = listLogFiles(directory);
-  const begun = files.filter(({ state }) => state === 'closing');
-  if (begun.length > 0) return finish(options, begun);
+  const unfinished = files.filter(({ state }) => state === 'closing');
+  if (unfinished.length > 0) return finishRotation(options, unfinished);
   const current = files.find(({ state }) => state === 'current');
   if (current === undefined) return files.length === 0 ? undefined : options.reopen();
   const found = await stat(current.file).catch(() => undefined);
   if (found === undefined || found.size <= fileBytes) return;
   const before = files.findLast(({ state }) => state === 'closed');
-  const firstSequence = before === undefined ? 1n : await sequenceAfter(before);
+  const firstSequence = before === undefined ? 1n : await findNextSequence(before);
   const closing: LogFile = {
-    file: rotatedFile(directory, firstSequence, 'closing'),
+    file: toRotatedPath(directory, firstSequence, 'closing'),
     state: 'closing',
     firstSequence,
   };
   await rename(current.file, closing.file);
-  await finish(options, [closing]);
+  await finishRotation(options, [closing]);
 }
 
-async function finish(
+async function finishRotation(
   { directory, files, clock, reopen }: RotationOptions,
-  begun: readonly LogFile[],
+  unfinished: readonly LogFile[],
 ): Promise<void> {
   try {
     await reopen();
@@ -71,9 +71,9 @@ async function finish(
     if (errorKindOf(reason) === 'unavailable') throw reason;
     // The container has ended: the file gets no more lines.
   }
-  await sleep(clock, SETTLE_MS);
-  for (const { file, firstSequence = 1n } of begun)
-    await rename(file, rotatedFile(directory, firstSequence, 'closed'));
+  await sleep(clock, LAST_WRITE_DELAY_MS);
+  for (const { file, firstSequence = 1n } of unfinished)
+    await rename(file, toRotatedPath(directory, firstSequence, 'closed'));
   const closed = listLogFiles(directory).filter(({ state }) => state === 'closed');
   const surplus = closed.slice(0, Math.max(0, closed.length - (files - 1)));
   const keptFrom = closed[surplus.length]?.firstSequence;

@@ -8,10 +8,10 @@ const MAX_WAITING = 2;
  * runtimes mark both as partial. Such a line waits for the next line of its stream, or for the end
  * of the log.
  */
-export class PartialEnds {
+export class PartialLineResolver {
   private readonly waiting: LogLine[] = [];
 
-  /** Adds several lines, like {@link PartialEnds.push}. */
+  /** Adds several lines, like {@link PartialLineResolver.push}. */
   pushAll(lines: readonly LogLine[]): readonly LogLine[] {
     if (this.waiting.length === 0 && !lines.some(({ partial }) => partial)) return lines;
     return lines.flatMap((line) => this.push(line));
@@ -24,7 +24,7 @@ export class PartialEnds {
   push(line: LogLine): readonly LogLine[] {
     this.waiting.push(line);
     let ready = 0;
-    while (ready < this.waiting.length && this.isDecided(ready)) ready += 1;
+    while (ready < this.waiting.length && this.isResolved(ready)) ready += 1;
     return this.waiting.splice(0, ready);
   }
 
@@ -40,7 +40,7 @@ export class PartialEnds {
     });
   }
 
-  private isDecided(index: number): boolean {
+  private isResolved(index: number): boolean {
     const line = this.waiting[index];
     if (line === undefined || !line.partial || this.waiting.length - index > MAX_WAITING)
       return true;

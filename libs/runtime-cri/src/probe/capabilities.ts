@@ -17,7 +17,7 @@ export interface Permissions {
 }
 
 /** Capabilities of every runtime that implements the interface. */
-const ALWAYS = [
+const BASE_CAPABILITIES = [
   'runtime.cri',
   'container.init',
   'exec.tty',
@@ -52,10 +52,10 @@ export function toCapabilities(
     allowedDevices = [],
   }: Permissions,
 ): readonly string[] {
-  const config = toConfig(status.info);
+  const config = parseConfig(status.info);
   const limits = config.disableCgroup ? [] : [...controllers].map((name) => `limits.${name}`);
   return [
-    ...ALWAYS,
+    ...BASE_CAPABILITIES,
     ...limits,
     ...(processLimits && config.isContainerd ? ['container.ulimits'] : []),
     ...(memoryMounts ? ['container.shm', 'volumes.memory'] : []),
@@ -68,7 +68,7 @@ export function toCapabilities(
       .map((name) => `sysctl.${name}`),
     ...[...new Set(allowedDevices)].map((path) => `device.${path}`),
     `platform.${platform}`,
-    ...runtimeClasses(status, config).map((name) => `runtime-class.${name}`),
+    ...listRuntimeClasses(status, config).map((name) => `runtime-class.${name}`),
   ].sort();
 }
 
@@ -87,8 +87,8 @@ interface Config {
  * features of the machine.
  * @see containerd, pkg/cri/config/config.go, `PluginConfig`
  */
-function toConfig(info: Readonly<Record<string, string>>): Config {
-  const config = toRecord(parse(info['config']));
+function parseConfig(info: Readonly<Record<string, string>>): Config {
+  const config = toRecord(parseJson(info['config']));
   const containerd = toRecord(config['containerd']);
   return {
     disableCgroup: config['disableCgroup'] === true,
@@ -99,7 +99,7 @@ function toConfig(info: Readonly<Record<string, string>>): Config {
   };
 }
 
-function runtimeClasses(
+function listRuntimeClasses(
   { runtimeHandlers }: Pick<StatusResponse, 'runtimeHandlers'>,
   { runtimes }: Config,
 ): readonly string[] {
@@ -108,7 +108,7 @@ function runtimeClasses(
   );
 }
 
-function parse(text: string | undefined): unknown {
+function parseJson(text: string | undefined): unknown {
   try {
     return JSON.parse(text ?? '{}');
   } catch {

@@ -7,7 +7,7 @@ import { toCapabilities, type Permissions } from './capabilities.js';
  * Cache of the capabilities of one runtime. It is refreshed regularly, because a restarted runtime
  * may have another configuration.
  */
-export class KnownCapabilities {
+export class CapabilityCache {
   private known: readonly string[] = [];
 
   constructor(
@@ -17,7 +17,7 @@ export class KnownCapabilities {
   ) {}
 
   /** Returns the capabilities as of the newest answer. */
-  names(): readonly string[] {
+  list(): readonly string[] {
     return this.known;
   }
 
@@ -26,7 +26,7 @@ export class KnownCapabilities {
    * @throws kind `unavailable` when the runtime does not answer.
    */
   async load(): Promise<void> {
-    const status = await this.client.quick('Status', (calls, signal) =>
+    const status = await this.client.callQuick('Status', (calls, signal) =>
       calls.status({ verbose: true }, { signal }),
     );
     const before = this.known;

@@ -10,7 +10,7 @@ import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
-import { SOCKET, until, WHY_NOT } from '../testing/real-cri-machine.js';
+import { SOCKET, waitUntil, SKIP_REASON } from '../testing/real-cri-machine.js';
 import { realClock } from '../testing/system.js';
 import { toCapabilities } from './capabilities.js';
 
@@ -72,7 +72,7 @@ describe('probeCriRuntime', () => {
   });
 
   it('fails when no runtime answers', async () => {
-    await server.away();
+    await server.disconnect();
     await expect(probe()).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringContaining(server.socketPath),
@@ -80,7 +80,7 @@ describe('probeCriRuntime', () => {
   });
 
   it('does not wait long for a stuck runtime', async () => {
-    await server.away();
+    await server.disconnect();
     const stuck = createServer();
     await new Promise<void>((resolve) => stuck.listen(server.socketPath, resolve));
     const clock = new ManualClock();
@@ -349,13 +349,13 @@ describe('a runtime that was restarted with another configuration', () => {
       expect(runtime.capabilities()).toEqual(
         expect.arrayContaining(['runtime-class.runc', 'security.privileged']),
       );
-      await server.away();
+      await server.disconnect();
       await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
       expect(runtime.capabilities()).toContain('runtime-class.runc');
       server.config = { containerd: { runtimes: { kata: {} } } };
       await server.listen();
       await runtime.list();
-      await until(() => runtime.capabilities().includes('runtime-class.kata'));
+      await waitUntil(() => runtime.capabilities().includes('runtime-class.kata'));
       expect(runtime.capabilities()).not.toContain('runtime-class.runc');
     } finally {
       await runtime.close();
@@ -363,9 +363,9 @@ describe('a runtime that was restarted with another configuration', () => {
   });
 });
 
-const itReal = WHY_NOT === undefined ? it : it.skip;
+const itReal = SKIP_REASON === undefined ? it : it.skip;
 itReal(
-  `a real runtime is ready and gives its capabilities${WHY_NOT === undefined ? '' : ` (${WHY_NOT})`}`,
+  `a real runtime is ready and gives its capabilities${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
   async () => {
     const { name, version, ready, notReady, capabilities } = await probeCriRuntime({
       socketPath: SOCKET ?? '',

@@ -35,12 +35,12 @@ export interface CriProbe {
 }
 
 const LIMIT_MS = 5_000;
-const NAMES = 3;
+const MAX_NAMES = 3;
 /**
  * Conditions that are required to run containers. Runtimes report others, such as deprecated
  * settings.
  */
-const NEEDED = ['RuntimeReady', 'NetworkReady'];
+const REQUIRED_CONDITIONS = ['RuntimeReady', 'NetworkReady'];
 
 /**
  * Reads state and capabilities of the container runtime at a socket. Changes nothing.
@@ -49,18 +49,18 @@ const NEEDED = ['RuntimeReady', 'NetworkReady'];
  */
 export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProbe> {
   const { socketPath, clock, limitMs = LIMIT_MS } = options;
-  const client = new CriClient({ socketPath, clock, quickMs: limitMs });
+  const client = new CriClient({ socketPath, clock, quickTimeoutMs: limitMs });
   try {
     const { runtimeName: name, runtimeVersion: version } = await client.version();
-    const status = await client.quick('Status', (calls, signal) =>
+    const status = await client.callQuick('Status', (calls, signal) =>
       calls.status({ verbose: true }, { signal }),
     );
-    const { items } = await client.quick('ListPodSandbox', (calls, signal) =>
+    const { items } = await client.callQuick('ListPodSandbox', (calls, signal) =>
       calls.listPodSandbox({}, { signal }),
     );
     const conditions = status.status?.conditions ?? [];
-    const notReady = NEEDED.flatMap((type) =>
-      whyNot(
+    const notReady = REQUIRED_CONDITIONS.flatMap((type) =>
+      describeNotReady(
         type,
         conditions.find((each) => each.type === type),
       ),
@@ -71,7 +71,7 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
       version,
       ready: notReady.length === 0,
       notReady,
-      foreign: { count: foreign.length, names: foreign.slice(0, NAMES).map(nameOf) },
+      foreign: { count: foreign.length, names: foreign.slice(0, MAX_NAMES).map(formatSandboxName) },
       capabilities: toCapabilities(status, readMachineFeatures(), options),
     };
   } finally {
@@ -79,7 +79,10 @@ export async function probeCriRuntime(options: CriProbeOptions): Promise<CriProb
   }
 }
 
-function whyNot(type: string, condition: RuntimeCondition | undefined): readonly string[] {
+function describeNotReady(
+  type: string,
+  condition: RuntimeCondition | undefined,
+): readonly string[] {
   if (condition === undefined) return [`${type} is not reported`];
   const { status, reason, message } = condition;
   return status
@@ -87,7 +90,7 @@ function whyNot(type: string, condition: RuntimeCondition | undefined): readonly
     : [`${type} is false: ${message || 'no reason given'}${reason === '' ? '' : ` (${reason})`}`];
 }
 
-function nameOf({ id, metadata }: PodSandbox): string {
+function formatSandboxName({ id, metadata }: PodSandbox): string {
   if (metadata === undefined) return id;
   return metadata.namespace === '' ? metadata.name : `${metadata.namespace}/${metadata.name}`;
 }

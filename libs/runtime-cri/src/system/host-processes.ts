@@ -14,7 +14,7 @@ export interface HostProcess {
  * Whether a process with this id exists, running or zombie. Costs one system call and reads no
  * file.
  */
-export function isThere(pid: number): boolean {
+export function processExists(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;
@@ -52,7 +52,7 @@ export function readProcesses(): readonly HostProcess[] {
 }
 
 /** Identifies the pid namespace of a process; undefined when the process does not exist. */
-export function pidNamespaceOf(pid: number): string | undefined {
+export function readPidNamespace(pid: number): string | undefined {
   try {
     return readlinkSync(`/proc/${pid}/ns/pid`);
   } catch {
@@ -69,7 +69,7 @@ export function isFirstOfNamespace(pid: number): boolean {
 }
 
 /** Reads executable and arguments of a process; empty when it does not exist. */
-export function commandLineOf(pid: number): readonly string[] {
+export function readCommandLine(pid: number): readonly string[] {
   return readProc(pid, 'cmdline')?.replace(/\0$/, '').split('\0') ?? [];
 }
 

@@ -46,7 +46,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
   const hasProgram = (name: string): boolean =>
     ['bin', 'usr/bin'].some((directory) => existsSync(at(`${directory}/${name}`)));
   const status = readText(at('proc/self/status'));
-  const privileges = effectiveCapabilities(status);
+  const privileges = parseEffectiveCapabilities(status);
   const isRoot = /^Uid:\s*0\s/m.test(status);
   const v2 = new Set(readText(at('sys/fs/cgroup/cgroup.controllers')).trim().split(' '));
   return {
@@ -69,7 +69,7 @@ export function readMachineFeatures(root = '/'): MachineFeatures {
 }
 
 /** @see proc_pid_status(5), `CapEff` */
-function effectiveCapabilities(status: string): bigint {
+function parseEffectiveCapabilities(status: string): bigint {
   return BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
 }
 

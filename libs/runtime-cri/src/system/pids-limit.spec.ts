@@ -80,25 +80,25 @@ describe('PidsLimit.enforce', () => {
       ['99', '99'],
     ] as const) {
       group(at, before);
-      expect(await limit.hold(7, 100)).toBe(true);
+      expect(await limit.enforce(7, 100)).toBe(true);
       expect(read(at)).toBe(after);
     }
   });
 
   it('returns false for a process without a group of its own', async () => {
     running('4:pids:/\n0::/\n');
-    expect(await limit.hold(7, 100)).toBe(false);
+    expect(await limit.enforce(7, 100)).toBe(false);
   });
 
   it('returns true for a process that has ended', async () => {
     running('4:pids:/\n', 'Z');
-    expect(await limit.hold(7, 100)).toBe(true);
-    expect(await limit.hold(8, 100)).toBe(true);
+    expect(await limit.enforce(7, 100)).toBe(true);
+    expect(await limit.enforce(8, 100)).toBe(true);
   });
 
   it('fails with the directory when the limit cannot be set', async () => {
     running('4:pids:/gone\n');
-    await expect(limit.hold(7, 100)).rejects.toMatchObject({
+    await expect(limit.enforce(7, 100)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining('pids/gone'),
     });

@@ -6,7 +6,7 @@ import { makeDirectory } from '@cloudless/system';
 import { readProcess } from './host-processes.js';
 
 /** Mount point of the cgroup hierarchies. */
-const ROOT = '/sys/fs/cgroup';
+const CGROUP_ROOT = '/sys/fs/cgroup';
 const FILE = 'pids.max';
 
 /**
@@ -16,10 +16,10 @@ const FILE = 'pids.max';
 const STARTING_PIDS = 32;
 
 /**
- * Returns the limit while a container is being started; {@link PidsLimit.hold} sets the requested
+ * Returns the limit while a container is being started; {@link PidsLimit.enforce} sets the requested
  * limit afterwards.
  */
-export function whileStarting(limit: number): number {
+export function toStartingLimit(limit: number): number {
   return Math.max(limit, STARTING_PIDS);
 }
 
@@ -27,7 +27,7 @@ export function whileStarting(limit: number): number {
  * Whether all controllers are in one hierarchy of cgroup v2, where the runtime writes the limit
  * itself on request.
  */
-export function isUnified(root = ROOT): boolean {
+export function isUnified(root = CGROUP_ROOT): boolean {
   return existsSync(path.join(root, 'cgroup.controllers'));
 }
 
@@ -40,14 +40,14 @@ export function isUnified(root = ROOT): boolean {
  */
 export class PidsLimit {
   constructor(
-    private readonly root = ROOT,
+    private readonly root = CGROUP_ROOT,
     private readonly proc = '/proc',
   ) {}
 
   /**
    * Creates the group of a container that was not started yet.
    * @param info - Verbose status of the container. Nothing is created when the runtime does not
-   *   report the path of the group, or systemd creates the group; {@link PidsLimit.hold} then sets
+   *   report the path of the group, or systemd creates the group; {@link PidsLimit.enforce} then sets
    *   the limit.
    * @returns Removes the group, unless it contains processes.
    */
@@ -55,14 +55,14 @@ export class PidsLimit {
     info: Readonly<Record<string, string>>,
     limit: number,
   ): Promise<() => Promise<void>> {
-    const group = groupPathOf(info);
+    const group = parseGroupPath(info);
     if (group === undefined) return async () => undefined;
     const directory = path.join(this.root, 'pids', group);
     try {
       await makeDirectory(directory);
-      await writeFile(path.join(directory, FILE), String(whileStarting(limit)), { flag: 'r+' });
+      await writeFile(path.join(directory, FILE), String(toStartingLimit(limit)), { flag: 'r+' });
     } catch (reason) {
-      throw failed(directory, reason);
+      throw createPidsLimitError(directory, reason);
     }
     return () => rmdir(directory).catch(() => undefined);
   }
@@ -73,8 +73,8 @@ export class PidsLimit {
    * @returns Whether the limit is set; false when the process is only in the root group, which has
    *   no limits.
    */
-  async hold(pid: number, limit: number): Promise<boolean> {
-    const directory = this.directoryIn(
+  async enforce(pid: number, limit: number): Promise<boolean> {
+    const directory = this.findDirectory(
       await readFile(path.join(this.proc, String(pid), 'cgroup'), 'utf8').catch(() => ''),
     );
     if (directory === undefined) return readProcess(pid, this.proc) === undefined;
@@ -85,7 +85,7 @@ export class PidsLimit {
       return true;
     } catch (reason) {
       if (readProcess(pid, this.proc) === undefined) return true;
-      throw failed(directory, reason);
+      throw createPidsLimitError(directory, reason);
     }
   }
 
@@ -94,7 +94,7 @@ export class PidsLimit {
    * @see cgroups(7), "/proc/pid/cgroup": `number:controllers:path`, with no controllers for v2;
    *   ended processes are in the root group
    */
-  private directoryIn(groups: string): string | undefined {
+  private findDirectory(groups: string): string | undefined {
     for (const line of groups.split('\n')) {
       const [, controllers = '', ...rest] = line.split(':');
       const group = rest.join(':');
@@ -111,7 +111,7 @@ export class PidsLimit {
  * Parses the path of the group in the runtime's specification, as containerd and CRI-O report it;
  * undefined when systemd names the group.
  */
-function groupPathOf(info: Readonly<Record<string, string>>): string | undefined {
+function parseGroupPath(info: Readonly<Record<string, string>>): string | undefined {
   try {
     const { runtimeSpec } = JSON.parse(info['info'] ?? '{}') as {
       readonly runtimeSpec?: { readonly linux?: { readonly cgroupsPath?: unknown } };
@@ -128,7 +128,7 @@ function groupPathOf(info: Readonly<Record<string, string>>): string | undefined
   }
 }
 
-function failed(directory: string, cause: unknown): CloudlessError {
+function createPidsLimitError(directory: string, cause: unknown): CloudlessError {
   return new CloudlessError(
     'precondition',
     `limits.pids: the limit cannot be set in ${directory}: ${errorMessageOf(cause)}`,

@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 
 /** Mount point of the cgroup hierarchies. */
-const ROOT = '/sys/fs/cgroup';
+const CGROUP_ROOT = '/sys/fs/cgroup';
 
 /**
  * Whether the kernel can keep a cgroup from swapping, so that a memory limit is strict. A runtime
@@ -10,7 +10,7 @@ const ROOT = '/sys/fs/cgroup';
  * @see Linux kernel, Documentation/admin-guide/cgroup-v1/memory.rst, "memory.memsw.limit_in_bytes";
  *   cgroup-v2.rst, "memory.swap.max" (in every group but the root)
  */
-export function canLimitSwap(root = ROOT): boolean {
+export function canLimitSwap(root = CGROUP_ROOT): boolean {
   if (existsSync(path.join(root, 'memory', 'memory.memsw.limit_in_bytes'))) return true;
   try {
     return readdirSync(root, { withFileTypes: true }).some(

@@ -67,7 +67,7 @@ export class FakeCriServer {
   /** Requested runtime handlers, in order. */
   readonly handlers: string[] = [];
   /** The status of the container with this id is returned when the promise resolves. */
-  readonly statusGiven = new Map<string, Promise<void>>();
+  readonly statusGates = new Map<string, Promise<void>>();
   /** Names of all calls, in order. */
   readonly calls: string[] = [];
   /** Replacements for the calls of the fake, by name. */
@@ -76,12 +76,12 @@ export class FakeCriServer {
   private readonly sessions = new Set<ServerHttp2Session>();
   private readonly eventListeners = new Set<() => void>();
   private server: Http2Server | undefined;
-  private made = 0;
+  private idCount = 0;
 
-  /** Listens, also again after {@link FakeCriServer.away}. The state is kept. */
+  /** Listens, also again after {@link FakeCriServer.disconnect}. The state is kept. */
   async listen(): Promise<void> {
     const server = (this.server = createServer(
-      connectNodeAdapter({ routes: (router) => this.routes(router) }),
+      connectNodeAdapter({ routes: (router) => this.registerRoutes(router) }),
     ));
     server.on('session', (session) => {
       this.sessions.add(session);
@@ -91,14 +91,14 @@ export class FakeCriServer {
   }
 
   /** Waits until no client has a connection. */
-  async left(): Promise<void> {
+  async waitUntilDisconnected(): Promise<void> {
     await Promise.all(
       [...this.sessions].map((session) => new Promise((resolve) => session.once('close', resolve))),
     );
   }
 
   /** Closes all connections and stops listening. */
-  async away(): Promise<void> {
+  async disconnect(): Promise<void> {
     for (const session of this.sessions) session.destroy();
     await new Promise<void>((resolve) =>
       this.server === undefined ? resolve() : this.server.close(() => resolve()),
@@ -108,26 +108,26 @@ export class FakeCriServer {
   }
 
   async dispose(): Promise<void> {
-    await this.away();
+    await this.disconnect();
     rmSync(this.home, { recursive: true, force: true });
   }
 
   /** Adds a sandbox of any owner. */
-  addSandbox(config: PodSandboxConfig, createdAt = nanos()): string {
-    const id = `sandbox-${(this.made += 1)}`;
+  addSandbox(config: PodSandboxConfig, createdAt = nowNanos()): string {
+    const id = `sandbox-${(this.idCount += 1)}`;
     this.sandboxes.set(id, { config, createdAt });
     return id;
   }
 
   /** Ends a container. */
-  exit(
+  exitContainer(
     container: FakeContainer,
     exitCode: number,
     reason = exitCode === 0 ? 'Completed' : 'Error',
   ): void {
     Object.assign(container, {
       state: ContainerState.CONTAINER_EXITED,
-      finishedAt: nanos(),
+      finishedAt: nowNanos(),
       exitCode,
       reason,
       pid: 0,
@@ -136,7 +136,7 @@ export class FakeCriServer {
   }
 
   /** The only container. */
-  get only(): FakeContainer {
+  get onlyContainer(): FakeContainer {
     const [first] = this.containers.values();
     if (first === undefined) throw new Error('there is no container');
     return first;
@@ -149,12 +149,18 @@ export class FakeCriServer {
     writeFileSync(path.join(directory, container.config.logPath), text, { flag });
   }
 
-  private routes(router: ConnectRouter): void {
-    router.service(RuntimeService, this.recorded({ ...this.runtimeCalls(), ...this.overrides }));
-    router.service(ImageService, this.recorded({ ...this.imageCalls(), ...this.imageOverrides }));
+  private registerRoutes(router: ConnectRouter): void {
+    router.service(
+      RuntimeService,
+      this.recordCalls({ ...this.createRuntimeCalls(), ...this.overrides }),
+    );
+    router.service(
+      ImageService,
+      this.recordCalls({ ...this.createImageCalls(), ...this.imageOverrides }),
+    );
   }
 
-  private recorded<Service extends object>(calls: Service): Service {
+  private recordCalls<Service extends object>(calls: Service): Service {
     const entries = Object.entries(calls) as [string, (...args: unknown[]) => unknown][];
     return Object.fromEntries(
       entries.map(([name, call]) => [
@@ -167,7 +173,7 @@ export class FakeCriServer {
     ) as Service;
   }
 
-  private imageCalls(): ImageCalls {
+  private createImageCalls(): ImageCalls {
     return {
       imageStatus: ({ image }) => {
         const name = (image?.image ?? '').replace(/^sha256:/, '');
@@ -190,7 +196,7 @@ export class FakeCriServer {
     return { id: `sha256:${name}`, repoTags: [name], size: 10n, ...this.imageUsers.get(name) };
   }
 
-  private runtimeCalls(): Calls {
+  private createRuntimeCalls(): Calls {
     return {
       version: () => ({
         version: '0.1.0',
@@ -203,14 +209,14 @@ export class FakeCriServer {
         info: { config: JSON.stringify(this.config) },
       }),
       runPodSandbox: ({ config, runtimeHandler }) => {
-        const name = needed(config?.metadata).name;
+        const name = requireField(config?.metadata).name;
         const taken = [...this.sandboxes].find(
           ([, each]) => each.config.metadata?.name === name,
         )?.[0];
         if (taken !== undefined)
           throw new ConnectError(`sandbox name "${name}" is reserved for "${taken}"`, Code.Unknown);
         this.handlers.push(runtimeHandler);
-        return { podSandboxId: this.addSandbox(needed(config)) };
+        return { podSandboxId: this.addSandbox(requireField(config)) };
       },
       stopPodSandbox: () => ({}),
       removePodSandbox: ({ podSandboxId }) => {
@@ -228,19 +234,19 @@ export class FakeCriServer {
       }),
       listContainers: () => ({ containers: [...this.containers.values()].map(toContainer) }),
       createContainer: ({ podSandboxId, config }) => ({
-        containerId: this.create(podSandboxId, needed(config)),
+        containerId: this.createContainer(podSandboxId, requireField(config)),
       }),
       startContainer: ({ containerId }) => {
-        const container = this.find(containerId);
+        const container = this.requireContainer(containerId);
         Object.assign(container, {
           state: ContainerState.CONTAINER_RUNNING,
-          startedAt: nanos(),
+          startedAt: nowNanos(),
           pid: process.pid,
         });
         return {};
       },
       stopContainer: ({ containerId, timeout }) => {
-        if (timeout === 0n) this.exit(this.find(containerId), 137);
+        if (timeout === 0n) this.exitContainer(this.requireContainer(containerId), 137);
         return {};
       },
       removeContainer: ({ containerId }) => {
@@ -248,11 +254,11 @@ export class FakeCriServer {
         return {};
       },
       containerStatus: async ({ containerId }) => {
-        await this.statusGiven.get(containerId);
-        return toStatus(this.find(containerId));
+        await this.statusGates.get(containerId);
+        return toStatus(this.requireContainer(containerId));
       },
       reopenContainerLog: ({ containerId }) => {
-        this.writeLog(this.find(containerId), '');
+        this.writeLog(this.requireContainer(containerId), '');
         return {};
       },
       getContainerEvents: async function* (
@@ -272,15 +278,15 @@ export class FakeCriServer {
     };
   }
 
-  private create(podSandboxId: string, config: ContainerConfig): string {
-    const id = `container-${(this.made += 1)}`;
+  private createContainer(podSandboxId: string, config: ContainerConfig): string {
+    const id = `container-${(this.idCount += 1)}`;
     const state = ContainerState.CONTAINER_CREATED;
     this.containers.set(id, {
       id,
       podSandboxId,
       config,
       state,
-      createdAt: nanos(),
+      createdAt: nowNanos(),
       startedAt: 0n,
       finishedAt: 0n,
       exitCode: 0,
@@ -290,19 +296,19 @@ export class FakeCriServer {
     return id;
   }
 
-  private find(id: string): FakeContainer {
+  private requireContainer(id: string): FakeContainer {
     const found = this.containers.get(id);
     if (found === undefined) throw new ConnectError(`container ${id} not found`, Code.NotFound);
     return found;
   }
 }
 
-function needed<Value>(value: Value | undefined): Value {
+function requireField<Value>(value: Value | undefined): Value {
   if (value === undefined) throw new ConnectError('config is missing', Code.InvalidArgument);
   return value;
 }
 
-function nanos(): bigint {
+function nowNanos(): bigint {
   return BigInt(Date.now()) * 1_000_000n;
 }
 

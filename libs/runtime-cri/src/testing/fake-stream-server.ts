@@ -18,7 +18,7 @@ const ANSWER = [
 export const STREAMS = { error: 1, stdin: 3, stdout: 5, stderr: 7 } as const;
 
 /** Encodes the final status of a command. */
-export function endStatus(exitCode: number): Uint8Array {
+export function encodeEndStatus(exitCode: number): Uint8Array {
   const causes = [{ reason: 'ExitCode', message: String(exitCode) }];
   const status = { status: 'Failure', reason: 'NonZeroExitCode', details: { causes } };
   return new TextEncoder().encode(JSON.stringify(exitCode === 0 ? { status: 'Success' } : status));
@@ -58,7 +58,7 @@ export class FakeStreamServer {
   }
 
   /** Resolves when input has come and, unless `bytes` is given, has ended. */
-  async input(bytes?: number): Promise<void> {
+  async waitForInput(bytes?: number): Promise<void> {
     const isThere = (): boolean =>
       bytes === undefined ? this.isInputEnded : this.inputBytes >= bytes;
     while (!isThere()) await new Promise<void>((resolve) => this.waiting.add(resolve));
@@ -73,11 +73,11 @@ export class FakeStreamServer {
     this.connection = socket;
     socket.on('error', () => undefined);
     socket.write(ANSWER);
-    socket.on('data', (chunk: Buffer) => this.take(chunk));
-    this.take(head);
+    socket.on('data', (chunk: Buffer) => this.onData(chunk));
+    this.onData(head);
   }
 
-  private take(chunk: Buffer): void {
+  private onData(chunk: Buffer): void {
     for (const frame of this.parser.feed(chunk)) {
       if (!('streamId' in frame) || frame.streamId !== STREAMS.stdin) continue;
       if (frame.kind === 'data') this.inputBytes += frame.data.length;

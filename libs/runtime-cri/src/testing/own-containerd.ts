@@ -3,14 +3,14 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sleep } from '@cloudless/base';
-import { WHY_NOT } from './real-cri-machine.js';
+import { SKIP_REASON } from './real-cri-machine.js';
 import { realClock } from './system.js';
 
 /** Template for the configuration of test instances of containerd. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
 /** Reason why tests with their own containerd cannot run; undefined when they can. */
-export const WHY_NO_OWN =
-  WHY_NOT ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
+export const SKIP_REASON_OWN =
+  SKIP_REASON ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
 const RETRY_MS = 50;
 
 /** A containerd with its own images and state, which a test may kill. */
@@ -33,7 +33,7 @@ export class OwnContainerd {
   }
 
   /** Repeats a call until the runtime answers. */
-  async answered<Result>(call: () => Promise<Result>): Promise<Result> {
+  async retryUntilAnswered<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
         return await call();

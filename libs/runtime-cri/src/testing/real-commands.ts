@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import { commandLineOf } from '../system/host-processes.js';
-import { TEST_IMAGE, until } from './real-cri-machine.js';
+import { readCommandLine } from '../system/host-processes.js';
+import { TEST_IMAGE, waitUntil } from './real-cri-machine.js';
 import { realRandom } from './system.js';
 
 const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
@@ -16,7 +16,7 @@ export interface Outcome {
 }
 
 /** A request for a shell script in the test image, with a new id. */
-export function requestOf(
+export function aScriptRequest(
   script: string,
   overrides: Partial<ContainerRequest> = {},
 ): ContainerRequest {
@@ -40,7 +40,7 @@ export function startIdle(
   runtime: ContainerRuntime,
   overrides: Partial<ContainerRequest> = {},
 ): Promise<ContainerStatus> {
-  return runtime.start(requestOf('exec sleep 3600', overrides));
+  return runtime.start(aScriptRequest('exec sleep 3600', overrides));
 }
 
 /** Runs a shell script in a container beside its main process. */
@@ -67,8 +67,10 @@ export async function execIn(
  * Runtimes drop the last privileges with the call that executes the program, which may happen a
  * moment after the start was answered.
  */
-export async function statusOf({ pid = 0 }: ContainerStatus): Promise<ReadonlyMap<string, string>> {
-  await until(() => commandLineOf(pid).join(' ') === 'sleep 3600');
+export async function readProcessStatus({
+  pid = 0,
+}: ContainerStatus): Promise<ReadonlyMap<string, string>> {
+  await waitUntil(() => readCommandLine(pid).join(' ') === 'sleep 3600');
   const text = readFileSync(`/proc/${pid}/status`, 'utf8');
   return new Map(
     text.split('\n').map((line) => [line.split(':')[0] ?? '', (line.split(':')[1] ?? '').trim()]),

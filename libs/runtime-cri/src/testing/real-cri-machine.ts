@@ -3,13 +3,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { randomHex, silentLog, sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
-import {
-  behaviourScript,
-  type Behaviour,
-  type RuntimeMachine,
-} from '@cloudless/runtime/conformance';
+import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
 import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
-import { isThere, readProcesses } from '../system/host-processes.js';
+import { processExists, readProcesses } from '../system/host-processes.js';
 import { realClock, realRandom } from './system.js';
 
 /**
@@ -20,7 +16,7 @@ export const SOCKET = process.env['CLOUDLESS_CRI_SOCKET'] || undefined;
 /** An image with busybox's shell and tools. */
 export const TEST_IMAGE = process.env['CLOUDLESS_CRI_TEST_IMAGE'] ?? 'busybox:1';
 /** Reason why tests with a real runtime cannot run; undefined when they can. */
-export const WHY_NOT =
+export const SKIP_REASON =
   SOCKET === undefined
     ? 'CLOUDLESS_CRI_SOCKET is not set'
     : process.getuid?.() === 0
@@ -31,7 +27,7 @@ const SCRATCH = '/tmp';
 const CHILD = 'CLOUDLESS_TEST_CHILD';
 const SIZE_ARRIVES =
   '[ -t 0 ] && sleep 0.3 && until [ -n "$(stty size 2>/dev/null)" ]; do sleep 0.02; done';
-const LOOK_MS = 10;
+const POLL_MS = 10;
 
 /** A machine with real containers. */
 export interface RealCriMachine extends RuntimeMachine {
@@ -68,18 +64,18 @@ export async function openRealCriMachine(
     get runtime() {
       return runtime;
     },
-    command: (behaviour) => commandOf(behaviour, mark),
+    command: (behaviour) => toCommand(behaviour, mark),
     openGate: async (name) => {
-      for (const { pid } of await observer.list()) openIn(pid, name);
+      for (const { pid } of await observer.list()) openGateIn(pid, name);
     },
-    childStarted: (name) => until(() => children(name) > 0),
-    childEnded: (name) => until(() => children(name) === 0),
+    waitForChildStart: (name) => waitUntil(() => children(name) > 0),
+    waitForChildEnd: (name) => waitUntil(() => children(name) === 0),
     reopen: async () => {
       await runtime.close();
       runtime = await openCriRuntime(options);
       return runtime;
     },
-    elapse: async () => undefined,
+    advanceTime: async () => undefined,
     dispose: async () => {
       await runtime.close();
       await removeAll(observer);
@@ -90,8 +86,8 @@ export async function openRealCriMachine(
 }
 
 /** Polls until a condition holds that only the operating system can report. */
-export async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await sleep(realClock, LOOK_MS);
+export async function waitUntil(condition: () => boolean): Promise<void> {
+  while (!condition()) await sleep(realClock, POLL_MS);
 }
 
 /** Stops and removes all containers of a runtime. */
@@ -110,14 +106,14 @@ export async function removeAll(runtime: ContainerRuntime): Promise<void> {
  * shell that passes its exit code on. A terminal size arrives on its own channel, so it may arrive
  * later than input that was sent after it, or than the start of the command.
  */
-function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
+function toCommand(behaviour: Behaviour, mark: string): readonly string[] {
   const names = behaviour.flatMap((step) => (step.step === 'child' ? [step.name] : []));
   const script = [
     `mkdir -p ${SCRATCH}`,
     `export ${CHILD}=${names.map((name) => `${mark}-${name}-`).join('')}`,
     ...behaviour.flatMap((step) => [
       ...(step.step === 'writeSize' ? [SIZE_ARRIVES] : []),
-      behaviourScript([step], SCRATCH),
+      toShellScript([step], SCRATCH),
     ]),
   ].join('\n');
   if (!behaviour.some(({ step }) => step === 'die')) return ['/bin/sh', '-c', script];
@@ -125,14 +121,14 @@ function commandOf(behaviour: Behaviour, mark: string): readonly string[] {
 }
 
 /** Opens a gate in a container; its image may lack the directory. */
-function openIn(pid: number | undefined, name: string): void {
+function openGateIn(pid: number | undefined, name: string): void {
   if (pid === undefined) return; // it has ended
   const directory = `/proc/${pid}/root${SCRATCH}`;
   try {
     mkdirSync(directory, { recursive: true });
     writeFileSync(path.join(directory, `gate-${name}`), '');
   } catch (reason) {
-    if (isThere(pid)) throw reason;
+    if (processExists(pid)) throw reason;
   }
 }
 

@@ -9,7 +9,7 @@ import type {
 } from '@cloudless/runtime';
 
 /** Capabilities of a node that supports everything. */
-export const EVERYTHING: readonly string[] = [
+export const ALL_CAPABILITIES: readonly string[] = [
   ...['limits.cpu', 'limits.memory', 'limits.pids', 'volumes.hostpath'],
   ...[
     'container.init',
@@ -49,7 +49,7 @@ const file = fc
   .map((steps) => `/srv/${steps.join('/')}`);
 
 /** Generates records in which each of these fields is present or absent. */
-function some<Value extends object>(parts: {
+function aPartial<Value extends object>(parts: {
   readonly [Key in keyof Value]: fc.Arbitrary<Value[Key]>;
 }): fc.Arbitrary<Partial<Value>> {
   return fc.record(parts as never, { requiredKeys: [] }) as fc.Arbitrary<Partial<Value>>;
@@ -99,13 +99,13 @@ const confined: fc.Arbitrary<SecurityRequest> = fc
   .tuple(
     user,
     capabilities,
-    some<SecurityRequest>({ seccomp: profile, apparmor: profile, selinux } as never),
+    aPartial<SecurityRequest>({ seccomp: profile, apparmor: profile, selinux } as never),
   )
   .map((parts) => Object.assign({}, ...parts) as SecurityRequest);
 const security: fc.Arbitrary<SecurityRequest> = fc
   .tuple(
     fc.oneof({ arbitrary: confined, weight: 4 }, fc.constant({ privileged: true })),
-    some<SecurityRequest>({
+    aPartial<SecurityRequest>({
       readOnlyRootFilesystem: fc.boolean(),
       noNewPrivileges: fc.boolean(),
       runtimeClass: fc.constantFrom('runsc', 'kata'),
@@ -151,7 +151,7 @@ const extraHosts = fc.array(fc.record({ ip: fc.oneof(fc.ipV4(), fc.ipV6()), host
   maxLength: 3,
 });
 const network: fc.Arbitrary<NetworkRequest> = fc.oneof(
-  some<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
+  aPartial<NetworkRequest>({ hostname: name, dnsServers, extraHosts } as never),
   fc.record({ hostNetwork: fc.constant(true), dnsServers, extraHosts }),
 );
 
@@ -165,12 +165,12 @@ export const arbRequest: fc.Arbitrary<ContainerRequest> = fc
       env: fc.dictionary(name, fc.string({ unit: 'grapheme' }), { maxKeys: 3 }),
       workingDir: file,
       ports,
-      limits: some({
+      limits: aPartial({
         cpuMillis: fc.integer({ min: 1, max: 64_000 }),
         memoryBytes: fc.integer({ min: 1, max: 2 ** 40 }),
         pids: port,
       }),
-      requests: some({ cpuMillis: fc.integer({ min: 0, max: 64_000 }) }),
+      requests: aPartial({ cpuMillis: fc.integer({ min: 0, max: 64_000 }) }),
       group: name,
       volumes: onePlaceEach,
       security,

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { CriClient } from '../client/cri-client.js';
-import { commandLineOf, readProcess, readProcesses } from '../system/host-processes.js';
+import { readCommandLine, readProcess, readProcesses } from '../system/host-processes.js';
 
 /** Traces that the containers of one owner leave on a machine, as readable phrases. */
 export interface Traces {
@@ -12,7 +12,7 @@ export interface Traces {
 }
 
 interface Trace {
-  readonly what: string;
+  readonly description: string;
   readonly isThere: () => boolean;
 }
 
@@ -24,25 +24,26 @@ export async function readTraces(
   client: CriClient,
   labelSelector: Record<string, string>,
 ): Promise<Traces> {
-  const { items } = await client.quick('ListPodSandbox', (calls) =>
+  const { items } = await client.callQuick('ListPodSandbox', (calls) =>
     calls.listPodSandbox({ filter: { labelSelector } }),
   );
-  const { containers } = await client.quick('ListContainers', (calls) =>
+  const { containers } = await client.callQuick('ListContainers', (calls) =>
     calls.listContainers({ filter: { labelSelector } }),
   );
   const infos = [
-    ...(await Promise.all(items.map(({ id }) => sandboxInfo(client, id)))),
-    ...(await Promise.all(containers.map(({ id }) => containerInfo(client, id)))),
+    ...(await Promise.all(items.map(({ id }) => readSandboxInfo(client, id)))),
+    ...(await Promise.all(containers.map(({ id }) => readContainerInfo(client, id)))),
   ];
   const ids = [...items, ...containers].map(({ id }) => id);
   const traces = [
-    ...ids.flatMap((id) => [...shims(id), ...mounts(id)]),
-    ...infos.flatMap(({ pid, netns }) => [...ofProcess(pid), ...ofNetwork(netns)]),
+    ...ids.flatMap((id) => [...findShims(id), ...findMounts(id)]),
+    ...infos.flatMap(({ pid, netns }) => [...findProcessTraces(pid), ...findNetworkTraces(netns)]),
   ];
-  const distinct = [...new Map(traces.map((trace) => [trace.what, trace])).values()];
+  const distinct = [...new Map(traces.map((trace) => [trace.description, trace])).values()];
   return {
-    found: distinct.map(({ what }) => what),
-    remaining: () => distinct.filter(({ isThere }) => isThere()).map(({ what }) => what),
+    found: distinct.map(({ description }) => description),
+    remaining: () =>
+      distinct.filter(({ isThere }) => isThere()).map(({ description }) => description),
   };
 }
 
@@ -51,15 +52,15 @@ interface Info {
   readonly netns: string;
 }
 
-async function sandboxInfo(client: CriClient, podSandboxId: string): Promise<Info> {
-  const { info } = await client.quick('PodSandboxStatus', (calls) =>
+async function readSandboxInfo(client: CriClient, podSandboxId: string): Promise<Info> {
+  const { info } = await client.callQuick('PodSandboxStatus', (calls) =>
     calls.podSandboxStatus({ podSandboxId, verbose: true }),
   );
   return toInfo(info);
 }
 
-async function containerInfo(client: CriClient, containerId: string): Promise<Info> {
-  const { info } = await client.quick('ContainerStatus', (calls) =>
+async function readContainerInfo(client: CriClient, containerId: string): Promise<Info> {
+  const { info } = await client.callQuick('ContainerStatus', (calls) =>
     calls.containerStatus({ containerId, verbose: true }),
   );
   return toInfo(info);
@@ -78,11 +79,11 @@ function toInfo(info: Readonly<Record<string, string>>): Info {
   return { pid, netns: netns.startsWith('/proc/') ? '' : netns };
 }
 
-function ofProcess(pid: number): readonly Trace[] {
+function findProcessTraces(pid: number): readonly Trace[] {
   const before = readProcess(pid);
   if (before === undefined) return [];
   const process = {
-    what: `process ${pid}`,
+    description: `process ${pid}`,
     isThere: () => readProcess(pid)?.startToken === before.startToken,
   };
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
@@ -95,12 +96,12 @@ function ofProcess(pid: number): readonly Trace[] {
         `/sys/fs/cgroup/${controllers.replace(/^name=/, '')}${group}`,
     )
     .filter((directory) => /[0-9a-f]{64}/.test(directory) && existsSync(directory))
-    .map((directory) => ({ what: `cgroup ${directory}`, isThere: () => existsSync(directory) }));
-  return [process, ...cgroups, ...linkOf(pid)];
+    .map((directory) => ({ description: `cgroup ${directory}`, isThere: () => existsSync(directory) }));
+  return [process, ...cgroups, ...findLink(pid)];
 }
 
 /** The machine's end of a container's network link. */
-function linkOf(pid: number): readonly Trace[] {
+function findLink(pid: number): readonly Trace[] {
   try {
     const index = readFileSync(`/proc/${pid}/root/sys/class/net/eth0/iflink`, 'utf8').trim();
     const links = '/sys/class/net';
@@ -109,43 +110,43 @@ function linkOf(pid: number): readonly Trace[] {
     );
     return name === undefined
       ? []
-      : [{ what: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
+      : [{ description: `link ${name}`, isThere: () => existsSync(path.join(links, name)) }];
   } catch {
     return []; // the process of the sandbox has no /sys
   }
 }
 
-function ofNetwork(netns: string): readonly Trace[] {
+function findNetworkTraces(netns: string): readonly Trace[] {
   return netns === ''
     ? []
     : [
         {
-          what: `network namespace ${netns}`,
+          description: `network namespace ${netns}`,
           isThere: () => existsSync(netns) || isMounted(netns),
         },
       ];
 }
 
-function mounts(id: string): readonly Trace[] {
-  return mountPoints()
+function findMounts(id: string): readonly Trace[] {
+  return listMountPoints()
     .filter((point) => point.includes(id))
-    .map((point) => ({ what: `mount ${point}`, isThere: () => isMounted(point) }));
+    .map((point) => ({ description: `mount ${point}`, isThere: () => isMounted(point) }));
 }
 
-function shims(id: string): readonly Trace[] {
+function findShims(id: string): readonly Trace[] {
   return readProcesses()
-    .filter(({ pid }) => commandLineOf(pid).includes(id))
+    .filter(({ pid }) => readCommandLine(pid).includes(id))
     .map(({ pid, startToken }) => ({
-      what: `shim ${pid}`,
+      description: `shim ${pid}`,
       isThere: () => readProcess(pid)?.startToken === startToken,
     }));
 }
 
 function isMounted(point: string): boolean {
-  return mountPoints().includes(point);
+  return listMountPoints().includes(point);
 }
 
-function mountPoints(): readonly string[] {
+function listMountPoints(): readonly string[] {
   return readFileSync('/proc/self/mounts', 'utf8')
     .split('\n')
     .map((line) => line.split(' ')[1] ?? '');

@@ -1,14 +1,14 @@
 import { errorFields, type Log } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { Inventory } from '../containers/inventory.js';
-import { groupOf } from '../containers/labels.js';
-import { Turns } from '../exec/turns.js';
-import type { PlannedMount } from './mount-paths.js';
+import { toVolumeGroup } from '../containers/labels.js';
+import { KeyedMutex } from '../exec/turns.js';
+import type { ContainerMount } from './mount-paths.js';
 import type { VolumeStore } from './volume-store.js';
 
 export interface GroupVolumesOptions {
   readonly store: VolumeStore;
-  readonly inventory: Pick<Inventory, 'all' | 'look'>;
+  readonly inventory: Pick<Inventory, 'list' | 'refreshAll'>;
   readonly log: Log;
 }
 
@@ -18,17 +18,17 @@ export interface GroupVolumesOptions {
  */
 export class GroupVolumes {
   private readonly starting = new Map<string, number>();
-  private readonly turns = new Turns();
+  private readonly locks = new KeyedMutex();
 
   constructor(private readonly options: GroupVolumesOptions) {}
 
   /** Creates the directories that a container mounts. */
-  async mountsFor(request: ContainerRequest): Promise<readonly PlannedMount[]> {
+  async createMounts(request: ContainerRequest): Promise<readonly ContainerMount[]> {
     if ((request.volumes ?? []).length === 0 && request.shmSizeBytes === undefined) return [];
     // a running removal ends before the directory is created again
-    const end = await this.turns.take(groupOf(request));
+    const end = await this.locks.lock(toVolumeGroup(request));
     try {
-      return await this.options.store.mountsOf(request);
+      return await this.options.store.createMounts(request);
     } finally {
       end();
     }
@@ -56,11 +56,11 @@ export class GroupVolumes {
    * list. Failures are logged; the sweep tries again.
    */
   async release(group: string): Promise<void> {
-    const end = await this.turns.take(group);
+    const end = await this.locks.lock(group);
     try {
       const { store, inventory } = this.options;
       if (!store.hasGroup(group)) return;
-      await inventory.look();
+      await inventory.refreshAll();
       if (!this.isNeeded(group)) await store.removeGroup(group);
     } catch (reason) {
       this.options.log.warn('empty directories not removed', { group, ...errorFields(reason) });
@@ -74,7 +74,7 @@ export class GroupVolumes {
    * @param usedBeforeMs - Wall-clock milliseconds; directories that were used later stay.
    */
   async sweep(usedBeforeMs: number): Promise<void> {
-    for (const { group, usedAtMs } of await this.options.store.groups()) {
+    for (const { group, usedAtMs } of await this.options.store.listGroups()) {
       if (usedAtMs > usedBeforeMs || this.isNeeded(group)) continue;
       this.options.log.info('removing empty directories without a container', { group });
       await this.release(group);
@@ -84,7 +84,7 @@ export class GroupVolumes {
   private isNeeded(group: string): boolean {
     return (
       this.starting.has(group) ||
-      this.options.inventory.all().some((known) => known.memory.group === group)
+      this.options.inventory.list().some((known) => known.recorded.group === group)
     );
   }
 }

@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises';
 import { CloudlessError } from '@cloudless/base';
 import { isWithin } from './mount-paths.js';
-import { mountsWithin } from './mount-table.js';
+import { findMountsWithin } from './mount-table.js';
 
 /** Paths of the machine that containers may or may not mount. */
 export interface HostPathRules {
@@ -12,7 +12,7 @@ export interface HostPathRules {
 }
 
 /** A process that reaches one of these paths is root on the machine. */
-const RUNTIME_PLACES = [
+const RUNTIME_PATHS = [
   // beside containerd.sock: a second socket with the same API, and one socket per shim
   '/run/containerd',
   '/run/crio',
@@ -37,7 +37,7 @@ export async function resolveHostPath(
   { name, path, readOnly }: HostPathRequest,
   rules: HostPathRules,
 ): Promise<string> {
-  const refused = (message: string): CloudlessError =>
+  const createError = (message: string): CloudlessError =>
     new CloudlessError('precondition', `volumes.${name}: ${message}`);
   if (!path.startsWith('/') || path.includes('\0')) {
     throw new CloudlessError(
@@ -45,23 +45,23 @@ export async function resolveHostPath(
       `volumes.${name}: ${JSON.stringify(path)} must be an absolute path`,
     );
   }
-  const real = await realOf(path);
-  if (real === undefined) throw refused(`${path} does not exist on this node: create it first`);
+  const real = await resolveRealPath(path);
+  if (real === undefined) throw createError(`${path} does not exist on this node: create it first`);
   const shown = real === path ? path : `${path} is a link to ${real}, which`;
-  for (const guarded of [...RUNTIME_PLACES, ...rules.guarded]) {
-    const at = (await realOf(guarded)) ?? guarded;
+  for (const guarded of [...RUNTIME_PATHS, ...rules.guarded]) {
+    const at = (await resolveRealPath(guarded)) ?? guarded;
     if (isWithin(at, real) || isWithin(real, at))
-      throw refused(`${shown} cannot be mounted in containers, because it would expose ${at}`);
+      throw createError(`${shown} cannot be mounted in containers, because it would expose ${at}`);
   }
   const allowed = await Promise.all(
-    rules.allowed.map(async (directory) => (await realOf(directory)) ?? directory),
+    rules.allowed.map(async (directory) => (await resolveRealPath(directory)) ?? directory),
   );
   if (!allowed.some((directory) => isWithin(real, directory))) {
-    throw refused(
+    throw createError(
       `${shown} is not below ${rules.allowed.join(' or ')}: allow it with --allow-host-path of this node's agent, or use another path`,
     );
   }
-  checkReadOnly(real, readOnly, refused);
+  requireNoMountsBelow(real, readOnly, createError);
   return real;
 }
 
@@ -69,20 +69,20 @@ export async function resolveHostPath(
  * Refuses a read-only path with mounts below it: runtimes make only the mount itself read-only, not
  * the mounts below it.
  */
-function checkReadOnly(
+function requireNoMountsBelow(
   real: string,
   readOnly: boolean,
-  refused: (message: string) => CloudlessError,
+  createError: (message: string) => CloudlessError,
 ): void {
-  const below = readOnly ? mountsWithin(real).filter((place) => place !== real) : [];
+  const below = readOnly ? findMountsWithin(real).filter((place) => place !== real) : [];
   if (below.length === 0) return;
-  throw refused(
+  throw createError(
     `${real} cannot be mounted read-only, because ${below[0]} is mounted below it and would stay writable: use a directory without mounts below it`,
   );
 }
 
 /** Returns the real path; undefined when it does not exist. */
-async function realOf(path: string): Promise<string | undefined> {
+async function resolveRealPath(path: string): Promise<string | undefined> {
   try {
     return await realpath(path);
   } catch {

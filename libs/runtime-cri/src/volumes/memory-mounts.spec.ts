@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { checkMemoryMounts, mountMemory, unmountMemory } from './memory-mounts.js';
-import { memoryMountsWithin } from './mount-table.js';
+import { findMemoryMountsWithin } from './mount-table.js';
 
 const TABLE = [
   '22 1 0:20 / / rw,relatime - overlay overlay rw',
@@ -38,9 +38,9 @@ afterEach(() => rmSync(proc, { recursive: true, force: true }));
 
 describe('tmpfs mounts', () => {
   it('are distinguished from other mounts, whatever their path', () => {
-    expect(memoryMountsWithin('/', TABLE)).toEqual(['/dev/shm', '/with space']);
-    expect(memoryMountsWithin('/dev', TABLE)).toEqual(['/dev/shm']);
-    expect(memoryMountsWithin('/data', TABLE)).toEqual([]);
+    expect(findMemoryMountsWithin('/', TABLE)).toEqual(['/dev/shm', '/with space']);
+    expect(findMemoryMountsWithin('/dev', TABLE)).toEqual(['/dev/shm']);
+    expect(findMemoryMountsWithin('/data', TABLE)).toEqual([]);
   });
 
   it('are found in the container for which they were mounted', () => {
@@ -74,10 +74,10 @@ describe('tmpfs mounts', () => {
     try {
       for (let turn = 0; turn < 2; turn += 1)
         await mountMemory('cache', path.join(link, 'cache'), { mode: 0o700 });
-      expect(memoryMountsWithin(link)).toEqual([path.join(realpathSync(real), 'cache')]);
+      expect(findMemoryMountsWithin(link)).toEqual([path.join(realpathSync(real), 'cache')]);
     } finally {
       await unmountMemory(link);
     }
-    expect(memoryMountsWithin(real)).toEqual([]);
+    expect(findMemoryMountsWithin(real)).toEqual([]);
   });
 });

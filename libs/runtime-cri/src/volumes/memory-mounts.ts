@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import { runTool } from '../system/run-tool.js';
-import { memoryMounts, memoryMountsWithin, realPath } from './mount-table.js';
-import type { PlannedMount } from './mount-paths.js';
+import { parseMemoryMounts, findMemoryMountsWithin, resolvePath } from './mount-table.js';
+import type { ContainerMount } from './mount-paths.js';
 
 /** Options of the mount. */
 export interface MemoryMountOptions {
@@ -27,8 +27,8 @@ export async function mountMemory(
   directory: string,
   { sizeBytes, mode, groupId, noExec = false }: MemoryMountOptions,
 ): Promise<void> {
-  const place = realPath(directory);
-  if (memoryMountsWithin(place).includes(place)) return;
+  const place = resolvePath(directory);
+  if (findMemoryMountsWithin(place).includes(place)) return;
   const options = [
     ...['nosuid', 'nodev', `mode=${mode.toString(8)}`],
     ...(noExec ? ['noexec'] : []),
@@ -49,7 +49,7 @@ export async function mountMemory(
  * @throws kind `precondition` when this process lacks the permission.
  */
 export async function unmountMemory(directory: string): Promise<void> {
-  for (const place of [...memoryMountsWithin(directory)].reverse()) {
+  for (const place of [...findMemoryMountsWithin(directory)].reverse()) {
     try {
       await runTool('umount', ['-l', place]); // lazily; busybox knows only the short option
     } catch (reason) {
@@ -69,17 +69,17 @@ export async function unmountMemory(directory: string): Promise<void> {
  */
 export function checkMemoryMounts(
   pid: number,
-  mounts: readonly PlannedMount[],
+  mounts: readonly ContainerMount[],
   proc = '/proc',
 ): void {
   const wanted = mounts.filter(({ inMemory }) => inMemory === true);
   if (wanted.length === 0) return;
   const table = readTable(`${proc}/${pid}/mountinfo`);
   if (table === '') return;
-  const found = new Set(memoryMounts(table).map(({ device }) => device));
-  const own = memoryMounts(readTable(`${proc}/self/mountinfo`));
+  const found = new Set(parseMemoryMounts(table).map(({ device }) => device));
+  const own = parseMemoryMounts(readTable(`${proc}/self/mountinfo`));
   const missing = wanted.find(({ hostPath }) => {
-    const mounted = own.findLast(({ place }) => place === realPath(hostPath));
+    const mounted = own.findLast(({ mountPoint }) => mountPoint === resolvePath(hostPath));
     return mounted === undefined || !found.has(mounted.device);
   });
   if (missing === undefined) return;

@@ -7,7 +7,7 @@ import type { Mount } from '../gen/runtime/v1/api_pb.js';
  * A mount of a container. Mounts are private: mounts that are made later on one side do not appear
  * on the other.
  */
-export interface PlannedMount extends Pick<
+export interface ContainerMount extends Pick<
   Mount,
   'containerPath' | 'hostPath' | 'readonly' | 'selinuxRelabel'
 > {
@@ -22,8 +22,8 @@ export const SHARED_MEMORY = '/dev/shm';
  * Paths that the runtime itself mounts. Nothing of the kernel below `/proc` and `/sys` may be
  * covered.
  */
-const TAKEN = ['/', '/dev', '/proc', '/sys'];
-const TAKEN_WITH_ALL_BELOW = ['/proc', '/sys'];
+const RESERVED_PATHS = ['/', '/dev', '/proc', '/sys'];
+const RESERVED_TREES = ['/proc', '/sys'];
 
 /**
  * Checks names and mount paths of the volumes.
@@ -40,24 +40,26 @@ export function checkMountPaths({
   const names = new Set<string>();
   const places = new Set<string>(shmSizeBytes === undefined ? [] : [SHARED_MEMORY]);
   for (const { name, mountPath } of volumes) {
-    const wrong = (message: string): CloudlessError =>
+    const createError = (message: string): CloudlessError =>
       new CloudlessError('invalid', `volumes.${name}: ${message}`);
     if (!/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name))
-      throw wrong('the name is not a DNS label');
-    if (names.has(name)) throw wrong('the name is used twice');
+      throw createError('the name is not a DNS label');
+    if (names.has(name)) throw createError('the name is used twice');
     names.add(name);
-    const place = straight(mountPath);
+    const place = normalizePath(mountPath);
     if (
       !mountPath.startsWith('/') ||
       mountPath.includes('\0') ||
       mountPath.split('/').includes('..')
     ) {
-      throw wrong(`mountPath ${JSON.stringify(mountPath)} must be an absolute path without ".."`);
+      throw createError(
+        `mountPath ${JSON.stringify(mountPath)} must be an absolute path without ".."`,
+      );
     }
-    if (TAKEN.includes(place) || TAKEN_WITH_ALL_BELOW.some((taken) => isWithin(place, taken))) {
-      throw wrong(`nothing can be mounted at ${place}`);
+    if (RESERVED_PATHS.includes(place) || RESERVED_TREES.some((taken) => isWithin(place, taken))) {
+      throw createError(`nothing can be mounted at ${place}`);
     }
-    if (places.has(place)) throw wrong(`${place} is mounted twice`);
+    if (places.has(place)) throw createError(`${place} is mounted twice`);
     places.add(place);
   }
 }
@@ -66,9 +68,9 @@ export function checkMountPaths({
  * Returns the volumes in mount order: a path below another path comes later, because it would be
  * covered otherwise.
  */
-export function inMountOrder(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
+export function sortForMounting(volumes: readonly VolumeRequest[]): readonly VolumeRequest[] {
   return volumes
-    .map((volume) => ({ ...volume, mountPath: straight(volume.mountPath) }))
+    .map((volume) => ({ ...volume, mountPath: normalizePath(volume.mountPath) }))
     .sort((a, b) => a.mountPath.split('/').length - b.mountPath.split('/').length);
 }
 
@@ -78,7 +80,7 @@ export function isWithin(place: string, directory: string): boolean {
 }
 
 /** Normalizes a path and removes trailing slashes. */
-export function straight(text: string): string {
+export function normalizePath(text: string): string {
   return posix
     .normalize(text)
     .replace(/(?<=.)\/$/, '')

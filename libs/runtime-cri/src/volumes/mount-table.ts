@@ -3,7 +3,7 @@ import { isWithin } from './mount-paths.js';
 
 /** One line of the mount table of a process. */
 interface TableMount {
-  readonly place: string;
+  readonly mountPoint: string;
   /** Major and minor number of the file system, which are the same in every mount namespace. */
   readonly device: string;
   /** Type of the file system. */
@@ -14,23 +14,26 @@ interface TableMount {
  * Lists the mount points below a directory of this machine, and the directory itself if it is one.
  * Symbolic links to the directory are resolved.
  */
-export function mountsWithin(directory: string, table = ownTable()): readonly string[] {
-  return placesWithin(directory, readMounts(table));
+export function findMountsWithin(directory: string, table = readOwnTable()): readonly string[] {
+  return filterWithin(directory, readMounts(table));
 }
 
 /**
  * Lists the mount points of tmpfs below a directory, and the directory itself if it is one.
  * Symbolic links to the directory are resolved.
  */
-export function memoryMountsWithin(directory: string, table = ownTable()): readonly string[] {
-  return placesWithin(directory, memoryMounts(table));
+export function findMemoryMountsWithin(
+  directory: string,
+  table = readOwnTable(),
+): readonly string[] {
+  return filterWithin(directory, parseMemoryMounts(table));
 }
 
 /**
  * Resolves the symbolic links of a path, as mount tables have it. Returns a path that does not
  * exist unchanged.
  */
-export function realPath(directory: string): string {
+export function resolvePath(directory: string): string {
   try {
     return realpathSync(directory);
   } catch {
@@ -39,13 +42,13 @@ export function realPath(directory: string): string {
 }
 
 /** Parses the mounts of type tmpfs. */
-export function memoryMounts(table: string): readonly TableMount[] {
+export function parseMemoryMounts(table: string): readonly TableMount[] {
   return readMounts(table).filter(({ type }) => type === 'tmpfs');
 }
 
-function placesWithin(directory: string, mounts: readonly TableMount[]): readonly string[] {
-  const real = realPath(directory);
-  return mounts.map(({ place }) => place).filter((place) => isWithin(place, real));
+function filterWithin(directory: string, mounts: readonly TableMount[]): readonly string[] {
+  const real = resolvePath(directory);
+  return mounts.map(({ mountPoint }) => mountPoint).filter((place) => isWithin(place, real));
 }
 
 /**
@@ -58,16 +61,16 @@ function readMounts(table: string): readonly TableMount[] {
     const [before = '', after = ''] = line.split(' - ');
     const [, , device = '', , place] = before.split(' ');
     const [type = ''] = after.split(' ');
-    return place === undefined ? [] : [{ place: unescaped(place), device, type }];
+    return place === undefined ? [] : [{ place: decodeOctal(place), device, type }];
   });
 }
 
-function unescaped(field: string): string {
+function decodeOctal(field: string): string {
   return field.replace(/\\([0-7]{3})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 8)),
   );
 }
 
-function ownTable(): string {
+function readOwnTable(): string {
   return readFileSync('/proc/self/mountinfo', 'utf8');
 }

@@ -11,8 +11,8 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { makeBelow } from './make-below.js';
-import { mountsWithin } from './mount-table.js';
+import { makeDirectoriesBelow } from './make-below.js';
+import { findMountsWithin } from './mount-table.js';
 import { removeTree } from './remove-tree.js';
 
 let home: string;
@@ -67,15 +67,15 @@ describe('findMountsWithin', () => {
     { directory: '/srv/a b', found: ['/srv/a b'] },
     { directory: '/home', found: [] },
   ])('finds below $directory: $found', ({ directory, found }) => {
-    expect(mountsWithin(directory, table)).toEqual(found);
+    expect(findMountsWithin(directory, table)).toEqual(found);
   });
 });
 
 describe('makeDirectoriesBelow', () => {
   it('creates nested directories and keeps existing ones', async () => {
     mkdirSync(path.join(tree, 'a'));
-    await makeBelow(tree, ['a', 'b', 'c']);
-    await makeBelow(tree, ['a', 'b', 'c']);
+    await makeDirectoriesBelow(tree, ['a', 'b', 'c']);
+    await makeDirectoriesBelow(tree, ['a', 'b', 'c']);
     expect(existsSync(path.join(tree, 'a/b/c'))).toBe(true);
   });
 
@@ -86,7 +86,7 @@ describe('makeDirectoriesBelow', () => {
       if (kind === 'directory') mkdirSync(outside);
       if (kind === 'file') writeFileSync(outside, '');
       symlinkSync(outside, path.join(tree, 'a'));
-      await makeBelow(tree, ['a', 'b']);
+      await makeDirectoriesBelow(tree, ['a', 'b']);
       expect(existsSync(path.join(outside, 'b'))).toBe(false);
     },
   );

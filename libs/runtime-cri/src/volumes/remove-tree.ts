@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { lstat, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { mountsWithin } from './mount-table.js';
+import { findMountsWithin } from './mount-table.js';
 
 const run = promisify(execFile);
 
@@ -12,7 +12,7 @@ const run = promisify(execFile);
  * @throws kind `precondition` when something is mounted there, or the directory cannot be removed.
  */
 export async function removeTree(directory: string): Promise<void> {
-  const [mounted] = mountsWithin(directory);
+  const [mounted] = findMountsWithin(directory);
   if (mounted !== undefined)
     throw new CloudlessError(
       'precondition',
@@ -27,7 +27,7 @@ export async function removeTree(directory: string): Promise<void> {
   // Immutable files, or paths that are too long for a system call: the standard tools handle both.
   await run('chattr', ['-R', '-f', '-i', '-a', directory]).catch(() => undefined);
   await run('rm', ['-rf', '--', directory]).catch((reason: unknown) => (why = reason));
-  if (await isThere(directory)) {
+  if (await exists(directory)) {
     throw new CloudlessError(
       'precondition',
       `${directory} cannot be removed: ${errorMessageOf(why)}`,
@@ -36,7 +36,7 @@ export async function removeTree(directory: string): Promise<void> {
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
+async function exists(path: string): Promise<boolean> {
   return lstat(path).then(
     () => true,
     () => false,

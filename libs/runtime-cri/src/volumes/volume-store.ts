@@ -4,11 +4,11 @@ import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/system';
-import { groupOf } from '../containers/labels.js';
+import { toVolumeGroup } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
-import { makeBelow } from './make-below.js';
+import { makeDirectoriesBelow } from './make-below.js';
 import { mountMemory, unmountMemory } from './memory-mounts.js';
-import { inMountOrder, isWithin, SHARED_MEMORY, type PlannedMount } from './mount-paths.js';
+import { sortForMounting, isWithin, SHARED_MEMORY, type ContainerMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';
 
 /**
@@ -23,7 +23,7 @@ const SHARED_MEMORY_MODE = 0o1777;
 /** Name of the directory for shared memory; no volume can have this name. */
 const SHARED_MEMORY_NAME = 'dev.shm';
 /** Names that are safe as one component of a path. */
-const STEP = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+const PATH_COMPONENT = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /** Permissions and group of a directory, whose owner is root. */
 interface Ownership {
@@ -36,7 +36,7 @@ interface Ownership {
  * belong to that group, too.
  * @see inode(7), set-group-ID bit
  */
-function ownershipOf({ security }: ContainerRequest): Ownership {
+function toOwnership({ security }: ContainerRequest): Ownership {
   const groupId = security?.fsGroup;
   return groupId === undefined
     ? { mode: VOLUME_MODE }
@@ -59,12 +59,12 @@ export class VolumeStore {
    * @throws kind `invalid` or `precondition` for a path of the machine that may not be mounted,
    *   `exhausted` when the disk is full.
    */
-  async mountsOf(request: ContainerRequest): Promise<readonly PlannedMount[]> {
-    const volumes = inMountOrder(request.volumes ?? []);
-    const mounts: PlannedMount[] = [];
-    for (const volume of volumes) mounts.push(await this.mountOf(volume, request));
+  async createMounts(request: ContainerRequest): Promise<readonly ContainerMount[]> {
+    const volumes = sortForMounting(request.volumes ?? []);
+    const mounts: ContainerMount[] = [];
+    for (const volume of volumes) mounts.push(await this.createMount(volume, request));
     if (request.shmSizeBytes !== undefined)
-      mounts.push(await this.sharedMemoryOf(request, request.shmSizeBytes));
+      mounts.push(await this.mountSharedMemory(request, request.shmSizeBytes));
     await this.makeMountPoints(mounts);
     return mounts;
   }
@@ -73,7 +73,7 @@ export class VolumeStore {
    * Lists the groups with empty directories, and the wall-clock time in milliseconds at which a
    * container of the group was last started.
    */
-  async groups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
+  async listGroups(): Promise<readonly { readonly group: string; readonly usedAtMs: number }[]> {
     const found = await readdir(this.emptyRoot).catch(() => []);
     return Promise.all(
       found.map(async (group) => ({
@@ -86,12 +86,12 @@ export class VolumeStore {
 
   /** Whether a group has empty directories. */
   hasGroup(group: string): boolean {
-    return STEP.test(group) && existsSync(path.join(this.emptyRoot, group));
+    return PATH_COMPONENT.test(group) && existsSync(path.join(this.emptyRoot, group));
   }
 
   /** Removes the empty directories of a group and their content. An unknown group is no error. */
   async removeGroup(group: string): Promise<void> {
-    if (!STEP.test(group)) return;
+    if (!PATH_COMPONENT.test(group)) return;
     const directory = path.join(this.emptyRoot, group);
     await unmountMemory(directory);
     await removeTree(directory);
@@ -101,29 +101,29 @@ export class VolumeStore {
     return path.join(this.directory, 'empty');
   }
 
-  private async mountOf(
+  private async createMount(
     { name, mountPath, readOnly, source }: VolumeRequest,
     request: ContainerRequest,
-  ): Promise<PlannedMount> {
-    const mount = (hostPath: string, selinuxRelabel: boolean): PlannedMount => ({
+  ): Promise<ContainerMount> {
+    const toMount = (hostPath: string, selinuxRelabel: boolean): ContainerMount => ({
       ...{ containerPath: mountPath, hostPath, readonly: readOnly, selinuxRelabel },
     });
     switch (source.kind) {
       case 'hostPath':
-        return mount(
+        return toMount(
           await resolveHostPath({ name, readOnly, path: source.path }, this.rules),
           false,
         );
       case 'emptyDir': {
-        const made = await this.makeEmpty(name, request, ownershipOf(request));
-        if (source.memory === undefined) return mount(made, true);
-        const { mode, groupId } = ownershipOf(request);
+        const made = await this.makeEmptyDirectory(name, request, toOwnership(request));
+        if (source.memory === undefined) return toMount(made, true);
+        const { mode, groupId } = toOwnership(request);
         await mountMemory(`volumes.${name}`, made, { ...source.memory, mode, groupId });
-        return { ...mount(made, true), inMemory: true };
+        return { ...toMount(made, true), inMemory: true };
       }
       case 'named':
-        return mount(
-          await this.make(name, ['named', source.namespace, source.workload, source.name]),
+        return toMount(
+          await this.makeVolume(name, ['named', source.namespace, source.workload, source.name]),
           true,
         );
     }
@@ -133,11 +133,13 @@ export class VolumeStore {
    * Mounts shared memory, which is empty for each container: the mount of the previous container is
    * removed first.
    */
-  private async sharedMemoryOf(
+  private async mountSharedMemory(
     request: ContainerRequest,
     sizeBytes: number,
-  ): Promise<PlannedMount> {
-    const hostPath = await this.makeEmpty(SHARED_MEMORY_NAME, request, { mode: VOLUME_MODE });
+  ): Promise<ContainerMount> {
+    const hostPath = await this.makeEmptyDirectory(SHARED_MEMORY_NAME, request, {
+      mode: VOLUME_MODE,
+    });
     await unmountMemory(hostPath);
     await mountMemory('shmSizeBytes', hostPath, {
       sizeBytes,
@@ -153,24 +155,24 @@ export class VolumeStore {
     };
   }
 
-  private async makeEmpty(
+  private async makeEmptyDirectory(
     name: string,
     request: ContainerRequest,
     owner: Ownership,
   ): Promise<string> {
-    const group = groupOf(request);
-    const made = await this.make(name, ['empty', group, name], owner);
+    const group = toVolumeGroup(request);
+    const made = await this.makeVolume(name, ['empty', group, name], owner);
     const usedAt = this.wallTime() / 1_000;
     await utimes(path.join(this.emptyRoot, group), usedAt, usedAt);
     return made;
   }
 
-  private async make(
+  private async makeVolume(
     volume: string,
     steps: readonly string[],
     owner: Ownership = { mode: VOLUME_MODE },
   ): Promise<string> {
-    const wrong = steps.find((step) => !STEP.test(step));
+    const wrong = steps.find((step) => !PATH_COMPONENT.test(step));
     if (wrong !== undefined) {
       throw new CloudlessError(
         'invalid',
@@ -201,14 +203,14 @@ export class VolumeStore {
    * Creates the mount points inside read-only volumes, because the runtime cannot create them
    * there.
    */
-  private async makeMountPoints(mounts: readonly PlannedMount[]): Promise<void> {
+  private async makeMountPoints(mounts: readonly ContainerMount[]): Promise<void> {
     for (const [index, { containerPath }] of mounts.entries()) {
       const around = mounts
         .slice(0, index)
         .findLast((mount) => isWithin(containerPath, mount.containerPath));
       if (around === undefined || !around.readonly || !isWithin(around.hostPath, this.directory))
         continue;
-      await makeBelow(
+      await makeDirectoriesBelow(
         around.hostPath,
         path.posix.relative(around.containerPath, containerPath).split('/'),
       );

@@ -14,16 +14,16 @@ import { withSocketPath } from './socket-path.js';
 
 type Hello = Extract<SupervisorMessage, { type: 'hello' }>;
 type WithoutId<Message> = Message extends { id: number } ? Omit<Message, 'id'> : never;
-type Request = WithoutId<Exclude<ClientMessage, { type: 'hello' | 'exec' }>>;
+type SupervisorRequest = WithoutId<Exclude<ClientMessage, { type: 'hello' | 'exec' }>>;
 
-interface Pending {
+interface PendingRequest {
   readonly items: ContainerStatus[];
-  readonly resolve: (answer: Answer) => void;
+  readonly resolve: (answer: SupervisorResponse) => void;
   readonly reject: (reason: unknown) => void;
 }
 
 /** Response to a request: the listed statuses, or the status of one container. */
-export interface Answer {
+export interface SupervisorResponse {
   readonly items: readonly ContainerStatus[];
   readonly status: ContainerStatus | undefined;
 }
@@ -36,12 +36,12 @@ export interface ConnectionListener {
 }
 
 /** A connected socket on which both sides have exchanged their hello messages. */
-export interface Greeted {
+export interface SupervisorSocket {
   readonly socket: net.Socket;
   readonly hello: Hello;
   readonly parser: FrameParser;
   /** Frames that arrived together with the hello. */
-  readonly early: readonly Frame[];
+  readonly firstFrames: readonly Frame[];
 }
 
 /**
@@ -49,16 +49,16 @@ export interface Greeted {
  * @throws kind `unavailable` when no supervisor listens, `precondition` when the supervisor speaks
  *   another protocol version.
  */
-export async function greetSupervisor(
+export async function openSupervisorSocket(
   directory: string,
   settings: SupervisorSettings,
   events: boolean,
-): Promise<Greeted> {
-  const socket = await connectTo(directory);
+): Promise<SupervisorSocket> {
+  const socket = await connectSocket(directory);
   const parser = new FrameParser();
   try {
     const frames = await new Promise<readonly Frame[]>((resolve, reject) => {
-      socket.once('close', () => reject(gone()));
+      socket.once('close', () => reject(createDisconnectedError()));
       socket.on('error', () => undefined); // a close follows
       socket.once('data', (chunk: Buffer) => {
         socket.pause();
@@ -71,7 +71,7 @@ export async function greetSupervisor(
       socket.write(encodeMessage({ type: 'hello', protocol: PROTOCOL, settings, events }));
     });
     const [first, ...early] = frames;
-    if (first === undefined) throw gone();
+    if (first === undefined) throw createDisconnectedError();
     const hello = parseMessage<Hello>(first.payload);
     if (hello.protocol !== PROTOCOL) {
       const text = `the running supervisor (process ${hello.pid}, version ${hello.version}) speaks protocol ${hello.protocol}, but this program speaks protocol ${PROTOCOL}`;
@@ -80,7 +80,7 @@ export async function greetSupervisor(
         `${text}: use a program of the same version, or stop all containers and end the supervisor`,
       );
     }
-    return { socket, hello, parser, early };
+    return { socket, hello, parser, firstFrames: early };
   } catch (reason) {
     socket.destroy();
     throw reason;
@@ -88,11 +88,11 @@ export async function greetSupervisor(
 }
 
 /** A connection to the supervisor for requests and container events. */
-export class Connection {
-  private readonly pending = new Map<number, Pending>();
-  private readonly drains = new Map<ContainerId, Promise<void>>();
+export class SupervisorConnection {
+  private readonly pending = new Map<number, PendingRequest>();
+  private readonly drainWaits = new Map<ContainerId, Promise<void>>();
   private nextId = 1;
-  private over = false;
+  private isClosed = false;
 
   /** First message of the supervisor: protocol, version, process id and capabilities. */
   readonly hello: Hello;
@@ -100,15 +100,15 @@ export class Connection {
   private readonly parser: FrameParser;
 
   private constructor(
-    { socket, hello, parser, early }: Greeted,
+    { socket, hello, parser, firstFrames }: SupervisorSocket,
     private readonly listener: ConnectionListener,
   ) {
     this.socket = socket;
     this.hello = hello;
     this.parser = parser;
-    for (const { payload } of early) this.handle(parseMessage<SupervisorMessage>(payload));
+    for (const { payload } of firstFrames) this.handle(parseMessage<SupervisorMessage>(payload));
     socket.on('data', (chunk: Buffer) => this.receive(chunk));
-    socket.on('close', () => this.closed());
+    socket.on('close', () => this.onClosed());
     socket.resume();
   }
 
@@ -116,12 +116,15 @@ export class Connection {
     directory: string,
     settings: SupervisorSettings,
     listener: ConnectionListener,
-  ): Promise<Connection> {
-    return new Connection(await greetSupervisor(directory, settings, true), listener);
+  ): Promise<SupervisorConnection> {
+    return new SupervisorConnection(
+      await openSupervisorSocket(directory, settings, true),
+      listener,
+    );
   }
 
   get isOpen(): boolean {
-    return !this.over;
+    return !this.isClosed;
   }
 
   /**
@@ -129,8 +132,8 @@ export class Connection {
    * @throws the error that the supervisor returned, or kind `unavailable` when the connection
    *   closed.
    */
-  request(request: Request): Promise<Answer> {
-    if (this.over) return Promise.reject(gone());
+  request(request: SupervisorRequest): Promise<SupervisorResponse> {
+    if (this.isClosed) return Promise.reject(createDisconnectedError());
     const id = this.nextId++;
     // spreading loses the discriminated union
     const bytes = encodeMessage({ ...request, id } as ClientMessage);
@@ -144,19 +147,19 @@ export class Connection {
    * Resolves when all output of a container is in its log files. Concurrent callers share one
    * request.
    */
-  drained(containerId: ContainerId): Promise<void> {
-    const known = this.drains.get(containerId);
-    if (known !== undefined) return known;
-    const asked = this.request({ type: 'drained', containerId })
+  waitUntilDrained(containerId: ContainerId): Promise<void> {
+    const running = this.drainWaits.get(containerId);
+    if (running !== undefined) return running;
+    const waiting = this.request({ type: 'drained', containerId })
       .then(() => undefined)
-      .finally(() => this.drains.delete(containerId));
-    this.drains.set(containerId, asked);
-    return asked;
+      .finally(() => this.drainWaits.delete(containerId));
+    this.drainWaits.set(containerId, waiting);
+    return waiting;
   }
 
   close(): void {
     this.socket.destroy();
-    this.closed();
+    this.onClosed();
   }
 
   private receive(chunk: Buffer): void {
@@ -172,31 +175,32 @@ export class Connection {
     if (message.type === 'event') return this.listener.onEvent(message.event);
     // the hello was read before; windows belong to exec connections
     if (message.type === 'hello' || message.type === 'window') return;
-    const waiting = this.pending.get(message.id);
+    const pendingRequest = this.pending.get(message.id);
     if (message.type === 'item') {
-      waiting?.items.push(message.status);
+      pendingRequest?.items.push(message.status);
       return;
     }
     this.pending.delete(message.id);
-    if (message.type === 'done') waiting?.resolve({ items: waiting.items, status: message.status });
-    else waiting?.reject(new CloudlessError(message.kind, message.text));
+    if (message.type === 'done')
+      pendingRequest?.resolve({ items: pendingRequest.items, status: message.status });
+    else pendingRequest?.reject(new CloudlessError(message.kind, message.text));
   }
 
-  private closed(): void {
-    if (this.over) return;
-    this.over = true;
-    for (const { reject } of this.pending.values()) reject(gone());
+  private onClosed(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    for (const { reject } of this.pending.values()) reject(createDisconnectedError());
     this.pending.clear();
     this.listener.onClose();
   }
 }
 
 /** Creates the error for a supervisor that does not run or has closed the connection. */
-export function gone(): CloudlessError {
+export function createDisconnectedError(): CloudlessError {
   return new CloudlessError('unavailable', 'no connection to the supervisor');
 }
 
-function connectTo(directory: string): Promise<net.Socket> {
+function connectSocket(directory: string): Promise<net.Socket> {
   return withSocketPath(
     directory,
     (target) =>
@@ -206,7 +210,7 @@ function connectTo(directory: string): Promise<net.Socket> {
           socket.off('error', reject);
           resolve(socket);
         });
-        socket.once('error', () => reject(gone()));
+        socket.once('error', () => reject(createDisconnectedError()));
       }),
   );
 }

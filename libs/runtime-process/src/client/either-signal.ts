@@ -4,7 +4,7 @@ import type { StopSignal } from '@cloudless/base';
  * Returns a signal that is aborted when either input is aborted. Call `release` to remove the
  * listeners: `AbortSignal.any` keeps memory for each call while its inputs live.
  */
-export function eitherSignal(
+export function combineSignals(
   first: StopSignal,
   second: StopSignal,
 ): { readonly signal: StopSignal; readonly release: () => void } {

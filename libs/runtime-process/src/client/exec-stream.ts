@@ -2,8 +2,8 @@ import type { Socket } from 'node:net';
 import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
 import {
   CommandNotStartedError,
-  wholeInput,
-  writeInTurn,
+  toSingleInput,
+  writeWithBackpressure,
   type ExecEvent,
   type ExecInput,
   type ExecRequest,
@@ -17,7 +17,7 @@ import {
   type SupervisorMessage,
   type SupervisorSettings,
 } from '../wire/messages.js';
-import { gone, greetSupervisor } from './connection.js';
+import { createDisconnectedError, openSupervisorSocket } from './connection.js';
 
 const INPUT_CHUNK_BYTES = 64 * 1024;
 
@@ -27,7 +27,7 @@ const INPUT_CHUNK_BYTES = 64 * 1024;
  * @throws kind `unavailable` when the connection to the supervisor is lost, or the error that the
  *   supervisor returned.
  */
-export async function* execOver(
+export async function* streamExec(
   directory: string,
   settings: SupervisorSettings,
   containerId: ContainerId,
@@ -35,10 +35,10 @@ export async function* execOver(
   signal: StopSignal,
 ): AsyncGenerator<ExecEvent> {
   if (signal.aborted) return;
-  const { socket, parser, hello } = await greetSupervisor(directory, settings, false);
+  const { socket, parser, hello } = await openSupervisorSocket(directory, settings, false);
   const capabilities = hello.capabilities ?? [];
-  const windowed = capabilities.includes(EXEC_STREAMS);
-  const input = new InputSender(socket, request, windowed);
+  const isWindowed = capabilities.includes(EXEC_STREAMS);
+  const input = new WindowedInputSender(socket, request, isWindowed);
   const onAbort = (): void => void socket.destroy();
   signal.addEventListener('abort', onAbort, { once: true });
   try {
@@ -47,8 +47,8 @@ export async function* execOver(
     const { command, timeoutMs, env, tty } = request;
     socket.write(
       encodeMessage({
-        ...{ type: 'exec', id: 1, containerId, command, hasInput: input.isThere },
-        ...(windowed ? { windowed } : {}),
+        ...{ type: 'exec', id: 1, containerId, command, hasInput: input.hasInput },
+        ...(isWindowed ? { windowed: isWindowed } : {}),
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
         ...(env === undefined ? {} : { env }),
         ...(tty === undefined ? {} : { tty }),
@@ -58,26 +58,26 @@ export async function* execOver(
     for await (const chunk of socket as AsyncIterable<Buffer>) {
       for (const frame of parser.feed(chunk)) {
         const event = toEvent(frame);
-        if (event.kind === 'window') input.grant(event.bytes);
+        if (event.kind === 'window') input.addWindow(event.bytes);
         else yield event;
         if (event.kind === 'exited') return;
       }
     }
-    throw gone();
+    throw createDisconnectedError();
   } catch (reason) {
     if (signal.aborted) return;
     if (input.failure !== undefined) throw input.failure.reason;
-    throw reason instanceof CloudlessError ? reason : gone();
+    throw reason instanceof CloudlessError ? reason : createDisconnectedError();
   } finally {
     signal.removeEventListener('abort', onAbort);
-    input.leave();
+    input.stop();
     socket.destroy();
   }
 }
 
-type Window = { readonly kind: 'window'; readonly bytes: number };
+type WindowUpdate = { readonly kind: 'window'; readonly bytes: number };
 
-function toEvent({ kind, payload }: Frame): ExecEvent | Window {
+function toEvent({ kind, payload }: Frame): ExecEvent | WindowUpdate {
   if (kind === 'stdout' || kind === 'stderr')
     return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
   const message = parseMessage<SupervisorMessage>(payload);
@@ -106,12 +106,12 @@ function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly str
 }
 
 /** Sends the input of a command, at most as far ahead as the window of the supervisor allows. */
-class InputSender {
+class WindowedInputSender {
   /** Set when the input of the caller failed. */
   failure: { readonly reason: unknown } | undefined;
   private readonly items: AsyncIterator<ExecInput> | undefined;
   private window: number;
-  private ended = false;
+  private isEndSent = false;
   private wake: (() => void) | undefined;
 
   constructor(
@@ -120,11 +120,11 @@ class InputSender {
     windowed: boolean,
   ) {
     this.window = windowed ? 0 : Number.POSITIVE_INFINITY;
-    const source = input ?? (stdin === undefined ? undefined : wholeInput(stdin));
+    const source = input ?? (stdin === undefined ? undefined : toSingleInput(stdin));
     this.items = source?.[Symbol.asyncIterator]();
   }
 
-  get isThere(): boolean {
+  get hasInput(): boolean {
     return this.items !== undefined;
   }
 
@@ -133,13 +133,13 @@ class InputSender {
     if (items === undefined) return;
     try {
       for (;;) {
-        await this.room();
+        await this.waitForWindow();
         const item = await items.next();
         if (socket.destroyed) return;
         if (item.done === true) break;
         await this.sendItem(item.value);
       }
-      await this.end();
+      await this.sendEnd();
     } catch (reason) {
       this.failure = { reason };
       socket.destroy();
@@ -147,37 +147,37 @@ class InputSender {
   }
 
   /** Allows that many more bytes to be sent. */
-  grant(bytes: number): void {
+  addWindow(bytes: number): void {
     this.window += bytes;
     this.wake?.();
   }
 
   /** Ends sending: the command or the connection has ended. */
-  leave(): void {
+  stop(): void {
     this.wake?.();
     void this.items?.return?.().catch(() => undefined);
   }
 
   private async sendItem(item: ExecInput): Promise<void> {
-    if (item.kind === 'resize') return writeInTurn(this.socket, encodeResize(item));
-    if (item.kind === 'end') return this.end();
+    if (item.kind === 'resize') return writeWithBackpressure(this.socket, encodeResize(item));
+    if (item.kind === 'end') return this.sendEnd();
     for (let start = 0; start < item.data.length; start += INPUT_CHUNK_BYTES) {
-      await this.room();
+      await this.waitForWindow();
       const chunk = item.data.subarray(start, start + INPUT_CHUNK_BYTES);
       this.window -= chunk.length;
-      await writeInTurn(this.socket, encodeFrame('stdin', chunk));
+      await writeWithBackpressure(this.socket, encodeFrame('stdin', chunk));
     }
   }
 
   /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
-  private async end(): Promise<void> {
-    if (this.ended) return;
-    this.ended = true;
-    await writeInTurn(this.socket, encodeFrame('stdinEnd'));
+  private async sendEnd(): Promise<void> {
+    if (this.isEndSent) return;
+    this.isEndSent = true;
+    await writeWithBackpressure(this.socket, encodeFrame('stdinEnd'));
   }
 
   /** Resolves when the window is open or the connection has closed. */
-  private async room(): Promise<void> {
+  private async waitForWindow(): Promise<void> {
     while (this.window <= 0 && !this.socket.destroyed)
       await new Promise<void>((resolve) => (this.wake = resolve));
   }

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, errorKindOf, sleep, type Clock, type StopSignal } from '@cloudless/base';
-import { supervisorArguments } from '../supervisor/run-supervisor.js';
+import { toSupervisorArguments } from '../supervisor/run-supervisor.js';
 
 export interface LauncherOptions {
   readonly directory: string;
@@ -29,7 +29,7 @@ export async function connectOrStart<Connected>(
 ): Promise<Connected> {
   const { clock, directory } = options;
   const until = clock.now() + START_TIMEOUT_MS;
-  let child: { readonly isOver: () => boolean; readonly letGo: () => void } | undefined;
+  let child: { readonly hasExited: () => boolean; readonly unref: () => void } | undefined;
   try {
     for (;;) {
       try {
@@ -49,11 +49,11 @@ export async function connectOrStart<Connected>(
           );
         }
       }
-      if (child === undefined || child.isOver()) child = startSupervisor(options);
+      if (child === undefined || child.hasExited()) child = startSupervisor(options);
       await sleep(clock, POLL_MS, signal);
     }
   } finally {
-    child?.letGo();
+    child?.unref();
   }
 }
 
@@ -62,20 +62,20 @@ export async function connectOrStart<Connected>(
  * process, so that it survives the end of this process.
  */
 function startSupervisor({ supervisorCommand, directory, idleMs }: LauncherOptions): {
-  readonly isOver: () => boolean;
-  readonly letGo: () => void;
+  readonly hasExited: () => boolean;
+  readonly unref: () => void;
 } {
   const [file, ...args] = supervisorCommand;
   if (file === undefined)
     throw new CloudlessError('invalid', 'supervisorCommand: must not be empty');
   const errors = openSync(path.join(directory, 'supervisor.err'), 'a', 0o600);
-  const child = spawn(file, [...args, ...supervisorArguments(directory, idleMs)], {
+  const child = spawn(file, [...args, ...toSupervisorArguments(directory, idleMs)], {
     detached: true,
     stdio: ['ignore', errors, errors],
     env: {},
   });
   closeSync(errors);
-  let over = false;
-  child.on('exit', () => (over = true)).on('error', () => (over = true));
-  return { isOver: () => over, letGo: () => child.unref() };
+  let exited = false;
+  child.on('exit', () => (exited = true)).on('error', () => (exited = true));
+  return { hasExited: () => exited, unref: () => child.unref() };
 }

@@ -8,25 +8,25 @@ import { layout } from '../supervisor/container-paths.js';
  * pipe when the last process closes it. With this second holder, output that a container writes
  * while its supervisor is dead waits for the next supervisor.
  */
-export class OutputKeeper {
+export class PipeHolder {
   private readonly held = new Map<ContainerId, readonly number[]>();
 
   constructor(private readonly directory: string) {}
 
   /** Opens the pipes of a running container, or closes those of an exited container. */
-  follow({ containerId, phase }: ContainerStatus): void {
+  applyStatus({ containerId, phase }: ContainerStatus): void {
     if (phase === 'exited') this.release(containerId);
     else if (!this.held.has(containerId)) this.held.set(containerId, this.open(containerId));
   }
 
   /** Holds the pipes of exactly the running containers of this list. */
-  set(statuses: readonly ContainerStatus[]): void {
+  applyAll(statuses: readonly ContainerStatus[]): void {
     const running = new Set(
       statuses.filter(({ phase }) => phase === 'running').map(({ containerId }) => containerId),
     );
     for (const containerId of this.held.keys())
       if (!running.has(containerId)) this.release(containerId);
-    for (const status of statuses) this.follow(status);
+    for (const status of statuses) this.applyStatus(status);
   }
 
   close(): void {

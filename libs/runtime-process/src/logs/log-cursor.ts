@@ -3,7 +3,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import path from 'node:path';
 import {
   REMOVED_LINES_FILE,
-  bytesBefore,
+  countBytesBefore,
   parseRemovedLines,
   type LogLine,
   type RemovedLines,
@@ -24,13 +24,13 @@ export function readRemovedLines(directory: string): RemovedLines | undefined {
 }
 
 /** Lines of one read. */
-export interface ReadLines {
+export interface ReadChunk {
   readonly lines: readonly LogLine[];
   /**
    * Bytes of log files between the file of these lines and the file that was read before it;
    * undefined when unknown. A value above 0 means that files were removed before they were read.
    */
-  readonly passedOver?: number | undefined;
+  readonly skippedBytes?: number | undefined;
 }
 
 /** Reads the rotated files of one log in order, and continues where the last read ended. */
@@ -40,8 +40,8 @@ export class LogCursor {
   private rest: Buffer = Buffer.alloc(0);
   private position = 0;
   /** Bytes of the log before the open file; undefined when unknown. */
-  private before: number | undefined;
-  private passedOver: number | undefined;
+  private bytesBeforeFile: number | undefined;
+  private skippedBytes: number | undefined;
   private readonly chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
 
   /** @param from - Sequence number of the first requested line. */
@@ -52,22 +52,22 @@ export class LogCursor {
 
   /**
    * Yields the lines from the current position to the end of the newest file.
-   * @param mayHaveMoved - False when no file was created or removed since the last call; the
+   * @param mayHaveNewFiles - False when no file was created or removed since the last call; the
    *   directory is then not listed again.
    */
-  async *linesUpToNow(mayHaveMoved = true): AsyncGenerator<ReadLines> {
-    let lists = mayHaveMoved || this.handle === undefined;
+  async *readAvailable(mayHaveNewFiles = true): AsyncGenerator<ReadChunk> {
+    let mustList = mayHaveNewFiles || this.handle === undefined;
     for (;;) {
       // List before the last read: a file that has a successor gets no more lines.
-      const next = lists ? this.following() : undefined;
-      for (let goesOn = this.handle !== undefined; goesOn;) {
+      const next = mustList ? this.findNextFile() : undefined;
+      for (let hasMore = this.handle !== undefined; hasMore;) {
         const { read, isShort } = await this.read();
         if (read !== undefined) yield read;
-        goesOn = !isShort;
+        hasMore = !isShort;
       }
       if (next === undefined) return;
-      await this.moveTo(next);
-      lists = true;
+      await this.openFile(next);
+      mustList = true;
     }
   }
 
@@ -76,7 +76,7 @@ export class LogCursor {
     this.handle = undefined;
   }
 
-  private following(): LogFile | undefined {
+  private findNextFile(): LogFile | undefined {
     const files = listLogFiles(this.directory);
     const { current, from } = this;
     if (current !== undefined)
@@ -84,12 +84,15 @@ export class LogCursor {
     return files.findLast(({ firstSequence }) => firstSequence <= from) ?? files[0];
   }
 
-  private async moveTo(next: LogFile): Promise<void> {
+  private async openFile(next: LogFile): Promise<void> {
     await this.close();
-    const end = this.before === undefined ? undefined : this.before + this.position;
-    this.before = this.bytesBefore(next);
-    this.passedOver =
-      end === undefined || this.before === undefined ? undefined : this.before - end;
+    const end =
+      this.bytesBeforeFile === undefined ? undefined : this.bytesBeforeFile + this.position;
+    this.bytesBeforeFile = this.measureBytesBefore(next);
+    this.skippedBytes =
+      end === undefined || this.bytesBeforeFile === undefined
+        ? undefined
+        : this.bytesBeforeFile - end;
     this.current = next;
     this.rest = Buffer.alloc(0);
     this.position = 0;
@@ -97,20 +100,20 @@ export class LogCursor {
     this.handle = await open(next.file, 'r').catch(() => undefined);
   }
 
-  private bytesBefore({ firstSequence }: LogFile): number | undefined {
+  private measureBytesBefore({ firstSequence }: LogFile): number | undefined {
     const files = listLogFiles(this.directory);
     const measured = files.flatMap((file) => {
       const found = statSync(file.file, { throwIfNoEntry: false });
       return found === undefined ? [] : [{ firstSequence: file.firstSequence, bytes: found.size }];
     });
-    return bytesBefore(firstSequence, measured, readRemovedLines(this.directory));
+    return countBytesBefore(firstSequence, measured, readRemovedLines(this.directory));
   }
 
   /**
    * Reads the next lines of the open file. A short read has reached the end of the file; the
    * follower is woken by later writes.
    */
-  private async read(): Promise<{ readonly read?: ReadLines; readonly isShort: boolean }> {
+  private async read(): Promise<{ readonly read?: ReadChunk; readonly isShort: boolean }> {
     const { bytesRead = 0 } =
       (await this.handle?.read(this.chunk, 0, CHUNK_BYTES, this.position)) ?? {};
     const isShort = bytesRead < CHUNK_BYTES;
@@ -119,6 +122,6 @@ export class LogCursor {
     const bytes = Buffer.concat([this.rest, this.chunk.subarray(0, bytesRead)]);
     const { lines, consumed } = parseLogRecords(bytes);
     this.rest = bytes.subarray(consumed);
-    return { read: { lines, passedOver: this.passedOver }, isShort };
+    return { read: { lines, skippedBytes: this.skippedBytes }, isShort };
   }
 }

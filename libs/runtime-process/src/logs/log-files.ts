@@ -13,7 +13,7 @@ export interface LogFile {
 /** Digits of a file name: enough for every 64-bit number, so that names sort like numbers. */
 const DIGITS = 20;
 
-export function logFileName(firstSequence: bigint): string {
+export function formatLogFileName(firstSequence: bigint): string {
   return `${String(firstSequence).padStart(DIGITS, '0')}.log`;
 }
 

@@ -32,7 +32,7 @@ const follow = (
     directory,
     request: { follow: true, ...request },
     signal: new AbortController().signal,
-    drained: () => drained,
+    waitUntilDrained: () => drained,
   });
 const numbersOf = ({ lines }: LogBatch): readonly number[] =>
   lines.map(({ sequence }) => Number(sequence));

@@ -1,7 +1,7 @@
 import { watch, type FSWatcher } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { StopSignal } from '@cloudless/base';
-import { LineSelection, selectsLine, type LogBatch, type LogRequest } from '@cloudless/runtime';
+import { LineSelection, isLineSelected, type LogBatch, type LogRequest } from '@cloudless/runtime';
 import { LogCursor } from './log-cursor.js';
 import { listLogFiles } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
@@ -14,7 +14,7 @@ export interface LogReadOptions {
    * Resolves when all output of the container is in the files. Called only for requests that
    * follow.
    */
-  readonly drained: () => Promise<void>;
+  readonly waitUntilDrained: () => Promise<void>;
 }
 
 /**
@@ -25,29 +25,29 @@ export interface LogReadOptions {
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal } = options;
   if (signal.aborted) return;
-  const changes = request.follow ? new Changes(directory, signal) : undefined;
+  const changes = request.follow ? new LogChanges(directory, signal) : undefined;
   try {
     if (changes !== undefined)
-      void options.drained().then(
+      void options.waitUntilDrained().then(
         () => changes.finish(),
         (reason: unknown) => changes.fail(reason),
       );
-    const { from, skipped } = await startOf(directory, request);
+    const { from, skipped } = await findStart(directory, request);
     const selection = new LineSelection(request, from, skipped);
     const cursor = new LogCursor(directory, from);
     try {
       for (;;) {
         // Reset before the read: a change during the read wakes the reader again.
-        const { mayHaveMore, mayHaveMoved } = changes?.take() ?? {
+        const { mayHaveMore, mayHaveMoved } = changes?.beginRead() ?? {
           mayHaveMore: false,
           mayHaveMoved: true,
         };
-        for await (const { lines, passedOver } of cursor.linesUpToNow(mayHaveMoved)) {
+        for await (const { lines, skippedBytes } of cursor.readAvailable(mayHaveMoved)) {
           if (signal.aborted) return;
-          const batch = selection.select(lines, passedOver);
+          const batch = selection.select(lines, skippedBytes);
           if (batch !== undefined) yield batch;
         }
-        if (changes === undefined || !mayHaveMore || !(await changes.next())) return;
+        if (changes === undefined || !mayHaveMore || !(await changes.waitForMore())) return;
       }
     } finally {
       await cursor.close();
@@ -61,7 +61,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
  * Finds the first sequence number to read, and how many selected lines from there precede the
  * requested tail.
  */
-async function startOf(
+async function findStart(
   directory: string,
   request: LogRequest,
 ): Promise<{ readonly from: bigint; readonly skipped: number }> {
@@ -71,7 +71,7 @@ async function startOf(
   for (const { file, firstSequence } of [...listLogFiles(directory)].reverse()) {
     // removed by rotation meanwhile: no lines
     const bytes = await readFile(file).catch(() => Buffer.alloc(0));
-    count += parseLogRecords(bytes).lines.filter((line) => selectsLine(request, line)).length;
+    count += parseLogRecords(bytes).lines.filter((line) => isLineSelected(request, line)).length;
     if (count >= tailLines || firstSequence <= afterSequence)
       return { from: firstSequence, skipped: Math.max(0, count - tailLines) };
   }
@@ -82,16 +82,16 @@ async function startOf(
  * Wakes a follower when log files have changed, when the log is complete, or when the follower is
  * cancelled.
  */
-class Changes {
+class LogChanges {
   private readonly watcher: FSWatcher;
   private changed = true;
   /** Files may have been created or removed. */
-  private moved = true;
+  private filesChanged = true;
   private finished = false;
   private aborted = false;
   private failure: { readonly reason: unknown } | undefined;
   private wake: (() => void) | undefined;
-  private readonly onAbort = (): void => this.set(() => (this.aborted = true));
+  private readonly onAbort = (): void => this.update(() => (this.aborted = true));
 
   constructor(
     directory: string,
@@ -106,21 +106,21 @@ class Changes {
 
   /** Marks the log as complete. */
   finish(): void {
-    this.set(() => (this.finished = true));
+    this.update(() => (this.finished = true));
   }
 
   fail(reason: unknown): void {
-    this.set(() => (this.failure = { reason }));
+    this.update(() => (this.failure = { reason }));
   }
 
   /**
    * Call before a read. Returns whether another read may find more lines, and whether files may
    * have been created or removed since the last read.
    */
-  take(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
-    const mayHaveMoved = this.moved || this.finished;
+  beginRead(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
+    const mayHaveMoved = this.filesChanged || this.finished;
     this.changed = false;
-    this.moved = false;
+    this.filesChanged = false;
     return { mayHaveMore: !this.finished, mayHaveMoved };
   }
 
@@ -128,7 +128,7 @@ class Changes {
    * Call after a read. Waits for the next change; false when the follower was cancelled.
    * @throws the reason given to `fail`.
    */
-  async next(): Promise<boolean> {
+  async waitForMore(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.aborted && this.failure === undefined) {
       await new Promise<void>((resolve) => (this.wake = resolve));
     }
@@ -143,13 +143,13 @@ class Changes {
   }
 
   private onChange(moved: boolean): void {
-    this.set(() => {
+    this.update(() => {
       this.changed = true;
-      this.moved ||= moved;
+      this.filesChanged ||= moved;
     });
   }
 
-  private set(change: () => void): void {
+  private update(change: () => void): void {
     change();
     this.wake?.();
     this.wake = undefined;

@@ -33,10 +33,10 @@ export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: Log
  * expression and does not copy the text, as followers parse many lines.
  */
 export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): LogLine | undefined {
-  const sequenceEnd = digitsEnd(bytes, start, Math.min(end, start + MAX_SEQUENCE_DIGITS));
+  const sequenceEnd = findDigitsEnd(bytes, start, Math.min(end, start + MAX_SEQUENCE_DIGITS));
   if (sequenceEnd === start || bytes[sequenceEnd] !== SPACE) return undefined;
   const timeStart = sequenceEnd + 1;
-  const timeEnd = digitsEnd(bytes, timeStart, Math.min(end, timeStart + MAX_TIME_DIGITS));
+  const timeEnd = findDigitsEnd(bytes, timeStart, Math.min(end, timeStart + MAX_TIME_DIGITS));
   const textStart = timeEnd + ' oF '.length;
   if (
     timeEnd === timeStart ||
@@ -52,9 +52,11 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
   const exact = sequenceEnd - start <= EXACT_DIGITS;
   return {
     sequence: BigInt(
-      exact ? wholeNumber(bytes, start, sequenceEnd) : bytes.toString('latin1', start, sequenceEnd),
+      exact
+        ? parseWholeNumber(bytes, start, sequenceEnd)
+        : bytes.toString('latin1', start, sequenceEnd),
     ),
-    timeMs: wholeNumber(bytes, timeStart, timeEnd),
+    timeMs: parseWholeNumber(bytes, timeStart, timeEnd),
     stream: stream === LETTER_STDOUT ? 'stdout' : 'stderr',
     partial: completeness === LETTER_PARTIAL,
     text: new Uint8Array(bytes.buffer, bytes.byteOffset + textStart, end - textStart),
@@ -62,7 +64,7 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
 }
 
 /** Returns the end of the digits that begin at `from`, at most `to`. */
-function digitsEnd(bytes: Buffer, from: number, to: number): number {
+function findDigitsEnd(bytes: Buffer, from: number, to: number): number {
   let at = from;
   for (; at < to; at += 1) {
     const byte = bytes[at] ?? 0;
@@ -71,7 +73,7 @@ function digitsEnd(bytes: Buffer, from: number, to: number): number {
   return at;
 }
 
-function wholeNumber(bytes: Buffer, from: number, to: number): number {
+function parseWholeNumber(bytes: Buffer, from: number, to: number): number {
   let value = 0;
   for (let at = from; at < to; at += 1)
     value = value * 10 + ((bytes[at] ?? DIGIT_ZERO) - DIGIT_ZERO);

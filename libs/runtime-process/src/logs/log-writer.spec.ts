@@ -4,7 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { eachLine } from '@cloudless/runtime';
+import { flattenBatches } from '@cloudless/runtime';
 import { listLogFiles } from './log-files.js';
 import { readLog } from './log-reader.js';
 import { LogWriter } from './log-writer.js';
@@ -27,7 +27,7 @@ async function read(
     signal: new AbortController().signal,
     drained: () => Promise.resolve(),
   };
-  for await (const { text, sequence } of eachLine(readLog(options)))
+  for await (const { text, sequence } of flattenBatches(readLog(options)))
     lines.push({ text: Buffer.from(text).toString('latin1'), sequence });
   return lines;
 }
@@ -48,7 +48,7 @@ describe('LogWriter', () => {
               writer = aWriter(log, 100_000);
             }
           }
-          writer.end();
+          writer.finish();
           const whole = steps.map(([text]) => text).join('');
           const expected = whole.split('\n');
           if (expected.at(-1) === '') expected.pop();
@@ -65,7 +65,7 @@ describe('LogWriter', () => {
     const writer = aWriter(directory);
     for (let line = 1; line <= 100; line += 1)
       writer.append('stdout', Buffer.from(`line ${line}\n`));
-    writer.end();
+    writer.finish();
     expect(listLogFiles(directory)).toHaveLength(3);
     const lines = await read(directory);
     expect(lines.at(-1)).toEqual({ text: 'line 100', sequence: 100n });
@@ -81,7 +81,7 @@ describe('LogWriter', () => {
     appendFileSync(listLogFiles(directory)[0]?.file ?? '', '2 17672256');
     const second = aWriter(directory);
     second.append('stderr', Buffer.from('two\n'));
-    second.end();
+    second.finish();
     expect((await read(directory)).map(({ text }) => text)).toEqual(['one', 'two']);
     expect(readdirSync(directory).filter((name) => name.endsWith('.log'))).toHaveLength(1);
   });

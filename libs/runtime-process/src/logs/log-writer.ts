@@ -22,7 +22,7 @@ import {
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { readRemovedLines } from './log-cursor.js';
-import { listLogFiles, logFileName, type LogFile } from './log-files.js';
+import { listLogFiles, formatLogFileName, type LogFile } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
 
@@ -48,8 +48,8 @@ export class LogWriter {
   private sequence: bigint;
   private readonly splitters: Readonly<Record<LogStream, LineSplitter>>;
   private readonly pending: Readonly<Record<LogStream, PendingFile>>;
-  private closed = false;
-  private failing = false;
+  private isClosed = false;
+  private isFailing = false;
 
   /**
    * Opens the newest file, truncates an incomplete record at its end, and resumes the lines that
@@ -62,22 +62,22 @@ export class LogWriter {
     const bytes = newest === undefined ? Buffer.alloc(0) : readFileSync(newest.file);
     const { lines, consumed } = parseLogRecords(bytes);
     this.sequence = lines.at(-1)?.sequence ?? (newest?.firstSequence ?? 1n) - 1n;
-    this.fd = openSync(newest?.file ?? path.join(directory, logFileName(1n)), 'a', 0o600);
+    this.fd = openSync(newest?.file ?? path.join(directory, formatLogFileName(1n)), 'a', 0o600);
     if (consumed < bytes.length) ftruncateSync(this.fd, consumed);
     this.size = consumed;
-    const opened = (stream: LogStream): PendingFile =>
+    const openPending = (stream: LogStream): PendingFile =>
       new PendingFile(path.join(directory, `${stream}.pending`));
-    this.pending = { stdout: opened('stdout'), stderr: opened('stderr') };
-    const resumed = (stream: LogStream): LineSplitter => {
+    this.pending = { stdout: openPending('stdout'), stderr: openPending('stderr') };
+    const createSplitter = (stream: LogStream): LineSplitter => {
       const lastOfStream = lines.findLast((line) => line.stream === stream)?.sequence ?? 0n;
       return new LineSplitter(this.pending[stream].read(lastOfStream));
     };
-    this.splitters = { stdout: resumed('stdout'), stderr: resumed('stderr') };
+    this.splitters = { stdout: createSplitter('stdout'), stderr: createSplitter('stderr') };
   }
 
   /** Appends output of the container. Errors of the disk are logged, not thrown. */
   append(stream: LogStream, chunk: Uint8Array): void {
-    if (this.closed) return;
+    if (this.isClosed) return;
     const splitter = this.splitters[stream];
     const hadPending = splitter.pending.length > 0;
     this.write(stream, splitter.feed(chunk));
@@ -89,8 +89,8 @@ export class LogWriter {
    * Writes the last lines that have no line end, and closes the files. Call it when the output has
    * ended.
    */
-  end(): void {
-    if (this.closed) return;
+  finish(): void {
+    if (this.isClosed) return;
     for (const stream of ['stdout', 'stderr'] as const) {
       const last = this.splitters[stream].flush();
       if (last !== undefined) this.write(stream, [last]);
@@ -101,8 +101,8 @@ export class LogWriter {
 
   /** Closes the files; another writer can continue. */
   close(): void {
-    if (this.closed) return;
-    this.closed = true;
+    if (this.isClosed) return;
+    this.isClosed = true;
     closeSync(this.fd);
     this.pending.stdout.close();
     this.pending.stderr.close();
@@ -119,12 +119,12 @@ export class LogWriter {
     );
     try {
       if (this.size >= this.options.fileBytes) this.rotate();
-      writeWhole(this.fd, records);
+      writeFully(this.fd, records);
       this.size += records.length;
       this.sequence = sequence;
-      this.failing = false;
+      this.isFailing = false;
     } catch (reason) {
-      this.refused(reason, lines.length);
+      this.onWriteFailed(reason, lines.length);
     }
   }
 
@@ -132,21 +132,21 @@ export class LogWriter {
    * Drops lines that cannot be written, as a full disk must not stop the container. The log stays
    * well-formed, and the first failure is logged.
    */
-  private refused(reason: unknown, lineCount: number): void {
-    if (!this.failing)
+  private onWriteFailed(reason: unknown, lineCount: number): void {
+    if (!this.isFailing)
       this.options.log.error('log lines dropped', {
         directory: this.options.directory,
         lineCount,
         error: String(reason),
       });
-    this.failing = true;
+    this.isFailing = true;
     const written = fstatSync(this.fd).size;
     if (written > this.size) ftruncateSync(this.fd, this.size);
   }
 
   private rotate(): void {
     const { directory, files } = this.options;
-    const next = openSync(path.join(directory, logFileName(this.sequence + 1n)), 'a', 0o600);
+    const next = openSync(path.join(directory, formatLogFileName(this.sequence + 1n)), 'a', 0o600);
     closeSync(this.fd);
     this.fd = next;
     this.size = 0;
@@ -181,7 +181,7 @@ export class LogWriter {
  * Writes all bytes. A write is short only when the disk is full or a signal arrives; the next write
  * then fails or succeeds.
  */
-function writeWhole(fd: number, bytes: Buffer): void {
+function writeFully(fd: number, bytes: Buffer): void {
   let done = 0;
   while (done < bytes.length) done += writeSync(fd, bytes, done);
 }

@@ -6,14 +6,14 @@ import type { ContainerStatus } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/system';
 import { LogWriter } from '../logs/log-writer.js';
 import { Cgroup } from '../system/cgroups.js';
-import { killMarked } from '../system/marked-processes.js';
+import { killMarkedProcesses } from '../system/marked-processes.js';
 import { isAlive, signalGroup } from '../system/process-identity.js';
 import type { SupervisorSettings } from '../wire/messages.js';
 import { layout } from './container-paths.js';
 import { readRecord, type ContainerRecord, type RecordedLease } from './container-record.js';
 import { ManagedContainer } from './managed-container.js';
 import { MainProcess } from './main-process.js';
-import { LOST, readEnd, UNSEEN } from './process-end.js';
+import { LOST_WITH_MACHINE, readProcessEnd, UNKNOWN_END } from './process-end.js';
 import { ContainerOutput } from './output.js';
 
 export interface AdoptDeps {
@@ -27,7 +27,7 @@ export interface AdoptDeps {
    * Kills the remaining processes in the cgroup of a container that does not run, and removes the
    * cgroup.
    */
-  readonly clearGroup: (group: Cgroup) => void;
+  readonly removeGroup: (group: Cgroup) => void;
 }
 
 /**
@@ -45,23 +45,23 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
     known.add(name);
     if (record === undefined || record.phase === 'starting') {
       deps.log.warn('unfinished container removed', { containerId: name });
-      if (record !== undefined) endUnfinished(record, deps.clearGroup);
+      if (record !== undefined) killUnfinished(record, deps.removeGroup);
       rmSync(folder, { recursive: true, force: true });
     } else {
-      containers.push(adopt(record, folder, deps));
+      containers.push(adoptContainer(record, folder, deps));
     }
   }
   const running = new Set<string>(
     containers.filter(({ isRunning }) => isRunning).map(({ status }) => status.containerId),
   );
-  killMarked(
+  killMarkedProcesses(
     ({ containerId, execId }) =>
       known.has(containerId) && (execId !== undefined || !running.has(containerId)),
   );
   return containers;
 }
 
-function adopt(
+function adoptContainer(
   record: Exclude<ContainerRecord, { phase: 'starting' }>,
   folder: string,
   deps: AdoptDeps,
@@ -75,7 +75,7 @@ function adopt(
     files: settings.logFiles,
     fileBytes: settings.logFileBytes,
   });
-  const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
+  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
   for (const name of readdirSync(folder))
     if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
   const containerDeps = { directory: folder, clock, log, bootId, output, onExit };
@@ -96,12 +96,12 @@ function adopt(
     output.start();
     return container;
   }
-  if (isSameBoot && cgroup !== undefined) deps.clearGroup(cgroup);
+  if (isSameBoot && cgroup !== undefined) deps.removeGroup(cgroup);
   const status: ContainerStatus = record.status;
   // No main process: another process may have this id by now, so nothing may be signalled.
   container = new ManagedContainer(status, undefined, undefined, containerDeps);
-  const end = isSameBoot ? (readEnd(endFile) ?? UNSEEN) : LOST;
-  container.ended(
+  const end = isSameBoot ? (readProcessEnd(endFile) ?? UNKNOWN_END) : LOST_WITH_MACHINE;
+  container.onEnded(
     end,
     isSameBoot &&
       hasEndedBefore(record.lease, end.finishedAtMs ?? clock.wallTime(), clock.wallTime()),
@@ -122,9 +122,9 @@ function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs:
 /**
  * Kills the processes of a container whose start was not finished. No caller knows this container.
  */
-function endUnfinished(
+function killUnfinished(
   { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
-  clearGroup: AdoptDeps['clearGroup'],
+  clearGroup: AdoptDeps['removeGroup'],
 ): void {
   if (guard !== undefined && isAlive(guard.pid, guard.startToken))
     signalGroup(guard.pid, 'SIGKILL');

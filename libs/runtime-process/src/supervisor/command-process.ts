@@ -1,10 +1,10 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
 import { signalGroup } from '../system/process-identity.js';
-import { killAll, readProcesses, relativesOf } from '../system/process-tree.js';
-import type { CommandJoin } from './command-start.js';
+import { killProcesses, readProcesses, findRelatives } from '../system/process-tree.js';
+import type { CgroupJoin } from './command-start.js';
 import type { LaunchContext } from './launch-plan.js';
-import type { Companion } from './managed-container.js';
+import type { DependentProcess } from './managed-container.js';
 
 export interface CommandOptions {
   readonly clock: Clock;
@@ -14,7 +14,7 @@ export interface CommandOptions {
   /** Environment, including the variables of the command, and working directory. */
   readonly context: LaunchContext;
   /** Undefined where containers have no cgroups. */
-  readonly join?: CommandJoin | undefined;
+  readonly join?: CgroupJoin | undefined;
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
   /** Called when the command accepts more input. */
   readonly onInputDrained: () => void;
@@ -40,27 +40,27 @@ export interface CommandOutput {
  * Interval of the check that closes an output which processes outside the process group still hold
  * open; the same as for containers.
  */
-const LINGER_MS = 250;
+const OUTPUT_CHECK_MS = 250;
 /** Most checks, because a process outside the group may write for ever. */
-const MAX_LINGERS = 40;
+const MAX_OUTPUT_CHECKS = 40;
 
 /**
  * One command in a container, leader of its own process group: the common part of commands with and
  * without a terminal.
  */
-export abstract class CommandProcess implements Companion {
+export abstract class CommandProcess implements DependentProcess {
   private exitCode: number | undefined;
-  private ended = false;
-  private left = false;
+  private hasFinished = false;
+  private isAbandoned = false;
   private openOutputs: number;
-  private lingering: Timer | undefined;
-  private killing: Timer | undefined;
+  private outputCloseTimer: Timer | undefined;
+  private killTimer: Timer | undefined;
 
   protected constructor(
     private readonly pid: number,
     private readonly outputs: readonly CommandOutput[],
-    private readonly tell: Pick<CommandOptions, 'clock' | 'onEnd' | 'join'>,
-    private readonly clearStart: () => void,
+    private readonly options: Pick<CommandOptions, 'clock' | 'onEnd' | 'join'>,
+    private readonly deleteLaunchScript: () => void,
   ) {
     this.openOutputs = outputs.length;
   }
@@ -73,7 +73,7 @@ export abstract class CommandProcess implements Companion {
   protected abstract dropInput(): void;
 
   pause(): void {
-    if (!this.left) for (const output of this.outputs) output.pause();
+    if (!this.isAbandoned) for (const output of this.outputs) output.pause();
   }
 
   resume(): void {
@@ -83,42 +83,43 @@ export abstract class CommandProcess implements Companion {
   /** Kills the command and its children. `onEnd` follows. */
   kill(): void {
     if (this.exitCode !== undefined) return;
-    const relatives = this.tell.join === undefined ? relativesOf(this.pid, readProcesses()) : [];
+    const relatives =
+      this.options.join === undefined ? findRelatives(this.pid, readProcesses()) : [];
     signalGroup(this.pid, 'SIGKILL');
-    killAll(relatives);
+    killProcesses(relatives);
   }
 
   /**
    * Ends the command because its caller has gone: SIGHUP and SIGTERM, then SIGKILL after {@link
    * EXEC_GRACE_MS}. Further output is dropped. `onEnd` follows.
    */
-  leave(): void {
-    if (this.left || this.ended) return;
-    this.left = true;
+  abandon(): void {
+    if (this.isAbandoned || this.hasFinished) return;
+    this.isAbandoned = true;
     this.dropInput();
     this.resume();
     if (this.exitCode !== undefined) return;
     signalGroup(this.pid, 'SIGHUP');
     signalGroup(this.pid, 'SIGTERM');
-    this.killing = this.tell.clock.setTimer(EXEC_GRACE_MS, () => this.kill());
+    this.killTimer = this.options.clock.setTimer(EXEC_GRACE_MS, () => this.kill());
   }
 
   /** Whether a caller still reads the output. */
-  protected get isHeard(): boolean {
-    return !this.left;
+  protected get wantsOutput(): boolean {
+    return !this.isAbandoned;
   }
 
-  protected exited(exitCode: number): void {
+  protected onExited(exitCode: number): void {
     this.exitCode = exitCode;
-    this.clearStart();
-    this.killing?.cancel();
+    this.deleteLaunchScript();
+    this.killTimer?.cancel();
     signalGroup(this.pid, 'SIGKILL'); // children that remain in the group
     this.dropInput();
     if (this.openOutputs === 0) this.finish();
-    else this.linger();
+    else this.scheduleOutputClose();
   }
 
-  protected outputEnded(): void {
+  protected onOutputEnded(): void {
     this.openOutputs -= 1;
     if (this.openOutputs === 0 && this.exitCode !== undefined) this.finish();
   }
@@ -128,11 +129,11 @@ export abstract class CommandProcess implements Companion {
    * caller stays open, and so does one that still delivers data, because a terminal delivers
    * earlier output in small parts. An output that another process only holds open is closed.
    */
-  private linger(before = this.bytesRead, turn = 1): void {
-    this.lingering = this.tell.clock.setTimer(LINGER_MS, () => {
+  private scheduleOutputClose(before = this.bytesRead, check = 1): void {
+    this.outputCloseTimer = this.options.clock.setTimer(OUTPUT_CHECK_MS, () => {
       const now = this.bytesRead;
-      if (this.outputs.some((output) => output.isPaused)) this.linger(now);
-      else if (now > before && turn < MAX_LINGERS) this.linger(now, turn + 1);
+      if (this.outputs.some((output) => output.isPaused)) this.scheduleOutputClose(now);
+      else if (now > before && check < MAX_OUTPUT_CHECKS) this.scheduleOutputClose(now, check + 1);
       else this.outputs.forEach((output) => output.finish());
     });
   }
@@ -142,9 +143,9 @@ export abstract class CommandProcess implements Companion {
   }
 
   private finish(): void {
-    if (this.ended || this.exitCode === undefined) return;
-    this.ended = true;
-    this.lingering?.cancel();
-    this.tell.onEnd(this.exitCode);
+    if (this.hasFinished || this.exitCode === undefined) return;
+    this.hasFinished = true;
+    this.outputCloseTimer?.cancel();
+    this.options.onEnd(this.exitCode);
   }
 }

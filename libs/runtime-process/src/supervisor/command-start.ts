@@ -1,10 +1,10 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { EXEC_MARK } from '../system/marked-processes.js';
 import { resolveExecutable, type LaunchContext } from './launch-plan.js';
-import { launchScript, type ShellTools } from './launch-script.js';
+import { buildLaunchScript, type ShellTools } from './launch-script.js';
 
 /** Lets a command join the cgroup of its container before its program begins. */
-export interface CommandJoin {
+export interface CgroupJoin {
   readonly tools: ShellTools;
   /** `cgroup.procs` of the container's group. */
   readonly joinFile: string;
@@ -19,7 +19,7 @@ export interface CommandStart {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   /** Deletes the launch script. Call it when the command has ended or could not be started. */
-  readonly clear: () => void;
+  readonly cleanUp: () => void;
 }
 
 /**
@@ -27,19 +27,19 @@ export interface CommandStart {
  * container, so that no process of the command outlives the container.
  * @throws kind `invalid` when there is no such executable.
  */
-export function planCommand(
+export function prepareCommand(
   command: readonly string[],
   { env, workingDir }: LaunchContext,
   execId: string,
-  join: CommandJoin | undefined,
+  join: CgroupJoin | undefined,
 ): CommandStart {
   const file = resolveExecutable(command, { env, workingDir });
   const marked = { ...env, [EXEC_MARK]: execId };
   const [argv0 = file, ...args] = command;
-  if (join === undefined) return { file, argv0, args, env: marked, clear: () => undefined };
+  if (join === undefined) return { file, argv0, args, env: marked, cleanUp: () => undefined };
   const { tools, joinFile, scriptFile } = join;
   const steps = { command, context: { env: marked, workingDir }, joinFile, leadsSession: false };
-  writeFileSync(scriptFile, launchScript(steps, tools), { mode: 0o600 });
+  writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
   const clear = (): void => rmSync(scriptFile, { force: true });
-  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, clear };
+  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, cleanUp: clear };
 }

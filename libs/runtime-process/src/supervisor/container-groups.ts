@@ -13,9 +13,9 @@ const MAX_TRIES = 1_200;
 const MAX_CLOSE_TRIES = 40;
 
 /** The cgroups of all containers of a supervisor. */
-export class ContainerGroups {
-  private readonly leaving = new Map<string, { readonly group: Cgroup; tries: number }>();
-  private waiting = false;
+export class ContainerCgroups {
+  private readonly pendingRemovals = new Map<string, { readonly group: Cgroup; tries: number }>();
+  private isRetryScheduled = false;
 
   /**
    * @param parent - Group that contains the group of each container; undefined where there are no
@@ -28,7 +28,7 @@ export class ContainerGroups {
   ) {}
 
   /** Returns the group of a container, which may not exist yet. */
-  groupOf(containerId: ContainerId): Cgroup | undefined {
+  getGroup(containerId: ContainerId): Cgroup | undefined {
     return this.parent === undefined
       ? undefined
       : new Cgroup(path.join(this.parent.folder, containerId));
@@ -38,19 +38,19 @@ export class ContainerGroups {
    * Kills the remaining processes in the group of an ended container, and removes the group as soon
    * as it is empty.
    */
-  clear(group: Cgroup | undefined): void {
+  killAndRemove(group: Cgroup | undefined): void {
     if (group === undefined) return;
-    this.leaving.set(group.folder, { group, tries: 0 });
-    this.removeSome();
+    this.pendingRemovals.set(group.folder, { group, tries: 0 });
+    this.removePending();
   }
 
   /**
    * Kills and removes the groups that an earlier supervisor left, except those of running
    * containers.
    */
-  clearOthers(isRunning: (containerId: string) => boolean): void {
-    for (const group of this.parent?.groupsBelow() ?? [])
-      if (!isRunning(path.basename(group.folder))) this.clear(group);
+  removeOthers(isRunning: (containerId: string) => boolean): void {
+    for (const group of this.parent?.listChildren() ?? [])
+      if (!isRunning(path.basename(group.folder))) this.killAndRemove(group);
   }
 
   /** Kills everything in all groups and removes the groups, within {@link MAX_CLOSE_TRIES}. */
@@ -67,21 +67,21 @@ export class ContainerGroups {
     this.parent?.remove();
   }
 
-  private removeSome(): void {
-    for (const [folder, entry] of this.leaving) {
+  private removePending(): void {
+    for (const [folder, entry] of this.pendingRemovals) {
       entry.group.kill();
       entry.tries += 1;
-      if (entry.group.remove()) this.leaving.delete(folder);
+      if (entry.group.remove()) this.pendingRemovals.delete(folder);
       else if (entry.tries >= MAX_TRIES) {
-        this.leaving.delete(folder);
+        this.pendingRemovals.delete(folder);
         this.log.error('processes of an ended container cannot be killed', { cgroup: folder });
       }
     }
-    if (this.waiting || this.leaving.size === 0) return;
-    this.waiting = true;
+    if (this.isRetryScheduled || this.pendingRemovals.size === 0) return;
+    this.isRetryScheduled = true;
     this.clock.setTimer(RETRY_MS, () => {
-      this.waiting = false;
-      this.removeSome();
+      this.isRetryScheduled = false;
+      this.removePending();
     });
   }
 }

@@ -3,11 +3,11 @@ import { readSync } from 'node:fs';
 const CHUNK_BYTES = 64 * 1024;
 
 /** Reads the available bytes of a non-blocking descriptor, until it is empty or at its end. */
-export function drain(fd: number, take: (chunk: Uint8Array) => void): void {
+export function drainDescriptor(fd: number, onChunk: (chunk: Uint8Array) => void): void {
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   try {
     for (let length = readSync(fd, chunk); length > 0; length = readSync(fd, chunk))
-      take(chunk.subarray(0, length));
+      onChunk(chunk.subarray(0, length));
   } catch {
     // EAGAIN: empty, but the other end is open; EIO: no process holds the terminal any more
   }

@@ -7,10 +7,10 @@ import type { LogStream } from '@cloudless/runtime';
 import { CommandProcess, type CommandOptions } from './command-process.js';
 import { layout } from './container-paths.js';
 import type { FifoPool } from './fifo-pool.js';
-import { planCommand, type CommandStart } from './command-start.js';
-import { spawnFailure } from './launch-plan.js';
+import { prepareCommand, type CommandStart } from './command-start.js';
+import { toSpawnError } from './launch-plan.js';
 import { PipeReader } from './pipe-reader.js';
-import { endOf } from './process-end.js';
+import { toProcessEnd } from './process-end.js';
 
 export interface ExecCommandOptions extends CommandOptions {
   readonly directory: string;
@@ -28,7 +28,7 @@ export class ExecCommand extends CommandProcess {
     clear: () => void,
   ) {
     super(child.pid ?? 0, readers, options, clear);
-    child.on('exit', (code, signal) => this.exited(endOf(code, signal).exitCode));
+    child.on('exit', (code, signal) => this.onExited(toProcessEnd(code, signal).exitCode));
     child.on('error', () => undefined); // only a failed signal; `exit` follows
     input?.on('error', () => this.dropInput()); // the command closed its input
     input?.on('drain', options.onInputDrained);
@@ -41,11 +41,11 @@ export class ExecCommand extends CommandProcess {
    */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
     const { command, context, execId, join } = options;
-    const plan = planCommand(command, context, execId, join);
+    const plan = prepareCommand(command, context, execId, join);
     try {
       return await ExecCommand.launch(options, plan);
     } catch (reason) {
-      plan.clear();
+      plan.cleanUp();
       throw reason;
     }
   }
@@ -55,27 +55,27 @@ export class ExecCommand extends CommandProcess {
     plan: CommandStart,
   ): Promise<ExecCommand> {
     const { command, context, execId, fifos, directory } = options;
-    const { file, argv0, args, env, clear } = plan;
-    const pipe = async (name: string): Promise<string> => {
+    const { file, argv0, args, env, cleanUp } = plan;
+    const createPipe = async (name: string): Promise<string> => {
       const target = path.join(layout.fifos(directory), `${execId}.${name}`);
-      await fifos.take(target);
+      await fifos.acquire(target);
       return target;
     };
     const files = [
-      await pipe('stdout'),
-      await pipe('stderr'),
-      ...(options.hasInput ? [await pipe('stdin')] : []),
+      await createPipe('stdout'),
+      await createPipe('stderr'),
+      ...(options.hasInput ? [await createPipe('stdin')] : []),
     ];
     const [stdout = '', stderr = '', stdin] = files;
     let started: ExecCommand | undefined;
-    const reader = (stream: LogStream, target: string): PipeReader =>
+    const createReader = (stream: LogStream, target: string): PipeReader =>
       new PipeReader(
         target,
-        (chunk) => (started?.isHeard === false ? undefined : options.onOutput(stream, chunk)),
-        () => started?.outputEnded(),
+        (chunk) => (started?.wantsOutput === false ? undefined : options.onOutput(stream, chunk)),
+        () => started?.onOutputEnded(),
       );
-    const readers = [reader('stdout', stdout), reader('stderr', stderr)];
-    const theirs = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
+    const readers = [createReader('stdout', stdout), createReader('stderr', stderr)];
+    const childEnds = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
     const inputEnds = stdin === undefined ? undefined : openInput(stdin);
     // Both ends are open: the names are not needed any more.
     for (const target of files) rmSync(target, { force: true });
@@ -84,14 +84,14 @@ export class ExecCommand extends CommandProcess {
       cwd: context.workingDir,
       env,
       detached: true,
-      stdio: [inputEnds?.theirs ?? 'ignore', theirs[0], theirs[1]],
+      stdio: [inputEnds?.childEnd ?? 'ignore', childEnds[0], childEnds[1]],
     });
-    for (const fd of [...theirs, ...(inputEnds === undefined ? [] : [inputEnds.theirs])])
+    for (const fd of [...childEnds, ...(inputEnds === undefined ? [] : [inputEnds.childEnd])])
       closeSync(fd);
     if (child.pid === undefined) {
       for (const open of readers) open.close();
-      if (inputEnds !== undefined) closeSync(inputEnds.ours);
-      throw spawnFailure(
+      if (inputEnds !== undefined) closeSync(inputEnds.parentEnd);
+      throw toSpawnError(
         await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
         command[0] ?? argv0,
       );
@@ -99,8 +99,8 @@ export class ExecCommand extends CommandProcess {
     const input =
       inputEnds === undefined
         ? undefined
-        : new net.Socket({ fd: inputEnds.ours, readable: false, writable: true });
-    started = new ExecCommand(options, child, readers, input, clear);
+        : new net.Socket({ fd: inputEnds.parentEnd, readable: false, writable: true });
+    started = new ExecCommand(options, child, readers, input, cleanUp);
     for (const open of readers) open.start();
     return started;
   }
@@ -129,24 +129,24 @@ export class ExecCommand extends CommandProcess {
  * Opens both ends of the input pipe. Opening a FIFO for reading and writing first keeps the other
  * two calls from blocking.
  */
-function openInput(file: string): { readonly ours: number; readonly theirs: number } {
+function openInput(file: string): { readonly parentEnd: number; readonly childEnd: number } {
   const both = openSync(file, constants.O_RDWR);
   const theirs = openSync(file, constants.O_RDONLY);
   const ours = openSync(file, constants.O_WRONLY | constants.O_NONBLOCK);
   closeSync(both);
-  return { ours, theirs };
+  return { parentEnd: ours, childEnd: theirs };
 }
 
 /**
  * Most commands that may run at the same time on a node; each holds processes, pipes and a
  * connection.
  */
-export const MAX_EXECS = 64;
+export const MAX_COMMANDS = 64;
 
-/** Creates the error for a command beyond {@link MAX_EXECS}. */
-export function tooManyExecs(): CloudlessError {
+/** Creates the error for a command beyond {@link MAX_COMMANDS}. */
+export function createTooManyExecsError(): CloudlessError {
   return new CloudlessError(
     'exhausted',
-    `too many commands run on this node: at most ${MAX_EXECS} may run at the same time`,
+    `too many commands run on this node: at most ${MAX_COMMANDS} may run at the same time`,
   );
 }

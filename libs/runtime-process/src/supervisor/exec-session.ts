@@ -16,9 +16,9 @@ type ExecMessage = Extract<ClientMessage, { type: 'exec' }>;
  * Most input bytes that a client may send before the command reads them; the most that a call
  * without flow control has as input, with its frames.
  */
-const MAX_AHEAD_BYTES = 2 * 1024 * 1024;
+const MAX_UNREAD_INPUT_BYTES = 2 * 1024 * 1024;
 /** Smallest number of bytes that one `window` message grants. */
-const GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
+const MIN_GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
 
 /**
  * A connection that belongs to one command. When the connection closes, the command is ended. When
@@ -28,15 +28,15 @@ const GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
  */
 export class ExecSession {
   private running: { readonly command: CommandProcess; readonly release: () => void } | undefined;
-  private early: Buffer[] = [];
+  private inputBeforeStart: Buffer[] = [];
   private inputEnded = false;
   private closed = false;
   private timedOut = false;
   private deadline: Timer | undefined;
   /** Bytes that the client has sent and the command has not read yet. */
-  private ahead = 0;
+  private unreadBytes = 0;
   /** Bytes that the command has read and that were not granted to the client again. */
-  private taken = 0;
+  private ungrantedBytes = 0;
 
   constructor(
     private readonly socket: Socket,
@@ -57,7 +57,7 @@ export class ExecSession {
     const command = this.running?.command;
     if (kind === 'resize') command?.resize(parseResize(payload));
     else if (kind === 'stdinEnd') this.endInput();
-    else if (kind === 'stdin') this.input(payload);
+    else if (kind === 'stdin') this.onInput(payload);
     else throw new CloudlessError('invalid', 'unexpected frame');
   }
 
@@ -65,16 +65,16 @@ export class ExecSession {
   close(): void {
     this.closed = true;
     this.deadline?.cancel();
-    this.running?.command.leave();
+    this.running?.command.abandon();
   }
 
-  private input(payload: Buffer): void {
-    this.ahead += payload.length;
-    if (this.ahead > MAX_AHEAD_BYTES)
+  private onInput(payload: Buffer): void {
+    this.unreadBytes += payload.length;
+    if (this.unreadBytes > MAX_UNREAD_INPUT_BYTES)
       throw new CloudlessError('invalid', 'more input than fits the window');
     const command = this.running?.command;
-    if (command === undefined) this.early.push(payload);
-    else if (command.writeInput(payload)) this.drained();
+    if (command === undefined) this.inputBeforeStart.push(payload);
+    else if (command.writeInput(payload)) this.onInputRead();
   }
 
   private endInput(): void {
@@ -83,15 +83,15 @@ export class ExecSession {
   }
 
   /** Grants a new window when the command has read the input. */
-  private drained(): void {
-    this.taken += this.ahead;
-    this.ahead = 0;
-    if (this.taken < GRANT_BYTES) return;
-    this.grant(this.taken);
-    this.taken = 0;
+  private onInputRead(): void {
+    this.ungrantedBytes += this.unreadBytes;
+    this.unreadBytes = 0;
+    if (this.ungrantedBytes < MIN_GRANT_BYTES) return;
+    this.grantWindow(this.ungrantedBytes);
+    this.ungrantedBytes = 0;
   }
 
-  private grant(bytes: number): void {
+  private grantWindow(bytes: number): void {
     if (this.message.windowed === true && !this.closed)
       this.send({ type: 'window', id: this.message.id, bytes });
   }
@@ -104,19 +104,19 @@ export class ExecSession {
           if (!this.socket.destroyed && !this.socket.write(encodeFrame(stream, chunk)))
             this.running?.command.pause();
         },
-        onInputDrained: () => this.drained(),
-        onEnd: (exitCode) => this.end(exitCode),
+        onInputDrained: () => this.onInputRead(),
+        onEnd: (exitCode) => this.onEnd(exitCode),
       });
       this.running = running;
       if (this.closed) return this.close();
       if (timeoutMs !== undefined)
-        this.deadline = this.supervisor.after(timeoutMs, () => this.expire(running.command));
-      for (const chunk of this.early.splice(0)) running.command.writeInput(chunk);
+        this.deadline = this.supervisor.setTimer(timeoutMs, () => this.onDeadline(running.command));
+      for (const chunk of this.inputBeforeStart.splice(0)) running.command.writeInput(chunk);
       if (this.inputEnded) running.command.endInput();
-      this.grant(INPUT_WINDOW_BYTES);
+      this.grantWindow(INPUT_WINDOW_BYTES);
     } catch (reason) {
       this.closed = true;
-      this.early.length = 0;
+      this.inputBeforeStart.length = 0;
       const exitCode =
         reason instanceof CommandNotStartedError ? { exitCode: reason.exitCode } : {};
       this.send({
@@ -130,12 +130,12 @@ export class ExecSession {
     }
   }
 
-  private expire(command: CommandProcess): void {
+  private onDeadline(command: CommandProcess): void {
     this.timedOut = true;
     command.kill();
   }
 
-  private end(exitCode: number): void {
+  private onEnd(exitCode: number): void {
     this.deadline?.cancel();
     this.closed = true;
     const { id, timeoutMs } = this.message;

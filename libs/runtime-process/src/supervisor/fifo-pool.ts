@@ -8,9 +8,9 @@ import { makeDirectorySync } from '@cloudless/system';
  * Number of named pipes that one call of `mkfifo` creates. Node.js cannot create named pipes, and a
  * helper program takes milliseconds.
  */
-const BATCH = 64;
+const BATCH_SIZE = 64;
 /** A new batch is created when fewer pipes than this are left. */
-const LOW = 24;
+const MIN_READY = 24;
 const HELPER_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin';
 
 /**
@@ -26,7 +26,7 @@ export class FifoPool {
    */
   constructor(
     private readonly directory: string,
-    private readonly newName: () => string,
+    private readonly createName: () => string,
   ) {
     makeDirectorySync(directory, 0o700);
     this.ready = readdirSync(directory).map((name) => path.join(directory, name));
@@ -34,28 +34,30 @@ export class FifoPool {
 
   /** Creates the first batch. */
   async prepare(): Promise<void> {
-    if (this.ready.length < LOW) await this.fill();
+    if (this.ready.length < MIN_READY) await this.fill();
   }
 
   /**
    * Moves a pipe to `file`.
    * @throws kind `exhausted` when no pipe can be created.
    */
-  async take(file: string): Promise<void> {
+  async acquire(file: string): Promise<void> {
     while (this.ready.length === 0) await this.fill();
     const next = this.ready.pop();
     if (next !== undefined) renameSync(next, file);
     // a caller that finds no pipe tries again
-    if (this.ready.length < LOW) void this.fill().catch(() => undefined);
+    if (this.ready.length < MIN_READY) void this.fill().catch(() => undefined);
   }
 
   private fill(): Promise<void> {
-    this.filling ??= this.make().finally(() => (this.filling = undefined));
+    this.filling ??= this.createBatch().finally(() => (this.filling = undefined));
     return this.filling;
   }
 
-  private make(): Promise<void> {
-    const files = Array.from({ length: BATCH }, () => path.join(this.directory, this.newName()));
+  private createBatch(): Promise<void> {
+    const files = Array.from({ length: BATCH_SIZE }, () =>
+      path.join(this.directory, this.createName()),
+    );
     return new Promise((resolve, reject) => {
       execFile('mkfifo', ['-m', '600', ...files], { env: { PATH: HELPER_PATH } }, (cause) => {
         if (cause !== null)

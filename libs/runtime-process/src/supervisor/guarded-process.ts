@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CloudlessError } from '@cloudless/base';
 import type { ProcessReference } from './main-process.js';
-import { startTokenOf } from '../system/process-identity.js';
+import { readStartToken } from '../system/process-identity.js';
 
 /**
  * The guard of one container: a shell in a session of its own that starts the launch script `$2` as
@@ -53,13 +53,13 @@ export function startGuard(
   );
   const { pid } = child;
   if (pid === undefined) return { child, pid };
-  const mainPid = readPid(child.stdio[3] as Readable);
+  const mainPid = readMainPid(child.stdio[3] as Readable);
   // The caller gets the error when it awaits; writing the record may fail before that.
   mainPid.catch(() => undefined);
-  return { child, pid, startToken: startTokenOf(pid) ?? '', mainPid };
+  return { child, pid, startToken: readStartToken(pid) ?? '', mainPid };
 }
 
-function readPid(pipe: Readable): Promise<number> {
+function readMainPid(pipe: Readable): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = '';
     pipe.setEncoding('latin1').on('data', (chunk: string) => {

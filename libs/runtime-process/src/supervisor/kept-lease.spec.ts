@@ -1,6 +1,6 @@
 import { uptime } from 'node:os';
 import { ManualClock } from '@cloudless/base/testing';
-import { KeptLease } from './kept-lease.js';
+import { PersistentLease } from './kept-lease.js';
 
 const HOUR_MS = 3_600_000;
 
@@ -11,7 +11,11 @@ describe('a lease that outlives its supervisor', () => {
     return {
       clock,
       graces,
-      lease: new KeptLease({ clock, onEnd: (graceMs) => graces.push(graceMs), keep }),
+      lease: new PersistentLease({
+        clock,
+        onEnd: (graceMs) => graces.push(graceMs),
+        persist: keep,
+      }),
     };
   }
 
@@ -36,7 +40,7 @@ describe('a lease that outlives its supervisor', () => {
     expect(graces).toEqual([0]);
     expect(lease.hasEnded).toBe(true);
     expect(lease.recorded?.endsAtUptimeSeconds).toBeLessThan(uptime());
-    expect(lease.newest?.endsAtUptimeSeconds).toBeLessThan(uptime());
+    expect(lease.current?.endsAtUptimeSeconds).toBeLessThan(uptime());
   });
 
   it('continues when it cannot be written, and is written by the next renewal', () => {

@@ -3,30 +3,30 @@ import type { Clock } from '@cloudless/base';
 import { LeaseTimer, type ContainerLease } from '@cloudless/runtime';
 import type { RecordedLease } from './container-record.js';
 
-export interface KeptLeaseDeps {
+export interface PersistentLeaseDeps {
   readonly clock: Clock;
   /** Called once, when the lease ends. */
   readonly onEnd: (graceMs: number) => void;
   /** Writes `recorded` to disk. */
-  readonly keep: () => void;
+  readonly persist: () => void;
 }
 
 /**
  * A renewed lease is written when the recorded lease ends earlier by more than this share of its
  * duration. A lease that a new supervisor resumes therefore ends too early by at most this share.
  */
-const KEEP_SHARE = 0.25;
+const PERSIST_SHARE = 0.25;
 
 /**
  * Lease of a container that survives its supervisor. It is not flushed to disk, because a lease
  * never survives a restart of the machine.
  */
-export class KeptLease {
+export class PersistentLease {
   private readonly timer: LeaseTimer;
-  private onRecord: RecordedLease | undefined;
-  private exact: RecordedLease | undefined;
+  private recordedLease: RecordedLease | undefined;
+  private currentLease: RecordedLease | undefined;
 
-  constructor(private readonly deps: KeptLeaseDeps) {
+  constructor(private readonly deps: PersistentLeaseDeps) {
     this.timer = new LeaseTimer(deps.clock, deps.onEnd);
   }
 
@@ -34,18 +34,18 @@ export class KeptLease {
   get hasEnded(): boolean {
     return (
       this.timer.hasEnded ||
-      (this.exact !== undefined && uptime() >= this.exact.endsAtUptimeSeconds)
+      (this.currentLease !== undefined && uptime() >= this.currentLease.endsAtUptimeSeconds)
     );
   }
 
   /** Lease for the record of the container; undefined without a lease. */
   get recorded(): RecordedLease | undefined {
-    return this.onRecord;
+    return this.recordedLease;
   }
 
   /** Newest lease, also when it has expired. The recorded lease may be slightly older. */
-  get newest(): RecordedLease | undefined {
-    return this.exact;
+  get current(): RecordedLease | undefined {
+    return this.currentLease;
   }
 
   renew(lease: ContainerLease | undefined): void {
@@ -53,23 +53,24 @@ export class KeptLease {
     this.timer.renew(lease);
     if (this.timer.hasEnded) return;
     if (lease === undefined) {
-      this.exact = undefined;
-      return this.record(undefined);
+      this.currentLease = undefined;
+      return this.persist(undefined);
     }
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
-    this.exact = { ...lease, endsAtUptimeSeconds };
-    const { onRecord } = this;
+    this.currentLease = { ...lease, endsAtUptimeSeconds };
+    const { recordedLease } = this;
     const isNear =
-      onRecord !== undefined &&
-      endsAtUptimeSeconds - onRecord.endsAtUptimeSeconds < (lease.leaseMs / 1_000) * KEEP_SHARE;
+      recordedLease !== undefined &&
+      endsAtUptimeSeconds - recordedLease.endsAtUptimeSeconds <
+        (lease.leaseMs / 1_000) * PERSIST_SHARE;
     // A lease that ends earlier than the recorded lease is written at once.
     if (
       isNear &&
-      endsAtUptimeSeconds >= onRecord.endsAtUptimeSeconds &&
-      lease.graceMs === onRecord.graceMs
+      endsAtUptimeSeconds >= recordedLease.endsAtUptimeSeconds &&
+      lease.graceMs === recordedLease.graceMs
     )
       return;
-    this.record({ ...lease, endsAtUptimeSeconds });
+    this.persist({ ...lease, endsAtUptimeSeconds });
   }
 
   /**
@@ -77,8 +78,8 @@ export class KeptLease {
    * stopped at once with the remaining grace period.
    */
   resume(lease: RecordedLease): void {
-    this.onRecord = lease;
-    this.exact = lease;
+    this.recordedLease = lease;
+    this.currentLease = lease;
     const leaseMs = (lease.endsAtUptimeSeconds - uptime()) * 1_000;
     this.timer.renew({
       leaseMs: Math.max(0, leaseMs),
@@ -87,13 +88,13 @@ export class KeptLease {
   }
 
   /** Writes the lease. After a failure, the next renewal tries again. */
-  private record(lease: RecordedLease | undefined): void {
-    const before = this.onRecord;
-    this.onRecord = lease;
+  private persist(lease: RecordedLease | undefined): void {
+    const before = this.recordedLease;
+    this.recordedLease = lease;
     try {
-      this.deps.keep();
+      this.deps.persist();
     } catch (reason) {
-      this.onRecord = before;
+      this.recordedLease = before;
       throw reason;
     }
   }

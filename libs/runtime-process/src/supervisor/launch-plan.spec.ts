@@ -1,4 +1,4 @@
-import { resolveExecutable, spawnFailure } from './launch-plan.js';
+import { resolveExecutable, toSpawnError } from './launch-plan.js';
 
 describe('the error for a command that cannot be started', () => {
   const context = {
@@ -25,7 +25,7 @@ describe('the error for a command that cannot be started', () => {
 
   it('names the program like the caller when the system refuses the start', () => {
     const cause = Object.assign(new Error('spawn EACCES'), { code: 'EACCES' });
-    expect(spawnFailure(cause, './run')).toMatchObject({
+    expect(toSpawnError(cause, './run')).toMatchObject({
       kind: 'invalid',
       message: 'command: ./run cannot be started',
     });

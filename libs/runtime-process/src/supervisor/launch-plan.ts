@@ -24,7 +24,7 @@ export interface LaunchContext {
  * @throws kind `invalid` or `unimplemented`, naming the field.
  */
 export function checkRequest(request: ContainerRequest): void {
-  refuseOfContainers(request);
+  refuseContainerFeatures(request);
   checkContainerId(request.containerId);
   const violations: Violation[] = [];
   const { command, args, env, workingDir, ports } = request;
@@ -34,7 +34,7 @@ export function checkRequest(request: ContainerRequest): void {
   checkVariables(env, violations);
   if (workingDir !== undefined && !isDirectory(workingDir))
     violations.push({ field: 'workingDir', message: `no directory ${workingDir}` });
-  const names = ports.map(({ name }) => variableOf(name));
+  const names = ports.map(({ name }) => toVariableName(name));
   if (new Set(names).size < names.length)
     violations.push({ field: 'ports', message: 'names must be unique' });
   if (violations.length > 0) throw new InvalidInputError(violations);
@@ -44,7 +44,7 @@ export function checkRequest(request: ContainerRequest): void {
  * Refuses fields that only container runtimes support, so that no requested setting is ignored.
  * @throws kind `unimplemented`, naming the field.
  */
-function refuseOfContainers({
+function refuseContainerFeatures({
   image,
   limits,
   ports,
@@ -85,13 +85,13 @@ export function checkContainerId(containerId: unknown): void {
  * Builds the environment of a container: PATH, HOME, its own variables, its ports and its mark. No
  * variable of the agent is passed on.
  */
-export function environmentOf(
+export function buildEnvironment(
   request: ContainerRequest,
   endpoints: readonly ContainerEndpoint[],
   defaults: { readonly path: string; readonly home: string },
 ): Readonly<Record<string, string>> {
   const ports = endpoints.map(
-    ({ portName, port }) => [`CLOUDLESS_PORT_${variableOf(portName)}`, String(port)] as const,
+    ({ portName, port }) => [`CLOUDLESS_PORT_${toVariableName(portName)}`, String(port)] as const,
   );
   const [first] = endpoints;
   return {
@@ -140,7 +140,7 @@ export function resolveExecutable(
   const file = files.find(isExecutable);
   const { notFound, notExecutable } = NOT_STARTED_EXIT_CODES;
   if (file !== undefined) {
-    const interpreter = interpreterOf(file);
+    const interpreter = findInterpreter(file);
     if (interpreter === undefined || isExecutable(interpreter)) return file;
     const message = `command: ${name} cannot be started: its interpreter ${interpreter} is missing or not executable`;
     throw new CommandNotStartedError(notFound, message);
@@ -158,7 +158,7 @@ export function resolveExecutable(
  * Converts the error of a failed spawn.
  * @param name - The program as the caller named it.
  */
-export function spawnFailure(cause: NodeJS.ErrnoException, name: string): CloudlessError {
+export function toSpawnError(cause: NodeJS.ErrnoException, name: string): CloudlessError {
   const { code = '' } = cause;
   const message = `command: ${name} cannot be started`;
   if (['EAGAIN', 'ENOMEM', 'EMFILE', 'ENFILE'].includes(code))
@@ -188,7 +188,7 @@ function hasNul(text: string): boolean {
   return text.includes('\0');
 }
 
-function variableOf(portName: string): string {
+function toVariableName(portName: string): string {
   return portName.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }
 
@@ -196,7 +196,7 @@ function variableOf(portName: string): string {
  * Returns the absolute path of a script's interpreter; undefined for other files and for unreadable
  * scripts.
  */
-function interpreterOf(file: string): string | undefined {
+function findInterpreter(file: string): string | undefined {
   const start = Buffer.alloc(256);
   try {
     const fd = openSync(file, constants.O_RDONLY);

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
-import { launchScript, quoted, type ShellTools } from './launch-script.js';
+import { buildLaunchScript, quoteForShell, type ShellTools } from './launch-script.js';
 import { findShellTools } from './shell-tools.js';
 
 let directory: string;
@@ -46,7 +46,7 @@ function run(
   const print = 'process.stdout.write(JSON.stringify([process.env, process.argv.slice(1)]))';
   const command = [process.execPath, '-e', print, '--', ...args];
   const steps = { command, context: { env, workingDir: '/' }, leadsSession: false };
-  writeFileSync(file, launchScript(steps, tools));
+  writeFileSync(file, buildLaunchScript(steps, tools));
   return JSON.parse(execFileSync(tools.shell, [file], { env: {}, encoding: 'utf8' }));
 }
 
@@ -84,7 +84,7 @@ describe('a launch script', () => {
       };
       writeFileSync(
         file,
-        launchScript({ command: ['/bin/true'], context, leadsSession: false }, tools),
+        buildLaunchScript({ command: ['/bin/true'], context, leadsSession: false }, tools),
       );
       expect(spawnSync(tools.shell, [file], { env: {}, encoding: 'utf8' })).toMatchObject({
         status: 0,
@@ -104,7 +104,7 @@ describe('a launch script', () => {
       addedVariables: ['_'],
     };
     const context = { env: { TOKEN: 'hush' }, workingDir: '/' };
-    const script = launchScript(
+    const script = buildLaunchScript(
       { command: ['app'], context, joinFile: '/g/cgroup.procs', leadsSession: true },
       tools,
     );
@@ -118,8 +118,8 @@ describe('a launch script', () => {
 
   it('quotes any text as one word', () => {
     const text = `it's "a" $HOME \`date\` \\ \n * end`;
-    expect(execFileSync('/bin/sh', ['-c', `printf %s ${quoted(text)}`], { encoding: 'utf8' })).toBe(
-      text,
-    );
+    expect(
+      execFileSync('/bin/sh', ['-c', `printf %s ${quoteForShell(text)}`], { encoding: 'utf8' }),
+    ).toBe(text);
   });
 });

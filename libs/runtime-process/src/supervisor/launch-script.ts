@@ -13,7 +13,7 @@ export interface ShellTools {
 }
 
 /** Steps of a launch script before it executes the program. */
-export interface LaunchSteps {
+export interface LaunchScriptOptions {
   readonly command: readonly string[];
   readonly context: LaunchContext;
   /** `cgroup.procs` of the cgroup to join. */
@@ -29,7 +29,7 @@ export interface LaunchSteps {
  * Exit code of a script that could not join its cgroup. Container engines use the same code for
  * their own failures.
  */
-const NOT_JOINED = 125;
+const CGROUP_JOIN_FAILED = 125;
 /**
  * Variables that a shell or the dynamic linker interprets: the shell itself runs without them. For
  * example, bash writes a warning into the output of the program when the locale does not exist.
@@ -43,8 +43,8 @@ const SPECIAL_NAMES =
  * which every user of the machine can read. Only variables that a shell does not accept or uses
  * itself are arguments of `env` for a moment.
  */
-export function launchScript(
-  { command, context, joinFile, leadsSession }: LaunchSteps,
+export function buildLaunchScript(
+  { command, context, joinFile, leadsSession }: LaunchScriptOptions,
   tools: ShellTools,
 ): string {
   const variables = Object.entries(context.env);
@@ -62,7 +62,9 @@ export function launchScript(
   ];
   return [
     ...(leadsSession ? ['read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat'] : []),
-    ...(joinFile === undefined ? [] : [`echo 0 >${quoted(joinFile)} || exit ${NOT_JOINED}`]),
+    ...(joinFile === undefined
+      ? []
+      : [`echo 0 >${quoteForShell(joinFile)} || exit ${CGROUP_JOIN_FAILED}`]),
     ...(leadsSession
       ? [
           'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
@@ -70,8 +72,8 @@ export function launchScript(
         ]
       : []),
     'unset PWD OLDPWD SHLVL _',
-    ...ordinary.map(([name, value]) => `export ${name}=${quoted(value)}`),
-    `exec ${words.map(quoted).join(' ')}${leadsSession ? ' 3>&- 4>&- 5>&-' : ''}`,
+    ...ordinary.map(([name, value]) => `export ${name}=${quoteForShell(value)}`),
+    `exec ${words.map(quoteForShell).join(' ')}${leadsSession ? ' 3>&- 4>&- 5>&-' : ''}`,
     '',
   ].join('\n');
 }
@@ -81,6 +83,6 @@ function isOrdinary(name: string): boolean {
 }
 
 /** Quotes any text as one word of a shell. */
-export function quoted(text: string): string {
+export function quoteForShell(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -11,8 +11,8 @@ import {
 import { tmpdir, uptime } from 'node:os';
 import path from 'node:path';
 import { toContainerId } from '@cloudless/base';
-import { startTokenOf } from '../system/process-identity.js';
-import { until } from '../testing/real-machine.js';
+import { readStartToken } from '../system/process-identity.js';
+import { waitUntil } from '../testing/real-machine.js';
 import { layout } from './container-paths.js';
 import { LeaseGuard, type GuardedLease } from './lease-guard.js';
 import { LEASE_GUARD } from './lease-guard-script.js';
@@ -80,7 +80,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
       const gentle = sleeper();
       const ready = path.join(directory, 'ready');
       const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
-      await until(() => existsSync(ready));
+      await waitUntil(() => existsSync(ready));
       const ends = [ended(gentle), ended(stubborn)];
       const now = centiseconds();
       const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
@@ -88,7 +88,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
         killAt,
         ID,
         pid,
-        startTokenOf(pid),
+        readStartToken(pid),
         '-',
       ];
       const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
@@ -106,7 +106,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
       const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
       const strayEnd = ended(stray);
       // while a program begins, the kernel shows no environment
-      await until(() => isSleeping(stray));
+      await waitUntil(() => isSleeping(stray));
       const now = centiseconds();
       const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
       expect(await strayEnd).toEqual([null, 'SIGKILL']);
@@ -118,7 +118,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
       const later = sleeper();
       const now = centiseconds();
       expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
-      expect(startTokenOf(later.pid ?? 0)).toBeDefined();
+      expect(readStartToken(later.pid ?? 0)).toBeDefined();
     });
 
     it('ends when a later guard is in charge', async () => {
@@ -150,9 +150,9 @@ describe('LeaseGuard', () => {
     expect(existsSync(layout.leases(directory))).toBe(false);
     leases.update([lease]);
     const pid = guardIn();
-    expect(startTokenOf(pid)).toBeDefined();
+    expect(readStartToken(pid)).toBeDefined();
     leases.update([]);
-    await until(() => startTokenOf(pid) === undefined);
+    await waitUntil(() => readStartToken(pid) === undefined);
     leases.close();
   });
 
@@ -166,10 +166,10 @@ describe('LeaseGuard', () => {
     const second = guardIn();
     expect(second).not.toBe(first);
     earlier.close();
-    await until(() => startTokenOf(first) === undefined);
-    expect(startTokenOf(second)).toBeDefined();
+    await waitUntil(() => readStartToken(first) === undefined);
+    expect(readStartToken(second)).toBeDefined();
     later.close();
-    await until(() => startTokenOf(second) === undefined);
+    await waitUntil(() => readStartToken(second) === undefined);
   });
 
   it.each([0.001, 0.25, 0.254_999, 0.999_999])(

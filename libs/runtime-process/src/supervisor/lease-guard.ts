@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { isAlive, startTokenOf } from '../system/process-identity.js';
+import { isAlive, readStartToken } from '../system/process-identity.js';
 import { layout } from './container-paths.js';
 import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from './launch-script.js';
@@ -30,7 +30,7 @@ export class LeaseGuard {
   private number: number;
   private guard: { readonly child: ChildProcess; readonly reference: ProcessReference } | undefined;
   private leases: readonly GuardedLease[] = [];
-  private closed = false;
+  private isClosed = false;
 
   /** The guard of an earlier supervisor stays in charge until `update` is called. */
   constructor(
@@ -50,7 +50,7 @@ export class LeaseGuard {
   update(leases: readonly GuardedLease[]): void {
     const hadNone = this.leases.length === 0 && this.guard === undefined;
     this.leases = leases;
-    if (leases.length === 0 && hadNone) return this.retireOld();
+    if (leases.length === 0 && hadNone) return this.endEarlierGuard();
     if (leases.length > 0 && this.guard === undefined) return this.start();
     this.write();
     if (leases.length === 0) this.stop();
@@ -58,7 +58,7 @@ export class LeaseGuard {
 
   /** Ends the guard. */
   close(): void {
-    this.closed = true;
+    this.isClosed = true;
     this.stop();
   }
 
@@ -87,18 +87,18 @@ export class LeaseGuard {
         'lease: the lease guard cannot be started: the machine is out of processes or memory',
       );
     child.unref();
-    const guard = { child, reference: { pid, startToken: startTokenOf(pid) ?? '' } };
+    const guard = { child, reference: { pid, startToken: readStartToken(pid) ?? '' } };
     this.guard = guard;
-    child.on('exit', () => this.ended(guard));
+    child.on('exit', () => this.onGuardExit(guard));
     this.write();
-    if (old !== undefined) endProcess(old);
+    if (old !== undefined) killGuard(old);
   }
 
   /** Replaces a guard that was killed. */
-  private ended(guard: LeaseGuard['guard']): void {
+  private onGuardExit(guard: LeaseGuard['guard']): void {
     if (this.guard !== guard) return;
     this.guard = undefined;
-    if (this.closed || this.leases.length === 0) return;
+    if (this.isClosed || this.leases.length === 0) return;
     try {
       this.start();
     } catch (reason) {
@@ -109,19 +109,19 @@ export class LeaseGuard {
   private stop(): void {
     const { guard } = this;
     this.guard = undefined;
-    if (guard !== undefined) endProcess(guard.reference);
+    if (guard !== undefined) killGuard(guard.reference);
   }
 
   /** Ends the guard of an earlier supervisor, as there are no leases. */
-  private retireOld(): void {
+  private endEarlierGuard(): void {
     const { guard } = readHeader(this.file);
     if (guard === undefined) return;
     this.write();
-    endProcess(guard);
+    killGuard(guard);
   }
 
   private write(): void {
-    const mine = { pid: process.pid, startToken: startTokenOf(process.pid) ?? '' };
+    const mine = { pid: process.pid, startToken: readStartToken(process.pid) ?? '' };
     const guard = this.guard?.reference;
     const header = [
       this.number,
@@ -173,7 +173,7 @@ function readHeader(file: string): {
   }
 }
 
-function endProcess({ pid, startToken }: ProcessReference): void {
+function killGuard({ pid, startToken }: ProcessReference): void {
   try {
     if (isAlive(pid, startToken)) process.kill(-pid, 'SIGKILL'); // the group includes the guard's sleep
   } catch {

@@ -1,7 +1,12 @@
 import type { Cgroup } from '../system/cgroups.js';
 import { isAlive, signalGroup } from '../system/process-identity.js';
-import { killAll, readProcesses, relativesOf, type TreeProcess } from '../system/process-tree.js';
-import { readEnd, UNSEEN, type ProcessEnd } from './process-end.js';
+import {
+  killProcesses,
+  readProcesses,
+  findRelatives,
+  type TreeProcess,
+} from '../system/process-tree.js';
+import { readProcessEnd, UNKNOWN_END, type ProcessEnd } from './process-end.js';
 
 /** Id and start time of a process, which distinguish it from a later process with the same id. */
 export interface ProcessReference {
@@ -9,7 +14,7 @@ export interface ProcessReference {
   readonly startToken: string;
 }
 
-export interface MainProcessParts extends ProcessReference {
+export interface MainProcessOptions extends ProcessReference {
   /**
    * Parent of the process: writes its exit status to `endFile`, then ends. Undefined where
    * processes have no guard.
@@ -43,7 +48,7 @@ export class MainProcess implements ProcessReference {
   private relatives: readonly TreeProcess[] = [];
   private deadSinceMs: number | undefined;
 
-  constructor(parts: MainProcessParts) {
+  constructor(parts: MainProcessOptions) {
     this.pid = parts.pid;
     this.startToken = parts.startToken;
     this.guard = parts.guard;
@@ -63,16 +68,16 @@ export class MainProcess implements ProcessReference {
 
   /** Sends SIGTERM to the process group. */
   terminate(): void {
-    this.noteRelatives();
+    this.recordRelatives();
     this.signal('SIGTERM');
   }
 
   /** Kills the process and everything that it started. */
   kill(): void {
-    this.noteRelatives();
+    this.recordRelatives();
     this.signal('SIGKILL');
     this.cgroup?.kill();
-    killAll(this.relatives);
+    killProcesses(this.relatives);
   }
 
   /** Kills the rest of the process group. Call it when the process has ended. */
@@ -80,7 +85,7 @@ export class MainProcess implements ProcessReference {
     // No other process can have this id while a member of the group runs.
     signalGroup(this.pid, 'SIGKILL');
     this.cgroup?.kill();
-    killAll(this.relatives);
+    killProcesses(this.relatives);
   }
 
   /**
@@ -92,18 +97,22 @@ export class MainProcess implements ProcessReference {
     // Another process with this id may lead a session of the same number.
     const isReused = processes.some(({ pid }) => pid === this.pid);
     const known = this.relatives.flatMap(({ pid, startToken }) =>
-      isAlive(pid, startToken) ? relativesOf(pid, processes) : [],
+      isAlive(pid, startToken) ? findRelatives(pid, processes) : [],
     );
-    killAll([...this.relatives, ...known, ...(isReused ? [] : relativesOf(this.pid, processes))]);
+    killProcesses([
+      ...this.relatives,
+      ...known,
+      ...(isReused ? [] : findRelatives(this.pid, processes)),
+    ]);
   }
 
   /**
    * Switches to polling. Call it when the guard was killed.
    * @returns The end of the process if it has ended.
    */
-  guardEnded(): ProcessEnd | undefined {
+  onGuardEnded(): ProcessEnd | undefined {
     this.isAdopted = true;
-    return this.isAlive ? undefined : (readEnd(this.endFile) ?? UNSEEN);
+    return this.isAlive ? undefined : (readProcessEnd(this.endFile) ?? UNKNOWN_END);
   }
 
   /**
@@ -119,7 +128,7 @@ export class MainProcess implements ProcessReference {
       if (nowMs - this.deadSinceMs < GUARD_TIMEOUT_MS) return undefined;
       signalGroup(guard.pid, 'SIGKILL');
     }
-    return readEnd(this.endFile) ?? UNSEEN;
+    return readProcessEnd(this.endFile) ?? UNKNOWN_END;
   }
 
   private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
@@ -131,8 +140,8 @@ export class MainProcess implements ProcessReference {
     }
   }
 
-  private noteRelatives(): void {
+  private recordRelatives(): void {
     if (this.cgroup === undefined)
-      this.relatives = [...this.relatives, ...relativesOf(this.pid, readProcesses())];
+      this.relatives = [...this.relatives, ...findRelatives(this.pid, readProcesses())];
   }
 }

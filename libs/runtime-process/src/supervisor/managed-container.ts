@@ -2,10 +2,10 @@ import { rmSync } from 'node:fs';
 import { CloudlessError, errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
 import type { TreeProcess } from '../system/process-tree.js';
-import type { CommandJoin } from './command-start.js';
+import type { CgroupJoin } from './command-start.js';
 import { layout } from './container-paths.js';
 import { writeRecord, type RecordedLease } from './container-record.js';
-import { KeptLease } from './kept-lease.js';
+import { PersistentLease } from './kept-lease.js';
 import type { ShellTools } from './launch-script.js';
 import type { GuardedLease } from './lease-guard.js';
 import type { LaunchContext } from './launch-plan.js';
@@ -24,7 +24,7 @@ export interface ManagedContainerDeps {
 }
 
 /** A process that must not outlive its container, such as a command. */
-export interface Companion {
+export interface DependentProcess {
   kill(): void;
 }
 
@@ -32,19 +32,19 @@ export interface Companion {
  * Milliseconds for which the pipes stay open after the end of the main process, while another
  * process still holds them.
  */
-const LINGER_MS = 250;
+const OUTPUT_CLOSE_MS = 250;
 
 /** Delays after which an adopted process is checked when one of its pipes has closed. */
-const HINT_LOOKS_MS = [0, 1, 3, 10, 30];
+const PIPE_END_CHECKS_MS = [0, 1, 3, 10, 30];
 
 /** One container: its running main process, or the record of its end. */
 export class ManagedContainer {
-  readonly companions = new Set<Companion>();
+  readonly dependents = new Set<DependentProcess>();
   private current: ContainerStatus;
-  private waiting: ((status: ContainerStatus) => void)[] = [];
-  private killing: { readonly at: number; readonly timer: Timer } | undefined;
-  private lingering: Timer | undefined;
-  private readonly lease: KeptLease;
+  private stopWaiters: ((status: ContainerStatus) => void)[] = [];
+  private pendingKill: { readonly at: number; readonly timer: Timer } | undefined;
+  private outputTimer: Timer | undefined;
+  private readonly lease: PersistentLease;
 
   constructor(
     status: ContainerStatus,
@@ -53,10 +53,10 @@ export class ManagedContainer {
     private readonly deps: ManagedContainerDeps,
   ) {
     this.current = status;
-    this.lease = new KeptLease({
+    this.lease = new PersistentLease({
       clock: deps.clock,
       onEnd: (graceMs) => void this.stop(graceMs),
-      keep: () => this.writeRunning(),
+      persist: () => this.writeRunningRecord(),
     });
   }
 
@@ -81,7 +81,7 @@ export class ManagedContainer {
    * Environment and working directory for commands in the container.
    * @throws kind `precondition` when the container has ended.
    */
-  launchContext(): LaunchContext {
+  requireLaunchContext(): LaunchContext {
     if (!this.isRunning || this.context === undefined) {
       throw new CloudlessError(
         'precondition',
@@ -95,7 +95,7 @@ export class ManagedContainer {
    * Describes how a command joins the cgroup of the container; undefined where there are no
    * cgroups.
    */
-  joinOf(execId: string, tools: ShellTools | undefined): CommandJoin | undefined {
+  createCgroupJoin(execId: string, tools: ShellTools | undefined): CgroupJoin | undefined {
     const cgroup = this.main?.cgroup;
     if (cgroup === undefined || tools === undefined) return undefined;
     return {
@@ -115,7 +115,7 @@ export class ManagedContainer {
   /** Lease for the lease guard; undefined without a lease, and when the container has ended. */
   get guardedLease(): GuardedLease | undefined {
     const { main } = this;
-    const lease = this.isRunning ? this.lease.newest : undefined;
+    const lease = this.isRunning ? this.lease.current : undefined;
     if (lease === undefined || main === undefined) return undefined;
     const { endsAtUptimeSeconds, graceMs } = lease;
     return {
@@ -133,7 +133,7 @@ export class ManagedContainer {
   }
 
   /** Writes the record of the running container. */
-  writeRunning(): void {
+  writeRunningRecord(): void {
     const { main, context, lease } = this;
     if (main === undefined || context === undefined || !this.isRunning) return;
     writeRecord(this.deps.directory, {
@@ -152,12 +152,15 @@ export class ManagedContainer {
 
   stop(graceMs: number): Promise<ContainerStatus> {
     if (!this.isRunning) return Promise.resolve(this.current);
-    const ended = new Promise<ContainerStatus>((resolve) => this.waiting.push(resolve));
+    const ended = new Promise<ContainerStatus>((resolve) => this.stopWaiters.push(resolve));
     const at = this.deps.clock.now() + Math.max(0, graceMs);
-    const first = this.killing === undefined;
-    if (this.killing === undefined || at < this.killing.at) {
-      this.killing?.timer.cancel();
-      this.killing = { at, timer: this.deps.clock.setTimer(graceMs, () => this.signal('SIGKILL')) };
+    const first = this.pendingKill === undefined;
+    if (this.pendingKill === undefined || at < this.pendingKill.at) {
+      this.pendingKill?.timer.cancel();
+      this.pendingKill = {
+        at,
+        timer: this.deps.clock.setTimer(graceMs, () => this.signal('SIGKILL')),
+      };
     }
     if (graceMs <= 0) this.signal('SIGKILL');
     else if (first) this.signal('SIGTERM');
@@ -168,28 +171,28 @@ export class ManagedContainer {
    * Checks whether the process has ended. Does nothing for a child of this supervisor without a
    * guard, whose end Node.js reports.
    */
-  check(): void {
+  checkEnded(): void {
     const { main } = this;
     if (main === undefined || !this.isRunning || (!main.adopted && main.guard === undefined))
       return;
     const end = main.findEnd(this.deps.clock.now());
-    if (end !== undefined) this.ended(end);
+    if (end !== undefined) this.onEnded(end);
   }
 
   /**
    * Call it when the guard was killed: the exit code is unknown unless the guard has written it.
    */
-  guardEnded(): void {
+  onGuardEnded(): void {
     if (!this.isRunning) return;
-    const end = this.main?.guardEnded();
-    if (end !== undefined) this.ended(end);
+    const end = this.main?.onGuardEnded();
+    if (end !== undefined) this.onEnded(end);
   }
 
   /**
    * Kills processes that left the process group of an ended container.
    * @param processes - All processes of the machine, read after the end.
    */
-  sweep(processes: readonly TreeProcess[]): void {
+  killRelatives(processes: readonly TreeProcess[]): void {
     if (!this.isRunning) this.main?.killRelatives(processes);
   }
 
@@ -197,12 +200,12 @@ export class ManagedContainer {
    * Handles the end of the main process: kills the rest of its group, writes the record and
    * notifies the waiting callers.
    */
-  ended(
+  onEnded(
     { exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd,
-    byLease = this.lease.hasEnded,
+    isEndedByLease = this.lease.hasEnded,
   ): void {
     if (!this.isRunning) return;
-    this.killing?.timer.cancel();
+    this.pendingKill?.timer.cancel();
     this.lease.cancel();
     this.main?.killGroup();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
@@ -216,21 +219,24 @@ export class ManagedContainer {
       reason,
       endpoints,
     } as const;
-    this.current = byLease ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true } : ended;
+    this.current = isEndedByLease
+      ? { ...ended, reason: LEASE_ENDED_REASON, leaseEnded: true }
+      : ended;
     this.context = undefined;
-    this.writeEnd();
-    for (const companion of this.companions) companion.kill();
+    this.writeExitRecord();
+    for (const companion of this.dependents) companion.kill();
     this.deps.onExit(this);
-    for (const resolve of this.waiting.splice(0)) resolve(this.current);
+    for (const resolve of this.stopWaiters.splice(0)) resolve(this.current);
     if (this.deps.output.hasEnded) this.deps.output.finish();
-    else this.lingering = this.deps.clock.setTimer(LINGER_MS, () => this.deps.output.finish());
+    else
+      this.outputTimer = this.deps.clock.setTimer(OUTPUT_CLOSE_MS, () => this.deps.output.finish());
   }
 
   /**
    * Writes the exit record. On a full disk the end is reported all the same; a later supervisor
    * then observes that the process is gone, but not its exit code.
    */
-  private writeEnd(): void {
+  private writeExitRecord(): void {
     try {
       writeRecord(this.deps.directory, { format: 1, phase: 'exited', status: this.current });
     } catch (reason) {
@@ -245,12 +251,13 @@ export class ManagedContainer {
    * Handles the end of a pipe: the last writer has closed it, so the process has ended or is about
    * to end.
    */
-  pipeEnded(): void {
+  onPipeEnded(): void {
     if (this.isRunning && this.main?.adopted === true) {
-      for (const delayMs of HINT_LOOKS_MS) this.deps.clock.setTimer(delayMs, () => this.check());
+      for (const delayMs of PIPE_END_CHECKS_MS)
+        this.deps.clock.setTimer(delayMs, () => this.checkEnded());
     }
     if (this.isRunning || !this.deps.output.hasEnded) return;
-    this.lingering?.cancel();
+    this.outputTimer?.cancel();
     this.deps.output.finish();
   }
 
@@ -264,7 +271,7 @@ export class ManagedContainer {
         'precondition',
         `container ${this.current.containerId} is running: stop it first`,
       );
-    this.lingering?.cancel();
+    this.outputTimer?.cancel();
     this.deps.output.finish();
     rmSync(this.deps.directory, { recursive: true, force: true });
   }
@@ -272,15 +279,15 @@ export class ManagedContainer {
   /** Closes files and cancels timers; the process continues. */
   close(): void {
     this.lease.cancel();
-    this.killing?.timer.cancel();
-    this.lingering?.cancel();
-    for (const companion of this.companions) companion.kill();
+    this.pendingKill?.timer.cancel();
+    this.outputTimer?.cancel();
+    for (const companion of this.dependents) companion.kill();
     this.deps.output.close();
   }
 
   private signal(signal: 'SIGTERM' | 'SIGKILL'): void {
     const { main } = this;
-    this.check();
+    this.checkEnded();
     if (main === undefined || !this.isRunning) return;
     if (signal === 'SIGTERM') main.terminate();
     else main.kill();

@@ -10,8 +10,8 @@ export class ContainerOutput {
   readonly drained: Promise<void>;
   private readonly readers: readonly PipeReader[];
   private readonly paths: readonly string[];
-  private open: number;
-  private settle: () => void = () => undefined;
+  private openPipes: number;
+  private resolveDrained: () => void = () => undefined;
 
   /**
    * @param onPipeEnd - Called when the last writer has closed a pipe, which hints that the
@@ -22,23 +22,23 @@ export class ContainerOutput {
     private readonly log: LogWriter,
     private readonly onPipeEnd: () => void,
   ) {
-    this.drained = new Promise((resolve) => (this.settle = resolve));
+    this.drained = new Promise((resolve) => (this.resolveDrained = resolve));
     this.paths = (['stdout', 'stderr'] as const).map((stream) =>
       layout.pipe(containerDirectory, stream),
     );
-    const reader = (stream: LogStream): PipeReader[] => {
+    const createReaders = (stream: LogStream): PipeReader[] => {
       const file = layout.pipe(containerDirectory, stream);
       if (!existsSync(file)) return []; // an earlier supervisor has drained it
       return [
         new PipeReader(
           file,
           (chunk) => log.append(stream, chunk),
-          () => this.pipeEnded(),
+          () => this.onPipeClosed(),
         ),
       ];
     };
-    this.readers = [...reader('stdout'), ...reader('stderr')];
-    this.open = this.readers.length;
+    this.readers = [...createReaders('stdout'), ...createReaders('stderr')];
+    this.openPipes = this.readers.length;
   }
 
   start(): void {
@@ -48,13 +48,13 @@ export class ContainerOutput {
   /** Copies the rest of the pipes and closes the log. Call it when the container has ended. */
   finish(): void {
     for (const reader of this.readers) reader.finish();
-    this.log.end();
+    this.log.finish();
     for (const file of this.paths) rmSync(file, { force: true });
-    this.settle();
+    this.resolveDrained();
   }
 
   get hasEnded(): boolean {
-    return this.open === 0;
+    return this.openPipes === 0;
   }
 
   /** Closes the pipes and the log; another supervisor continues. */
@@ -63,8 +63,8 @@ export class ContainerOutput {
     this.log.close();
   }
 
-  private pipeEnded(): void {
-    this.open -= 1;
+  private onPipeClosed(): void {
+    this.openPipes -= 1;
     this.onPipeEnd();
   }
 }

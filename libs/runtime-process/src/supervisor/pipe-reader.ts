@@ -1,12 +1,12 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import net from 'node:net';
-import { drain } from './drain.js';
+import { drainDescriptor } from './drain.js';
 
 /** The reading end of a named pipe. */
 export class PipeReader {
   private readonly fd: number;
   private socket: net.Socket | undefined;
-  private over = false;
+  private isClosed = false;
   /** Bytes read so far. */
   bytesRead = 0;
 
@@ -27,9 +27,9 @@ export class PipeReader {
   start(): void {
     const socket = new net.Socket({ fd: this.fd, readable: true, writable: false });
     this.socket = socket;
-    socket.on('data', (chunk: Buffer) => this.take(chunk));
-    socket.on('error', () => this.ended());
-    socket.on('end', () => this.ended());
+    socket.on('data', (chunk: Buffer) => this.onChunk(chunk));
+    socket.on('error', () => this.onEnded());
+    socket.on('end', () => this.onEnded());
   }
 
   /** Stops reading. Unread data stays in the pipe and blocks the writers when the pipe is full. */
@@ -50,26 +50,26 @@ export class PipeReader {
    * end.
    */
   finish(): void {
-    if (this.over) return;
-    drain(this.fd, (chunk) => this.take(chunk));
-    this.ended();
+    if (this.isClosed) return;
+    drainDescriptor(this.fd, (chunk) => this.onChunk(chunk));
+    this.onEnded();
   }
 
   /** Closes the pipe. Unread data stays in it as long as another process holds it open. */
   close(): void {
-    if (this.over) return;
-    this.over = true;
+    if (this.isClosed) return;
+    this.isClosed = true;
     if (this.socket === undefined) closeSync(this.fd);
     else this.socket.destroy();
   }
 
-  private take(chunk: Uint8Array): void {
+  private onChunk(chunk: Uint8Array): void {
     this.bytesRead += chunk.length;
     this.onData(chunk);
   }
 
-  private ended(): void {
-    if (this.over) return;
+  private onEnded(): void {
+    if (this.isClosed) return;
     this.close();
     this.onEnd();
   }

@@ -20,7 +20,7 @@ function aPool(): PortPool {
 }
 const given: number[] = [];
 const takeFrom = async (pool: PortPool, ...requests: PortRequest[]): Promise<readonly number[]> => {
-  const ports = await pool.take(requests, settings);
+  const ports = await pool.allocate(requests, settings);
   given.push(...ports);
   return ports;
 };
@@ -53,7 +53,7 @@ describeLinux('ports of several supervisors on one machine', () => {
     const [port = 0] = await takeFrom(first, http);
     const later = aPool();
     first.release([port]); // its supervisor was killed
-    await later.hold([port]);
+    await later.reserve([port]);
     expect(await takeFrom(aPool(), http)).not.toEqual([port]);
   });
 
@@ -69,9 +69,9 @@ describeLinux('ports of several supervisors on one machine', () => {
     const [port = 0] = await takeFrom(pool, http);
     pool.release([port]);
     const narrow = { ...settings, portRange: { from: port, to: port } };
-    const tooMany = aPool().take([http, http], narrow);
+    const tooMany = aPool().allocate([http, http], narrow);
     await expect(tooMany).rejects.toMatchObject({ kind: 'exhausted' });
-    expect(await aPool().take([http], narrow)).toEqual([port]);
+    expect(await aPool().allocate([http], narrow)).toEqual([port]);
     given.push(port);
   });
 });

@@ -13,7 +13,7 @@ const PROTOCOLS = ['tcp', 'udp'] as const;
  * the container has ended, because the container may listen late or never.
  */
 export class PortPool {
-  private readonly taken = new Set<number>();
+  private readonly allocated = new Set<number>();
   private next: number | undefined;
 
   constructor(
@@ -22,16 +22,16 @@ export class PortPool {
   ) {}
 
   /** Reserves the ports of an adopted container. */
-  async hold(ports: readonly number[]): Promise<void> {
+  async reserve(ports: readonly number[]): Promise<void> {
     for (const port of ports) {
-      this.taken.add(port);
-      for (const protocol of PROTOCOLS) await this.reservations.take(port, protocol);
+      this.allocated.add(port);
+      for (const protocol of PROTOCOLS) await this.reservations.reserve(port, protocol);
     }
   }
 
   release(ports: readonly number[]): void {
     for (const port of ports) {
-      this.taken.delete(port);
+      this.allocated.delete(port);
       for (const protocol of PROTOCOLS) this.reservations.release(port, protocol);
     }
   }
@@ -40,13 +40,13 @@ export class PortPool {
    * Assigns one free port to each request.
    * @throws kind `exhausted` when the range has too few free ports; no port is assigned then.
    */
-  async take(
+  async allocate(
     requests: readonly PortRequest[],
     settings: SupervisorSettings,
   ): Promise<readonly number[]> {
     const found: number[] = [];
     try {
-      for (const { protocol } of requests) found.push(await this.takeOne(protocol, settings));
+      for (const { protocol } of requests) found.push(await this.allocateOne(protocol, settings));
     } catch (reason) {
       this.release(found);
       throw reason;
@@ -55,7 +55,7 @@ export class PortPool {
   }
 
   /** Searches in a circle, so that a port that was just released is not reused at once. */
-  private async takeOne(
+  private async allocateOne(
     protocol: PortRequest['protocol'],
     { portRange: { from, to }, address }: SupervisorSettings,
   ): Promise<number> {
@@ -64,10 +64,10 @@ export class PortPool {
       const wanted = this.next ?? from + Math.floor(this.random.next() * count);
       const port = wanted < from || wanted > to ? from : wanted;
       this.next = port + 1;
-      if (this.taken.has(port)) continue;
+      if (this.allocated.has(port)) continue;
       // Mark it before the check, which takes time: another start must not find it free.
-      this.taken.add(port);
-      if (!(await this.reservations.take(port, protocol))) this.taken.delete(port);
+      this.allocated.add(port);
+      if (!(await this.reservations.reserve(port, protocol))) this.allocated.delete(port);
       else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address)))
         return port;
       else this.release([port]);

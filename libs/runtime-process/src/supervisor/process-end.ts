@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
-import { exitReason } from '@cloudless/runtime';
+import { formatExitReason } from '@cloudless/runtime';
 
 /** Exit code and reason of an ended main process. */
 export interface ProcessEnd {
@@ -13,29 +13,29 @@ export interface ProcessEnd {
 /**
  * The exit code is unknown: the guard of the process was killed, or could not write the exit code.
  */
-export const UNSEEN: ProcessEnd = { exitCode: -1, reason: exitReason(-1) };
+export const UNKNOWN_END: ProcessEnd = { exitCode: -1, reason: formatExitReason(-1) };
 /** End of a process whose machine was restarted. */
-export const LOST: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
+export const LOST_WITH_MACHINE: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
 
 /** Converts the result of a child process. A signal n becomes exit code 128 + n, as in shells. */
-export function endOf(code: number | null, signal: NodeJS.Signals | null): ProcessEnd {
+export function toProcessEnd(code: number | null, signal: NodeJS.Signals | null): ProcessEnd {
   const exitCode = signal === null ? (code ?? 0) : 128 + constants.signals[signal];
-  return { exitCode, reason: exitReason(exitCode, signal ?? undefined) };
+  return { exitCode, reason: formatExitReason(exitCode, signal ?? undefined) };
 }
 
 /** Converts the exit status of a shell, in which 128 + n stands for signal n. */
-export function endOfStatus(status: number): ProcessEnd {
+export function fromShellStatus(status: number): ProcessEnd {
   const [signal] =
     Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];
-  return { exitCode: status, reason: exitReason(status, signal) };
+  return { exitCode: status, reason: formatExitReason(status, signal) };
 }
 
 /** Reads the exit status that a guard wrote. Undefined when the file is missing or incomplete. */
-export function readEnd(file: string): ProcessEnd | undefined {
+export function readProcessEnd(file: string): ProcessEnd | undefined {
   try {
     const [, status] = /^(\d{1,3})\n$/.exec(readFileSync(file, 'utf8')) ?? [];
     if (status === undefined) return undefined;
-    return { ...endOfStatus(Number(status)), finishedAtMs: Math.trunc(statSync(file).mtimeMs) };
+    return { ...fromShellStatus(Number(status)), finishedAtMs: Math.trunc(statSync(file).mtimeMs) };
   } catch {
     return undefined;
   }

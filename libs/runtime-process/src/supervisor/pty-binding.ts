@@ -33,11 +33,11 @@ let loaded: { readonly binding: PtyBinding | undefined } | undefined;
  * does not load.
  */
 export function loadPtyBinding(): PtyBinding | undefined {
-  loaded ??= { binding: load() };
+  loaded ??= { binding: loadBinding() };
   return loaded.binding;
 }
 
-function load(): PtyBinding | undefined {
+function loadBinding(): PtyBinding | undefined {
   const require = createRequire(import.meta.url);
   try {
     const { requireBinary } = require(`${PACKAGE}/requireBinary.js`) as {
@@ -53,7 +53,7 @@ function load(): PtyBinding | undefined {
  * Returns the path of the program that macOS needs to start a process in a terminal; empty
  * elsewhere.
  */
-export function spawnHelperPath(): string {
+export function findSpawnHelper(): string {
   if (process.platform !== 'darwin') return '';
   return createRequire(import.meta.url).resolve(
     `${PACKAGE}-${process.platform}-${process.arch}/spawn-helper`,

@@ -12,7 +12,7 @@ import {
 import { acquireDirectoryLock } from '../system/directory-lock.js';
 import { VERSION } from '../version.js';
 import { layout } from './container-paths.js';
-import { Session } from './session.js';
+import { ClientSession } from './session.js';
 import { createFileLog } from './supervisor-log.js';
 import { findShellTools, openContainerGroups } from './shell-tools.js';
 import { Supervisor } from './supervisor.js';
@@ -88,26 +88,26 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
   let end: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
   let idle: Timer | undefined;
-  const watchIdle = (): void => {
+  const updateIdleTimer = (): void => {
     idle?.cancel();
     idle = undefined;
     if (clients.size === 0 && supervisor.isIdle) idle = clock.setTimer(idleMs, end);
   };
   const server = net.createServer((socket) => {
     clients.add(socket);
-    watchIdle();
+    updateIdleTimer();
     socket.on('close', () => {
       clients.delete(socket);
-      watchIdle();
+      updateIdleTimer();
     });
-    void new Session(socket, {
+    void new ClientSession(socket, {
       supervisor,
       log,
       version: VERSION,
       onShutdown: () => socket.end(end),
     });
   });
-  const unlisten = supervisor.listen(watchIdle);
+  const removeListener = supervisor.addListener(updateIdleTimer);
   // a fault must not end the running containers
   const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason));
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
@@ -120,10 +120,10 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
     server.listen(SOCKET, resolve);
   });
   chmodSync(SOCKET, 0o600);
-  watchIdle();
+  updateIdleTimer();
   await ended;
   idle?.cancel();
-  unlisten();
+  removeListener();
   process.off('uncaughtException', onFault).off('unhandledRejection', onFault);
   process.off('SIGTERM', endIfIdle).off('SIGHUP', ignore).off('SIGINT', ignore);
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -136,7 +136,7 @@ const ignore = (): void => undefined;
 const SOCKET = path.relative('.', layout.socket('.'));
 
 /**
- * Parses the arguments that {@link supervisorArguments} creates.
+ * Parses the arguments that {@link toSupervisorArguments} creates.
  * @throws kind `invalid` for other arguments.
  */
 export function parseArguments(args: readonly string[]): {
@@ -155,6 +155,6 @@ export function parseArguments(args: readonly string[]): {
 }
 
 /** Creates the arguments that a client appends to the supervisor command. */
-export function supervisorArguments(directory: string, idleMs: number): readonly string[] {
+export function toSupervisorArguments(directory: string, idleMs: number): readonly string[] {
   return [directory, String(Math.trunc(idleMs))];
 }

@@ -22,7 +22,7 @@ import { ExecSession } from './exec-session.js';
 import { loadPtyBinding } from './pty-binding.js';
 import type { Supervisor } from './supervisor.js';
 
-export interface SessionDeps {
+export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;
   readonly version: string;
@@ -33,24 +33,24 @@ export interface SessionDeps {
 /** Bytes of unread responses at which a client is disconnected. */
 const MAX_UNREAD_BYTES = 16 * 1024 * 1024;
 
-type Request = Exclude<ClientMessage, { type: 'hello' | 'exec' }>;
+type SessionRequest = Exclude<ClientMessage, { type: 'hello' | 'exec' }>;
 
 /** One connection of a client. */
-export class Session {
+export class ClientSession {
   private readonly parser = new FrameParser();
-  private greeted = false;
+  private isGreeted = false;
   private exec: ExecSession | undefined;
-  private unlisten: (() => void) | undefined;
+  private removeListener: (() => void) | undefined;
 
   constructor(
     private readonly socket: Socket,
-    private readonly deps: SessionDeps,
+    private readonly deps: ClientSessionDeps,
   ) {
     socket.on('data', (chunk: Buffer) => this.receive(chunk));
     socket.on('error', () => socket.destroy());
     socket.on('end', () => socket.destroy());
     socket.on('close', () => {
-      this.unlisten?.();
+      this.removeListener?.();
       this.exec?.close();
     });
   }
@@ -68,21 +68,21 @@ export class Session {
     if (this.exec !== undefined) return this.exec.receive(kind, payload);
     if (kind !== 'message') throw new CloudlessError('invalid', 'unexpected frame');
     const message = parseMessage<ClientMessage>(payload);
-    if (message.type === 'hello') return this.greet(message);
-    if (!this.greeted) throw new CloudlessError('invalid', 'no hello');
+    if (message.type === 'hello') return this.onHello(message);
+    if (!this.isGreeted) throw new CloudlessError('invalid', 'no hello');
     if (message.type === 'exec') {
       const { supervisor } = this.deps;
       this.exec = new ExecSession(this.socket, supervisor, message, (answer) => this.send(answer));
       return;
     }
-    void this.answer(message);
+    void this.respond(message);
   }
 
   /**
    * Sends the hello. A client with another protocol version also gets it, so that it can report
    * both versions; the connection is closed after it.
    */
-  private greet(hello: Extract<ClientMessage, { type: 'hello' }>): void {
+  private onHello(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [
       ...[EXEC_STREAMS, ...(this.deps.supervisor.hasLeases ? [LEASES] : [])],
       ...(loadPtyBinding() === undefined ? [] : [EXEC_TTY]),
@@ -98,13 +98,15 @@ export class Session {
       this.socket.end();
       return;
     }
-    this.greeted = true;
+    this.isGreeted = true;
     this.deps.supervisor.configure(hello.settings);
     if (hello.events)
-      this.unlisten ??= this.deps.supervisor.listen((event) => this.send({ type: 'event', event }));
+      this.removeListener ??= this.deps.supervisor.addListener((event) =>
+        this.send({ type: 'event', event }),
+      );
   }
 
-  private async answer(message: Request): Promise<void> {
+  private async respond(message: SessionRequest): Promise<void> {
     const { id } = message;
     try {
       const status = await this.perform(message);
@@ -115,13 +117,13 @@ export class Session {
     if (message.type === 'shutdown') this.deps.onShutdown();
   }
 
-  private async perform(message: Request): Promise<ContainerStatus | undefined> {
+  private async perform(message: SessionRequest): Promise<ContainerStatus | undefined> {
     const { supervisor } = this.deps;
     switch (message.type) {
       case 'start':
         return supervisor.start(message.request);
       case 'stop':
-        return supervisor.find(message.containerId).stop(message.graceMs);
+        return supervisor.requireContainer(message.containerId).stop(message.graceMs);
       case 'renew':
         supervisor.renew(message.leases);
         return undefined;
@@ -132,9 +134,9 @@ export class Session {
         for (const status of supervisor.list()) this.send({ type: 'item', id: message.id, status });
         return undefined;
       case 'inspect':
-        return supervisor.find(message.containerId).status;
+        return supervisor.requireContainer(message.containerId).status;
       case 'drained':
-        await supervisor.find(message.containerId).drained;
+        await supervisor.requireContainer(message.containerId).drained;
         return undefined;
       case 'shutdown':
         await supervisor.stopAll(message.graceMs);

@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import path from 'node:path';
 import type { Log } from '@cloudless/base';
-import { Cgroup, groupOfDirectory, readOwnGroups } from '../system/cgroups.js';
-import { quoted, type ShellTools } from './launch-script.js';
+import { Cgroup, toDirectoryGroup, readOwnGroups } from '../system/cgroups.js';
+import { quoteForShell, type ShellTools } from './launch-script.js';
 
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
 /** Longest run of a probe. A shell needs milliseconds; a shell that hangs is not used. */
@@ -26,7 +26,7 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
     grep === undefined
   )
     return undefined;
-  const listed = await output(shell, `unset PWD OLDPWD SHLVL _; exec ${quoted(env)}`);
+  const listed = await runScript(shell, `unset PWD OLDPWD SHLVL _; exec ${quoteForShell(env)}`);
   if (listed === undefined) return undefined;
   const addedVariables = listed
     .split('\n')
@@ -44,11 +44,11 @@ export async function openContainerGroups(
   log: Log,
 ): Promise<Cgroup | undefined> {
   for (const own of readOwnGroups()) {
-    const group = groupOfDirectory(own, directory);
+    const group = toDirectoryGroup(own, directory);
     const trial = new Cgroup(path.join(group.folder, 'trial'));
     try {
       trial.create();
-      const joined = await output(shell, `echo 0 >${quoted(trial.joinFile)}`);
+      const joined = await runScript(shell, `echo 0 >${quoteForShell(trial.joinFile)}`);
       trial.kill();
       trial.remove();
       if (joined !== undefined) return group;
@@ -72,7 +72,7 @@ function findProgram(name: string): string | undefined {
 }
 
 /** Runs a script and returns its output; undefined when the script fails. */
-function output(shell: string, script: string): Promise<string | undefined> {
+function runScript(shell: string, script: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(shell, ['-c', script], { env: {}, timeout: PROBE_TIMEOUT_MS }, (failure, text) =>
       resolve(failure === null ? text : undefined),

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { markedProcesses } from '../system/marked-processes.js';
-import { readBootId, startTokenOf } from '../system/process-identity.js';
+import { findMarkedProcesses } from '../system/marked-processes.js';
+import { readBootId, readStartToken } from '../system/process-identity.js';
 import { aScript } from '../testing/container-calls.js';
-import { until } from '../testing/real-machine.js';
+import { waitUntil } from '../testing/real-machine.js';
 import { realClock } from '../testing/system.js';
 import { layout } from './container-paths.js';
 import { FifoPool } from './fifo-pool.js';
@@ -57,17 +57,19 @@ describe.each([
     const folder = layout.container(directory, request.containerId);
     const { fifos } = depsOf();
     const take = async (file: string): Promise<void> => {
-      await fifos.take(file);
+      await fifos.acquire(file);
       // The last step before the process is started: from here on no record can be written, as on a
       // full disk.
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
     await expect(
-      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { take } })),
+      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { acquire: take } })),
     ).rejects.toThrow('EISDIR');
     expect(readdirSync(layout.containers(directory))).toEqual([]);
-    const left = markedProcesses().filter(({ containerId }) => containerId === request.containerId);
-    await until(() => left.every(({ pid }) => startTokenOf(pid) === undefined));
+    const left = findMarkedProcesses().filter(
+      ({ containerId }) => containerId === request.containerId,
+    );
+    await waitUntil(() => left.every(({ pid }) => readStartToken(pid) === undefined));
   });
 
   /**
@@ -81,7 +83,7 @@ describe.each([
       [],
       depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }),
     );
-    await until(() => isOver);
+    await waitUntil(() => isOver);
     await container.drained;
     return container;
   }
@@ -92,7 +94,7 @@ describe.each([
     const { status } = await runToEnd(aScript(script));
     expect(status).toMatchObject({ phase: 'exited', exitCode: 4 });
     const member = Number(readFileSync(note, 'utf8'));
-    await until(() => startTokenOf(member) === undefined);
+    await waitUntil(() => readStartToken(member) === undefined);
   });
 
   it('leaves no launch script, which contains its environment, after the start', async () => {

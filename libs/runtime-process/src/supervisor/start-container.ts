@@ -8,7 +8,7 @@ import type { SupervisorSettings } from '../wire/messages.js';
 import { layout } from './container-paths.js';
 import { writeRecord } from './container-record.js';
 import type { FifoPool } from './fifo-pool.js';
-import { environmentOf, resolveExecutable, type LaunchContext } from './launch-plan.js';
+import { buildEnvironment, resolveExecutable, type LaunchContext } from './launch-plan.js';
 import type { ShellTools } from './launch-script.js';
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './output.js';
@@ -18,7 +18,7 @@ export interface StartDeps {
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
-  readonly fifos: Pick<FifoPool, 'take'>;
+  readonly fifos: Pick<FifoPool, 'acquire'>;
   readonly bootId: string;
   readonly settings: SupervisorSettings;
   /** Undefined where processes have no guard. */
@@ -52,7 +52,7 @@ export async function startContainer(
     port: ports[index] ?? 0,
   }));
   const context: LaunchContext = {
-    env: environmentOf(request, endpoints, { path: deps.settings.path, home }),
+    env: buildEnvironment(request, endpoints, { path: deps.settings.path, home }),
     workingDir: request.workingDir ?? home,
   };
   makeDirectorySync(home, 0o700);
@@ -61,8 +61,8 @@ export async function startContainer(
     writeRecord(folder, { format: 1, phase: 'starting' });
     const cgroup = deps.tools === undefined ? undefined : deps.cgroup;
     cgroup?.create();
-    await deps.fifos.take(layout.pipe(folder, 'stdout'));
-    await deps.fifos.take(layout.pipe(folder, 'stderr'));
+    await deps.fifos.acquire(layout.pipe(folder, 'stdout'));
+    await deps.fifos.acquire(layout.pipe(folder, 'stderr'));
     return await launch({ request, endpoints, context, file, folder, cgroup }, deps);
   } catch (reason) {
     deps.cgroup?.kill();
@@ -71,7 +71,7 @@ export async function startContainer(
   }
 }
 
-interface Launch {
+interface PreparedContainer {
   readonly request: ContainerRequest;
   readonly endpoints: readonly ContainerEndpoint[];
   readonly context: LaunchContext;
@@ -80,8 +80,8 @@ interface Launch {
   readonly cgroup: Cgroup | undefined;
 }
 
-async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> {
-  const { request, endpoints, context, folder } = plan;
+async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<ManagedContainer> {
+  const { request, endpoints, context, folder } = prepared;
   const { clock, log, settings } = deps;
   const writer = new LogWriter({
     directory: layout.log(folder),
@@ -91,9 +91,9 @@ async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> 
     fileBytes: settings.logFileBytes,
   });
   let container: ManagedContainer | undefined;
-  const output = new ContainerOutput(folder, writer, () => container?.pipeEnded());
+  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
   try {
-    const started = await startMainProcess(plan, deps);
+    const started = await startMainProcess(prepared, deps);
     const { main } = started;
     const { containerId, labels } = request;
     const status: ContainerStatus = {
@@ -109,7 +109,7 @@ async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> 
       onExit: deps.onExit,
     });
     try {
-      if (request.lease === undefined) container.writeRunning();
+      if (request.lease === undefined) container.writeRunningRecord();
       else container.renew(request.lease); // also writes the record
     } catch (reason) {
       container.close();
@@ -118,10 +118,10 @@ async function launch(plan: Launch, deps: StartDeps): Promise<ManagedContainer> 
     }
     const managed = container;
     started.onEnd({
-      ended: (end) => managed.ended(end),
-      guardLost: () => {
+      onEnded: (end) => managed.onEnded(end),
+      onGuardLost: () => {
         log.warn('guard of a container lost', { containerId });
-        managed.guardEnded();
+        managed.onGuardEnded();
         deps.onGuardLost();
       },
     });

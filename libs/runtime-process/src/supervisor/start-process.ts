@@ -3,16 +3,16 @@ import { closeSync, constants, openSync, rmSync, writeFileSync } from 'node:fs';
 import type { Clock } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { Cgroup } from '../system/cgroups.js';
-import { signalGroup, startTokenOf } from '../system/process-identity.js';
+import { signalGroup, readStartToken } from '../system/process-identity.js';
 import { layout } from './container-paths.js';
 import { writeRecord } from './container-record.js';
 import { startGuard } from './guarded-process.js';
-import { spawnFailure, type LaunchContext } from './launch-plan.js';
-import { launchScript, type ShellTools } from './launch-script.js';
+import { toSpawnError, type LaunchContext } from './launch-plan.js';
+import { buildLaunchScript, type ShellTools } from './launch-script.js';
 import { MainProcess } from './main-process.js';
-import { endOf, endOfStatus, type ProcessEnd } from './process-end.js';
+import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js';
 
-export interface ProcessPlan {
+export interface LaunchCommand {
   readonly request: Pick<ContainerRequest, 'command' | 'args'>;
   readonly context: LaunchContext;
   /** Executable file of the command. */
@@ -22,10 +22,10 @@ export interface ProcessPlan {
   readonly cgroup: Cgroup | undefined;
 }
 
-export interface EndListener {
-  readonly ended: (end: ProcessEnd) => void;
+export interface ProcessEndListener {
+  readonly onEnded: (end: ProcessEnd) => void;
   /** Called when the guard was killed, while the process may still run. */
-  readonly guardLost: () => void;
+  readonly onGuardLost: () => void;
 }
 
 /** A main process that was started and may already have ended. */
@@ -36,7 +36,7 @@ export interface StartedProcess {
    * Calls the listener once, also when the process has already ended; never before this call
    * returns.
    */
-  onEnd(listener: EndListener): void;
+  onEnd(listener: ProcessEndListener): void;
 }
 
 export interface ProcessDeps {
@@ -50,20 +50,20 @@ export interface ProcessDeps {
  *   then.
  */
 export async function startMainProcess(
-  plan: ProcessPlan,
+  command: LaunchCommand,
   deps: ProcessDeps,
 ): Promise<StartedProcess> {
   // Open for reading and writing: the process itself then keeps the pipe open, and gets no SIGPIPE
   // while no supervisor runs.
   const pipes = (['stdout', 'stderr'] as const).map((stream) =>
-    openSync(layout.pipe(plan.folder, stream), constants.O_RDWR),
+    openSync(layout.pipe(command.folder, stream), constants.O_RDWR),
   );
   const [stdout = -1, stderr = -1] = pipes;
   try {
     const { tools } = deps;
     return tools === undefined
-      ? await startAlone(plan, deps, stdout, stderr)
-      : await startGuarded(plan, { clock: deps.clock, tools }, stdout, stderr);
+      ? await startUnguarded(command, deps, stdout, stderr)
+      : await startGuarded(command, { clock: deps.clock, tools }, stdout, stderr);
   } finally {
     for (const fd of pipes) closeSync(fd);
   }
@@ -74,7 +74,7 @@ export async function startMainProcess(
  * record, so every guard is recorded.
  */
 async function startGuarded(
-  { request, context, folder, cgroup, file }: ProcessPlan,
+  { request, context, folder, cgroup, file }: LaunchCommand,
   { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
   stdout: number,
   stderr: number,
@@ -83,7 +83,7 @@ async function startGuarded(
   const endFile = layout.end(folder);
   const command = [...request.command, ...request.args];
   const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true };
-  writeFileSync(scriptFile, launchScript(steps, tools), { mode: 0o600 });
+  writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
   const { shell } = tools;
   const started = startGuard({
     shell,
@@ -94,11 +94,11 @@ async function startGuarded(
     stderr,
   });
   const { child } = started;
-  if (started.pid === undefined) throw await failureOf(child, request.command[0] ?? file);
-  const ends = new EndOfChild();
+  if (started.pid === undefined) throw await waitForSpawnError(child, request.command[0] ?? file);
+  const ends = new EndNotifier();
   child.on('exit', (code, signal) => {
-    if (signal === null) ends.tell((listener) => listener.ended(endOfStatus(code ?? 0)));
-    else ends.tell((listener) => listener.guardLost());
+    if (signal === null) ends.notify((listener) => listener.onEnded(fromShellStatus(code ?? 0)));
+    else ends.notify((listener) => listener.onGuardLost());
   });
   child.on('error', () => undefined); // only a failed signal; `exit` follows
   const guard = { pid: started.pid, startToken: started.startToken };
@@ -111,9 +111,9 @@ async function startGuarded(
     });
     const pid = await started.mainPid;
     rmSync(scriptFile, { force: true });
-    const startToken = startTokenOf(pid) ?? '';
+    const startToken = readStartToken(pid) ?? '';
     const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: false });
-    return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
+    return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.setListener(listener) };
   } catch (reason) {
     signalGroup(guard.pid, 'SIGKILL');
     cgroup?.kill();
@@ -128,8 +128,8 @@ async function startGuarded(
  * Starts the process as a child of the supervisor. There is no await between the spawn and the
  * record of the process.
  */
-async function startAlone(
-  { request, context, folder, file }: ProcessPlan,
+async function startUnguarded(
+  { request, context, folder, file }: LaunchCommand,
   { clock }: ProcessDeps,
   stdout: number,
   stderr: number,
@@ -143,34 +143,36 @@ async function startAlone(
     stdio: ['ignore', stdout, stderr],
   });
   const { pid } = child;
-  if (pid === undefined) throw await failureOf(child, argv0);
-  const ends = new EndOfChild();
-  child.on('exit', (code, signal) => ends.tell((listener) => listener.ended(endOf(code, signal))));
+  if (pid === undefined) throw await waitForSpawnError(child, argv0);
+  const ends = new EndNotifier();
+  child.on('exit', (code, signal) =>
+    ends.notify((listener) => listener.onEnded(toProcessEnd(code, signal))),
+  );
   child.on('error', () => undefined); // only a failed signal; `exit` follows
-  const parts = { pid, startToken: startTokenOf(pid) ?? '', guard: undefined, cgroup: undefined };
+  const parts = { pid, startToken: readStartToken(pid) ?? '', guard: undefined, cgroup: undefined };
   const main = new MainProcess({ ...parts, endFile: layout.end(folder), adopted: false });
-  return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.listen(listener) };
+  return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.setListener(listener) };
 }
 
 /** Keeps the end of a process until a listener is set. */
-class EndOfChild {
-  private listener: EndListener | undefined;
-  private news: ((listener: EndListener) => void) | undefined;
+class EndNotifier {
+  private listener: ProcessEndListener | undefined;
+  private pending: ((listener: ProcessEndListener) => void) | undefined;
 
-  tell(news: (listener: EndListener) => void): void {
-    if (this.listener === undefined) this.news = news;
+  notify(news: (listener: ProcessEndListener) => void): void {
+    if (this.listener === undefined) this.pending = news;
     else news(this.listener);
   }
 
-  listen(listener: EndListener): void {
+  setListener(listener: ProcessEndListener): void {
     this.listener = listener;
-    const { news } = this;
-    if (news !== undefined) setImmediate(() => news(listener));
+    const { pending } = this;
+    if (pending !== undefined) setImmediate(() => pending(listener));
   }
 }
 
-async function failureOf(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
-  return spawnFailure(
+async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
+  return toSpawnError(
     await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
     name,
   );

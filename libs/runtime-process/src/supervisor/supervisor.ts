@@ -16,15 +16,15 @@ import type {
   ContainerStatus,
 } from '@cloudless/runtime';
 import type { Cgroup } from '../system/cgroups.js';
-import { killMarked } from '../system/marked-processes.js';
+import { killMarkedProcesses } from '../system/marked-processes.js';
 import { readBootId } from '../system/process-identity.js';
 import { readProcesses } from '../system/process-tree.js';
 import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
 import { adoptContainers } from './adopt-containers.js';
 import { layout } from './container-paths.js';
 import type { CommandOptions, CommandProcess } from './command-process.js';
-import { ContainerGroups } from './container-groups.js';
-import { ExecCommand, MAX_EXECS, tooManyExecs } from './exec-command.js';
+import { ContainerCgroups } from './container-groups.js';
+import { ExecCommand, MAX_COMMANDS, createTooManyExecsError } from './exec-command.js';
 import { FifoPool } from './fifo-pool.js';
 import { checkContainerId, checkRequest, withVariables } from './launch-plan.js';
 import type { ShellTools } from './launch-script.js';
@@ -47,11 +47,11 @@ export interface SupervisorDeps {
 }
 
 /** Interval in which adopted processes are checked when nothing hints at their end. */
-const LOOK_MS = 100;
+const ADOPTED_POLL_MS = 100;
 /**
  * Interval in which processes under a guard are checked: a stopped guard does not report the end.
  */
-const GUARDED_LOOK_MS = 3_000;
+const GUARDED_POLL_MS = 3_000;
 const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 
 /** Manages all containers of one directory. */
@@ -63,22 +63,22 @@ export class Supervisor {
   private readonly fifos: FifoPool;
   private readonly bootId = readBootId();
   private settings: SupervisorSettings | undefined;
-  private execs = 0;
-  private looking: Timer | undefined;
-  private lookingAtGuarded: Timer | undefined;
-  private readonly unswept = new Set<string>();
-  private readonly groups: ContainerGroups;
+  private commandCount = 0;
+  private adoptedPollTimer: Timer | undefined;
+  private guardedPollTimer: Timer | undefined;
+  private readonly marksToSweep = new Set<string>();
+  private readonly cgroups: ContainerCgroups;
   private readonly guard: LeaseGuard | undefined;
   /** Leases of containers that are being started. */
-  private readonly pledged = new Map<string, GuardedLease>();
-  private stopping = false;
+  private readonly startingLeases = new Map<string, GuardedLease>();
+  private isStopping = false;
 
   constructor(private readonly deps: SupervisorDeps) {
     const { directory, tools, cgroup, clock, log } = deps;
     const onFault = (reason: unknown): void =>
       log.error('lease guard not started', errorFields(reason));
     this.guard = tools === undefined ? undefined : new LeaseGuard(directory, tools, onFault);
-    this.groups = new ContainerGroups(cgroup, clock, log);
+    this.cgroups = new ContainerCgroups(cgroup, clock, log);
     this.ports = new PortPool(deps.random);
     this.fifos = new FifoPool(layout.fifos(deps.directory), () => randomHex(deps.random, 8));
   }
@@ -87,8 +87,8 @@ export class Supervisor {
   async open(): Promise<void> {
     const { directory, clock, log } = this.deps;
     await this.fifos.prepare();
-    const onExit = (container: ManagedContainer): void => this.exited(container);
-    const clearGroup = (group: Cgroup): void => this.groups.clear(group);
+    const onExit = (container: ManagedContainer): void => this.onContainerExited(container);
+    const clearGroup = (group: Cgroup): void => this.cgroups.killAndRemove(group);
     const { bootId } = this;
     const found = adoptContainers({
       directory,
@@ -97,16 +97,18 @@ export class Supervisor {
       bootId,
       settings: LOG_DEFAULTS,
       onExit,
-      clearGroup,
+      removeGroup: clearGroup,
     });
     for (const container of found) {
       this.containers.set(container.status.containerId, container);
-      if (container.isRunning) await this.ports.hold(container.ports);
+      if (container.isRunning) await this.ports.reserve(container.ports);
     }
-    this.groups.clearOthers((containerId) => this.containers.get(containerId)?.isRunning === true);
-    this.tryGuardLeases();
-    this.look();
-    this.lookAtGuarded();
+    this.cgroups.removeOthers(
+      (containerId) => this.containers.get(containerId)?.isRunning === true,
+    );
+    this.tryUpdateLeaseGuard();
+    this.pollAdopted();
+    this.pollGuarded();
   }
 
   /** Sets the settings for containers that are started from now on. */
@@ -127,7 +129,7 @@ export class Supervisor {
     );
   }
 
-  listen(listener: (event: ContainerEvent) => void): () => void {
+  addListener(listener: (event: ContainerEvent) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
@@ -136,7 +138,7 @@ export class Supervisor {
     return [...this.containers.values()].map(({ status }) => status);
   }
 
-  find(containerId: ContainerId): ManagedContainer {
+  requireContainer(containerId: ContainerId): ManagedContainer {
     checkContainerId(containerId);
     const container = this.containers.get(containerId);
     if (container === undefined)
@@ -146,7 +148,7 @@ export class Supervisor {
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { settings } = this;
-    if (settings === undefined || this.stopping)
+    if (settings === undefined || this.isStopping)
       throw new CloudlessError(
         'unavailable',
         'the supervisor is shutting down, or no client has configured it yet',
@@ -155,7 +157,7 @@ export class Supervisor {
     const { containerId } = request;
     if (this.containers.has(containerId) || this.starting.has(containerId))
       throw new CloudlessError('exists', `container ${containerId} already exists`);
-    const started = this.startWith(request, settings);
+    const started = this.allocateAndStart(request, settings);
     this.starting.set(containerId, started);
     try {
       return await started;
@@ -178,7 +180,7 @@ export class Supervisor {
       }
     }
     try {
-      this.guardLeases();
+      this.updateLeaseGuard();
     } catch (reason) {
       failures.push(reason);
     }
@@ -199,70 +201,70 @@ export class Supervisor {
     { containerId, command: words, env, tty, hasInput }: Extract<ClientMessage, { type: 'exec' }>,
     listener: Pick<CommandOptions, 'onOutput' | 'onInputDrained' | 'onEnd'>,
   ): Promise<{ readonly command: CommandProcess; readonly release: () => void }> {
-    const container = this.find(containerId);
-    const inContainer = container.launchContext();
+    const container = this.requireContainer(containerId);
+    const inContainer = container.requireLaunchContext();
     const context = { ...inContainer, env: withVariables(inContainer.env, env ?? {}) };
-    if (this.execs >= MAX_EXECS) throw tooManyExecs();
-    this.execs += 1;
+    if (this.commandCount >= MAX_COMMANDS) throw createTooManyExecsError();
+    this.commandCount += 1;
     const { directory, clock, random } = this.deps;
     const execId = randomHex(random, 8);
     try {
-      const join = container.joinOf(execId, this.deps.tools);
+      const join = container.createCgroupJoin(execId, this.deps.tools);
       const common = { ...listener, command: words, clock, execId, context, join };
       const command =
         tty === undefined
           ? await ExecCommand.start({ ...common, directory, fifos: this.fifos, hasInput })
           : TerminalCommand.start({ ...common, tty });
-      container.companions.add(command);
+      container.dependents.add(command);
       if (!container.isRunning) command.kill();
       const release = (): void => {
-        if (!container.companions.delete(command)) return;
-        this.execs -= 1;
-        this.sweep(execId);
+        if (!container.dependents.delete(command)) return;
+        this.commandCount -= 1;
+        this.scheduleSweep(execId);
       };
       return { command, release };
     } catch (reason) {
-      this.execs -= 1;
+      this.commandCount -= 1;
       throw reason;
     }
   }
 
   /** Sets a timer on the supervisor's clock. */
-  after(delayMs: number, action: () => void): Timer {
+  setTimer(delayMs: number, action: () => void): Timer {
     return this.deps.clock.setTimer(delayMs, action);
   }
 
   /** Refuses further starts, and ends all containers and their processes. */
   async stopAll(graceMs: number): Promise<void> {
-    this.stopping = true;
+    this.isStopping = true;
     await Promise.allSettled(this.starting.values());
     await Promise.all([...this.containers.values()].map((container) => container.stop(graceMs)));
     await Promise.all([...this.containers.values()].map(({ drained }) => drained));
-    killMarked(({ containerId }) => this.containers.has(containerId));
+    killMarkedProcesses(({ containerId }) => this.containers.has(containerId));
     this.guard?.close();
-    await this.groups.close();
+    await this.cgroups.close();
   }
 
   /** Closes files and timers. Running processes continue until another supervisor adopts them. */
   close(): void {
-    this.stopping = true;
-    this.looking?.cancel();
-    this.lookingAtGuarded?.cancel();
+    this.isStopping = true;
+    this.adoptedPollTimer?.cancel();
+    this.guardedPollTimer?.cancel();
     for (const container of this.containers.values()) container.close();
     if (this.isIdle) this.guard?.close();
-    if (this.isIdle) this.groups.removeParent();
+    if (this.isIdle) this.cgroups.removeParent();
   }
 
-  private async startWith(
+  private async allocateAndStart(
     request: ContainerRequest,
     settings: SupervisorSettings,
   ): Promise<ContainerStatus> {
     const { directory, clock, log, tools } = this.deps;
-    const ports = await this.ports.take(request.ports, settings);
+    const ports = await this.ports.allocate(request.ports, settings);
     const { containerId } = request;
-    const cgroup = this.groups.groupOf(containerId);
+    const cgroup = this.cgroups.getGroup(containerId);
     try {
-      this.pledge(request, cgroup);
+      this.recordStartingLease(request, cgroup);
       const container = await startContainer(request, ports, {
         directory,
         clock,
@@ -272,21 +274,21 @@ export class Supervisor {
         settings,
         tools,
         cgroup,
-        onExit: (ended) => this.exited(ended),
-        onGuardLost: () => this.look(),
+        onExit: (ended) => this.onContainerExited(ended),
+        onGuardLost: () => this.pollAdopted(),
       });
       this.containers.set(containerId, container);
-      this.pledged.delete(containerId);
+      this.startingLeases.delete(containerId);
       // After a failed write the lease from before the start stays in force; it names the cgroup,
       // or else the mark of the container.
-      if (request.lease !== undefined) this.tryGuardLeases();
+      if (request.lease !== undefined) this.tryUpdateLeaseGuard();
       const { status } = container;
-      this.tell({ kind: 'started', status });
+      this.notifyListeners({ kind: 'started', status });
       return status;
     } catch (reason) {
       this.ports.release(ports);
-      this.groups.clear(cgroup);
-      if (this.pledged.delete(containerId)) this.tryGuardLeases();
+      this.cgroups.killAndRemove(cgroup);
+      if (this.startingLeases.delete(containerId)) this.tryUpdateLeaseGuard();
       throw reason;
     }
   }
@@ -295,7 +297,10 @@ export class Supervisor {
    * Writes the lease of a container before its process is started, so that no process is ever
    * without a guard.
    */
-  private pledge({ containerId, lease }: ContainerRequest, cgroup: Cgroup | undefined): void {
+  private recordStartingLease(
+    { containerId, lease }: ContainerRequest,
+    cgroup: Cgroup | undefined,
+  ): void {
     if (lease === undefined) return;
     if (this.guard === undefined)
       throw new CloudlessError(
@@ -303,76 +308,78 @@ export class Supervisor {
         'lease: this node lacks the capability disconnect.exclusive',
       );
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
-    this.pledged.set(containerId, {
+    this.startingLeases.set(containerId, {
       ...{ containerId, endsAtUptimeSeconds, graceMs: lease.graceMs, main: undefined },
       cgroup: cgroup?.folder,
     });
-    this.guardLeases();
+    this.updateLeaseGuard();
   }
 
   /** Writes all leases for the lease guard. @throws as `LeaseGuard.update` does. */
-  private guardLeases(): void {
+  private updateLeaseGuard(): void {
     const running = [...this.containers.values()].flatMap(({ guardedLease }) => guardedLease ?? []);
-    this.guard?.update([...running, ...this.pledged.values()]);
+    this.guard?.update([...running, ...this.startingLeases.values()]);
   }
 
   /**
    * Writes all leases where a full disk must not stop the caller: the earlier leases stay in force.
    */
-  private tryGuardLeases(): void {
+  private tryUpdateLeaseGuard(): void {
     try {
-      this.guardLeases();
+      this.updateLeaseGuard();
     } catch (reason) {
       this.deps.log.warn('leases not written for the lease guard', errorFields(reason));
     }
   }
 
-  private exited(container: ManagedContainer): void {
+  private onContainerExited(container: ManagedContainer): void {
     const { status } = container;
-    this.tell({ kind: 'exited', status });
-    this.sweep(status.containerId);
-    this.groups.clear(container.main?.cgroup);
+    this.notifyListeners({ kind: 'exited', status });
+    this.scheduleSweep(status.containerId);
+    this.cgroups.killAndRemove(container.main?.cgroup);
     this.ports.release(container.ports);
-    this.tryGuardLeases();
+    this.tryUpdateLeaseGuard();
   }
 
   /**
    * Schedules a kill of the processes that left the process group of an ended container or command.
    * One scan of the process table serves all that ended meanwhile.
    */
-  private sweep(mark: string): void {
-    this.unswept.add(mark);
-    if (this.unswept.size > 1) return;
+  private scheduleSweep(mark: string): void {
+    this.marksToSweep.add(mark);
+    if (this.marksToSweep.size > 1) return;
     this.deps.clock.setTimer(SWEEP_DELAY_MS, () => {
-      const marks = new Set(this.unswept);
-      this.unswept.clear();
-      killMarked(
+      const marks = new Set(this.marksToSweep);
+      this.marksToSweep.clear();
+      killMarkedProcesses(
         ({ containerId, execId }) =>
           marks.has(containerId) || (execId !== undefined && marks.has(execId)),
       );
       const ended = [...marks].flatMap((each) => this.containers.get(each) ?? []);
       if (ended.length === 0) return;
       const processes = ended.some(({ main }) => main?.cgroup === undefined) ? readProcesses() : [];
-      for (const container of ended) container.sweep(processes);
+      for (const container of ended) container.killRelatives(processes);
     });
   }
 
-  private look(): void {
-    this.looking?.cancel();
+  private pollAdopted(): void {
+    this.adoptedPollTimer?.cancel();
     const adopted = [...this.containers.values()].filter(
       ({ isRunning, main }) => isRunning && main?.adopted === true,
     );
-    for (const container of adopted) container.check();
-    this.looking =
-      adopted.length === 0 ? undefined : this.deps.clock.setTimer(LOOK_MS, () => this.look());
+    for (const container of adopted) container.checkEnded();
+    this.adoptedPollTimer =
+      adopted.length === 0
+        ? undefined
+        : this.deps.clock.setTimer(ADOPTED_POLL_MS, () => this.pollAdopted());
   }
 
-  private lookAtGuarded(): void {
-    for (const container of this.containers.values()) container.check();
-    this.lookingAtGuarded = this.deps.clock.setTimer(GUARDED_LOOK_MS, () => this.lookAtGuarded());
+  private pollGuarded(): void {
+    for (const container of this.containers.values()) container.checkEnded();
+    this.guardedPollTimer = this.deps.clock.setTimer(GUARDED_POLL_MS, () => this.pollGuarded());
   }
 
-  private tell(event: ContainerEvent): void {
+  private notifyListeners(event: ContainerEvent): void {
     for (const listener of [...this.listeners]) listener(event);
   }
 }

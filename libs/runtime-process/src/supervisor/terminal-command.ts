@@ -2,10 +2,10 @@ import { ReadStream } from 'node:tty';
 import { CloudlessError } from '@cloudless/base';
 import type { TerminalSize } from '@cloudless/runtime';
 import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
-import { drain } from './drain.js';
-import { planCommand } from './command-start.js';
-import { spawnFailure } from './launch-plan.js';
-import { loadPtyBinding, spawnHelperPath, type PtyBinding } from './pty-binding.js';
+import { drainDescriptor } from './drain.js';
+import { prepareCommand } from './command-start.js';
+import { toSpawnError } from './launch-plan.js';
+import { loadPtyBinding, findSpawnHelper, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
 
 export interface TerminalCommandOptions extends CommandOptions {
@@ -41,21 +41,29 @@ export class TerminalCommand extends CommandProcess {
     if (binding === undefined)
       throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
     const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
-    const { file, args, env, clear } = planCommand(command, inTerminal, execId, join);
+    const { file, args, env, cleanUp } = prepareCommand(command, inTerminal, execId, join);
     let started: TerminalCommand | undefined;
-    const process = fork(binding, command[0] ?? '', clear, [
+    const process = forkTerminal(binding, command[0] ?? '', cleanUp, [
       ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
-      ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, spawnHelperPath()] as const),
-      (code, signal) => started?.exited(signal === 0 ? code : 128 + signal),
+      ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, findSpawnHelper()] as const),
+      (code, signal) => started?.onExited(signal === 0 ? code : 128 + signal),
     ]);
     const input = new TerminalInput(process.fd, clock, options.onInputDrained);
     const output = new TerminalOutput(process.fd, {
       onData: (chunk) =>
-        started?.isHeard === false ? undefined : options.onOutput('stdout', chunk),
-      onEnd: () => started?.outputEnded(),
+        started?.wantsOutput === false ? undefined : options.onOutput('stdout', chunk),
+      onEnd: () => started?.onOutputEnded(),
       beforeClose: (close) => input.close(close),
     });
-    started = new TerminalCommand(process.pid, process.fd, binding, output, input, options, clear);
+    started = new TerminalCommand(
+      process.pid,
+      process.fd,
+      binding,
+      output,
+      input,
+      options,
+      cleanUp,
+    );
     return started;
   }
 
@@ -76,7 +84,7 @@ export class TerminalCommand extends CommandProcess {
   }
 }
 
-function fork(
+function forkTerminal(
   binding: PtyBinding,
   name: string,
   clear: () => void,
@@ -86,7 +94,7 @@ function fork(
     return binding.fork(...args);
   } catch (cause) {
     clear();
-    throw spawnFailure(cause as NodeJS.ErrnoException, name);
+    throw toSpawnError(cause as NodeJS.ErrnoException, name);
   }
 }
 
@@ -101,7 +109,7 @@ interface TerminalOutputListener {
 /** Output of a terminal. */
 class TerminalOutput implements CommandOutput {
   private readonly stream: ReadStream;
-  private over = false;
+  private isClosed = false;
   bytesRead = 0;
 
   constructor(
@@ -109,15 +117,15 @@ class TerminalOutput implements CommandOutput {
     private readonly listener: TerminalOutputListener,
   ) {
     this.stream = new ReadStream(fd);
-    this.stream.on('data', (chunk: Buffer) => this.over || this.take(chunk));
-    this.stream.on('error', () => this.ended()); // EIO: no process holds the terminal any more
+    this.stream.on('data', (chunk: Buffer) => this.isClosed || this.onChunk(chunk));
+    this.stream.on('error', () => this.onEnded()); // EIO: no process holds the terminal any more
     // Node.js treats a hang-up after a partial read as the end. A terminal is always read in parts,
     // so there may be more.
     this.stream.on('end', () => this.finish());
   }
 
   get isOpen(): boolean {
-    return !this.over;
+    return !this.isClosed;
   }
 
   get isPaused(): boolean {
@@ -133,19 +141,19 @@ class TerminalOutput implements CommandOutput {
   }
 
   finish(): void {
-    if (this.over) return;
-    drain(this.fd, (chunk) => this.take(chunk));
-    this.ended();
+    if (this.isClosed) return;
+    drainDescriptor(this.fd, (chunk) => this.onChunk(chunk));
+    this.onEnded();
   }
 
-  private take(chunk: Uint8Array): void {
+  private onChunk(chunk: Uint8Array): void {
     this.bytesRead += chunk.length;
     this.listener.onData(chunk);
   }
 
-  private ended(): void {
-    if (this.over) return;
-    this.over = true;
+  private onEnded(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
     this.listener.beforeClose(() => this.stream.destroy());
     this.listener.onEnd();
   }

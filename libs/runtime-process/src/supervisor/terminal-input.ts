@@ -4,18 +4,18 @@ import type { Clock, Timer } from '@cloudless/base';
 /** Delay between writes to a terminal whose process does not read; it accepts some KiB. */
 const RETRY_MS = 10;
 /** Queued bytes above which the sender should wait. */
-const HIGH_BYTES = 16 * 1024;
+const HIGH_WATER_MARK_BYTES = 16 * 1024;
 
 /**
  * Writes to a terminal without blocking. The terminal stream of Node.js would block the whole
  * process while nobody reads at the other end.
  */
 export class TerminalInput {
-  private waiting: Uint8Array[] = [];
-  private size = 0;
-  private writing = false;
-  private over = false;
-  private retry: Timer | undefined;
+  private queue: Uint8Array[] = [];
+  private queuedBytes = 0;
+  private isWriting = false;
+  private isClosed = false;
+  private retryTimer: Timer | undefined;
   private onIdle: (() => void) | undefined;
 
   constructor(
@@ -26,11 +26,11 @@ export class TerminalInput {
 
   /** False when the sender should wait for `onDrained`. */
   write(chunk: Uint8Array): boolean {
-    if (this.over || chunk.length === 0) return true;
-    this.waiting.push(chunk);
-    this.size += chunk.length;
-    this.next();
-    return this.size < HIGH_BYTES;
+    if (this.isClosed || chunk.length === 0) return true;
+    this.queue.push(chunk);
+    this.queuedBytes += chunk.length;
+    this.writeNext();
+    return this.queuedBytes < HIGH_WATER_MARK_BYTES;
   }
 
   /**
@@ -38,10 +38,10 @@ export class TerminalInput {
    * @param done - Called when the descriptor is not used any more; at once if it is idle.
    */
   close(done: () => void): void {
-    this.over = true;
-    this.waiting = [];
-    this.retry?.cancel();
-    if (!this.writing) return done();
+    this.isClosed = true;
+    this.queue = [];
+    this.retryTimer?.cancel();
+    if (!this.isWriting) return done();
     const earlier = this.onIdle;
     this.onIdle = () => {
       earlier?.();
@@ -49,36 +49,38 @@ export class TerminalInput {
     };
   }
 
-  private next(): void {
-    const [first] = this.waiting;
-    if (first === undefined || this.writing || this.over) return;
-    this.writing = true;
+  private writeNext(): void {
+    const [first] = this.queue;
+    if (first === undefined || this.isWriting || this.isClosed) return;
+    this.isWriting = true;
     write(this.fd, first, (reason, written) => {
-      this.writing = false;
-      if (this.over) return this.onIdle?.();
-      if (reason !== null) return this.failed(reason);
-      this.took(first, written);
-      this.next();
+      this.isWriting = false;
+      if (this.isClosed) return this.onIdle?.();
+      if (reason !== null) return this.onWriteFailed(reason);
+      this.onWritten(first, written);
+      this.writeNext();
     });
   }
 
-  private failed(reason: NodeJS.ErrnoException): void {
-    if (reason.code === 'EAGAIN') this.retry = this.clock.setTimer(RETRY_MS, () => this.next());
-    else this.dropAll(); // the process has ended
+  private onWriteFailed(reason: NodeJS.ErrnoException): void {
+    if (reason.code === 'EAGAIN')
+      this.retryTimer = this.clock.setTimer(RETRY_MS, () => this.writeNext());
+    else this.discardAll(); // the process has ended
   }
 
-  private took(chunk: Uint8Array, written: number): void {
-    if (written < chunk.length) this.waiting[0] = chunk.subarray(written);
-    else this.waiting.shift();
-    const before = this.size;
-    this.size -= written;
-    if (before >= HIGH_BYTES && this.size < HIGH_BYTES) this.onDrained();
+  private onWritten(chunk: Uint8Array, written: number): void {
+    if (written < chunk.length) this.queue[0] = chunk.subarray(written);
+    else this.queue.shift();
+    const before = this.queuedBytes;
+    this.queuedBytes -= written;
+    if (before >= HIGH_WATER_MARK_BYTES && this.queuedBytes < HIGH_WATER_MARK_BYTES)
+      this.onDrained();
   }
 
-  private dropAll(): void {
-    this.waiting = [];
-    this.size = 0;
-    this.over = true;
+  private discardAll(): void {
+    this.queue = [];
+    this.queuedBytes = 0;
+    this.isClosed = true;
     this.onDrained();
   }
 }

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
-import { until } from '../testing/real-machine.js';
-import { Cgroup, ownGroups, readOwnGroups } from './cgroups.js';
-import { startTokenOf } from './process-identity.js';
+import { waitUntil } from '../testing/real-machine.js';
+import { Cgroup, findOwnGroups, readOwnGroups } from './cgroups.js';
+import { readStartToken } from './process-identity.js';
 
 const HYBRID = `23 1 8:1 / / rw - ext4 /dev/root rw
 37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime shared:9 - cgroup cgroup rw,freezer
@@ -54,7 +54,7 @@ describe('findOwnGroups', () => {
       groups: [],
     },
   ])('$name', ({ mounts, membership, groups }) => {
-    expect(ownGroups(mounts, membership)).toEqual(groups);
+    expect(findOwnGroups(mounts, membership)).toEqual(groups);
   });
 });
 
@@ -78,8 +78,8 @@ describe('Cgroup, in each hierarchy where this user may create groups', () => {
       }
       expect(group.remove()).toBe(false);
       group.kill();
-      await until(() => startTokenOf(child.pid ?? 0) === undefined);
-      await until(() => group.remove());
+      await waitUntil(() => readStartToken(child.pid ?? 0) === undefined);
+      await waitUntil(() => group.remove());
       group.kill(); // a removed group has no processes
       expect(group.remove()).toBe(true);
     }

@@ -45,7 +45,7 @@ export class Cgroup {
     if (writeQuietly(path.join(this.folder, 'cgroup.kill'), '1')) return;
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
       this.setFrozen(true);
-      const pids = this.processes();
+      const pids = this.listProcesses();
       for (const pid of pids) killQuietly(pid);
       this.setFrozen(false);
       if (pids.length === 0) return;
@@ -55,7 +55,7 @@ export class Cgroup {
   /** Removes the group and the groups below. @returns False while a process remains. */
   remove(): boolean {
     try {
-      for (const below of this.groupsBelow()) if (!below.remove()) return false;
+      for (const below of this.listChildren()) if (!below.remove()) return false;
       rmdirSync(this.folder);
       return true;
     } catch (reason) {
@@ -64,7 +64,7 @@ export class Cgroup {
   }
 
   /** The groups directly below. */
-  groupsBelow(): readonly Cgroup[] {
+  listChildren(): readonly Cgroup[] {
     try {
       const entries = readdirSync(this.folder, { withFileTypes: true });
       return entries
@@ -75,8 +75,8 @@ export class Cgroup {
     }
   }
 
-  private processes(): readonly number[] {
-    const below = this.groupsBelow().flatMap((group) => group.processes());
+  private listProcesses(): readonly number[] {
+    const below = this.listChildren().flatMap((group) => group.listProcesses());
     try {
       const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
       // 0 is a process of another pid namespace
@@ -100,9 +100,9 @@ export class Cgroup {
  *   version 1.
  * @see proc_pid_mountinfo(5), cgroups(7) "/proc files"
  */
-export function ownGroups(mounts: string, membership: string): readonly string[] {
+export function findOwnGroups(mounts: string, membership: string): readonly string[] {
   const groups = membership.split('\n').map((line) => /^\d+:([^:]*):(\/.*)$/.exec(line));
-  const ownPath = (controller: string): string | undefined =>
+  const findOwnPath = (controller: string): string | undefined =>
     groups.find((match) => match?.[1]?.split(',').includes(controller) === true)?.[2];
   const found = mounts.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ');
@@ -110,14 +110,17 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
     const [type, , options = ''] = after.split(' ');
     const own =
       type === 'cgroup2'
-        ? ownPath('')
+        ? findOwnPath('')
         : options.split(',').includes('freezer')
-          ? ownPath('freezer')
+          ? findOwnPath('freezer')
           : undefined;
     if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
     const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
     return [
-      { isNew: type === 'cgroup2', folder: path.resolve(path.join(unescaped(mountPoint), below)) },
+      {
+        isNew: type === 'cgroup2',
+        folder: path.resolve(path.join(decodeOctal(mountPoint), below)),
+      },
     ];
   });
   return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(
@@ -129,7 +132,7 @@ export function ownGroups(mounts: string, membership: string): readonly string[]
  * Returns the parent group for the containers of one supervisor. Its name is derived from the
  * directory.
  */
-export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
+export function toDirectoryGroup(ownGroup: string, directory: string): Cgroup {
   const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
   return new Cgroup(path.join(ownGroup, `cloudless-${digest}`));
 }
@@ -140,7 +143,7 @@ export function groupOfDirectory(ownGroup: string, directory: string): Cgroup {
  */
 export function readOwnGroups(): readonly string[] {
   try {
-    return ownGroups(
+    return findOwnGroups(
       readFileSync('/proc/self/mountinfo', 'utf8'),
       readFileSync('/proc/self/cgroup', 'utf8'),
     );
@@ -150,7 +153,7 @@ export function readOwnGroups(): readonly string[] {
 }
 
 /** Decodes blanks in paths, which the kernel writes as octal numbers. */
-function unescaped(text: string): string {
+function decodeOctal(text: string): string {
   return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 8)),
   );

@@ -1,12 +1,12 @@
 import { linkSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { isAlive, readBootId, startTokenOf } from './process-identity.js';
+import { isAlive, readBootId, readStartToken } from './process-identity.js';
 
 /**
  * Process that holds the lock. A lock is void when its holder has ended or belongs to an earlier
  * boot.
  */
-interface Holder {
+interface LockHolder {
   readonly pid: number;
   readonly startToken: string;
   readonly bootId: string;
@@ -23,15 +23,15 @@ interface Holder {
  * @returns False when another running process holds the lock.
  */
 export function acquireDirectoryLock(directory: string): boolean {
-  const mine: Holder = {
+  const holder: LockHolder = {
     pid: process.pid,
-    startToken: startTokenOf(process.pid) ?? '',
+    startToken: readStartToken(process.pid) ?? '',
     bootId: readBootId(),
   };
   const draft = path.join(directory, `lock-draft.${process.pid}`);
-  writeFileSync(draft, JSON.stringify(mine), { mode: 0o600 });
+  writeFileSync(draft, JSON.stringify(holder), { mode: 0o600 });
   try {
-    const before = highestLock(directory);
+    const before = findHighestLock(directory);
     if (before > 0 && isHeld(path.join(directory, `lock.${before}`))) return false;
     const number = before + 1;
     try {
@@ -39,11 +39,11 @@ export function acquireDirectoryLock(directory: string): boolean {
     } catch {
       return false; // another process was faster
     }
-    if (highestLock(directory) !== number) {
+    if (findHighestLock(directory) !== number) {
       rmSync(path.join(directory, `lock.${number}`), { force: true });
       return false;
     }
-    for (const older of lockNumbers(directory))
+    for (const older of listLockNumbers(directory))
       if (older < number) rmSync(path.join(directory, `lock.${older}`), { force: true });
     return true;
   } finally {
@@ -51,21 +51,21 @@ export function acquireDirectoryLock(directory: string): boolean {
   }
 }
 
-function lockNumbers(directory: string): readonly number[] {
+function listLockNumbers(directory: string): readonly number[] {
   return readdirSync(directory).flatMap((name) => {
     const match = /^lock\.(\d{1,15})$/.exec(name);
     return match === null ? [] : [Number(match[1])];
   });
 }
 
-function highestLock(directory: string): number {
-  return Math.max(0, ...lockNumbers(directory));
+function findHighestLock(directory: string): number {
+  return Math.max(0, ...listLockNumbers(directory));
 }
 
 function isHeld(file: string): boolean {
   try {
     // written by acquireDirectoryLock, never partial
-    const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<Holder>;
+    const holder = JSON.parse(readFileSync(file, 'utf8')) as Partial<LockHolder>;
     const { pid, startToken, bootId } = holder;
     return (
       pid !== undefined &&

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { startTokenOf } from './process-identity.js';
+import { readStartToken } from './process-identity.js';
 
 /** Environment variables that mark every process of a container, and the processes of a command. */
 export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
@@ -21,7 +21,7 @@ const MAX_ROUNDS = 5;
  * left the process group. A process that cleared its environment is not found. Returns nothing
  * where there is no `/proc`.
  */
-export function markedProcesses(): readonly MarkedProcess[] {
+export function findMarkedProcesses(): readonly MarkedProcess[] {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc').flatMap((entry) => {
     if (!/^\d+$/.test(entry)) return [];
@@ -31,24 +31,25 @@ export function markedProcesses(): readonly MarkedProcess[] {
     } catch {
       return []; // ended meanwhile, or of another user
     }
-    const containerId = valueOf(environment, CONTAINER_MARK);
+    const containerId = readVariable(environment, CONTAINER_MARK);
     const pid = Number(entry);
-    const startToken = containerId === undefined ? undefined : startTokenOf(pid);
+    const startToken = containerId === undefined ? undefined : readStartToken(pid);
     if (containerId === undefined || startToken === undefined) return [];
-    return [{ pid, startToken, containerId, execId: valueOf(environment, EXEC_MARK) }];
+    return [{ pid, startToken, containerId, execId: readVariable(environment, EXEC_MARK) }];
   });
 }
 
 /** Kills every marked process for which `isLeftover` returns true. */
-export function killMarked(isLeftover: (candidate: MarkedProcess) => boolean): void {
+export function killMarkedProcesses(isLeftover: (candidate: MarkedProcess) => boolean): void {
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const found = markedProcesses().filter(isLeftover);
+    const found = findMarkedProcesses().filter(isLeftover);
     if (found.length === 0) return;
-    for (const { pid, startToken } of found) if (startTokenOf(pid) === startToken) killQuietly(pid);
+    for (const { pid, startToken } of found)
+      if (readStartToken(pid) === startToken) killQuietly(pid);
   }
 }
 
-function valueOf(environment: string, name: string): string | undefined {
+function readVariable(environment: string, name: string): string | undefined {
   const prefix = `${name}=`;
   if (!environment.includes(prefix)) return undefined;
   return environment

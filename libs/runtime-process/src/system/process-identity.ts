@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs';
  *   does not run.
  * @see proc_pid_stat(5): field 3 `state`, field 22 `starttime`; elsewhere `ps -o lstart=`
  */
-export function startTokenOf(pid: number): string | undefined {
-  return process.platform === 'linux' ? tokenFromProc(pid) : tokenFromPs(pid);
+export function readStartToken(pid: number): string | undefined {
+  return process.platform === 'linux' ? readTokenFromProc(pid) : readTokenFromPs(pid);
 }
 
 /** Returns whether the process with this id and start token still runs. */
 export function isAlive(pid: number, startToken: string): boolean {
-  return startTokenOf(pid) === startToken;
+  return readStartToken(pid) === startToken;
 }
 
 /** Reads an id that changes at each boot of the machine. */
@@ -34,7 +34,7 @@ export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGHUP' | 'SIG
   }
 }
 
-function tokenFromProc(pid: number): string | undefined {
+function readTokenFromProc(pid: number): string | undefined {
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -47,7 +47,7 @@ function tokenFromProc(pid: number): string | undefined {
   return state === 'Z' || state === 'X' ? undefined : fields[19];
 }
 
-function tokenFromPs(pid: number): string | undefined {
+function readTokenFromPs(pid: number): string | undefined {
   try {
     const [state, ...start] = execFileSync('/bin/ps', ['-o', 'state=,lstart=', '-p', String(pid)], {
       encoding: 'utf8',

@@ -1,4 +1,4 @@
-import { relativesOf, type TreeProcess } from './process-tree.js';
+import { findRelatives, type TreeProcess } from './process-tree.js';
 
 const aProcess = (pid: number, parent: number, session: number): TreeProcess => ({
   pid,
@@ -30,7 +30,7 @@ describe('findRelatives', () => {
   ])('returns $name', ({ others, relatives }) => {
     const everything = [aProcess(1, 0, 1), aProcess(9, 1, 9), aProcess(10, 9, 10), ...others];
     expect(
-      relativesOf(10, everything)
+      findRelatives(10, everything)
         .map(({ pid }) => pid)
         .sort(),
     ).toEqual(relatives);

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { startTokenOf } from './process-identity.js';
+import { readStartToken } from './process-identity.js';
 
 /** A process of this machine, as `/proc` shows it. */
 export interface TreeProcess {
@@ -38,7 +38,7 @@ export function readProcesses(): readonly TreeProcess[] {
 }
 
 /** Returns the descendants of a process and the members of the session that it leads. Pure. */
-export function relativesOf(
+export function findRelatives(
   leader: number,
   processes: readonly TreeProcess[],
 ): readonly TreeProcess[] {
@@ -52,10 +52,10 @@ export function relativesOf(
 }
 
 /** Kills the given processes, unless they have ended. */
-export function killAll(processes: readonly TreeProcess[]): void {
+export function killProcesses(processes: readonly TreeProcess[]): void {
   for (const { pid, startToken } of processes) {
     try {
-      if (startTokenOf(pid) === startToken) process.kill(pid, 'SIGKILL');
+      if (readStartToken(pid) === startToken) process.kill(pid, 'SIGKILL');
     } catch {
       // ended meanwhile
     }

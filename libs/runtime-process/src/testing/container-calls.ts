@@ -1,7 +1,7 @@
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import { startTokenOf } from '../system/process-identity.js';
-import { until, type RealMachine } from './real-machine.js';
+import { readStartToken } from '../system/process-identity.js';
+import { waitUntil, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);
 
@@ -26,7 +26,7 @@ export function aScript(
  * Waits until a container has ended and returns its status, even if the supervisor is replaced
  * meanwhile.
  */
-export async function endOfContainer(
+export async function waitForExit(
   runtime: ContainerRuntime,
   id: ContainerId,
 ): Promise<ContainerStatus> {
@@ -52,13 +52,13 @@ export async function killSupervisor(machine: RealMachine): Promise<void> {
   const lost = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]().next();
   process.kill(pid, 'SIGKILL');
   await lost.catch(() => undefined);
-  await until(() => startTokenOf(pid) === undefined);
+  await waitUntil(() => readStartToken(pid) === undefined);
 }
 
 /** Closes the only client, then kills the supervisor, so that no other supervisor is started. */
-export async function leaveWithoutSupervisor(machine: RealMachine): Promise<void> {
+export async function closeAndKillSupervisor(machine: RealMachine): Promise<void> {
   const pid = await machine.runtime.supervisorPid();
   await machine.runtime.close();
   process.kill(pid, 'SIGKILL');
-  await until(() => startTokenOf(pid) === undefined);
+  await waitUntil(() => readStartToken(pid) === undefined);
 }

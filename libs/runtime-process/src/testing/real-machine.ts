@@ -3,14 +3,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { silentLog } from '@cloudless/base';
-import {
-  behaviourScript,
-  type Behaviour,
-  type RuntimeMachine,
-} from '@cloudless/runtime/conformance';
+import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
-import { killMarked, markedProcesses } from '../system/marked-processes.js';
-import { startTokenOf } from '../system/process-identity.js';
+import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
+import { readStartToken } from '../system/process-identity.js';
 import { realClock, realRandom } from './system.js';
 
 const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
@@ -32,12 +28,12 @@ export interface RealMachine extends RuntimeMachine {
   readonly directory: string;
   reopen(): Promise<ProcessRuntime>;
   /** Opens another runtime on the same directory; `dispose` closes it. */
-  another(): Promise<ProcessRuntime>;
-  childPid(name: string): number;
+  openAnother(): Promise<ProcessRuntime>;
+  readChildPid(name: string): number;
 }
 
 /** Options for the runtime of a spec. */
-export function runtimeOptions(directory: string): ProcessRuntimeOptions {
+export function createRuntimeOptions(directory: string): ProcessRuntimeOptions {
   return {
     directory,
     supervisorCommand: SUPERVISOR_COMMAND,
@@ -55,7 +51,7 @@ export async function openRealMachine(
 ): Promise<RealMachine> {
   const home = mkdtempSync(path.join(tmpdir(), 'cloudless-process-'));
   const directory = path.join(home, 'runtime');
-  const options = { ...runtimeOptions(directory), ...overrides };
+  const options = { ...createRuntimeOptions(directory), ...overrides };
   let runtime = await openProcessRuntime(options);
   const opened = [runtime];
   const known = new Set<number>([await runtime.supervisorPid()]);
@@ -72,42 +68,42 @@ export async function openRealMachine(
     get runtime() {
       return runtime;
     },
-    command: (behaviour: Behaviour) => ['/bin/sh', '-c', behaviourScript(behaviour, home)],
+    command: (behaviour: Behaviour) => ['/bin/sh', '-c', toShellScript(behaviour, home)],
     openGate: async (name) => writeFileSync(path.join(home, `gate-${name}`), ''),
-    childPid,
-    childStarted: (name) => until(() => existsSync(path.join(home, `child-${name}`))),
-    childEnded: (name) => until(() => startTokenOf(childPid(name)) === undefined),
+    readChildPid: childPid,
+    waitForChildStart: (name) => waitUntil(() => existsSync(path.join(home, `child-${name}`))),
+    waitForChildEnd: (name) => waitUntil(() => readStartToken(childPid(name)) === undefined),
     reopen: async () => {
       await runtime.close();
       runtime = await open();
       return runtime;
     },
-    another: open,
-    elapse: async () => undefined,
+    openAnother: open,
+    advanceTime: async () => undefined,
     dispose: async () => {
       // Close first: a runtime that loses its supervisor would start another one.
       for (const each of opened) await each.close();
       await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
       for (const pid of known) killQuietly(pid);
-      killMarked(({ pid }) => environmentNames(pid, home));
+      killMarkedProcesses(({ pid }) => environmentContains(pid, home));
       rmSync(home, { recursive: true, force: true });
     },
   };
 }
 
 /** Polls until a condition holds that only the operating system can report. */
-export async function until(condition: () => boolean): Promise<void> {
+export async function waitUntil(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise<void>((resolve) => realClock.setTimer(LOOK_MS, resolve));
 }
 
 /** Lists the running processes of a machine. */
-export function processesOf(machine: Pick<RealMachine, 'directory'>): readonly number[] {
-  return markedProcesses()
+export function findProcesses(machine: Pick<RealMachine, 'directory'>): readonly number[] {
+  return findMarkedProcesses()
     .map(({ pid }) => pid)
-    .filter((pid) => environmentNames(pid, path.dirname(machine.directory)));
+    .filter((pid) => environmentContains(pid, path.dirname(machine.directory)));
 }
 
-function environmentNames(pid: number, home: string): boolean {
+function environmentContains(pid: number, home: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/environ`, 'latin1').includes(home);
   } catch {

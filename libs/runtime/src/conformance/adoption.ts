@@ -1,13 +1,20 @@
 import { describe, expect, it } from '@jest/globals';
 import type { CurrentMachine } from './harness.js';
-import { ended, execOutcome, linesOf, numbered, started, textOf } from './helpers.js';
+import {
+  waitForExit,
+  runExec,
+  readLines,
+  createNumberedLines,
+  startContainer,
+  decodeLine,
+} from './helpers.js';
 
 /** Tests of a restarted caller. */
 export function describeAdoption(current: CurrentMachine): void {
   describe('a new runtime instance on the same machine', () => {
     it('lists the same containers with labels, endpoints and process ids', async () => {
       const machine = current();
-      await started(machine, [{ step: 'hold' }], {
+      await startContainer(machine, [{ step: 'hold' }], {
         labels: { replica: 'a' },
         ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
       });
@@ -18,36 +25,36 @@ export function describeAdoption(current: CurrentMachine): void {
 
     it('reports the exit code of a container that exited meanwhile', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'gate', name: 'go' },
         { step: 'exit', code: 42 },
       ]);
       const reopened = machine.reopen();
       await machine.openGate('go');
       const again = await reopened;
-      expect(await ended(again, id)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
+      expect(await waitForExit(again, id)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
     });
 
     it('continues a log without gaps or duplicates', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 500 },
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 501, to: 1_000 },
       ]);
       const again = await machine.reopen();
       await machine.openGate('more');
-      const lines = await linesOf(again, id, { follow: true });
-      expect(lines.map(textOf)).toEqual(numbered(1, 1_000));
+      const lines = await readLines(again, id, { follow: true });
+      expect(lines.map(decodeLine)).toEqual(createNumberedLines(1, 1_000));
       expect(lines.at(-1)?.sequence).toBe(1_000n);
     });
 
     it('stops, runs commands in and removes containers of the previous instance', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'hold' }], { env: { NAME: 'kept' } });
+      const id = await startContainer(machine, [{ step: 'hold' }], { env: { NAME: 'kept' } });
       const again = await machine.reopen();
       const command = machine.command([{ step: 'writeEnv', name: 'NAME' }]);
-      expect(await execOutcome(again, id, { command })).toMatchObject({ stdout: 'kept\n' });
+      expect(await runExec(again, id, { command })).toMatchObject({ stdout: 'kept\n' });
       expect(await again.stop(id, 0)).toMatchObject({ exitCode: 137 });
       await again.remove(id);
       expect(await again.list()).toEqual([]);

@@ -1,16 +1,17 @@
 import { describe, expect, it } from '@jest/globals';
 import type { CurrentMachine } from './harness.js';
-import { ended, never, started } from './helpers.js';
+import { waitForExit, createNeverAborted, startContainer } from './helpers.js';
 
 /** Tests of `events`. */
 export function describeEvents(current: CurrentMachine): void {
   describe('events', () => {
     it('yields each start and exit after the call, in order, to every reader', async () => {
       const machine = current();
-      const listeners = [machine.runtime.events(never()), machine.runtime.events(never())].map(
-        (events) => events[Symbol.asyncIterator](),
-      );
-      const first = await started(
+      const listeners = [
+        machine.runtime.events(createNeverAborted()),
+        machine.runtime.events(createNeverAborted()),
+      ].map((events) => events[Symbol.asyncIterator]());
+      const first = await startContainer(
         machine,
         [
           { step: 'gate', name: 'go' },
@@ -19,8 +20,8 @@ export function describeEvents(current: CurrentMachine): void {
         { labels: { a: 'b' } },
       );
       await machine.openGate('go');
-      await ended(machine.runtime, first);
-      const second = await started(machine, [{ step: 'hold' }]);
+      await waitForExit(machine.runtime, first);
+      const second = await startContainer(machine, [{ step: 'hold' }]);
       for (const listener of listeners) {
         const seen = [await listener.next(), await listener.next(), await listener.next()].map(
           ({ value }) => value,
@@ -37,13 +38,13 @@ export function describeEvents(current: CurrentMachine): void {
       const machine = current();
       const ids = await Promise.all(
         Array.from({ length: 8 }, () =>
-          started(machine, [
+          startContainer(machine, [
             { step: 'gate', name: 'go' },
             { step: 'exit', code: 0 },
           ]),
         ),
       );
-      const events = machine.runtime.events(never());
+      const events = machine.runtime.events(createNeverAborted());
       const opening = machine.openGate('go');
       const open = new Set(ids);
       for (const status of await machine.runtime.list())
@@ -73,7 +74,7 @@ export function describeEvents(current: CurrentMachine): void {
 
     it('fails with unavailable when the runtime is closed', async () => {
       const machine = current();
-      const waiting = machine.runtime.events(never())[Symbol.asyncIterator]().next();
+      const waiting = machine.runtime.events(createNeverAborted())[Symbol.asyncIterator]().next();
       const outcome = expect(waiting).rejects.toMatchObject({ kind: 'unavailable' });
       await machine.reopen();
       await outcome;

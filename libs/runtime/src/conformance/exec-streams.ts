@@ -8,7 +8,7 @@ import {
 } from '../container-runtime.js';
 import { PushQueue } from '../push-queue.js';
 import type { CurrentMachine } from './harness.js';
-import { execOutcome, never, started } from './helpers.js';
+import { runExec, createNeverAborted, startContainer } from './helpers.js';
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const stdin = (text: string): ExecInput => ({ kind: 'stdin', data: bytes(text) });
@@ -16,14 +16,14 @@ const SIZE = { columns: 90, rows: 30 };
 const CHUNK_BYTES = 64 * 1024;
 
 /** A running command with its input and output. */
-class Talk {
+class RunningCommand {
   readonly input = new PushQueue<ExecInput>({ limit: 1_000 });
   private readonly events: AsyncIterator<ExecEvent>;
   private text = '';
 
   constructor(current: CurrentMachine, id: ContainerId, request: Omit<ExecRequest, 'input'>) {
     this.events = current()
-      .runtime.exec(id, { ...request, input: this.input }, never())
+      .runtime.exec(id, { ...request, input: this.input }, createNeverAborted())
       [Symbol.asyncIterator]();
   }
 
@@ -31,7 +31,7 @@ class Talk {
    * Reads until stdout satisfies `fits`. Line ends of terminals are converted to line feeds.
    * @returns stdout.
    */
-  async until(fits: (stdout: string) => boolean): Promise<string> {
+  async readStdoutUntil(fits: (stdout: string) => boolean): Promise<string> {
     for (;;) {
       if (fits(this.text)) return this.text;
       const next = await this.events.next();
@@ -43,7 +43,7 @@ class Talk {
   }
 
   /** Reads until the command exits. @returns The exit code. */
-  async ended(): Promise<number> {
+  async readExitCode(): Promise<number> {
     for (;;) {
       const next = await this.events.next();
       if (next.done === true) throw new Error('no exit code came');
@@ -64,28 +64,28 @@ class Talk {
 /** Tests of streamed input, terminals and the end of commands with their caller. */
 export function describeExecStreams(current: CurrentMachine): void {
   describe('exec with streamed input or a terminal', () => {
-    const holding = (): Promise<ContainerId> =>
-      started(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
+    const startHolding = (): Promise<ContainerId> =>
+      startContainer(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
 
     it('passes input and its end to the command as they arrive', async () => {
-      const talk = new Talk(current, await holding(), {
+      const talk = new RunningCommand(current, await startHolding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
       talk.input.push(stdin('one'));
-      await talk.until((text) => text === 'one');
+      await talk.readStdoutUntil((text) => text === 'one');
       talk.input.push(stdin(' two'));
-      await talk.until((text) => text === 'one two');
+      await talk.readStdoutUntil((text) => text === 'one two');
       talk.input.push({ kind: 'end' });
-      expect(await talk.ended()).toBe(0);
+      expect(await talk.readExitCode()).toBe(0);
     });
 
     it('closes stdin when the input iterable ends', async () => {
-      const talk = new Talk(current, await holding(), {
+      const talk = new RunningCommand(current, await startHolding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
       talk.input.push(stdin('all'));
       talk.input.end();
-      expect([await talk.ended(), talk.stdout]).toEqual([0, 'all']);
+      expect([await talk.readExitCode(), talk.stdout]).toEqual([0, 'all']);
     });
 
     it('reads no more input than the command reads', async () => {
@@ -104,26 +104,26 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'gate', name: 'deaf' },
         { step: 'exit', code: 3 },
       ]);
-      const running = execOutcome(machine.runtime, await holding(), { command, input: endless() });
+      const running = runExec(machine.runtime, await startHolding(), { command, input: endless() });
       await machine.openGate('deaf');
       expect(await running).toMatchObject({ exitCode: 3, failure: undefined });
       expect(taken).toBeLessThan(1_024);
-      await machine.elapse(0);
+      await machine.advanceTime(0);
       expect(left).toBe(true);
     });
 
     it('fails with the error of the input and ends the command', async () => {
       const machine = current();
-      const talk = new Talk(current, await holding(), {
+      const talk = new RunningCommand(current, await startHolding(), {
         command: machine.command([{ step: 'child', name: 'fed' }, { step: 'hold' }]),
       });
-      const outcome = talk.ended();
+      const outcome = talk.readExitCode();
       outcome.catch(() => undefined);
-      await machine.childStarted('fed');
+      await machine.waitForChildStart('fed');
       talk.input.fail(new Error('the caller broke'));
       await expect(outcome).rejects.toThrow('the caller broke');
-      await machine.elapse(EXEC_GRACE_MS);
-      await machine.childEnded('fed');
+      await machine.advanceTime(EXEC_GRACE_MS);
+      await machine.waitForChildEnd('fed');
     });
 
     it('adds environment variables to those of the container', async () => {
@@ -132,7 +132,7 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'writeEnv', name: 'OWN' },
       ]);
       expect(
-        await execOutcome(current().runtime, await holding(), { command, env: { OWN: 'b' } }),
+        await runExec(current().runtime, await startHolding(), { command, env: { OWN: 'b' } }),
       ).toMatchObject({
         stdout: 'container\nb\n',
         exitCode: 0,
@@ -141,7 +141,7 @@ export function describeExecStreams(current: CurrentMachine): void {
 
     it('kills a command that ignores SIGTERM after its caller has left', async () => {
       const machine = current();
-      const talk = new Talk(current, await holding(), {
+      const talk = new RunningCommand(current, await startHolding(), {
         command: machine.command([
           { step: 'ignoreTerm' },
           { step: 'child', name: 'deaf' },
@@ -149,10 +149,10 @@ export function describeExecStreams(current: CurrentMachine): void {
           { step: 'hold' },
         ]),
       });
-      await talk.until((text) => text === 'up');
+      await talk.readStdoutUntil((text) => text === 'up');
       await talk.leave();
-      await machine.elapse(EXEC_GRACE_MS);
-      await machine.childEnded('deaf');
+      await machine.advanceTime(EXEC_GRACE_MS);
+      await machine.waitForChildEnd('deaf');
     });
 
     it('provides a terminal with its size, merged streams and the end-of-file character', async () => {
@@ -165,22 +165,22 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'copyStdin' },
         { step: 'exit', code: 4 },
       ]);
-      const id = await holding();
+      const id = await startHolding();
       if (!machine.runtime.capabilities().includes('exec.tty')) {
-        const refused = await execOutcome(machine.runtime, id, { command, tty: SIZE });
+        const refused = await runExec(machine.runtime, id, { command, tty: SIZE });
         expect(refused.failure).toMatchObject({
           kind: 'unimplemented',
           message: expect.stringContaining('exec.tty'),
         });
         return;
       }
-      const talk = new Talk(current, id, { command, tty: SIZE });
-      await talk.until((text) => text === 'both\n30 90\n');
+      const talk = new RunningCommand(current, id, { command, tty: SIZE });
+      await talk.readStdoutUntil((text) => text === 'both\n30 90\n');
       talk.input.push({ kind: 'resize', columns: 40, rows: 10 });
       talk.input.push(stdin('\n'));
-      await talk.until((text) => text.endsWith('10 40\n'));
+      await talk.readStdoutUntil((text) => text.endsWith('10 40\n'));
       talk.input.push({ kind: 'end' });
-      expect(await talk.ended()).toBe(4);
+      expect(await talk.readExitCode()).toBe(4);
     });
 
     it('ends a command with a terminal when its caller leaves', async () => {
@@ -191,16 +191,16 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'write', stream: 'stdout', text: 'up' },
         { step: 'hold' },
       ]);
-      const talk = new Talk(current, await holding(), { command, tty: SIZE });
-      await talk.until((text) => text === 'up');
+      const talk = new RunningCommand(current, await startHolding(), { command, tty: SIZE });
+      await talk.readStdoutUntil((text) => text === 'up');
       await talk.leave();
-      await machine.elapse(EXEC_GRACE_MS);
-      await machine.childEnded('shell');
+      await machine.advanceTime(EXEC_GRACE_MS);
+      await machine.waitForChildEnd('shell');
     });
 
     it('provides no terminal unless requested', async () => {
       const command = current().command([{ step: 'writeSize' }]);
-      expect(await execOutcome(current().runtime, await holding(), { command })).toMatchObject({
+      expect(await runExec(current().runtime, await startHolding(), { command })).toMatchObject({
         stdout: 'no terminal\n',
       });
     });

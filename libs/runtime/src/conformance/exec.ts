@@ -1,13 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
-import { ended, execOutcome, never, started } from './helpers.js';
+import { waitForExit, runExec, createNeverAborted, startContainer } from './helpers.js';
 
 /** Tests of `exec`. */
 export function describeExec(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('exec', () => {
-    const holding = (): Promise<ContainerId> =>
-      started(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
+    const startHolding = (): Promise<ContainerId> =>
+      startContainer(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
 
     it('separates stdout, stderr and exit code; a failing command is no error', async () => {
       const machine = current();
@@ -16,7 +16,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
         { step: 'write', stream: 'stderr', text: 'err' },
         { step: 'exit', code: 9 },
       ]);
-      expect(await execOutcome(machine.runtime, await holding(), { command })).toEqual({
+      expect(await runExec(machine.runtime, await startHolding(), { command })).toEqual({
         stdout: 'out',
         stderr: 'err',
         exitCode: 9,
@@ -27,7 +27,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
     it('runs with the environment of the container', async () => {
       const machine = current();
       const command = machine.command([{ step: 'writeEnv', name: 'SHARED' }]);
-      expect(await execOutcome(machine.runtime, await holding(), { command })).toMatchObject({
+      expect(await runExec(machine.runtime, await startHolding(), { command })).toMatchObject({
         stdout: 'with the container\n',
         exitCode: 0,
       });
@@ -38,7 +38,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       async ({ size }) => {
         const machine = current();
         const stdin = new TextEncoder().encode('a'.repeat(size));
-        const outcome = await execOutcome(machine.runtime, await holding(), {
+        const outcome = await runExec(machine.runtime, await startHolding(), {
           command: machine.command([{ step: 'copyStdin' }]),
           stdin,
         });
@@ -55,7 +55,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       const command = machine.command([
         { step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 },
       ]);
-      const outcome = await execOutcome(machine.runtime, await holding(), { command });
+      const outcome = await runExec(machine.runtime, await startHolding(), { command });
       expect([outcome.stdout.length, outcome.exitCode]).toEqual([2_000_000, 0]);
     });
 
@@ -66,25 +66,25 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
         { step: 'child', name: 'slow' },
         { step: 'hold' },
       ]);
-      const running = execOutcome(machine.runtime, await holding(), { command, timeoutMs: 400 });
-      await machine.elapse(400);
+      const running = runExec(machine.runtime, await startHolding(), { command, timeoutMs: 400 });
+      await machine.advanceTime(400);
       expect(await running).toMatchObject({
         stdout: 'begun',
         exitCode: undefined,
         failure: { kind: 'deadline' },
       });
-      await machine.childEnded('slow');
+      await machine.waitForChildEnd('slow');
     });
 
     it('ends the command and its children when its signal is aborted', async () => {
       const machine = current();
       const leave = new AbortController();
       const command = machine.command([{ step: 'child', name: 'aborted' }, { step: 'hold' }]);
-      const running = execOutcome(machine.runtime, await holding(), { command }, leave.signal);
-      await machine.childStarted('aborted');
+      const running = runExec(machine.runtime, await startHolding(), { command }, leave.signal);
+      await machine.waitForChildStart('aborted');
       leave.abort();
       expect(await running).toMatchObject({ exitCode: undefined, failure: undefined });
-      await machine.childEnded('aborted');
+      await machine.waitForChildEnd('aborted');
     });
 
     it('ends the command and its children when the caller leaves the loop', async () => {
@@ -94,22 +94,26 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
         { step: 'write', stream: 'stdout', text: 'x' },
         { step: 'hold' },
       ]);
-      for await (const event of machine.runtime.exec(await holding(), { command }, never())) {
+      for await (const event of machine.runtime.exec(
+        await startHolding(),
+        { command },
+        createNeverAborted(),
+      )) {
         expect(event.kind).toBe('output');
         break;
       }
-      await machine.childEnded('left');
+      await machine.waitForChildEnd('left');
     });
 
     it('ends the command when its container stops', async () => {
       const machine = current();
-      const id = await holding();
+      const id = await startHolding();
       const command = machine.command([{ step: 'child', name: 'inside' }, { step: 'hold' }]);
-      const running = execOutcome(machine.runtime, id, { command });
-      await machine.childStarted('inside');
+      const running = runExec(machine.runtime, id, { command });
+      await machine.waitForChildStart('inside');
       await machine.runtime.stop(id, 0);
       expect(await running).toMatchObject({ exitCode: 137 });
-      await machine.childEnded('inside');
+      await machine.waitForChildEnd('inside');
     });
 
     it.each([
@@ -120,7 +124,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       async ({ command, exitCode }) => {
         const { runtime } = current();
         const input = { stdin: new TextEncoder().encode('unread') };
-        const outcome = await execOutcome(runtime, await holding(), { command, ...input });
+        const outcome = await runExec(runtime, await startHolding(), { command, ...input });
         expect(outcome).toEqual({
           stdout: '',
           stderr: expect.stringMatching(/^[^\n]+\n$/),
@@ -135,7 +139,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       const { runtime } = current();
       if (!runtime.capabilities().includes('exec.tty')) return;
       const request = { command: harness.unknownCommand, tty: { columns: 80, rows: 24 } };
-      const outcome = await execOutcome(runtime, await holding(), request);
+      const outcome = await runExec(runtime, await startHolding(), request);
       expect(outcome).toEqual({
         stdout: expect.stringMatching(/^[^\n]+\r\n$/),
         stderr: '',
@@ -146,14 +150,14 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
 
     it('rejects an exited container and an empty command', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'exit', code: 0 }]);
-      await ended(machine.runtime, id);
+      const id = await startContainer(machine, [{ step: 'exit', code: 0 }]);
+      await waitForExit(machine.runtime, id);
       const command = machine.command([{ step: 'exit', code: 0 }]);
-      expect(await execOutcome(machine.runtime, id, { command })).toMatchObject({
+      expect(await runExec(machine.runtime, id, { command })).toMatchObject({
         failure: { kind: 'precondition' },
       });
-      const running = await holding();
-      expect(await execOutcome(machine.runtime, running, { command: [] })).toMatchObject({
+      const running = await startHolding();
+      expect(await runExec(machine.runtime, running, { command: [] })).toMatchObject({
         failure: { kind: 'invalid' },
       });
     });

@@ -14,16 +14,16 @@ export interface RuntimeMachine {
   /** Opens a gate, before or after a behaviour reaches it. */
   openGate(name: string): Promise<void>;
   /** Resolves when the named child process has ended; it must have been started. */
-  childEnded(name: string): Promise<void>;
+  waitForChildEnd(name: string): Promise<void>;
   /** Resolves when the named child process has been started. */
-  childStarted(name: string): Promise<void>;
+  waitForChildStart(name: string): Promise<void>;
   /**
    * Simulates a restart of the caller: closes `runtime` and opens another instance, which replaces
    * it.
    */
   reopen(): Promise<ContainerRuntime>;
   /** Advances virtual time; returns at once with a real clock. */
-  elapse(durationMs: number): Promise<void>;
+  advanceTime(durationMs: number): Promise<void>;
   /** Ends everything that was started and closes the runtime. */
   dispose(): Promise<void>;
 }

@@ -37,7 +37,7 @@ export function aRequest(
 }
 
 /** Starts a container and returns its id. */
-export async function started(
+export async function startContainer(
   machine: RuntimeMachine,
   behaviour: Behaviour,
   overrides: Partial<ContainerRequest> = {},
@@ -47,12 +47,12 @@ export async function started(
 }
 
 /** A signal that is never aborted. */
-export function never(): AbortSignal {
+export function createNeverAborted(): AbortSignal {
   return new AbortController().signal;
 }
 
 /** Waits for the exit of a container. @returns Its status. */
-export async function ended(
+export async function waitForExit(
   runtime: ContainerRuntime,
   containerId: ContainerId,
 ): Promise<ContainerStatus> {
@@ -71,13 +71,17 @@ export async function ended(
 }
 
 /** Reads all lines that a request selects. */
-export async function linesOf(
+export async function readLines(
   runtime: ContainerRuntime,
   containerId: ContainerId,
   request: Partial<LogRequest> = {},
 ): Promise<readonly LogLine[]> {
   const lines: LogLine[] = [];
-  for await (const line of runtime.logs(containerId, { follow: false, ...request }, never()))
+  for await (const line of runtime.logs(
+    containerId,
+    { follow: false, ...request },
+    createNeverAborted(),
+  ))
     lines.push(line);
   return lines;
 }
@@ -92,12 +96,12 @@ export async function readUntil(
     const next = await lines.next();
     if (next.done === true) throw new Error(`the log ended before the line ${wanted}`);
     seen.push(next.value);
-    if (textOf(next.value) === wanted) return seen;
+    if (decodeLine(next.value) === wanted) return seen;
   }
 }
 
 /** Decodes a line as UTF-8. */
-export function textOf(line: LogLine): string {
+export function decodeLine(line: LogLine): string {
   return new TextDecoder().decode(line.text);
 }
 
@@ -111,11 +115,11 @@ export interface ExecOutcome {
 }
 
 /** Runs a command until it exits. */
-export async function execOutcome(
+export async function runExec(
   runtime: ContainerRuntime,
   containerId: ContainerId,
   request: ExecRequest,
-  signal: AbortSignal = never(),
+  signal: AbortSignal = createNeverAborted(),
 ): Promise<ExecOutcome> {
   const output = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
   let exitCode: number | undefined;
@@ -128,15 +132,20 @@ export async function execOutcome(
   } catch (reason) {
     failure = reason;
   }
-  return { stdout: decoded(output.stdout), stderr: decoded(output.stderr), exitCode, failure };
+  return {
+    stdout: decodeChunks(output.stdout),
+    stderr: decodeChunks(output.stderr),
+    exitCode,
+    failure,
+  };
 }
 
-function decoded(chunks: readonly Uint8Array[]): string {
+function decodeChunks(chunks: readonly Uint8Array[]): string {
   const decoder = new TextDecoder();
   return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode();
 }
 
 /** The lines `line <from>` to `line <to>`. */
-export function numbered(from: number, to: number): readonly string[] {
+export function createNumberedLines(from: number, to: number): readonly string[] {
   return Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 }

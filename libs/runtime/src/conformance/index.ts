@@ -1,4 +1,4 @@
 export { describeContainerRuntime } from './describe-container-runtime.js';
-export { behaviourScript } from './shell-behaviour.js';
+export { toShellScript } from './shell-behaviour.js';
 export type { Behaviour, BehaviourStep } from './behaviour.js';
 export type { RuntimeHarness, RuntimeMachine } from './harness.js';

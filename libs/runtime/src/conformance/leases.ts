@@ -2,19 +2,26 @@ import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
 import type { Behaviour } from './behaviour.js';
 import type { CurrentMachine, RuntimeMachine } from './harness.js';
-import { aContainerId, aRequest, ended, never, started, textOf } from './helpers.js';
+import {
+  aContainerId,
+  aRequest,
+  waitForExit,
+  createNeverAborted,
+  startContainer,
+  decodeLine,
+} from './helpers.js';
 
 /** Longer than any test, and shorter than the time limit of a run. */
 const LONG_MS = 600_000;
 
 /** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
-  const lacksLeases = (): boolean =>
+  const isWithoutLeases = (): boolean =>
     !current().runtime.capabilities().includes('disconnect.exclusive');
 
   describe('lease of a container', () => {
     it('is rejected without the capability, and nothing is started', async () => {
-      if (!lacksLeases()) return;
+      if (!isWithoutLeases()) return;
       const machine = current();
       const refusal = {
         kind: 'unimplemented',
@@ -31,12 +38,12 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('stops a container without renewal and reports the reason', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
-      const id = await leased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
-      const status = ended(machine.runtime, id);
+      const id = await startLeased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
+      const status = waitForExit(machine.runtime, id);
       await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: LONG_MS }]]));
-      await machine.elapse(20);
+      await machine.advanceTime(20);
       expect(await status).toMatchObject({
         phase: 'exited',
         exitCode: 7,
@@ -46,23 +53,25 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('kills a container that does not exit within the grace period', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
-      const id = await leased(machine, [{ step: 'ignoreTerm' }]);
-      const status = ended(machine.runtime, id);
+      const id = await startLeased(machine, [{ step: 'ignoreTerm' }]);
+      const status = waitForExit(machine.runtime, id);
       await machine.runtime.renew(new Map([[id, { leaseMs: 20, graceMs: 30 }]]));
-      await machine.elapse(50);
+      await machine.advanceTime(50);
       expect(await status).toMatchObject({ exitCode: 137, leaseEnded: true });
     });
 
     it('can be shortened by a renewal and given to a container without a lease', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
       const [first, second] = [
-        await started(machine, [{ step: 'hold' }], { lease: { leaseMs: LONG_MS, graceMs: 0 } }),
-        await started(machine, [{ step: 'hold' }]),
+        await startContainer(machine, [{ step: 'hold' }], {
+          lease: { leaseMs: LONG_MS, graceMs: 0 },
+        }),
+        await startContainer(machine, [{ step: 'hold' }]),
       ];
-      const statuses = [ended(machine.runtime, first), ended(machine.runtime, second)];
+      const statuses = [waitForExit(machine.runtime, first), waitForExit(machine.runtime, second)];
       const lease = { leaseMs: 20, graceMs: 0 };
       await machine.runtime.renew(
         new Map([
@@ -71,7 +80,7 @@ export function describeLeases(current: CurrentMachine): void {
           [aContainerId(), lease],
         ]),
       );
-      await machine.elapse(20);
+      await machine.advanceTime(20);
       expect(await Promise.all(statuses)).toMatchObject([
         { leaseEnded: true },
         { leaseEnded: true },
@@ -79,7 +88,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('does not stop a renewed container', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
       const { runtime } = machine;
       const request = aRequest(machine, [{ step: 'hold' }], {
@@ -87,7 +96,7 @@ export function describeLeases(current: CurrentMachine): void {
       });
       await runtime.start(request);
       await runtime.renew(new Map([[request.containerId, { leaseMs: LONG_MS, graceMs: 0 }]]));
-      await machine.elapse(5_000);
+      await machine.advanceTime(5_000);
       expect(await runtime.list()).toMatchObject([
         { containerId: request.containerId, phase: 'running' },
       ]);
@@ -96,41 +105,41 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('does not stop a container whose lease was removed', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
       const { runtime } = machine;
-      const id = await started(machine, [{ step: 'hold' }], {
+      const id = await startContainer(machine, [{ step: 'hold' }], {
         lease: { leaseMs: 1_000, graceMs: 0 },
       });
       await runtime.renew(new Map([[id, undefined]]));
-      await machine.elapse(1_000);
+      await machine.advanceTime(1_000);
       expect(await runtime.list()).toMatchObject([{ containerId: id, phase: 'running' }]);
       await runtime.stop(id, 0);
     });
 
     it('survives a restart of the caller', async () => {
-      if (lacksLeases()) return;
+      if (isWithoutLeases()) return;
       const machine = current();
-      const id = await started(machine, [{ step: 'hold' }], {
+      const id = await startContainer(machine, [{ step: 'hold' }], {
         lease: { leaseMs: 400, graceMs: 0 },
       });
       const again = await machine.reopen();
-      const status = ended(again, id);
-      await machine.elapse(400);
+      const status = waitForExit(again, id);
+      await machine.advanceTime(400);
       expect(await status).toMatchObject({ leaseEnded: true });
     });
   });
 }
 
 /** Starts a container with a long lease and waits until it has carried out the steps. */
-async function leased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
+async function startLeased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
   const steps: Behaviour = [
     ...behaviour,
     { step: 'write', stream: 'stdout', text: 'up\n' },
     { step: 'hold' },
   ];
-  const id = await started(machine, steps, { lease: { leaseMs: LONG_MS, graceMs: 0 } });
-  for await (const line of machine.runtime.logs(id, { follow: true }, never()))
-    if (textOf(line) === 'up') break;
+  const id = await startContainer(machine, steps, { lease: { leaseMs: LONG_MS, graceMs: 0 } });
+  for await (const line of machine.runtime.logs(id, { follow: true }, createNeverAborted()))
+    if (decodeLine(line) === 'up') break;
   return id;
 }

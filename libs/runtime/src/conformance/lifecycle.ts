@@ -4,13 +4,13 @@ import type { CurrentMachine, RuntimeHarness } from './harness.js';
 import {
   aContainerId,
   aRequest,
-  ended,
-  execOutcome,
-  linesOf,
-  never,
+  waitForExit,
+  runExec,
+  readLines,
+  createNeverAborted,
   readUntil,
-  started,
-  textOf,
+  startContainer,
+  decodeLine,
 } from './helpers.js';
 
 /** Tests of `start`, `list`, `stop` and `remove`. */
@@ -50,7 +50,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it('passes environment variables to the process', async () => {
       const machine = current();
-      const id = await started(
+      const id = await startContainer(
         machine,
         [
           { step: 'writeEnv', name: 'GREETING' },
@@ -60,8 +60,8 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
           env: { GREETING: 'hello  "world" $HOME' },
         },
       );
-      await ended(machine.runtime, id);
-      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual([
+      await waitForExit(machine.runtime, id);
+      expect((await readLines(machine.runtime, id)).map(decodeLine)).toEqual([
         'hello  "world" $HOME',
         'unset',
       ]);
@@ -72,7 +72,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       const request = aRequest(machine, [{ step: 'exit', code: 0 }]);
       await machine.runtime.start(request);
       await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'exists' });
-      await ended(machine.runtime, request.containerId);
+      await waitForExit(machine.runtime, request.containerId);
       await expect(machine.runtime.start(request)).rejects.toMatchObject({ kind: 'exists' });
     });
 
@@ -119,10 +119,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it('publishes no event for a container that could not be started', async () => {
       const machine = current();
-      const events = machine.runtime.events(never())[Symbol.asyncIterator]();
+      const events = machine.runtime.events(createNeverAborted())[Symbol.asyncIterator]();
       const refused = { ...aRequest(machine, []), command: harness.unknownCommand };
       await expect(machine.runtime.start(refused)).rejects.toMatchObject({ kind: 'invalid' });
-      const id = await started(machine, [{ step: 'hold' }]);
+      const id = await startContainer(machine, [{ step: 'hold' }]);
       expect((await events.next()).value).toMatchObject({
         kind: 'started',
         status: { containerId: id },
@@ -152,8 +152,8 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       },
     ])('reports $name', async ({ behaviour, exitCode, reason }) => {
       const machine = current();
-      const id = await started(machine, behaviour, { labels: { kept: 'yes' } });
-      const status = await ended(machine.runtime, id);
+      const id = await startContainer(machine, behaviour, { labels: { kept: 'yes' } });
+      const status = await waitForExit(machine.runtime, id);
       expect(status).toMatchObject({ phase: 'exited', exitCode, reason, labels: { kept: 'yes' } });
       expect(status).not.toHaveProperty('pid');
       expect(status.finishedAtMs).toBeGreaterThanOrEqual(status.startedAtMs);
@@ -162,28 +162,28 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it('kills child processes that the main process left behind', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'child', name: 'left' },
         { step: 'gate', name: 'go' },
         { step: 'exit', code: 0 },
       ]);
-      await machine.childStarted('left');
+      await machine.waitForChildStart('left');
       await machine.openGate('go');
-      await ended(machine.runtime, id);
-      await machine.childEnded('left');
+      await waitForExit(machine.runtime, id);
+      await machine.waitForChildEnd('left');
     });
   });
 
   describe('stop and remove', () => {
     it('lets a container exit by itself within the grace period', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'onTerm', line: 'bye', exitCode: 7 },
         { step: 'write', stream: 'stdout', text: 'ready\n' },
         { step: 'hold' },
       ]);
       await readUntil(
-        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        machine.runtime.logs(id, { follow: true }, createNeverAborted())[Symbol.asyncIterator](),
         'ready',
       );
       expect(await machine.runtime.stop(id, 60_000)).toMatchObject({
@@ -191,53 +191,53 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
         exitCode: 7,
         reason: 'exit code 7',
       });
-      expect((await linesOf(machine.runtime, id)).map(textOf)).toEqual(['ready', 'bye']);
+      expect((await readLines(machine.runtime, id)).map(decodeLine)).toEqual(['ready', 'bye']);
     });
 
     it('kills the container and its children after the grace period, not before', async () => {
       const machine = current();
-      const id = await stubborn(current);
+      const id = await startStubborn(current);
       const stopping = machine.runtime.stop(id, 300);
-      await machine.elapse(299);
+      await machine.advanceTime(299);
       expect(await machine.runtime.list()).toMatchObject([{ phase: 'running' }]);
-      await machine.elapse(1);
+      await machine.advanceTime(1);
       const status = await stopping;
       expect(status).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
-      await machine.childEnded('inner');
+      await machine.waitForChildEnd('inner');
     });
 
     it('kills at once with a grace period of 0', async () => {
       const machine = current();
-      const id = await stubborn(current);
+      const id = await startStubborn(current);
       expect(await machine.runtime.stop(id, 0)).toMatchObject({ exitCode: 137 });
     });
 
     it('shortens the grace period by a second stop, and never extends it', async () => {
       const machine = current();
-      const id = await stubborn(current);
+      const id = await startStubborn(current);
       const patient = machine.runtime.stop(id, 3_600_000);
       const hasty = machine.runtime.stop(id, 50);
       const late = machine.runtime.stop(id, 3_600_000);
-      await machine.elapse(50);
+      await machine.advanceTime(50);
       const statuses = await Promise.all([patient, hasty, late]);
       expect(statuses.map(({ exitCode }) => exitCode)).toEqual([137, 137, 137]);
     });
 
     it('resolves at once for an exited container, with its exit code', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'exit', code: 4 }]);
-      await ended(machine.runtime, id);
+      const id = await startContainer(machine, [{ step: 'exit', code: 4 }]);
+      await waitForExit(machine.runtime, id);
       expect(await machine.runtime.stop(id, 1_000)).toMatchObject({ exitCode: 4 });
     });
 
     it('removes only exited containers', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'hold' }]);
+      const id = await startContainer(machine, [{ step: 'hold' }]);
       await expect(machine.runtime.remove(id)).rejects.toMatchObject({ kind: 'precondition' });
       await machine.runtime.stop(id, 0);
       await machine.runtime.remove(id);
       expect(await machine.runtime.list()).toEqual([]);
-      await expect(linesOf(machine.runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
+      await expect(readLines(machine.runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
       await machine.runtime.remove(id);
     });
 
@@ -245,8 +245,8 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       const { runtime } = current();
       const id = aContainerId();
       await expect(runtime.stop(id, 0)).rejects.toMatchObject({ kind: 'notFound' });
-      await expect(linesOf(runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
-      expect(await execOutcome(runtime, id, { command: ['x'] })).toMatchObject({
+      await expect(readLines(runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
+      expect(await runExec(runtime, id, { command: ['x'] })).toMatchObject({
         failure: { kind: 'notFound' },
       });
       await runtime.remove(id);
@@ -257,16 +257,16 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 /**
  * Starts a container that ignores SIGTERM, with a child that does too, and waits until both run.
  */
-async function stubborn(current: CurrentMachine): ReturnType<typeof started> {
+async function startStubborn(current: CurrentMachine): ReturnType<typeof startContainer> {
   const machine = current();
-  const id = await started(machine, [
+  const id = await startContainer(machine, [
     { step: 'ignoreTerm' },
     { step: 'child', name: 'inner' },
     { step: 'write', stream: 'stdout', text: 'ready\n' },
     { step: 'hold' },
   ]);
   await readUntil(
-    machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+    machine.runtime.logs(id, { follow: true }, createNeverAborted())[Symbol.asyncIterator](),
     'ready',
   );
   return id;

@@ -1,67 +1,88 @@
 import { describe, expect, it } from '@jest/globals';
 import type { LogLine } from '../container-runtime.js';
 import type { CurrentMachine, RuntimeHarness } from './harness.js';
-import { ended, linesOf, never, numbered, readUntil, started, textOf } from './helpers.js';
+import {
+  waitForExit,
+  readLines,
+  createNeverAborted,
+  createNumberedLines,
+  readUntil,
+  startContainer,
+  decodeLine,
+} from './helpers.js';
 
 /** Tests of `logs` with `follow`. */
 export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('logs with follow', () => {
     it('yields existing lines, then new lines, and ends after the last line', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 3 },
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 4, to: 6 },
         { step: 'write', stream: 'stdout', text: 'end' },
       ]);
-      const reader = machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator]();
-      expect((await readUntil(reader, 'line 3')).map(textOf)).toEqual(numbered(1, 3));
+      const reader = machine.runtime
+        .logs(id, { follow: true }, createNeverAborted())
+        [Symbol.asyncIterator]();
+      expect((await readUntil(reader, 'line 3')).map(decodeLine)).toEqual(
+        createNumberedLines(1, 3),
+      );
       await machine.openGate('more');
-      expect((await readUntil(reader, 'end')).map(textOf)).toEqual([...numbered(4, 6), 'end']);
+      expect((await readUntil(reader, 'end')).map(decodeLine)).toEqual([
+        ...createNumberedLines(4, 6),
+        'end',
+      ]);
       expect(await reader.next()).toMatchObject({ done: true });
     });
 
     it('starts at the tail and continues without gaps', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 30 },
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 31, to: 40 },
       ]);
       await readUntil(
-        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        machine.runtime.logs(id, { follow: true }, createNeverAborted())[Symbol.asyncIterator](),
         'line 30',
       );
       const reader = machine.runtime
-        .logs(id, { follow: true, tailLines: 2 }, never())
+        .logs(id, { follow: true, tailLines: 2 }, createNeverAborted())
         [Symbol.asyncIterator]();
-      expect(textOf((await reader.next()).value as LogLine)).toBe('line 29');
+      expect(decodeLine((await reader.next()).value as LogLine)).toBe('line 29');
       await machine.openGate('more');
-      expect((await readUntil(reader, 'line 40')).map(textOf)).toEqual(numbered(30, 40));
+      expect((await readUntil(reader, 'line 40')).map(decodeLine)).toEqual(
+        createNumberedLines(30, 40),
+      );
     });
 
     it('yields every line once across log rotation', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
       ]);
-      const lines = await linesOf(machine.runtime, id, { follow: true });
+      const lines = await readLines(machine.runtime, id, { follow: true });
       expect(lines.map(({ sequence }) => sequence)).toEqual(
         lines.map((_, index) => BigInt(index + 1)),
       );
-      expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
+      expect(lines.map(decodeLine)).toEqual(createNumberedLines(1, harness.rotatingLines));
       expect(
-        (await linesOf(machine.runtime, id, { tailLines: harness.rotatingLines })).length,
+        (await readLines(machine.runtime, id, { tailLines: harness.rotatingLines })).length,
       ).toBe(harness.rotatingLines);
     });
 
     it('yields the same lines in batches without gaps or empty batches', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
       ]);
       const lines: LogLine[] = [];
-      for await (const batch of machine.runtime.logBatches(id, { follow: true }, never())) {
+      for await (const batch of machine.runtime.logBatches(
+        id,
+        { follow: true },
+        createNeverAborted(),
+      )) {
         expect(batch.lines.length).toBeGreaterThan(0);
         expect(batch.skipped).toBeUndefined();
         lines.push(...batch.lines);
@@ -69,41 +90,43 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(lines.map(({ sequence }) => sequence)).toEqual(
         lines.map((_, index) => BigInt(index + 1)),
       );
-      expect(lines.map(textOf)).toEqual(numbered(1, harness.rotatingLines));
+      expect(lines.map(decodeLine)).toEqual(createNumberedLines(1, harness.rotatingLines));
     });
 
     it('resumes after the sequence number at which another reader stopped', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 10 },
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 11, to: 20 },
       ]);
       const first = await readUntil(
-        machine.runtime.logs(id, { follow: true }, never())[Symbol.asyncIterator](),
+        machine.runtime.logs(id, { follow: true }, createNeverAborted())[Symbol.asyncIterator](),
         'line 10',
       );
       await machine.openGate('more');
-      const rest = await linesOf(machine.runtime, id, {
+      const rest = await readLines(machine.runtime, id, {
         follow: true,
         afterSequence: first.at(-1)?.sequence ?? 0n,
       });
-      expect(rest.map(textOf)).toEqual(numbered(11, 20));
+      expect(rest.map(decodeLine)).toEqual(createNumberedLines(11, 20));
     });
 
     it('yields the lines of an exited container and ends', async () => {
       const machine = current();
-      const id = await started(machine, [{ step: 'number', stream: 'stdout', from: 1, to: 5 }]);
-      await ended(machine.runtime, id);
-      expect((await linesOf(machine.runtime, id, { follow: true })).map(textOf)).toEqual(
-        numbered(1, 5),
+      const id = await startContainer(machine, [
+        { step: 'number', stream: 'stdout', from: 1, to: 5 },
+      ]);
+      await waitForExit(machine.runtime, id);
+      expect((await readLines(machine.runtime, id, { follow: true })).map(decodeLine)).toEqual(
+        createNumberedLines(1, 5),
       );
-      expect(await linesOf(machine.runtime, id, { follow: true, tailLines: 0 })).toEqual([]);
+      expect(await readLines(machine.runtime, id, { follow: true, tailLines: 0 })).toEqual([]);
     });
 
     it('ends when the signal is aborted, while the container keeps running', async () => {
       const machine = current();
-      const id = await started(machine, [
+      const id = await startContainer(machine, [
         { step: 'write', stream: 'stdout', text: 'ready\n' },
         { step: 'hold' },
       ]);

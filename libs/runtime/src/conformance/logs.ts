@@ -2,24 +2,30 @@ import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
 import { MAX_LINE_BYTES } from '../line-splitter.js';
 import type { CurrentMachine } from './harness.js';
-import { ended, linesOf, numbered, started, textOf } from './helpers.js';
+import {
+  waitForExit,
+  readLines,
+  createNumberedLines,
+  startContainer,
+  decodeLine,
+} from './helpers.js';
 
 /** Tests of `logs` without `follow`. */
 export function describeLogs(current: CurrentMachine): void {
   describe('logs', () => {
-    async function finished(behaviour: Parameters<typeof started>[1]): Promise<ContainerId> {
-      const id = await started(current(), behaviour);
-      await ended(current().runtime, id);
+    async function runToEnd(behaviour: Parameters<typeof startContainer>[1]): Promise<ContainerId> {
+      const id = await startContainer(current(), behaviour);
+      await waitForExit(current().runtime, id);
       return id;
     }
-    const numbers = (to: number): Promise<ContainerId> =>
-      finished([{ step: 'number', stream: 'stdout', from: 1, to }]);
+    const runNumberedLines = (to: number): Promise<ContainerId> =>
+      runToEnd([{ step: 'number', stream: 'stdout', from: 1, to }]);
 
     it('yields lines in order, numbered from 1 without gaps, with their read time', async () => {
-      const id = await numbers(200);
+      const id = await runNumberedLines(200);
       const [status] = await current().runtime.list();
-      const lines = await linesOf(current().runtime, id);
-      expect(lines.map(textOf)).toEqual(numbered(1, 200));
+      const lines = await readLines(current().runtime, id);
+      expect(lines.map(decodeLine)).toEqual(createNumberedLines(1, 200));
       expect(lines.map(({ sequence }) => sequence)).toEqual(
         lines.map((_, index) => BigInt(index + 1)),
       );
@@ -27,9 +33,9 @@ export function describeLogs(current: CurrentMachine): void {
     });
 
     it('has every line as soon as the exit is known, including an unfinished last line', async () => {
-      const id = await finished([{ step: 'write', stream: 'stdout', text: 'one\n\ntwo' }]);
-      const lines = await linesOf(current().runtime, id);
-      expect(lines.map((line) => [textOf(line), line.partial])).toEqual([
+      const id = await runToEnd([{ step: 'write', stream: 'stdout', text: 'one\n\ntwo' }]);
+      const lines = await readLines(current().runtime, id);
+      expect(lines.map((line) => [decodeLine(line), line.partial])).toEqual([
         ['one', false],
         ['', false],
         ['two', false],
@@ -37,19 +43,19 @@ export function describeLogs(current: CurrentMachine): void {
     });
 
     it('numbers both streams together and distinguishes them', async () => {
-      const id = await finished([
+      const id = await runToEnd([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
       ]);
-      const all = await linesOf(current().runtime, id);
+      const all = await readLines(current().runtime, id);
       expect(all.map(({ sequence }) => sequence)).toEqual(all.map((_, index) => BigInt(index + 1)));
-      expect((await linesOf(current().runtime, id, { streams: ['stdout'] })).map(textOf)).toEqual(
-        numbered(1, 20),
-      );
-      expect((await linesOf(current().runtime, id, { streams: ['stderr'] })).map(textOf)).toEqual(
-        numbered(21, 40),
-      );
-      expect(await linesOf(current().runtime, id, { streams: [] })).toEqual([]);
+      expect(
+        (await readLines(current().runtime, id, { streams: ['stdout'] })).map(decodeLine),
+      ).toEqual(createNumberedLines(1, 20));
+      expect(
+        (await readLines(current().runtime, id, { streams: ['stderr'] })).map(decodeLine),
+      ).toEqual(createNumberedLines(21, 40));
+      expect(await readLines(current().runtime, id, { streams: [] })).toEqual([]);
     });
 
     it.each([
@@ -73,42 +79,44 @@ export function describeLogs(current: CurrentMachine): void {
         from: 49,
       },
     ])('selects $name', async ({ request, from }) => {
-      const id = await numbers(50);
-      expect((await linesOf(current().runtime, id, request)).map(textOf)).toEqual(
-        numbered(from, 50),
+      const id = await runNumberedLines(50);
+      expect((await readLines(current().runtime, id, request)).map(decodeLine)).toEqual(
+        createNumberedLines(from, 50),
       );
     });
 
     it('selects lines by time', async () => {
-      const id = await numbers(10);
-      const all = await linesOf(current().runtime, id);
+      const id = await runNumberedLines(10);
+      const all = await readLines(current().runtime, id);
       const lastTimeMs = Math.max(...all.map(({ timeMs }) => timeMs));
-      expect(await linesOf(current().runtime, id, { sinceMs: 0 })).toEqual(all);
-      expect(await linesOf(current().runtime, id, { sinceMs: lastTimeMs })).toEqual(
+      expect(await readLines(current().runtime, id, { sinceMs: 0 })).toEqual(all);
+      expect(await readLines(current().runtime, id, { sinceMs: lastTimeMs })).toEqual(
         all.filter(({ timeMs }) => timeMs >= lastTimeMs),
       );
-      expect(await linesOf(current().runtime, id, { sinceMs: lastTimeMs + 1 })).toEqual([]);
+      expect(await readLines(current().runtime, id, { sinceMs: lastTimeMs + 1 })).toEqual([]);
     });
 
     it('counts the tail among the lines of the requested streams', async () => {
-      const id = await finished([
+      const id = await runToEnd([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
       ]);
       expect(
-        (await linesOf(current().runtime, id, { streams: ['stdout'], tailLines: 2 })).map(textOf),
-      ).toEqual(numbered(19, 20));
+        (await readLines(current().runtime, id, { streams: ['stdout'], tailLines: 2 })).map(
+          decodeLine,
+        ),
+      ).toEqual(createNumberedLines(19, 20));
     });
 
     it('splits a line into entries only when it exceeds the maximum size', async () => {
       const count = 2 * MAX_LINE_BYTES + 5;
-      const id = await finished([
+      const id = await runToEnd([
         { step: 'fill', stream: 'stdout', letter: 'x', count },
         { step: 'write', stream: 'stdout', text: '\n' },
         { step: 'fill', stream: 'stdout', letter: 'y', count: MAX_LINE_BYTES },
         { step: 'write', stream: 'stdout', text: '\n' },
       ]);
-      const lines = await linesOf(current().runtime, id);
+      const lines = await readLines(current().runtime, id);
       expect(lines.map(({ text, partial }) => [text[0], text.length, partial])).toEqual([
         [0x78, MAX_LINE_BYTES, true],
         [0x78, MAX_LINE_BYTES, true],
@@ -119,10 +127,10 @@ export function describeLogs(current: CurrentMachine): void {
 
     it('keeps bytes that are not UTF-8', async () => {
       const bytes = [0xff, 0x00, 0xc3, 0x28, 0x0d, 0x80];
-      const id = await finished([
+      const id = await runToEnd([
         { step: 'writeBytes', stream: 'stderr', bytes: [...bytes, 0x0a] },
       ]);
-      expect((await linesOf(current().runtime, id)).map(({ text }) => Array.from(text))).toEqual([
+      expect((await readLines(current().runtime, id)).map(({ text }) => Array.from(text))).toEqual([
         bytes,
       ]);
     });

@@ -1,13 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerRequest, StartProgress } from '../container-runtime.js';
 import type { CurrentMachine } from './harness.js';
-import { aRequest, ended, never } from './helpers.js';
+import { aRequest, waitForExit, createNeverAborted } from './helpers.js';
 
 /** Tests of `prepare`. */
 export function describePreparation(current: CurrentMachine): void {
   const prepare = async (request: ContainerRequest): Promise<readonly StartProgress[]> => {
     const steps: StartProgress[] = [];
-    await current().runtime.prepare(request, (step) => steps.push(step), never());
+    await current().runtime.prepare(request, (step) => steps.push(step), createNeverAborted());
     return steps;
   };
 
@@ -18,7 +18,9 @@ export function describePreparation(current: CurrentMachine): void {
       await prepare(request);
       expect(await machine.runtime.list()).toEqual([]);
       await machine.runtime.start(request);
-      expect(await ended(machine.runtime, request.containerId)).toMatchObject({ exitCode: 4 });
+      expect(await waitForExit(machine.runtime, request.containerId)).toMatchObject({
+        exitCode: 4,
+      });
     });
 
     it('can be repeated and does not require a start', async () => {

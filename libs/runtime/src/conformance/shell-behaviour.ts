@@ -8,20 +8,20 @@ import type { Behaviour, BehaviourStep } from './behaviour.js';
  *   `<directory>/gate-g` exists, child `c` writes its process id to `<directory>/child-c`. Must
  *   exist and must not need quoting.
  */
-export function behaviourScript(behaviour: Behaviour, directory: string): string {
-  return behaviour.map((step) => stepScript(step, directory)).join('\n');
+export function toShellScript(behaviour: Behaviour, directory: string): string {
+  return behaviour.map((step) => toShellStep(step, directory)).join('\n');
 }
 
-function stepScript(step: BehaviourStep, directory: string): string {
+function toShellStep(step: BehaviourStep, directory: string): string {
   switch (step.step) {
     case 'write':
-      return `printf '${escaped(new TextEncoder().encode(step.text))}'${redirect(step.stream)}`;
+      return `printf '${toOctalEscapes(new TextEncoder().encode(step.text))}'${toRedirect(step.stream)}`;
     case 'writeBytes':
-      return `printf '${escaped(step.bytes)}'${redirect(step.stream)}`;
+      return `printf '${toOctalEscapes(step.bytes)}'${toRedirect(step.stream)}`;
     case 'fill':
-      return `head -c ${step.count} /dev/zero | tr '\\0' '${step.letter}'${redirect(step.stream)}`;
+      return `head -c ${step.count} /dev/zero | tr '\\0' '${step.letter}'${toRedirect(step.stream)}`;
     case 'number':
-      return `i=${step.from}; while [ $i -le ${step.to} ]; do echo "line $i"${redirect(step.stream)}; i=$((i+1)); done`;
+      return `i=${step.from}; while [ $i -le ${step.to} ]; do echo "line $i"${toRedirect(step.stream)}; i=$((i+1)); done`;
     case 'writeEnv':
       return `echo "\${${step.name}-unset}"`;
     case 'copyStdin':
@@ -50,10 +50,10 @@ function stepScript(step: BehaviourStep, directory: string): string {
   }
 }
 
-function redirect(stream: LogStream): string {
+function toRedirect(stream: LogStream): string {
   return stream === 'stderr' ? ' >&2' : '';
 }
 
-function escaped(bytes: ArrayLike<number>): string {
+function toOctalEscapes(bytes: ArrayLike<number>): string {
   return Array.from(bytes, (byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('');
 }

@@ -22,9 +22,9 @@ import type {
 } from '../container-runtime.js';
 import { PushQueue } from '../push-queue.js';
 import { FakeMachine } from './fake-machine.js';
-import { behaviourOf } from './fake-command.js';
+import { parseBehaviour } from './fake-command.js';
 import { FakeProcess } from './fake-process.js';
-import { FakeTerminalInput } from './fake-terminal-input.js';
+import { FakeExecInput } from './fake-terminal-input.js';
 
 export interface FakeRuntimeOptions {
   readonly clock: Clock;
@@ -96,30 +96,30 @@ class InMemoryRuntime implements FakeRuntime {
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     this.assertOpen();
-    this.check(request);
+    this.validate(request);
     if (request.image !== undefined) {
       await this.machine.images.ensure({ image: request.image }, () => undefined, NEVER);
-      this.check(request); // a concurrent start may have used the same id
+      this.validate(request); // a concurrent start may have used the same id
     }
     return this.machine.start(request);
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
     this.assertOpen();
-    return this.machine.find(containerId).stop(graceMs);
+    return this.machine.requireContainer(containerId).stop(graceMs);
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     this.assertOpen();
-    this.needs(true, 'disconnect.exclusive', 'lease');
+    this.requireCapability(true, 'disconnect.exclusive', 'lease');
     for (const [containerId, lease] of leases)
-      if (this.machine.has(containerId)) this.machine.find(containerId).renew(lease);
+      if (this.machine.has(containerId)) this.machine.requireContainer(containerId).renew(lease);
   }
 
   async remove(containerId: ContainerId): Promise<void> {
     this.assertOpen();
     if (!this.machine.has(containerId)) return;
-    if (this.machine.find(containerId).status.phase === 'running') {
+    if (this.machine.requireContainer(containerId).status.phase === 'running') {
       throw new CloudlessError(
         'precondition',
         `container ${containerId} is running: stop it first`,
@@ -135,8 +135,8 @@ class InMemoryRuntime implements FakeRuntime {
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
     this.assertOpen();
-    const queue = this.queue<ContainerEvent>(signal, () => stop());
-    const stop = this.machine.listen((event) => queue.push(event));
+    const queue = this.createQueue<ContainerEvent>(signal, () => stop());
+    const stop = this.machine.subscribe((event) => queue.push(event));
     if (signal.aborted) stop();
     return queue;
   }
@@ -147,7 +147,7 @@ class InMemoryRuntime implements FakeRuntime {
     signal: StopSignal,
   ): AsyncIterable<LogLine> {
     this.assertOpen();
-    yield* this.machine.find(containerId).log.read(request, signal);
+    yield* this.machine.requireContainer(containerId).log.read(request, signal);
   }
 
   async *logBatches(
@@ -163,25 +163,25 @@ class InMemoryRuntime implements FakeRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncIterable<ExecEvent> {
-    return withStartFailure(request, this.execEvents(containerId, request, signal));
+    return withStartFailure(request, this.execWithoutStartFailure(containerId, request, signal));
   }
 
-  private async *execEvents(
+  private async *execWithoutStartFailure(
     containerId: ContainerId,
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncIterable<ExecEvent> {
     this.assertOpen();
-    const container = this.machine.find(containerId);
+    const container = this.machine.requireContainer(containerId);
     if (container.status.phase !== 'running')
       throw new CloudlessError('precondition', `container ${containerId} is not running`);
     if (request.command.length === 0)
       throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(request.command);
-    this.needs(request.tty !== undefined, 'exec.tty', 'tty');
-    const answer = this.machine.answer(containerId, request);
+    this.requireCapability(request.tty !== undefined, 'exec.tty', 'tty');
+    const answer = this.machine.answerExec(containerId, request);
     if (answer !== undefined) return yield* answer;
-    yield* this.run(containerId, request, signal);
+    yield* this.runCommand(containerId, request, signal);
   }
 
   async close(): Promise<void> {
@@ -196,12 +196,12 @@ class InMemoryRuntime implements FakeRuntime {
     return new InMemoryRuntime(this.machine);
   }
 
-  private run(
+  private runCommand(
     containerId: ContainerId,
     request: ExecRequest,
     signal: StopSignal,
   ): PushQueue<ExecEvent> {
-    const container = this.machine.find(containerId);
+    const container = this.machine.requireContainer(containerId);
     let killing: Timer | undefined;
     const leave = (): void => {
       deadline?.cancel();
@@ -209,11 +209,11 @@ class InMemoryRuntime implements FakeRuntime {
       if (!process.isOver)
         killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
     };
-    const output = this.queue<ExecEvent>(signal, leave);
+    const output = this.createQueue<ExecEvent>(signal, leave);
     const input =
-      request.input === undefined ? undefined : new FakeTerminalInput(request.input, request.tty);
-    const process: FakeProcess = new FakeProcess(behaviourOf(request.command), {
-      ...this.machine.world,
+      request.input === undefined ? undefined : new FakeExecInput(request.input, request.tty);
+    const process: FakeProcess = new FakeProcess(parseBehaviour(request.command), {
+      ...this.machine.processHost,
       env: { ...container.env, ...request.env },
       stdin: request.stdin ?? new Uint8Array(0),
       ...(input === undefined ? {} : { input: input.stdin }),
@@ -228,10 +228,10 @@ class InMemoryRuntime implements FakeRuntime {
           });
         }
       },
-      ended: (exitCode) => {
+      onExit: (exitCode) => {
         deadline?.cancel();
         killing?.cancel();
-        input?.leave();
+        input?.close();
         container.commands.delete(process);
         output.push({ kind: 'exited', exitCode });
         output.end();
@@ -257,7 +257,7 @@ class InMemoryRuntime implements FakeRuntime {
     return output;
   }
 
-  private check(request: ContainerRequest): void {
+  private validate(request: ContainerRequest): void {
     const { containerId, command, image, limits } = request;
     if (!/^[0-9a-f]{64}$/.test(containerId))
       throw new CloudlessError('invalid', 'containerId: must be 64 hex digits');
@@ -266,20 +266,20 @@ class InMemoryRuntime implements FakeRuntime {
     if (image === undefined && command.length === 0)
       throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(command);
-    this.needs(image !== undefined, 'runtime.cri', 'image');
-    this.needs(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
-    this.needs(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
-    this.needs(request.lease !== undefined, 'disconnect.exclusive', 'lease');
-    for (const { asked, capability, field } of containerNeeds(request))
-      this.needs(asked, capability, field);
+    this.requireCapability(image !== undefined, 'runtime.cri', 'image');
+    this.requireCapability(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
+    this.requireCapability(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
+    this.requireCapability(request.lease !== undefined, 'disconnect.exclusive', 'lease');
+    for (const { asked, capability, field } of listContainerNeeds(request))
+      this.requireCapability(asked, capability, field);
   }
 
-  private needs(asked: boolean, capability: string, field: string): void {
+  private requireCapability(asked: boolean, capability: string, field: string): void {
     if (!asked || this.machine.capabilities.includes(capability)) return;
     throw new CloudlessError('unimplemented', `${field}: this runtime lacks ${capability}`);
   }
 
-  private queue<Item>(signal: StopSignal, onClose: () => void): PushQueue<Item> {
+  private createQueue<Item>(signal: StopSignal, onClose: () => void): PushQueue<Item> {
     const queue: PushQueue<Item> = new PushQueue<Item>({
       limit: QUEUE_LIMIT,
       signal,
@@ -305,7 +305,7 @@ const VOLUME_CAPABILITY = {
 } as const;
 
 /** Capabilities that the container-only fields of a request need. */
-function containerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
+function listContainerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
   return [
     { asked: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },
     {

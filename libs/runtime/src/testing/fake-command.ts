@@ -7,12 +7,12 @@ const BEHAVE = 'behave';
  * Converts a behaviour to a command of a fake container. Any other command runs until it is
  * stopped.
  */
-export function behaviourCommand(behaviour: Behaviour): readonly string[] {
+export function toBehaviourCommand(behaviour: Behaviour): readonly string[] {
   return [BEHAVE, JSON.stringify(behaviour)];
 }
 
 /** Behaviour of a command. */
-export function behaviourOf(command: readonly string[]): Behaviour {
+export function parseBehaviour(command: readonly string[]): Behaviour {
   const [executable, text] = command;
   if (executable !== BEHAVE || text === undefined) return [{ step: 'hold' }];
   return JSON.parse(text) as Behaviour; // written by behaviourCommand

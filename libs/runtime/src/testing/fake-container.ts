@@ -5,17 +5,17 @@ import type {
   ContainerRequest,
   ContainerStatus,
 } from '../container-runtime.js';
-import { exitReason } from '../exit-reason.js';
+import { formatExitReason } from '../exit-reason.js';
 import { LEASE_ENDED_REASON, LeaseTimer } from '../lease-timer.js';
-import { behaviourOf } from './fake-command.js';
+import { parseBehaviour } from './fake-command.js';
 import { FakeLog } from './fake-log.js';
-import { FakeProcess, type FakeProcessWorld } from './fake-process.js';
+import { FakeProcess, type FakeProcessHost } from './fake-process.js';
 
 export interface FakeContainerDeps {
   readonly clock: Clock;
   readonly pid: number;
   readonly endpoints: readonly ContainerEndpoint[];
-  readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'>;
+  readonly host: Pick<FakeProcessHost, 'onGateOpen' | 'onChildStarted' | 'onChildEnded'>;
   /** Called once, after the status has changed to `exited`. */
   readonly onExit: (status: ContainerStatus) => void;
 }
@@ -36,7 +36,7 @@ export class FakeContainer {
     readonly request: ContainerRequest,
     private readonly deps: FakeContainerDeps,
   ) {
-    const { clock, pid, endpoints, world } = deps;
+    const { clock, pid, endpoints, host } = deps;
     this.log = new FakeLog(clock);
     this.lease = new LeaseTimer(clock, (graceMs) => void this.stop(graceMs));
     const { containerId, labels } = request;
@@ -48,12 +48,12 @@ export class FakeContainer {
       startedAtMs: clock.wallTime(),
       endpoints,
     };
-    this.main = new FakeProcess(behaviourOf([...request.command, ...request.args]), {
-      ...world,
+    this.main = new FakeProcess(parseBehaviour([...request.command, ...request.args]), {
+      ...host,
       env: this.env,
       stdin: new Uint8Array(0),
       write: (stream, bytes) => this.log.write(stream, bytes),
-      ended: (exitCode, signal) => this.ended(exitCode, signal),
+      onExit: (exitCode, signal) => this.handleExit(exitCode, signal),
     });
   }
 
@@ -99,13 +99,13 @@ export class FakeContainer {
     this.main.end(exitCode);
   }
 
-  private ended(exitCode: number, signal?: string): void {
+  private handleExit(exitCode: number, signal?: string): void {
     this.killAt?.timer.cancel();
     this.lease.cancel();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
     const leaseEnded = this.lease.hasEnded;
     const reason =
-      this.endReason ?? (leaseEnded ? LEASE_ENDED_REASON : exitReason(exitCode, signal));
+      this.endReason ?? (leaseEnded ? LEASE_ENDED_REASON : formatExitReason(exitCode, signal));
     const finishedAtMs = this.deps.clock.wallTime();
     const ended = {
       containerId,

@@ -1,6 +1,6 @@
 import { PushQueue } from '../push-queue.js';
 import { LineSplitter, type SplitLine } from '../line-splitter.js';
-import { selectsLine } from '../log-selection.js';
+import { isLineSelected } from '../log-selection.js';
 import type { Clock, StopSignal } from '@cloudless/base';
 import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
 
@@ -41,7 +41,7 @@ export class FakeLog {
       request,
       queue: this.newQueue(signal, () => this.followers.delete(follower)),
     };
-    const selected = this.lines.filter((line) => selectsLine(request, line));
+    const selected = this.lines.filter((line) => isLineSelected(request, line));
     const tail =
       request.tailLines === undefined
         ? selected
@@ -68,6 +68,6 @@ export class FakeLog {
     this.lines.push(line);
     if (this.lines.length > KEPT_LINES) this.lines.shift();
     for (const { request, queue } of this.followers)
-      if (selectsLine(request, line)) queue.push(line);
+      if (isLineSelected(request, line)) queue.push(line);
   }
 }

@@ -11,7 +11,7 @@ import type {
 } from '../container-runtime.js';
 import { FakeContainer } from './fake-container.js';
 import { FakeImages } from './fake-images.js';
-import type { FakeProcessWorld } from './fake-process.js';
+import type { FakeProcessHost } from './fake-process.js';
 
 /** Scripted result of a command. */
 export interface FakeExecResult {
@@ -59,18 +59,18 @@ export class FakeMachine {
   }
 
   /** Request by which a container was started. @throws kind `notFound`. */
-  requestOf(containerId: ContainerId): ContainerRequest {
-    return this.find(containerId).request;
+  requireRequest(containerId: ContainerId): ContainerRequest {
+    return this.requireContainer(containerId).request;
   }
 
   /** Makes the main process of a container exit. */
   exit(containerId: ContainerId, exitCode: number, reason?: string): void {
-    this.find(containerId).end(exitCode, reason);
+    this.requireContainer(containerId).end(exitCode, reason);
   }
 
   /** Adds output to a container's log; the text includes its line ends. */
   write(containerId: ContainerId, stream: LogStream, text: string): void {
-    this.find(containerId).log.write(stream, new TextEncoder().encode(text));
+    this.requireContainer(containerId).log.write(stream, new TextEncoder().encode(text));
   }
 
   /** Makes the next start fail; further calls apply to the starts after it. */
@@ -84,7 +84,7 @@ export class FakeMachine {
   }
 
   /** Sets the handler that answers commands. */
-  onExec(handler: FakeExecHandler): void {
+  setExecHandler(handler: FakeExecHandler): void {
     this.execHandler = handler;
   }
 
@@ -101,7 +101,7 @@ export class FakeMachine {
    * Removes one container, or all without an id, without an event, as if someone deleted them
    * directly.
    */
-  lose(containerId?: ContainerId): void {
+  removeSilently(containerId?: ContainerId): void {
     if (containerId === undefined) this.containers.clear();
     else this.containers.delete(containerId);
   }
@@ -113,7 +113,7 @@ export class FakeMachine {
   }
 
   /** @internal For the runtime. */
-  listen(listener: (event: ContainerEvent) => void): () => void {
+  subscribe(listener: (event: ContainerEvent) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
@@ -124,7 +124,7 @@ export class FakeMachine {
   }
 
   /** @internal For the runtime. */
-  find(containerId: ContainerId): FakeContainer {
+  requireContainer(containerId: ContainerId): FakeContainer {
     const container = this.containers.get(containerId);
     if (container === undefined)
       throw new CloudlessError('notFound', `no container ${containerId}`);
@@ -165,18 +165,18 @@ export class FakeMachine {
       clock: this.clock,
       pid: FIRST_PID + this.starts,
       endpoints,
-      world: this.world,
-      onExit: (status) => this.tell({ kind: 'exited', status }),
+      host: this.processHost,
+      onExit: (status) => this.publish({ kind: 'exited', status }),
     });
     this.containers.set(request.containerId, container);
     const { status } = container;
-    this.tell({ kind: 'started', status });
+    this.publish({ kind: 'started', status });
     container.run();
     return status;
   }
 
   /** @internal For the runtime: the events of a command that the handler answers. */
-  answer(containerId: ContainerId, request: ExecRequest): readonly ExecEvent[] | undefined {
+  answerExec(containerId: ContainerId, request: ExecRequest): readonly ExecEvent[] | undefined {
     const result = this.execHandler(containerId, request);
     if (result === undefined) return undefined;
     const encoder = new TextEncoder();
@@ -189,17 +189,17 @@ export class FakeMachine {
   }
 
   /** @internal State that fake processes share. */
-  readonly world: Pick<FakeProcessWorld, 'whenOpen' | 'childStarted' | 'childEnded'> = {
-    whenOpen: (gate, action) => {
+  readonly processHost: Pick<FakeProcessHost, 'onGateOpen' | 'onChildStarted' | 'onChildEnded'> = {
+    onGateOpen: (gate, action) => {
       if (this.openGates.has(gate)) return true;
       this.gateWaiters.set(gate, [...(this.gateWaiters.get(gate) ?? []), action]);
       return false;
     },
-    childStarted: (name) => this.livingChildren.add(name),
-    childEnded: (name) => this.livingChildren.delete(name),
+    onChildStarted: (name) => this.livingChildren.add(name),
+    onChildEnded: (name) => this.livingChildren.delete(name),
   };
 
-  private tell(event: ContainerEvent): void {
+  private publish(event: ContainerEvent): void {
     for (const listener of [...this.listeners]) listener(event);
   }
 }

@@ -4,7 +4,7 @@ import type { LogStream, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
 /** Interface of a fake process to its machine. */
-export interface FakeProcessWorld {
+export interface FakeProcessHost {
   readonly env: Readonly<Record<string, string>>;
   readonly stdin: Uint8Array;
   /** Streamed input instead of `stdin`. */
@@ -13,11 +13,11 @@ export interface FakeProcessWorld {
   readonly terminal?: () => TerminalSize | undefined;
   write(stream: LogStream, bytes: Uint8Array): void;
   /** True when the gate is open; otherwise `action` runs once when it opens. */
-  whenOpen(gate: string, action: () => void): boolean;
-  childStarted(name: string): void;
-  childEnded(name: string): void;
+  onGateOpen(gate: string, action: () => void): boolean;
+  onChildStarted(name: string): void;
+  onChildEnded(name: string): void;
   /** Called once. */
-  ended(exitCode: number, signal?: string): void;
+  onExit(exitCode: number, signal?: string): void;
 }
 
 const encoder = new TextEncoder();
@@ -35,7 +35,7 @@ export class FakeProcess {
 
   constructor(
     private readonly behaviour: Behaviour,
-    private readonly world: FakeProcessWorld,
+    private readonly world: FakeProcessHost,
   ) {
     this.input = world.input ?? new FakeStdin();
     if (world.input !== undefined) return;
@@ -48,7 +48,7 @@ export class FakeProcess {
     while (!this.over) {
       const step = this.behaviour[this.index];
       if (step === undefined) return this.end(0);
-      if (!this.passes(step)) return;
+      if (!this.runStep(step)) return;
       this.index += 1;
     }
   }
@@ -73,17 +73,17 @@ export class FakeProcess {
   end(exitCode: number, signal?: string): void {
     if (this.over) return;
     this.over = true;
-    for (const child of this.children) this.world.childEnded(child);
-    this.world.ended(exitCode, signal);
+    for (const child of this.children) this.world.onChildEnded(child);
+    this.world.onExit(exitCode, signal);
   }
 
   private waitForInput(): false {
-    this.input.whenMore(() => this.run());
+    this.input.onMore(() => this.run());
     return false;
   }
 
   /** Runs one step; false when the process must wait at it. */
-  private passes(step: BehaviourStep): boolean {
+  private runStep(step: BehaviourStep): boolean {
     const { world } = this;
     switch (step.step) {
       case 'write':
@@ -103,10 +103,10 @@ export class FakeProcess {
         world.write('stdout', encoder.encode(`${world.env[step.name] ?? 'unset'}\n`));
         return true;
       case 'copyStdin':
-        world.write('stdout', this.input.take());
+        world.write('stdout', this.input.readAll());
         return this.input.ended || this.waitForInput();
       case 'readLine':
-        return this.input.takeLine() || this.waitForInput();
+        return this.input.readLine() || this.waitForInput();
       case 'writeSize': {
         const size = world.terminal?.();
         world.write(
@@ -123,10 +123,10 @@ export class FakeProcess {
         return true;
       case 'child':
         this.children.push(step.name);
-        world.childStarted(step.name);
+        world.onChildStarted(step.name);
         return true;
       case 'gate':
-        return world.whenOpen(step.name, () => this.run());
+        return world.onGateOpen(step.name, () => this.run());
       case 'hold':
         return false;
       case 'exit':

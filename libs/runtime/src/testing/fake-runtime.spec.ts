@@ -6,7 +6,7 @@ import {
   type RuntimeMachine,
 } from '../conformance/index.js';
 import type { ContainerRequest } from '../container-runtime.js';
-import { behaviourCommand, createFakeRuntime } from './index.js';
+import { toBehaviourCommand, createFakeRuntime } from './index.js';
 
 const harness: RuntimeHarness = {
   unknownCommand: ['no-such-executable'],
@@ -22,18 +22,18 @@ const harness: RuntimeHarness = {
       get runtime() {
         return runtime;
       },
-      command: behaviourCommand,
+      command: toBehaviourCommand,
       openGate: async (name) => machine.openGate(name),
-      childStarted: async (name) => {
+      waitForChildStart: async (name) => {
         await settle();
         expect(machine.hasChild(name)).toBe(true);
       },
-      childEnded: async (name) => {
+      waitForChildEnd: async (name) => {
         await settle();
         expect(machine.hasChild(name)).toBe(false);
       },
       reopen: async () => (runtime = await runtime.reopen()),
-      elapse: (durationMs) => clock.advance(durationMs),
+      advanceTime: (durationMs) => clock.advance(durationMs),
       dispose: async () => {
         await runtime.close();
         await settle();
@@ -92,14 +92,14 @@ describe('FakeMachine', () => {
     expect(await again.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine' },
     ]);
-    runtime.machine.lose();
+    runtime.machine.removeSilently();
     expect(await again.list()).toEqual([]);
   });
 
   it('answers commands by the handler', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
-    runtime.machine.onExec((_id, { command }) =>
+    runtime.machine.setExecHandler((_id, { command }) =>
       command[0] === 'probe' ? { exitCode: 1, stderr: 'not yet' } : undefined,
     );
     const seen = [];
@@ -127,7 +127,8 @@ describe('FakeMachine', () => {
       const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
       const starting = runtime.start(request(asked));
       if (refused) await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
-      else expect(runtime.machine.requestOf((await starting).containerId)).toMatchObject(asked);
+      else
+        expect(runtime.machine.requireRequest((await starting).containerId)).toMatchObject(asked);
     },
   );
 });

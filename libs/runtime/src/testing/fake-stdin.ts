@@ -24,14 +24,14 @@ export class FakeStdin {
   }
 
   /** Reads all buffered bytes. */
-  take(): Uint8Array {
+  readAll(): Uint8Array {
     const taken = Uint8Array.from(this.bytes.splice(0));
     this.wake(this.writers);
     return taken;
   }
 
   /** Reads one line, or the rest at the end; false when no complete line is buffered. */
-  takeLine(): boolean {
+  readLine(): boolean {
     const end = this.bytes.indexOf(10);
     if (end < 0 && !this.over) return false;
     this.bytes.splice(0, end < 0 ? this.bytes.length : end + 1);
@@ -40,12 +40,12 @@ export class FakeStdin {
   }
 
   /** Calls `action` once when more input or the end arrives. */
-  whenMore(action: () => void): void {
+  onMore(action: () => void): void {
     this.readers.push(action);
   }
 
   /** Resolves when there is room for more input. */
-  async room(): Promise<void> {
+  async waitForRoom(): Promise<void> {
     while (this.bytes.length >= PIPE_BYTES)
       await new Promise<void>((resolve) => this.writers.push(resolve));
   }

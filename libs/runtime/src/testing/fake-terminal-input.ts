@@ -2,7 +2,7 @@ import type { ExecInput, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
 /** Passes the input of a command to the fake process. */
-export class FakeTerminalInput {
+export class FakeExecInput {
   readonly stdin = new FakeStdin();
   private current: TerminalSize | undefined;
   private readonly items: AsyncIterator<ExecInput>;
@@ -24,7 +24,7 @@ export class FakeTerminalInput {
         else if (item.value.kind === 'end') this.stdin.end();
         else if (this.current !== undefined)
           this.current = { columns: item.value.columns, rows: item.value.rows };
-        await this.stdin.room();
+        await this.stdin.waitForRoom();
       }
       this.stdin.end();
     } catch (reason) {
@@ -33,9 +33,9 @@ export class FakeTerminalInput {
   }
 
   /** Ends the input after the process has exited. */
-  leave(): void {
+  close(): void {
     this.stdin.end();
-    this.stdin.take();
+    this.stdin.readAll();
     void this.items.return?.().catch(() => undefined);
   }
 }

@@ -4,4 +4,4 @@ export { FakeMachine } from './fake-machine.js';
 export { FakeImages } from './fake-images.js';
 export type { FakeImage } from './fake-images.js';
 export type { FakeExecHandler, FakeExecResult } from './fake-machine.js';
-export { behaviourCommand } from './fake-command.js';
+export { toBehaviourCommand } from './fake-command.js';

@@ -16,7 +16,7 @@ export interface PlainWorld {
  * Returns every filter that excludes the node, computed by brute force from the documentation: one
  * independent statement per filter, each over the whole world, without order or early exit.
  */
-export function forbids(
+export function findFailingFilters(
   world: PlainWorld,
   request: PlacementRequest,
   node: SchedulerNode,
@@ -37,7 +37,7 @@ export function forbids(
   ][]) {
     const asked = request.resources[field] ?? 0;
     const booked = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
-    if (asked > 0 && asked > usable(node, field) - booked) found.add(filter);
+    if (asked > 0 && asked > allocatableOf(node, field) - booked) found.add(filter);
   }
   const heldPorts = held.flatMap((r) => r.hostPorts ?? []);
   for (const port of request.hostPorts ?? [])
@@ -49,43 +49,47 @@ export function forbids(
     const liked = world.reservations.filter(
       (r) =>
         r.leaving !== true &&
-        speaksOf(term, request.namespace, r) &&
+        matchesWorkload(term, request.namespace, r) &&
         place(world, r, term) !== undefined,
     );
     const first =
       liked.length === 0 &&
-      speaksOf(term, request.namespace, self) &&
-      domain(node, term.topology) !== undefined;
-    if (!first && !liked.some((r) => place(world, r, term) === domain(node, term.topology)))
+      matchesWorkload(term, request.namespace, self) &&
+      domainOfNode(node, term.topology) !== undefined;
+    if (!first && !liked.some((r) => place(world, r, term) === domainOfNode(node, term.topology)))
       found.add('workloadAffinity');
   }
   const clashes = (r: Reservation): boolean => {
     const mine = (request.workloadAntiAffinity ?? []).filter((term) =>
-      speaksOf(term, request.namespace, r),
+      matchesWorkload(term, request.namespace, r),
     );
     const theirs = (r.workloadAntiAffinity ?? []).filter((term) =>
-      speaksOf(term, r.namespace, self),
+      matchesWorkload(term, r.namespace, self),
     );
     return [...mine, ...theirs].some(
       (term) =>
         term.mode === 'required' &&
         place(world, r, term) !== undefined &&
-        place(world, r, term) === domain(node, term.topology),
+        place(world, r, term) === domainOfNode(node, term.topology),
     );
   };
   if (world.reservations.some(clashes)) found.add('workloadAntiAffinity');
   const { spread } = request;
   if (spread?.mode === 'required') {
-    const mine = domain(node, spread.topology);
-    const open = world.nodes.filter(
+    const mine = domainOfNode(node, spread.topology);
+    const isEligible = world.nodes.filter(
       (n) => staticallyForbids(request, n).size === 0 && fitsEmpty(request, n),
     );
-    const domains = open.map((n) => domain(n, spread.topology)).filter((d) => d !== undefined);
-    const load = (d: string): number =>
-      replicasIn(world, request, (n) => domain(n, spread.topology) === d);
-    const tooFull = (d: string): boolean =>
-      domains.some((other) => load(d) + 1 - load(other) > (spread.maxSkew ?? 1));
-    if (mine === undefined || domains.length === 0 || tooFull(mine)) found.add('spread');
+    const domains = isEligible
+      .map((n) => domainOfNode(n, spread.topology))
+      .filter((d) => d !== undefined);
+    const sumReservations = (d: string): number =>
+      countReplicas(world, request, (n) => domainOfNode(n, spread.topology) === d);
+    const exceedsSkew = (d: string): boolean =>
+      domains.some(
+        (other) => sumReservations(d) + 1 - sumReservations(other) > (spread.maxSkew ?? 1),
+      );
+    if (mine === undefined || domains.length === 0 || exceedsSkew(mine)) found.add('spread');
   }
   return found;
 }
@@ -93,7 +97,7 @@ export function forbids(
 /**
  * Counts replicas of the request's workload, without leaving ones, on the nodes that `on` selects.
  */
-export function replicasIn(
+export function countReplicas(
   world: PlainWorld,
   request: PlacementRequest,
   on: (node: SchedulerNode) => boolean,
@@ -105,7 +109,7 @@ export function replicasIn(
 }
 
 /** Returns the node's domain; undefined when the node is in none. */
-export function domain(node: SchedulerNode, topology: string): string | undefined {
+export function domainOfNode(node: SchedulerNode, topology: string): string | undefined {
   if (topology === 'node') return node.id;
   if (topology === 'region') return node.region || undefined;
   if (topology === 'zone') return node.zone ? `${node.region ?? ''}/${node.zone}` : undefined;
@@ -113,7 +117,7 @@ export function domain(node: SchedulerNode, topology: string): string | undefine
 }
 
 /** Returns the allocatable amount of a resource. */
-export function usable(
+export function allocatableOf(
   node: SchedulerNode,
   field: 'cpuMillis' | 'memoryBytes' | 'storageBytes' | 'bandwidthBps' | 'gpus',
 ): number {
@@ -136,10 +140,10 @@ function staticallyForbids(request: PlacementRequest, node: SchedulerNode): Set<
   for (const [key, value] of Object.entries(request.nodeSelector ?? {}))
     if (node.labels?.[key] !== value) found.add('nodeSelector');
   for (const term of request.nodeAffinity ?? [])
-    if (term.mode === 'required' && !holds(term.requirements, node.labels))
+    if (term.mode === 'required' && !meetsRequirement(term.requirements, node.labels))
       found.add('nodeAffinity');
   for (const term of request.nodeAntiAffinity ?? [])
-    if (term.mode === 'required' && holds(term.requirements, node.labels))
+    if (term.mode === 'required' && meetsRequirement(term.requirements, node.labels))
       found.add('nodeAntiAffinity');
   for (const taint of node.taints ?? []) {
     const accepts = (request.tolerations ?? []).filter((t) => {
@@ -159,18 +163,19 @@ function fitsEmpty(request: PlacementRequest, node: SchedulerNode): boolean {
   return (
     (node.maxReplicas ?? 110) >= 1 &&
     fields.every(
-      (field) => !request.resources[field] || request.resources[field] <= usable(node, field),
+      (field) =>
+        !request.resources[field] || request.resources[field] <= allocatableOf(node, field),
     )
   );
 }
 
-function speaksOf(
+function matchesWorkload(
   term: WorkloadTerm,
   home: string,
   other: { readonly namespace: string; readonly labels?: Readonly<Record<string, string>> },
 ): boolean {
   const namespaces = term.namespaces?.length ? term.namespaces : [home];
-  return namespaces.includes(other.namespace) && holds(term.selector, other.labels);
+  return namespaces.includes(other.namespace) && meetsRequirement(term.selector, other.labels);
 }
 
 function place(
@@ -179,10 +184,10 @@ function place(
   term: WorkloadTerm,
 ): string | undefined {
   const node = world.nodes.find((n) => n.id === reservation.nodeId);
-  return node && domain(node, term.topology);
+  return node && domainOfNode(node, term.topology);
 }
 
-function holds(
+function meetsRequirement(
   requirements: WorkloadTerm['selector'],
   labels: Readonly<Record<string, string>> = {},
 ): boolean {

@@ -1,13 +1,13 @@
 import { toNodeId, toReplicaId, toWorkloadId, type Random } from '@cloudless/base';
 import type {
-  HostPort,
+  SchedulerHostPort,
   LabelOperator,
   LabelRequirement,
   NodeTerm,
   PlacementRequest,
   Reservation,
   ResourceAmounts,
-  Rule,
+  TermMode,
   SchedulerNode,
   Taint,
   Toleration,
@@ -22,22 +22,22 @@ export interface World {
 }
 
 /** Draws from a source of randomness. */
-class Dice {
+class RandomDraws {
   constructor(private readonly random: Random) {}
   chance(probability: number): boolean {
     return this.random.next() < probability;
   }
-  upTo(most: number): number {
+  wholeNumber(most: number): number {
     return Math.floor(this.random.next() * (most + 1));
   }
-  one<Item>(items: readonly [Item, ...Item[]]): Item {
-    return items[this.upTo(items.length - 1)] ?? items[0];
+  pick<Item>(items: readonly [Item, ...Item[]]): Item {
+    return items[this.wholeNumber(items.length - 1)] ?? items[0];
   }
-  some<Item>(items: readonly Item[], probability: number): Item[] {
+  pickSome<Item>(items: readonly Item[], probability: number): Item[] {
     return items.filter(() => this.chance(probability));
   }
-  list<Item>(most: number, make: (index: number) => Item): Item[] {
-    return Array.from({ length: this.upTo(most) }, (_, index) => make(index));
+  createList<Item>(most: number, make: (index: number) => Item): Item[] {
+    return Array.from({ length: this.wholeNumber(most) }, (_, index) => make(index));
   }
 }
 
@@ -51,143 +51,145 @@ const taints: readonly Taint[] = [
 
 /** Draws a world. Equal sources give equal worlds. */
 export function aWorld(random: Random): World {
-  const dice = new Dice(random);
-  const nodes = dice.list(7, (index) => aRandomNode(dice, index));
-  const reservations = dice.list(12, (index) => aRandomReservation(dice, index));
+  const dice = new RandomDraws(random);
+  const nodes = dice.createList(7, (index) => aRandomNode(dice, index));
+  const reservations = dice.createList(12, (index) => aRandomReservation(dice, index));
   return { nodes, reservations, requests: Array.from({ length: 3 }, () => aRandomRequest(dice)) };
 }
 
-function aRandomNode(dice: Dice, index: number): SchedulerNode {
+function aRandomNode(dice: RandomDraws, index: number): SchedulerNode {
   const flag = (): boolean => dice.chance(0.05);
   return {
     id: toNodeId(`n${index}`),
-    region: dice.one(['eu', 'eu', 'us', '']),
-    zone: dice.one(['a', 'b', 'c', '']),
+    region: dice.pick(['eu', 'eu', 'us', '']),
+    zone: dice.pick(['a', 'b', 'c', '']),
     labels: {
-      ...(dice.chance(0.6) ? { rack: dice.one(['r1', 'r2']) } : {}),
-      ...(dice.chance(0.7) ? { cores: dice.one(['2', '8', '16', 'many']) } : {}),
+      ...(dice.chance(0.6) ? { rack: dice.pick(['r1', 'r2']) } : {}),
+      ...(dice.chance(0.7) ? { cores: dice.pick(['2', '8', '16', 'many']) } : {}),
     },
-    taints: dice.some(taints, 0.12),
+    taints: dice.pickSome(taints, 0.12),
     capacity: {
-      cpuMillis: 500 * dice.upTo(8),
-      memoryBytes: 1_000 * (2 + dice.upTo(6)),
-      storageBytes: 1_000 * dice.upTo(4),
-      bandwidthBps: 1_000 * dice.upTo(4),
-      gpus: dice.upTo(2),
+      cpuMillis: 500 * dice.wholeNumber(8),
+      memoryBytes: 1_000 * (2 + dice.wholeNumber(6)),
+      storageBytes: 1_000 * dice.wholeNumber(4),
+      bandwidthBps: 1_000 * dice.wholeNumber(4),
+      gpus: dice.wholeNumber(2),
     },
-    systemReserved: { cpuMillis: 250 * dice.upTo(2), memoryBytes: 0 },
-    maxReplicas: dice.one([110, 5, 2]),
-    capabilities: dice.some(['runtime.process', 'runtime.cri'], 0.85),
+    systemReserved: { cpuMillis: 250 * dice.wholeNumber(2), memoryBytes: 0 },
+    maxReplicas: dice.pick([110, 5, 2]),
+    capabilities: dice.pickSome(['runtime.process', 'runtime.cri'], 0.85),
     conditions: { memoryPressure: flag(), diskPressure: flag(), networkUnavailable: flag() },
-    reliability: dice.upTo(32) / 32,
+    reliability: dice.wholeNumber(32) / 32,
     availability: { lost: flag(), draining: flag(), cordoned: flag(), quarantined: flag() },
   };
 }
 
-function aRandomReservation(dice: Dice, index: number): Reservation {
-  const workload = dice.one(workloads);
+function aRandomReservation(dice: RandomDraws, index: number): Reservation {
+  const workload = dice.pick(workloads);
   return {
     replicaId: toReplicaId(`old-${index}`),
-    nodeId: toNodeId(`n${dice.upTo(7)}`), // no node has the last one
+    nodeId: toNodeId(`n${dice.wholeNumber(7)}`), // no node has the last one
     workloadId: toWorkloadId(workload),
-    namespace: dice.one(['default', 'default', 'prod']),
+    namespace: dice.pick(['default', 'default', 'prod']),
     labels: { app: workload, ...(dice.chance(0.3) ? { tier: 'front' } : {}) },
-    resources: someResources(dice),
-    hostPorts: somePorts(dice),
+    resources: drawResources(dice),
+    hostPorts: drawPorts(dice),
     workloadAntiAffinity: dice.chance(0.2) ? [aWorkloadTerm(dice)] : [],
     leaving: dice.chance(0.2),
   };
 }
 
-function aRandomRequest(dice: Dice): PlacementRequest {
-  const workload = dice.one(workloads);
-  const maybe = <Item>(probability: number, make: () => Item): Item[] =>
+function aRandomRequest(dice: RandomDraws): PlacementRequest {
+  const workload = dice.pick(workloads);
+  const drawSometimes = <Item>(probability: number, make: () => Item): Item[] =>
     dice.chance(probability) ? [make()] : [];
   return {
     workloadId: toWorkloadId(workload),
     namespace: 'default',
     labels: { app: workload },
-    resources: someResources(dice),
-    hostPorts: somePorts(dice),
-    regions: dice.chance(0.3) ? dice.some(['eu', 'us', 'as'], 0.7) : [],
-    zones: dice.chance(0.2) ? dice.some(['a', 'b'], 0.7) : [],
-    locality: dice.one(['required', 'preferred']),
+    resources: drawResources(dice),
+    hostPorts: drawPorts(dice),
+    regions: dice.chance(0.3) ? dice.pickSome(['eu', 'us', 'as'], 0.7) : [],
+    zones: dice.chance(0.2) ? dice.pickSome(['a', 'b'], 0.7) : [],
+    locality: dice.pick(['required', 'preferred']),
     nodeSelector: dice.chance(0.15) ? { rack: 'r1' } : {},
-    nodeAffinity: maybe(0.3, () => aNodeTerm(dice)),
-    nodeAntiAffinity: maybe(0.3, () => aNodeTerm(dice)),
-    workloadAffinity: maybe(0.35, () => aWorkloadTerm(dice)),
-    workloadAntiAffinity: maybe(0.35, () => aWorkloadTerm(dice)),
-    tolerations: maybe(0.4, () => aToleration(dice)),
-    capabilities: dice.some(['runtime.process'], 0.3),
+    nodeAffinity: drawSometimes(0.3, () => aNodeTerm(dice)),
+    nodeAntiAffinity: drawSometimes(0.3, () => aNodeTerm(dice)),
+    workloadAffinity: drawSometimes(0.35, () => aWorkloadTerm(dice)),
+    workloadAntiAffinity: drawSometimes(0.35, () => aWorkloadTerm(dice)),
+    tolerations: drawSometimes(0.4, () => aToleration(dice)),
+    capabilities: dice.pickSome(['runtime.process'], 0.3),
     ...(dice.chance(0.5)
       ? {
           spread: {
-            topology: dice.one(topologies),
-            mode: dice.one(['required', 'preferred'] as const),
-            maxSkew: 1 + dice.upTo(1),
+            topology: dice.pick(topologies),
+            mode: dice.pick(['required', 'preferred'] as const),
+            maxSkew: 1 + dice.wholeNumber(1),
           },
         }
       : {}),
   };
 }
 
-function someResources(dice: Dice): ResourceAmounts {
-  const odd = (amount: number): number => (dice.chance(0.15) ? amount : 0);
+function drawResources(dice: RandomDraws): ResourceAmounts {
+  const drawOddAmount = (amount: number): number => (dice.chance(0.15) ? amount : 0);
   return {
-    cpuMillis: 100 * dice.upTo(6),
-    memoryBytes: 250 * dice.upTo(4),
-    storageBytes: odd(500),
-    bandwidthBps: odd(700),
-    gpus: odd(1),
+    cpuMillis: 100 * dice.wholeNumber(6),
+    memoryBytes: 250 * dice.wholeNumber(4),
+    storageBytes: drawOddAmount(500),
+    bandwidthBps: drawOddAmount(700),
+    gpus: drawOddAmount(1),
   };
 }
 
 /** Returns mostly no ports, otherwise one of three ports, so that requests conflict. */
-function somePorts(dice: Dice): readonly HostPort[] {
+function drawPorts(dice: RandomDraws): readonly SchedulerHostPort[] {
   const ports = [
     { number: 80, protocol: 'tcp' },
     { number: 53, protocol: 'tcp' },
     { number: 53, protocol: 'udp' },
   ] as const;
-  return dice.chance(0.3) ? dice.some(ports, 0.5) : [];
+  return dice.chance(0.3) ? dice.pickSome(ports, 0.5) : [];
 }
 
-function aRule(dice: Dice): Rule {
-  return dice.chance(0.6) ? { mode: 'required' } : { mode: 'preferred', weight: 1 + dice.upTo(99) };
+function aRule(dice: RandomDraws): TermMode {
+  return dice.chance(0.6)
+    ? { mode: 'required' }
+    : { mode: 'preferred', weight: 1 + dice.wholeNumber(99) };
 }
 
-function aNodeTerm(dice: Dice): NodeTerm {
+function aNodeTerm(dice: RandomDraws): NodeTerm {
   return {
     ...aRule(dice),
-    requirements: dice.list(2, () => aRequirement(dice, 'cores', ['2', '8', '16'])),
+    requirements: dice.createList(2, () => aRequirement(dice, 'cores', ['2', '8', '16'])),
   };
 }
 
-function aWorkloadTerm(dice: Dice): WorkloadTerm {
+function aWorkloadTerm(dice: RandomDraws): WorkloadTerm {
   const selector = dice.chance(0.8)
-    ? [{ key: 'app', operator: 'In' as const, values: [dice.one(workloads)] }]
-    : dice.list(1, () => aRequirement(dice, 'tier', ['1', '2']));
+    ? [{ key: 'app', operator: 'In' as const, values: [dice.pick(workloads)] }]
+    : dice.createList(1, () => aRequirement(dice, 'tier', ['1', '2']));
   return {
     ...aRule(dice),
-    topology: dice.one(topologies),
+    topology: dice.pick(topologies),
     selector,
     ...(dice.chance(0.2) ? { namespaces: ['prod'] } : {}),
   };
 }
 
 function aRequirement(
-  dice: Dice,
+  dice: RandomDraws,
   key: string,
   values: readonly [string, ...string[]],
 ): LabelRequirement {
-  const operator = dice.one<LabelOperator>(['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt']);
+  const operator = dice.pick<LabelOperator>(['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt']);
   return operator === 'Exists' || operator === 'DoesNotExist'
     ? { key, operator }
-    : { key, operator, values: [dice.one(values)] };
+    : { key, operator, values: [dice.pick(values)] };
 }
 
-function aToleration(dice: Dice): Toleration {
-  return dice.one<Toleration>([
+function aToleration(dice: RandomDraws): Toleration {
+  return dice.pick<Toleration>([
     { operator: 'Exists' },
     { key: 'spot', operator: 'Exists', effect: 'NoExecute' },
     { key: 'dedicated', operator: 'Equal', value: 'gpu' },

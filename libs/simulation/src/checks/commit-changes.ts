@@ -8,14 +8,14 @@ interface ReplicaChange {
 }
 
 /** Returns the replicas that a commit created. */
-export function createdBy(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
-  return replicaChanges(changes).flatMap(({ before, after }) =>
+export function createdReplicas(changes: readonly RecordChange[]): readonly ReplicaRecord[] {
+  return findReplicaChanges(changes).flatMap(({ before, after }) =>
     before === undefined && after !== undefined ? [after] : [],
   );
 }
 
 /** Returns the replicas that a commit changed. */
-export function replicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
+export function findReplicaChanges(changes: readonly RecordChange[]): readonly ReplicaChange[] {
   return changes
     .filter(({ kind }) => kind === 'replica')
     .map(({ before, after }) => ({

@@ -10,13 +10,13 @@ import {
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
 import {
-  creationsKeepTheCeiling,
-  onlyTheLostAreGivenUp,
+  creationsKeepCeiling,
+  onlyDeadNodesLoseReplicas,
   placementsFit,
   replicasNeverMove,
-  requestsApplyOnce,
+  requestsAreAppliedOnce,
   specsOnlyGoForward,
-  stopsKeepTheFloor,
+  stopsKeepMinAvailable,
   type Checker,
 } from './commit-checkers.js';
 
@@ -105,21 +105,21 @@ const rows: readonly {
   },
   {
     name: 'more replicas than the ceiling',
-    check: creationsKeepTheCeiling,
+    check: creationsKeepCeiling,
     replicas: [...three, replica({ id: 'u-4' })],
     changes: [change('replica', undefined, replica({ id: 'u-4' }))],
     says: 'web has 4 live replicas, but its ceiling is 3',
   },
   {
     name: 'a voluntary stop below min_available',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [leaving],
     changes: [change('replica', replica(), leaving)],
     says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
   },
   {
     name: 'a voluntary stop while the other ready replica is on a silent node',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [leaving, replica({ id: 'u-2', nodeId: 'node-9' })],
     changes: [change('replica', replica(), leaving)],
     says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
@@ -148,7 +148,7 @@ const rows: readonly {
   },
   {
     name: 'a replica declared lost on a node that is alive',
-    check: onlyTheLostAreGivenUp,
+    check: onlyDeadNodesLoseReplicas,
     changes: [change('replica', replica(), replica({ lost: true }))],
     says: 'u-1 was declared lost on a node that is alive',
   },
@@ -172,7 +172,7 @@ const rows: readonly {
   },
   {
     name: 'a request that is applied twice',
-    check: requestsApplyOnce,
+    check: requestsAreAppliedOnce,
     changes: [change('request', create(RequestRecordSchema), create(RequestRecordSchema))],
     says: 'request x was applied twice',
   },
@@ -180,19 +180,19 @@ const rows: readonly {
 
 describe('commit checkers', () => {
   it.each(rows)('report $name', ({ check, changes, replicas = [], evidence = ALL_WELL, says }) => {
-    expect(check({ view: viewOf(replicas), changes, evidence })).toEqual([says]);
+    expect(check({ view: viewOf(replicas), changes, nodeFacts: evidence })).toEqual([says]);
   });
 
   it.each([
     {
       name: 'a stop that leaves enough ready replicas',
-      check: stopsKeepTheFloor,
+      check: stopsKeepMinAvailable,
       changes: [change('replica', replica(), leaving)],
       replicas: three,
     },
     {
       name: 'a replacement of a replica on a draining node',
-      check: creationsKeepTheCeiling,
+      check: creationsKeepCeiling,
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
       evidence: { ...ALL_WELL, draining: new Set(['node-1']) },
@@ -205,11 +205,11 @@ describe('commit checkers', () => {
     },
     {
       name: 'a replica declared lost with its node',
-      check: onlyTheLostAreGivenUp,
+      check: onlyDeadNodesLoseReplicas,
       changes: [change('replica', replica(), replica({ lost: true }))],
       evidence: { ...ALL_WELL, alive: new Set<string>() },
     },
   ])('accept $name', ({ check, changes, replicas = [], evidence = ALL_WELL }) => {
-    expect(check({ view: viewOf(replicas), changes, evidence })).toEqual([]);
+    expect(check({ view: viewOf(replicas), changes, nodeFacts: evidence })).toEqual([]);
   });
 });

@@ -1,15 +1,15 @@
 import { equals } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { hostPortsOf, Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
+import { listHostPorts, Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
-import type { Evidence } from '../parts/evidence.js';
-import { createdBy, replicaChanges } from './commit-changes.js';
+import type { NodeFacts } from '../parts/evidence.js';
+import { createdReplicas, findReplicaChanges } from './commit-changes.js';
 import {
   ceilingOf,
   factsOf,
-  formerEnded,
+  countEndedOfPreviousVersion,
   msOf,
   settingsOf,
   type RolloutFacts,
@@ -20,7 +20,7 @@ export interface Commit {
   readonly view: CheckedView;
   readonly changes: readonly RecordChange[];
   /** What the coordinator knew about the nodes when it decided. */
-  readonly evidence: Evidence;
+  readonly nodeFacts: NodeFacts;
 }
 
 /**
@@ -31,7 +31,7 @@ export type Checker = (commit: Commit) => readonly string[];
 
 /** Invariant 7: a replica never moves, and its phase and orders only go forward. */
 export const replicasNeverMove: Checker = ({ changes }) =>
-  replicaChanges(changes).flatMap(({ before, after }) => {
+  findReplicaChanges(changes).flatMap(({ before, after }) => {
     if (before === undefined || after === undefined) return [];
     return [
       ...(before.nodeId !== '' && before.nodeId !== after.nodeId
@@ -54,18 +54,18 @@ export const replicasNeverMove: Checker = ({ changes }) =>
  * Invariant 6: no creation exceeds the ceiling of its workload, and under RECREATE no creation
  * happens beside another version.
  */
-export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) => {
-  const created = createdBy(changes);
+export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
+  const created = createdReplicas(changes);
   return [...new Set(created.map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [`${uid} has a new replica but does not exist`];
     const facts = factsOf(view, workload);
-    const { live, strategy, canonical } = facts;
-    const ceiling = ceilingOf(facts, evidence);
+    const { live, strategy, canonicalVersion } = facts;
+    const ceiling = ceilingOf(facts, nodeFacts);
     const own = created
       .filter((replica) => replica.uid === uid)
-      .map(({ version }) => canonical(version));
-    const beside = live.filter(({ version }) => !own.includes(canonical(version)));
+      .map(({ version }) => canonicalVersion(version));
+    const beside = live.filter(({ version }) => !own.includes(canonicalVersion(version)));
     return [
       ...(live.length > ceiling
         ? [`${workload.name} has ${live.length} live replicas, but its ceiling is ${ceiling}`]
@@ -84,11 +84,11 @@ export const creationsKeepTheCeiling: Checker = ({ view, changes, evidence }) =>
  * 10: nor fewer than the wanted count minus one batch. Under BLUE_GREEN only the serving version
  * counts, RECREATE may stop other versions at any time, and a forced drain has no floor.
  */
-export const stopsKeepTheFloor: Checker = (commit) => {
-  const { view, changes, evidence } = commit;
+export const stopsKeepMinAvailable: Checker = (commit) => {
+  const { view, changes, nodeFacts } = commit;
   const serves = (replica: ReplicaRecord): boolean =>
-    replica.ready && isLive(replica) && evidence.alive.has(replica.nodeId);
-  const stopped = replicaChanges(changes).flatMap(({ before, after }) => {
+    replica.ready && isLive(replica) && nodeFacts.alive.has(replica.nodeId);
+  const stopped = findReplicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
       before?.desiredRunning === true &&
       after !== undefined &&
@@ -101,16 +101,16 @@ export const stopsKeepTheFloor: Checker = (commit) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
-    const isFresh = freshness(facts, commit);
+    const isFresh = createAvailabilityCheck(facts, commit);
     const counts = (replica: ReplicaRecord): boolean =>
-      countsForTheFloor(facts, replica) && !isForced(view, replica, evidence);
+      countsForMinAvailable(facts, replica) && !isForced(view, replica, nodeFacts);
     const gone = stopped.filter(
-      (replica) => replica.uid === uid && counts(replica) && !goesFreely(facts, replica),
+      (replica) => replica.uid === uid && counts(replica) && !isStopOfRecreate(facts, replica),
     );
     if (gone.length === 0) return [];
     const isReady = (replica: ReplicaRecord): boolean =>
       replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
-    const ready = facts.live.filter(isReady).length + formerEnded(view, facts);
+    const ready = facts.live.filter(isReady).length + countEndedOfPreviousVersion(view, facts);
     const { minAvailable, want, batch } = facts.limits;
     const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
     if (ready >= due) return [];
@@ -125,23 +125,23 @@ export const stopsKeepTheFloor: Checker = (commit) => {
 };
 
 /** Under BLUE_GREEN only the serving version counts. */
-function countsForTheFloor(
-  { strategy, active, canonical }: RolloutFacts,
+function countsForMinAvailable(
+  { strategy, active, canonicalVersion }: RolloutFacts,
   { version }: ReplicaRecord,
 ): boolean {
-  return strategy !== Strategy.BLUE_GREEN || canonical(version) === active;
+  return strategy !== Strategy.BLUE_GREEN || canonicalVersion(version) === active;
 }
 
 /** Stops that are part of RECREATE. */
-function goesFreely(
-  { strategy, wanted, canonical, isUnderWay }: RolloutFacts,
+function isStopOfRecreate(
+  { strategy, wanted, canonicalVersion, isInProgress }: RolloutFacts,
   { version }: ReplicaRecord,
 ): boolean {
-  return strategy === Strategy.RECREATE && isUnderWay && canonical(version) !== wanted;
+  return strategy === Strategy.RECREATE && isInProgress && canonicalVersion(version) !== wanted;
 }
 
 /** The drain of the node has reached its deadline and is forced. */
-function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evidence): boolean {
+function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: NodeFacts): boolean {
   const { drain, draining = false } = view.node(nodeId)?.value ?? {};
   if (!draining || drain?.force !== true) return false;
   return (
@@ -153,9 +153,9 @@ function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Evid
  * Returns a predicate: the replica was ready for min_ready_duration, as far as the coordinator
  * knew.
  */
-function freshness(
+function createAvailabilityCheck(
   { workload }: RolloutFacts,
-  { evidence: { readyForMs } }: Commit,
+  { nodeFacts: { readyForMs } }: Commit,
 ): (replica: ReplicaRecord) => boolean {
   const minReadyMs = msOf(settingsOf(workload)?.minReadyDuration);
   return ({ id }) => readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs;
@@ -165,8 +165,8 @@ function freshness(
  * Invariant 8: no placement exceeds the capacity of a node, uses a held host port, or goes to a
  * node that is not schedulable.
  */
-export const placementsFit: Checker = ({ view, changes, evidence }) => {
-  const placedOn = replicaChanges(changes).flatMap(({ before, after }) =>
+export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
+  const placedOn = findReplicaChanges(changes).flatMap(({ before, after }) =>
     after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId
       ? [after.nodeId]
       : [],
@@ -179,11 +179,11 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
     const capacity = node.hello?.capacity?.cpuMillis ?? 0;
     return [
       ...(cpu > capacity ? [`${nodeId} holds ${cpu} m of ${capacity} m CPU`] : []),
-      ...heldTwice(view, held).map((port) => `${nodeId} assigns host port ${port} twice`),
-      ...(evidence.cordoned.has(nodeId)
+      ...findPortConflicts(view, held).map((port) => `${nodeId} assigns host port ${port} twice`),
+      ...(nodeFacts.cordoned.has(nodeId)
         ? [`a replica was placed on ${nodeId}, which is cordoned`]
         : []),
-      ...(evidence.alive.has(nodeId)
+      ...(nodeFacts.alive.has(nodeId)
         ? []
         : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
@@ -191,9 +191,9 @@ export const placementsFit: Checker = ({ view, changes, evidence }) => {
 };
 
 /** Invariant 17: only replicas on nodes that are not alive are declared lost. */
-export const onlyTheLostAreGivenUp: Checker = ({ changes, evidence }) =>
-  replicaChanges(changes).flatMap(({ before, after }) =>
-    before?.lost === false && after?.lost === true && evidence.alive.has(after.nodeId)
+export const onlyDeadNodesLoseReplicas: Checker = ({ changes, nodeFacts }) =>
+  findReplicaChanges(changes).flatMap(({ before, after }) =>
+    before?.lost === false && after?.lost === true && nodeFacts.alive.has(after.nodeId)
       ? [`${after.id} was declared lost on a node that is alive`]
       : [],
   );
@@ -228,7 +228,7 @@ export const specsOnlyGoForward: Checker = ({ changes }) =>
   });
 
 /** Invariant 3: the outcome of a request id is written once. */
-export const requestsApplyOnce: Checker = ({ changes }) =>
+export const requestsAreAppliedOnce: Checker = ({ changes }) =>
   changes.flatMap(({ kind, id, before, after }) =>
     kind === 'request' && before !== undefined && after !== undefined
       ? [`request ${id} was applied twice`]
@@ -238,19 +238,19 @@ export const requestsApplyOnce: Checker = ({ changes }) =>
 /** All checkers of commits. */
 export const COMMIT_CHECKERS: readonly Checker[] = [
   replicasNeverMove,
-  creationsKeepTheCeiling,
-  stopsKeepTheFloor,
+  creationsKeepCeiling,
+  stopsKeepMinAvailable,
   placementsFit,
-  onlyTheLostAreGivenUp,
+  onlyDeadNodesLoseReplicas,
   specsOnlyGoForward,
-  requestsApplyOnce,
+  requestsAreAppliedOnce,
 ];
 
 /** Returns the host ports that more than one of these replicas of one node hold. */
-function heldTwice(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
+function findPortConflicts(view: CheckedView, held: readonly ReplicaRecord[]): readonly string[] {
   const ports = held.flatMap(({ uid, version }) => {
     const template = view.version(uid, version)?.template;
-    const ofReplica = template === undefined ? [] : hostPortsOf(template);
+    const ofReplica = template === undefined ? [] : listHostPorts(template);
     return [...new Set(ofReplica.map(({ protocol, number }) => `${number}/${protocol}`))];
   });
   return [...new Set(ports.filter((port, index) => ports.indexOf(port) !== index))];

@@ -4,7 +4,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import {
   fromContainerLabels,
   isEnded,
-  toReplicaPlan,
+  toReplicaTarget,
   type ContainerOwner,
   type StoredReplica,
 } from '@cloudless/agent-core';
@@ -13,7 +13,7 @@ import { isLive } from '@cloudless/cluster-state';
 import type { ContainerEvent, ContainerRequest } from '@cloudless/runtime';
 import type { CheckedView } from '../parts/records.js';
 import type { SimNode } from '../parts/sim-node.js';
-import { replicaChanges } from './commit-changes.js';
+import { findReplicaChanges } from './commit-changes.js';
 import type { Commit } from './commit-checkers.js';
 import { ceilingOf, factsOf } from './rollout-facts.js';
 
@@ -21,8 +21,8 @@ export interface ContainerCheckerDeps {
   readonly records: CheckedView;
   readonly now: () => number;
   /** Schedules a later check. */
-  readonly later: (delayMs: number, action: () => void) => void;
-  readonly violation: (text: string) => void;
+  readonly schedule: (delayMs: number, action: () => void) => void;
+  readonly reportViolation: (text: string) => void;
 }
 
 /** A container that runs on a simulated machine. */
@@ -53,7 +53,7 @@ export class ContainerChecker {
   private readonly running = new Map<ContainerId, RunningContainer>();
   private readonly histories = new Map<string, ReplicaHistory>();
   /** What each agent process knows to be on its disk, by node and replica. */
-  private readonly held = new Map<string, StoredReplica>();
+  private readonly storedReplicas = new Map<string, StoredReplica>();
   /** Ceiling of each workload when its newest replica was created. */
   private readonly ceilings = new Map<string, number>();
   private readonly removedNodes = new Set<string>();
@@ -61,66 +61,67 @@ export class ContainerChecker {
    * Replicas that were declared lost with their nodes; their containers are stopped when the node
    * returns.
    */
-  private readonly givenUp = new Set<string>();
+  private readonly declaredLost = new Set<string>();
 
   constructor(private readonly deps: ContainerCheckerDeps) {}
 
   /** Yields all running containers on all machines. */
-  all(): Iterable<RunningContainer> {
+  runningContainers(): Iterable<RunningContainer> {
     return this.running.values();
   }
 
   /** A new agent process reads the disk of its predecessor. */
-  agentStarted(node: SimNode): void {
-    for (const key of this.held.keys()) if (key.startsWith(`${node.id}/`)) this.held.delete(key);
+  onAgentStart(node: SimNode): void {
+    for (const key of this.storedReplicas.keys())
+      if (key.startsWith(`${node.id}/`)) this.storedReplicas.delete(key);
     for (const stored of node.store.replicas.values())
-      this.held.set(`${node.id}/${stored.replicaId}`, stored);
+      this.storedReplicas.set(`${node.id}/${stored.replicaId}`, stored);
   }
 
   /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
-  saved(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void {
+  onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void {
     const key = `${node.id}/${replicaId}`;
-    const before = this.held.get(key);
+    const before = this.storedReplicas.get(key);
     if (stored === undefined) {
-      this.held.delete(key);
+      this.storedReplicas.delete(key);
       return;
     }
-    this.held.set(key, stored);
+    this.storedReplicas.set(key, stored);
     if (before?.end === undefined && stored.end !== undefined) this.checkStopOrder(node, replicaId);
     if (before === undefined) return;
     if (stored.heldRevision < before.heldRevision)
-      this.deps.violation(
+      this.deps.reportViolation(
         `7: ${node.id} went back from order ${before.heldRevision} of ${replicaId} to ${stored.heldRevision}`,
       );
     if (before.end !== undefined && stored.end === undefined)
-      this.deps.violation(`7: ${node.id} lost the stop order of ${replicaId}`);
+      this.deps.reportViolation(`7: ${node.id} lost the stop order of ${replicaId}`);
     if (isEnded(before.progress.phase) && !isEnded(stored.progress.phase))
-      this.deps.violation(`7: ${replicaId} on ${node.id} has ended and runs again`);
+      this.deps.reportViolation(`7: ${replicaId} on ${node.id} has ended and runs again`);
   }
 
   /** The agent requests a container start. */
-  starting(node: SimNode, request: ContainerRequest): void {
+  onContainerStart(node: SimNode, request: ContainerRequest): void {
     const owner = fromContainerLabels(request.labels);
     if (owner === undefined)
-      return this.deps.violation(`${node.id} starts a container without an owner`);
+      return this.deps.reportViolation(`${node.id} starts a container without an owner`);
     const { replicaId } = owner;
-    const held = this.held.get(`${node.id}/${replicaId}`);
+    const held = this.storedReplicas.get(`${node.id}/${replicaId}`);
     if (held?.start === undefined)
-      return this.deps.violation(
+      return this.deps.reportViolation(
         `7: ${node.id} starts a container of ${replicaId} without an order on its disk`,
       );
     if (held.end !== undefined)
-      this.deps.violation(
+      this.deps.reportViolation(
         `7: ${node.id} starts a container of ${replicaId}, but its disk has a stop order`,
       );
     const history = this.historyOf(node, replicaId);
     if (owner.restarts > history.exits + history.failedStarts)
-      this.deps.violation(
+      this.deps.reportViolation(
         `15: ${replicaId} on ${node.id} reports ${owner.restarts} restarts, but ${history.exits} of its containers have ended`,
       );
   }
 
-  startFailed(node: SimNode, replicaId: string): void {
+  onStartFailure(node: SimNode, replicaId: string): void {
     this.historyOf(node, replicaId).failedStarts += 1;
   }
 
@@ -128,11 +129,11 @@ export class ContainerChecker {
    * Invariant 15: an agent stops only containers that it was ordered to stop, or that another
    * container has replaced.
    */
-  stopping(node: SimNode, containerId: ContainerId): void {
+  onContainerStop(node: SimNode, containerId: ContainerId): void {
     const container = this.running.get(containerId);
     if (container === undefined) return;
     const { replicaId } = container.owner;
-    const held = this.held.get(`${node.id}/${replicaId}`);
+    const held = this.storedReplicas.get(`${node.id}/${replicaId}`);
     const hasAnother = [...this.running.values()].some(
       (other) => other.owner.replicaId === replicaId && other.containerId !== containerId,
     );
@@ -141,11 +142,13 @@ export class ContainerChecker {
       !hasAnother &&
       !(held !== undefined && isEnded(held.progress.phase))
     )
-      this.deps.violation(`15: ${node.id} stops a container of ${replicaId} without an order`);
+      this.deps.reportViolation(
+        `15: ${node.id} stops a container of ${replicaId} without an order`,
+      );
   }
 
   /** The machine reports a container event. */
-  observe(node: SimNode, { kind, status }: ContainerEvent): void {
+  onContainerEvent(node: SimNode, { kind, status }: ContainerEvent): void {
     const owner = fromContainerLabels(status.labels);
     if (owner === undefined) return;
     const { containerId } = status;
@@ -159,7 +162,7 @@ export class ContainerChecker {
     this.historyOf(node, owner.replicaId).lastStartAt = this.deps.now();
     for (const other of this.running.values()) {
       if (other.owner.replicaId === owner.replicaId)
-        this.deps.violation(
+        this.deps.reportViolation(
           `6: ${owner.replicaId} runs twice: on ${other.node.id} and on ${node.id}`,
         );
     }
@@ -169,15 +172,15 @@ export class ContainerChecker {
   }
 
   /** Compares a commit with the running containers. */
-  committed({ changes, view, evidence }: Commit): void {
+  checkCommit({ changes, view, nodeFacts }: Commit): void {
     for (const { kind, id, after } of changes)
       if (kind === 'node' && after === undefined) this.removedNodes.add(id);
-    for (const { before, after } of replicaChanges(changes)) {
-      if (after?.lost === true) this.givenUp.add(after.id);
+    for (const { before, after } of findReplicaChanges(changes)) {
+      if (after?.lost === true) this.declaredLost.add(after.id);
       if (before === undefined && after !== undefined) {
         const workload = view.workload(after.uid)?.value;
         if (workload !== undefined)
-          this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), evidence));
+          this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), nodeFacts));
       }
       if (
         before !== undefined &&
@@ -185,7 +188,7 @@ export class ContainerChecker {
         !before.lost &&
         !(after !== undefined && isLive(after))
       )
-        this.ended(before, after);
+        this.checkEndedReplica(before, after);
     }
   }
 
@@ -193,11 +196,13 @@ export class ContainerChecker {
    * Invariant 6: a replica that the coordinator no longer counts does not run, unless it was
    * declared lost with its node.
    */
-  private ended(before: ReplicaRecord, after: ReplicaRecord | undefined): void {
+  private checkEndedReplica(before: ReplicaRecord, after: ReplicaRecord | undefined): void {
     if (after?.lost === true || this.removedNodes.has(before.nodeId)) return;
     for (const { owner, node } of this.running.values()) {
       if (owner.replicaId === before.id && this.deps.records.node(before.nodeId) !== undefined)
-        this.deps.violation(`6: ${before.id} still runs on ${node.id}, but its record has ended`);
+        this.deps.reportViolation(
+          `6: ${before.id} still runs on ${node.id}, but its record has ended`,
+        );
     }
   }
 
@@ -208,7 +213,7 @@ export class ContainerChecker {
     const record = this.deps.records.replica(replicaId)?.value;
     if (record === undefined || record.nodeId !== node.id || this.removedNodes.has(node.id)) return;
     if (record.desiredRunning && !record.lost && isLive(record))
-      this.deps.violation(
+      this.deps.reportViolation(
         `15: ${node.id} was ordered to stop ${replicaId}, but its record wants it to run there`,
       );
   }
@@ -219,16 +224,16 @@ export class ContainerChecker {
    */
   private checkRecord(node: SimNode, replicaId: string): void {
     const record = this.deps.records.replica(replicaId)?.value;
-    if (this.givenUp.has(replicaId) || this.removedNodes.has(node.id)) return;
+    if (this.declaredLost.has(replicaId) || this.removedNodes.has(node.id)) return;
     if (record === undefined || !isLive(record) || record.nodeId !== node.id)
-      this.deps.violation(`6: ${replicaId} starts on ${node.id}, but its record has ended`);
+      this.deps.reportViolation(`6: ${replicaId} starts on ${node.id}, but its record has ended`);
   }
 
   /**
    * Invariant 6: no more counted replicas run than the ceiling allowed when the newest was created.
    */
   private checkCeiling({ workloadUid, replicaId, workload }: ContainerOwner): void {
-    const { records, violation } = this.deps;
+    const { records, reportViolation } = this.deps;
     const ceiling = this.ceilings.get(workloadUid);
     const isCounted = (id: string): boolean => records.replica(id)?.value.lost === false;
     if (ceiling === undefined || !isCounted(replicaId)) return;
@@ -236,12 +241,12 @@ export class ContainerChecker {
       ({ owner }) => owner.workloadUid === workloadUid && isCounted(owner.replicaId),
     ).length;
     if (counted > ceiling)
-      violation(`6: ${counted} containers of ${workload} run, but the ceiling is ${ceiling}`);
+      reportViolation(`6: ${counted} containers of ${workload} run, but the ceiling is ${ceiling}`);
   }
 
   /** Invariant 14: the agent restarts an ended container, with or without a coordinator. */
   private expectRestart(node: SimNode, { replicaId }: ContainerOwner, exitCode: number): void {
-    const held = this.held.get(`${node.id}/${replicaId}`);
+    const held = this.storedReplicas.get(`${node.id}/${replicaId}`);
     const { agent } = node;
     if (
       held?.start === undefined ||
@@ -250,13 +255,13 @@ export class ContainerChecker {
       node.quietSince !== undefined
     )
       return;
-    const plan = toReplicaPlan(fromBinary(OrderSchema, held.start));
+    const plan = toReplicaTarget(fromBinary(OrderSchema, held.start));
     const failures = agent.replicas.find(replicaId)?.current.failures ?? 0;
-    const isOver =
+    const hasEnded =
       plan.restart === 'never' ||
       failures >= plan.maxRetries ||
       (plan.restart === 'onFailure' && exitCode === 0);
-    if (isOver) return;
+    if (hasEnded) return;
     const endedAt = this.deps.now();
     const history = this.historyOf(node, replicaId);
     const { failedStarts } = history;
@@ -264,10 +269,10 @@ export class ContainerChecker {
       backoffDelayMs(RESTART_BACKOFF, failures + 1) / node.options.drift.rate +
       RESTART_SLACK_MS +
       3 * node.storeMs[1];
-    this.deps.later(waitMs, () => {
+    this.deps.schedule(waitMs, () => {
       const wasActive =
-        node.quietSince === undefined && node.activeSince <= endedAt && !node.isGone;
-      const now = this.held.get(`${node.id}/${replicaId}`);
+        node.quietSince === undefined && node.activeSince <= endedAt && !node.isDestroyed;
+      const now = this.storedReplicas.get(`${node.id}/${replicaId}`);
       const isWanted = now !== undefined && now.end === undefined;
       if (
         !wasActive ||
@@ -276,7 +281,7 @@ export class ContainerChecker {
         history.lastStartAt >= endedAt
       )
         return;
-      this.deps.violation(
+      this.deps.reportViolation(
         `14: ${replicaId} on ${node.id} ended at ${endedAt.toFixed(1)} ms and was not restarted`,
       );
     });

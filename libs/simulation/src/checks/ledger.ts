@@ -5,7 +5,7 @@ import type { DurableRecords } from '../parts/records.js';
 import type { Commit } from './commit-checkers.js';
 
 /** Invariants 1 and 3: every acknowledged call is on the disk, exactly once. */
-export class Ledger {
+export class AcknowledgementChecker {
   /** All specs of each workload, by uid and generation. */
   private readonly specs = new Map<string, Map<bigint, WorkloadSpec>>();
   private readonly deletions = new Set<string>();
@@ -19,21 +19,21 @@ export class Ledger {
 
   constructor(
     private readonly records: DurableRecords,
-    private readonly violation: (text: string) => void,
+    private readonly reportViolation: (text: string) => void,
   ) {}
 
   /** A user is about to request deletion of a workload. */
-  deletionAsked(name: string): void {
+  recordDeletionRequest(name: string): void {
     this.deletions.add(name);
   }
 
   /** A user received the success response of a call. */
-  told(call: string, requestId: string, workload: Workload): void {
+  recordAcknowledgement(call: string, requestId: string, workload: Workload): void {
     this.acknowledged += 1;
     this.waiting.push({ call, requestId, workload });
   }
 
-  committed({ changes }: Commit): void {
+  recordCommit({ changes }: Commit): void {
     for (const { kind, id, before, after } of changes) {
       if (kind !== 'workload') continue;
       const record = after as WorkloadRecord | undefined;
@@ -46,7 +46,7 @@ export class Ledger {
       const wasDeleting = (before as WorkloadRecord | undefined)?.deletionRequestedAt !== undefined;
       const isDeleting = record?.deletionRequestedAt !== undefined;
       if (isDeleting && !wasDeleting && !this.deletions.has(record.name))
-        this.violation(`1: ${record.name} is being deleted without a user request`);
+        this.reportViolation(`1: ${record.name} is being deleted without a user request`);
     }
   }
 
@@ -56,14 +56,15 @@ export class Ledger {
       const { uid, generation, name } = workload;
       const spec = this.specs.get(uid)?.get(generation);
       const what = `${call} of ${name} (request ${requestId}) was acknowledged with generation ${generation}`;
-      if (spec === undefined) this.violation(`1: ${what}, but that generation is not on the disk`);
+      if (spec === undefined)
+        this.reportViolation(`1: ${what}, but that generation is not on the disk`);
       else if (workload.spec !== undefined && !equals(WorkloadSpecSchema, spec, workload.spec))
-        this.violation(`1: ${what}, but the spec on the disk differs`);
+        this.reportViolation(`1: ${what}, but the spec on the disk differs`);
       if (this.records.request(requestId) === undefined)
-        this.violation(`3: ${what}, but its request id was not stored`);
+        this.reportViolation(`3: ${what}, but its request id was not stored`);
       const record = this.records.workload(uid)?.value;
       if (call === 'delete' && record !== undefined && record.deletionRequestedAt === undefined)
-        this.violation(`1: ${what}, but the workload is not being deleted`);
+        this.reportViolation(`1: ${what}, but the workload is not being deleted`);
     }
   }
 }

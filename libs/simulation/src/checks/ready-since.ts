@@ -1,6 +1,6 @@
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { replicaChanges } from './commit-changes.js';
+import { findReplicaChanges } from './commit-changes.js';
 
 /**
  * Time since which each replica is ready as far as one coordinator knows, by that coordinator's
@@ -15,12 +15,12 @@ export class ReadySince {
   }
 
   apply(changes: readonly RecordChange[], nowMs: number): void {
-    for (const { before, after } of replicaChanges(changes)) {
+    for (const { before, after } of findReplicaChanges(changes)) {
       const { id } = (after ?? before) as ReplicaRecord;
-      const goesOn =
+      const staysReady =
         before?.ready === true && after?.ready === true && before.containerId === after.containerId;
       if (after?.ready !== true) this.since.delete(id);
-      else if (!goesOn) this.since.set(id, nowMs);
+      else if (!staysReady) this.since.set(id, nowMs);
     }
   }
 

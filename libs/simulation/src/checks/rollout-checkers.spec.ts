@@ -20,19 +20,19 @@ import {
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/records.js';
 import {
-  creationsKeepTheCeiling,
-  stopsKeepTheFloor,
+  creationsKeepCeiling,
+  stopsKeepMinAvailable,
   type Checker,
   type Commit,
 } from './commit-checkers.js';
 import {
-  creationsAreOfTheRollout,
-  rolloutsGoForward,
-  stepsAreKept,
-  theFormerIsKept,
-  undoRestores,
+  creationsHaveWantedVersion,
+  rolloutsOnlyGoForward,
+  canaryStepsAreKept,
+  previousVersionIsKept,
+  undoRestoresTemplate,
 } from './rollout-checkers.js';
-import { remedyOf, rolloutsUnderWay } from './rollout-ends.js';
+import { requiredUserAction, findRolloutsInProgress } from './rollout-ends.js';
 
 const NOW_MS = 10_000;
 const MANUAL = { promotion: Promotion.MANUAL };
@@ -47,7 +47,7 @@ type Fields<Schema extends DescMessage> = Exclude<
  * Deviations from the default state: three replicas of version 3 are wanted, and version 1 was
  * rolled out before.
  */
-interface Picture {
+interface RolloutState {
   readonly replicas?: readonly ReplicaRecord[];
   readonly settings?: Fields<typeof RolloutSchema>;
   readonly control?: ControlRecord;
@@ -96,7 +96,7 @@ const stopped = (before: ReplicaRecord): RecordChange =>
 const blueGreen = { strategy: Strategy.BLUE_GREEN };
 const recreate = { strategy: Strategy.RECREATE };
 
-function commitOf(changes: readonly RecordChange[], picture: Picture): Commit {
+function commitOf(changes: readonly RecordChange[], picture: RolloutState): Commit {
   const { replicas = [], settings = {}, control: shown = control(), forced = false } = picture;
   const workload = create(WorkloadRecordSchema, {
     ...{ uid: 'u', name: 'web', version: 3, generation: 1n },
@@ -134,7 +134,7 @@ function commitOf(changes: readonly RecordChange[], picture: Picture): Commit {
     cordoned: new Set<string>(),
     wallMs: NOW_MS,
   };
-  return { view, changes, evidence };
+  return { view, changes, nodeFacts: evidence };
 }
 
 const [old1, old2, old3] = many(3, { version: 1 }) as [ReplicaRecord, ReplicaRecord, ReplicaRecord];
@@ -142,7 +142,7 @@ const news = many(3);
 const superseded = replica({ version: 2 });
 const underWay = control({}, blueGreen);
 
-const rows: readonly (Picture & {
+const rows: readonly (RolloutState & {
   readonly name: string;
   readonly check: Checker;
   readonly changes: readonly RecordChange[];
@@ -151,32 +151,32 @@ const rows: readonly (Picture & {
 })[] = [
   {
     name: 'invariant 13: a replica of a version that was superseded',
-    check: creationsAreOfTheRollout,
+    check: creationsHaveWantedVersion,
     changes: [created(superseded)],
     says: /^13: u-\d+ was created with version 2, but version 3 is wanted/,
   },
   {
     name: 'invariant 13: a replica created by a rollout that was superseded',
-    check: creationsAreOfTheRollout,
+    check: creationsHaveWantedVersion,
     changes: [created(replica())],
     control: control({}, { version: 2 }),
     says: /^13: u-\d+ was created by the rollout of version 2/,
   },
   {
     name: 'invariant 13: an unneeded replica of the previous version',
-    check: creationsAreOfTheRollout,
+    check: creationsHaveWantedVersion,
     changes: [created(replica({ version: 1 }))],
     says: /^13: u-\d+ was created with version 1/,
   },
   {
     name: 'a replica of the previous version while that version still serves',
-    check: creationsAreOfTheRollout,
+    check: creationsHaveWantedVersion,
     changes: [created(replica({ version: 1 }))],
     control: underWay,
   },
   {
     name: 'invariant 6: more than twice the wanted count under BLUE_GREEN',
-    check: creationsKeepTheCeiling,
+    check: creationsKeepCeiling,
     replicas: [...news, old1, old2, old3, superseded],
     changes: [created(superseded)],
     control: underWay,
@@ -184,14 +184,14 @@ const rows: readonly (Picture & {
   },
   {
     name: 'twice the wanted count under BLUE_GREEN',
-    check: creationsKeepTheCeiling,
+    check: creationsKeepCeiling,
     replicas: [...news, old1, old2, old3],
     changes: [created(news[0]!)],
     control: underWay,
   },
   {
     name: 'invariant 6: a new replica beside old ones under RECREATE',
-    check: creationsKeepTheCeiling,
+    check: creationsKeepCeiling,
     replicas: [news[0]!, old1],
     changes: [created(news[0]!)],
     control: control({}, recreate),
@@ -199,7 +199,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'invariant 9: a stop in the active set below min_available while the new set is ready',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [...news, old1, old2],
     changes: [stopped(old1)],
     control: underWay,
@@ -207,21 +207,21 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a stop in the set that does not serve',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [news[0]!, old1],
     changes: [stopped(news[0]!)],
     control: underWay,
   },
   {
     name: 'the stops of RECREATE',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [old1, old2],
     changes: [stopped(old1), stopped(old2)],
     control: control({}, recreate),
   },
   {
     name: 'invariant 9: a stop of the new version by RECREATE below min_available',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [news[0]!, news[1]!],
     changes: [stopped(news[0]!)],
     control: control({}, recreate),
@@ -229,14 +229,14 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a stop by a forced drain',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [old1],
     changes: [stopped(old1)],
     forced: true,
   },
   {
     name: 'invariant 10: a batch that starts before the previous one is ready',
-    check: stopsKeepTheFloor,
+    check: stopsKeepMinAvailable,
     replicas: [old1, old2],
     changes: [stopped(old1)],
     settings: { minAvailable: 1 },
@@ -244,7 +244,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'more replicas of the new version than the canary step allows',
-    check: stepsAreKept,
+    check: canaryStepsAreKept,
     replicas: [...news.slice(1), old1],
     changes: [created(news[1]!)],
     settings: { steps: [{ replicas: 1 }] },
@@ -252,7 +252,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'as many replicas as the next step allows',
-    check: stepsAreKept,
+    check: canaryStepsAreKept,
     replicas: [...news.slice(1), old1],
     changes: [created(news[1]!)],
     settings: { steps: [{ replicas: 1 }, { percent: 50 }] },
@@ -260,13 +260,13 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a canary step that is forgotten',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [changed('control', control({}, { stepsDone: 1 }), control({}, { stepsDone: 0 }))],
     says: /canary step 1 was done, but now only 0 are/,
   },
   {
     name: 'one promotion that passes two steps',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [changed('control', control({}, { promoted: true }), control({}, { stepsDone: 2 }))],
     settings: {
       steps: [
@@ -278,7 +278,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a promotion that is not consumed',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [
       changed(
         'control',
@@ -291,7 +291,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a step that passes before its wait ends',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [
       changed(
         'control',
@@ -304,14 +304,14 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a switch to a set that is not ready',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     replicas: [news[0]!, news[1]!, replica({ ready: false })],
     changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
     says: /version 3 became active with 2 of 3 ready/,
   },
   {
     name: 'a switch without a promotion',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     replicas: news,
     changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
     settings: MANUAL,
@@ -319,25 +319,25 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a switch to a set that is ready',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     replicas: news,
     changes: [changed('control', underWay, control({ activeVersion: 3 }, blueGreen))],
   },
   {
     name: 'invariant 13: a superseded rollout that continues',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [changed('control', control(), control({}, { version: 2 }))],
     says: /^13: the rollout of version 3 became one of version 2/,
   },
   {
     name: 'invariant 11: a rollout that pauses without a reason',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [changed('control', control(), control({ rolloutPhase: RolloutPhase.PAUSED }))],
     says: /^11: the rollout is paused or failed without a reason/,
   },
   {
     name: 'invariant 11: a rollout that fails without a failure',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     changes: [
       changed(
         'control',
@@ -349,7 +349,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'invariant 11: a completed rollout with replicas missing',
-    check: rolloutsGoForward,
+    check: rolloutsOnlyGoForward,
     replicas: [...news, old1],
     changes: [
       changed(
@@ -362,7 +362,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'a previous version that is removed before pause_duration ends',
-    check: theFormerIsKept,
+    check: previousVersionIsKept,
     replicas: [...news, old1],
     changes: [stopped(old1)],
     settings: { pauseDuration: durationFromMs(1_000) },
@@ -374,7 +374,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'invariant 11: an undo that restores another template',
-    check: undoRestores,
+    check: undoRestoresTemplate,
     changes: [
       changed(
         'version',
@@ -387,7 +387,7 @@ const rows: readonly (Picture & {
   },
   {
     name: 'invariant 11: a rollback that the spec does not request',
-    check: undoRestores,
+    check: undoRestoresTemplate,
     changes: [
       changed(
         'version',
@@ -480,7 +480,9 @@ describe('rollout progress', () => {
     });
     const workload = view.workload('u');
     const workloads = () => (workload === undefined ? [] : [workload]);
-    expect(rolloutsUnderWay({ workloads, control: (uid) => view.control(uid) })).toEqual(expected);
-    expect(workload && remedyOf(shown, workload.value)).toBe(remedy);
+    expect(findRolloutsInProgress({ workloads, control: (uid) => view.control(uid) })).toEqual(
+      expected,
+    );
+    expect(workload && requiredUserAction(shown, workload.value)).toBe(remedy);
   });
 });

@@ -17,13 +17,13 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
-import { createdBy, replicaChanges } from './commit-changes.js';
+import { createdReplicas, findReplicaChanges } from './commit-changes.js';
 import type { Checker, Commit } from './commit-checkers.js';
 import {
   factsOf,
   isSettled,
   msOf,
-  needsTheFormer,
+  needsPreviousVersion,
   settingsOf,
   type RolloutFacts,
 } from './rollout-facts.js';
@@ -32,12 +32,12 @@ import {
  * Invariant 13: new replicas have the wanted version, or the version that the rollout replaces
  * while that version may still be needed; never one between.
  */
-export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
-  createdBy(changes).flatMap(({ id, uid, version }) => {
+export const creationsHaveWantedVersion: Checker = ({ view, changes }) =>
+  createdReplicas(changes).flatMap(({ id, uid, version }) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
     const facts = factsOf(view, workload);
-    const { canonical, wanted, active, control } = facts;
+    const { canonicalVersion, wanted, active, control } = facts;
     const rolled = control?.rollout?.version;
     return [
       ...(rolled === undefined || rolled === workload.version
@@ -45,7 +45,8 @@ export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
         : [
             `13: ${id} was created by the rollout of version ${rolled}, but version ${workload.version} is wanted`,
           ]),
-      ...(canonical(version) === wanted || (canonical(version) === active && needsTheFormer(facts))
+      ...(canonicalVersion(version) === wanted ||
+      (canonicalVersion(version) === active && needsPreviousVersion(facts))
         ? []
         : [
             `13: ${id} was created with version ${version}, but version ${workload.version} is wanted`,
@@ -54,38 +55,47 @@ export const creationsAreOfTheRollout: Checker = ({ view, changes }) =>
   });
 
 /** No more replicas have the new version than the canary step allows. */
-export const stepsAreKept: Checker = ({ view, changes, evidence }) =>
-  [...new Set(createdBy(changes).map(({ uid }) => uid))].flatMap((uid) => {
+export const canaryStepsAreKept: Checker = ({ view, changes, nodeFacts }) =>
+  [...new Set(createdReplicas(changes).map(({ uid }) => uid))].flatMap((uid) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [];
-    const { strategy, isFirst, isUnderWay, control, limits, live, canonical, wanted, active } =
-      factsOf(view, workload);
+    const {
+      strategy,
+      isFirst,
+      isInProgress,
+      control,
+      limits,
+      live,
+      canonicalVersion,
+      wanted,
+      active,
+    } = factsOf(view, workload);
     const { steps = [] } = settingsOf(workload) ?? {};
     const done = control?.rollout?.stepsDone ?? 0;
     if (
       strategy !== Strategy.ROLLING_UPDATE ||
       isFirst ||
-      !isUnderWay ||
+      !isInProgress ||
       done >= steps.length ||
       active === wanted
     )
       return [];
-    const most = Math.max(...steps.slice(0, done + 1).map((step) => sizeOf(step, limits.want)));
-    const isNew = (replica: ReplicaRecord): boolean => canonical(replica.version) === wanted;
-    if (!createdBy(changes).some(isNew)) return [];
+    const max = Math.max(...steps.slice(0, done + 1).map((step) => stepSizeOf(step, limits.want)));
+    const isNew = (replica: ReplicaRecord): boolean => canonicalVersion(replica.version) === wanted;
+    if (!createdReplicas(changes).some(isNew)) return [];
     const updated = live.filter(
       (replica) =>
-        replica.desiredRunning && isNew(replica) && !evidence.draining.has(replica.nodeId),
+        replica.desiredRunning && isNew(replica) && !nodeFacts.draining.has(replica.nodeId),
     );
-    return updated.length > most
+    return updated.length > max
       ? [
-          `${workload.name} has ${updated.length} replicas of version ${workload.version}, but its step allows ${most}`,
+          `${workload.name} has ${updated.length} replicas of version ${workload.version}, but its step allows ${max}`,
         ]
       : [];
   });
 
 /** Steps, switches and ends of a rollout are committed only when their conditions hold. */
-export const rolloutsGoForward: Checker = (commit) =>
+export const rolloutsOnlyGoForward: Checker = (commit) =>
   commit.changes.flatMap(({ kind, id, before, after }) => {
     const workload = commit.view.workload(id)?.value;
     if (kind !== 'control' || workload === undefined || workload.deletionRequestedAt !== undefined)
@@ -94,24 +104,24 @@ export const rolloutsGoForward: Checker = (commit) =>
     if (was?.rollout === undefined || is?.rollout === undefined) return [];
     const facts = factsOf(commit.view, workload);
     return [
-      ...revived(was.rollout, is.rollout),
-      ...stepped(was, is, commit, workload),
-      ...switched(was, is, commit, facts),
-      ...ended(was, is, facts),
+      ...checkNotRevived(was.rollout, is.rollout),
+      ...checkSteps(was, is, commit, workload),
+      ...checkSwitch(was, is, commit, facts),
+      ...checkEnd(was, is, facts),
     ].map((text) => `${text}: ${workload.name}`);
   });
 
 /** Invariant 13. */
-function revived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
+function checkNotRevived(was: RolloutRecord, is: RolloutRecord): readonly string[] {
   return is.version < was.version
     ? [`13: the rollout of version ${was.version} became one of version ${is.version}`]
     : [];
 }
 
-function stepped(
+function checkSteps(
   was: ControlRecord,
   is: ControlRecord,
-  { evidence }: Commit,
+  { nodeFacts }: Commit,
   workload: WorkloadRecord,
 ): readonly string[] {
   const [from, to] = [was.rollout as RolloutRecord, is.rollout as RolloutRecord];
@@ -123,7 +133,7 @@ function stepped(
   const manual = passed.filter(({ promotion }) => promotion === Promotion.MANUAL).length;
   const waitMs = msOf(passed[0]?.wait);
   const reachedMs = from.stepReachedAt === undefined ? undefined : timestampMs(from.stepReachedAt);
-  const { wallMs = Number.POSITIVE_INFINITY } = evidence;
+  const { wallMs = Number.POSITIVE_INFINITY } = nodeFacts;
   return [
     ...(manual > (from.promoted ? 1 : 0)
       ? [`${manual} canary steps were passed without a promotion for each`]
@@ -136,16 +146,19 @@ function stepped(
 }
 
 /** A version becomes active only when all its replicas exist and are ready. */
-function switched(
+function checkSwitch(
   was: ControlRecord,
   is: ControlRecord,
   commit: Commit,
   facts: RolloutFacts,
 ): readonly string[] {
-  const { canonical, limits, workload } = facts;
-  if (is.activeVersion === 0 || canonical(was.activeVersion) === canonical(is.activeVersion))
+  const { canonicalVersion, limits, workload } = facts;
+  if (
+    is.activeVersion === 0 ||
+    canonicalVersion(was.activeVersion) === canonicalVersion(is.activeVersion)
+  )
     return [];
-  const ready = readyOf(facts, canonical(is.activeVersion), commit);
+  const ready = readyOf(facts, canonicalVersion(is.activeVersion), commit);
   const { rollout } = is;
   const asks =
     rollout?.strategy === Strategy.BLUE_GREEN &&
@@ -165,19 +178,19 @@ function switched(
 }
 
 /** Invariant 11: a rollout ends with all replicas in place, or with a reason. */
-function ended(
+function checkEnd(
   was: ControlRecord,
   is: ControlRecord,
-  { canonical, live }: RolloutFacts,
+  { canonicalVersion, live }: RolloutFacts,
 ): readonly string[] {
   const [before, phase] = [was.rolloutPhase, is.rolloutPhase];
   // A rollout that was resumed or retried is about to continue.
   const goesOn = is.rollout?.retry === true || (was.pausedVersion !== 0 && is.pausedVersion === 0);
   const isHeld = !goesOn && (phase === RolloutPhase.PAUSED || phase === RolloutPhase.FAILED);
-  const version = canonical(is.rollout?.version ?? 0);
+  const version = canonicalVersion(is.rollout?.version ?? 0);
   const others =
     isSettled(phase) && !isSettled(before)
-      ? live.filter((replica) => canonical(replica.version) !== version)
+      ? live.filter((replica) => canonicalVersion(replica.version) !== version)
       : [];
   return [
     ...(isHeld && is.rolloutReason === ''
@@ -192,19 +205,23 @@ function ended(
   ];
 }
 
-function readyOf({ live, canonical }: RolloutFacts, version: number, { evidence }: Commit): number {
+function readyOf(
+  { live, canonicalVersion }: RolloutFacts,
+  version: number,
+  { nodeFacts }: Commit,
+): number {
   return live.filter(
     (replica) =>
       replica.ready &&
       replica.desiredRunning &&
-      canonical(replica.version) === version &&
-      evidence.alive.has(replica.nodeId),
+      canonicalVersion(replica.version) === version &&
+      nodeFacts.alive.has(replica.nodeId),
   ).length;
 }
 
 /** BLUE_GREEN: all replicas of the previous version stay for pause_duration. */
-export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
-  replicaChanges(changes).flatMap(({ before, after }) => {
+export const previousVersionIsKept: Checker = ({ view, changes, nodeFacts }) =>
+  findReplicaChanges(changes).flatMap(({ before, after }) => {
     const byChoice =
       before?.desiredRunning === true &&
       before.ready &&
@@ -212,10 +229,11 @@ export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
       !after.desiredRunning &&
       !after.lost;
     const workload = byChoice ? view.workload(before.uid)?.value : undefined;
-    if (workload === undefined || before === undefined || evidence.wallMs === undefined) return [];
-    const { strategy, control, canonical, limits, live } = factsOf(view, workload);
+    if (workload === undefined || before === undefined || nodeFacts.wallMs === undefined) return [];
+    const { strategy, control, canonicalVersion, limits, live } = factsOf(view, workload);
     const { switchedAt, fromVersion = 0, version } = control?.rollout ?? {};
-    const isFormer = fromVersion !== 0 && canonical(before.version) === canonical(fromVersion);
+    const isFormer =
+      fromVersion !== 0 && canonicalVersion(before.version) === canonicalVersion(fromVersion);
     if (
       strategy !== Strategy.BLUE_GREEN ||
       switchedAt === undefined ||
@@ -224,11 +242,13 @@ export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
     )
       return [];
     const kept = live.filter(
-      (replica) => replica.desiredRunning && canonical(replica.version) === canonical(fromVersion),
+      (replica) =>
+        replica.desiredRunning &&
+        canonicalVersion(replica.version) === canonicalVersion(fromVersion),
     ).length;
     const leftMs =
-      timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - evidence.wallMs;
-    const isMoved = evidence.draining.has(before.nodeId);
+      timestampMs(switchedAt) + msOf(settingsOf(workload)?.pauseDuration) - nodeFacts.wallMs;
+    const isMoved = nodeFacts.draining.has(before.nodeId);
     return leftMs > 0 && kept < limits.want && !isMoved
       ? [`${before.id} of ${workload.name} was stopped ${leftMs} ms before pause_duration ended`]
       : [];
@@ -238,7 +258,7 @@ export const theFormerIsKept: Checker = ({ view, changes, evidence }) =>
  * Invariant 11: an undo or a rollback restores the earlier template unchanged, and a rollback
  * happens only where the spec requests one.
  */
-export const undoRestores: Checker = ({ view, changes }) =>
+export const undoRestoresTemplate: Checker = ({ view, changes }) =>
   changes.flatMap(({ kind, id, before, after }) => {
     const version =
       kind === 'version' && before === undefined ? (after as VersionRecord | undefined) : undefined;
@@ -270,15 +290,15 @@ export const undoRestores: Checker = ({ view, changes }) =>
 
 /** All checkers of rollouts. */
 export const ROLLOUT_CHECKERS: readonly Checker[] = [
-  creationsAreOfTheRollout,
-  stepsAreKept,
-  rolloutsGoForward,
-  theFormerIsKept,
-  undoRestores,
+  creationsHaveWantedVersion,
+  canaryStepsAreKept,
+  rolloutsOnlyGoForward,
+  previousVersionIsKept,
+  undoRestoresTemplate,
 ];
 
 /** Replicas of a canary step for the wanted count, as the API defines it. */
-function sizeOf({ replicas, percent }: Rollout_Step, want: number): number {
+function stepSizeOf({ replicas, percent }: Rollout_Step, want: number): number {
   return Math.min(want, replicas > 0 ? replicas : Math.ceil((percent * want) / 100));
 }
 

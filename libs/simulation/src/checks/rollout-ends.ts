@@ -7,7 +7,7 @@ import { isSettled, msOf, settingsOf } from './rollout-facts.js';
  * Invariant 11: returns the rollouts that have not ended: neither completed, failed, rolled back,
  * nor paused with a reason.
  */
-export function rolloutsUnderWay(
+export function findRolloutsInProgress(
   view: Pick<CheckedView, 'workloads' | 'control'>,
 ): readonly string[] {
   return [...view.workloads()].flatMap(
@@ -31,7 +31,7 @@ export function rolloutsUnderWay(
 }
 
 /** Returns the rollouts that are neither completed nor rolled back, for whatever reason. */
-export function rolloutsUnfinished(
+export function findUnfinishedRollouts(
   view: Pick<CheckedView, 'workloads' | 'control'>,
 ): readonly string[] {
   return [...view.workloads()].flatMap(({ value: { uid, name, version } }) => {
@@ -49,18 +49,19 @@ export function rolloutsUnfinished(
 }
 
 /** A deadline that nothing in a simulated world exceeds, milliseconds. */
-export const PATIENT_MS = 30_000;
+export const AMPLE_DEADLINE_MS = 30_000;
 
 /**
  * Returns the user action that a stopped rollout needs according to its status; undefined when none
  * is needed.
  */
-export function remedyOf(
+export function requiredUserAction(
   { rolloutPhase, rolloutReason, rollout, pausedVersion }: ControlRecord,
   workload: WorkloadRecord,
 ): 'resume' | 'promote' | 'raiseLimits' | 'giveTime' | undefined {
   const isTooSlow = rolloutPhase === RolloutPhase.FAILED && rolloutReason.startsWith('no progress');
-  if (isTooSlow && msOf(settingsOf(workload)?.progressDeadline) < PATIENT_MS) return 'giveTime';
+  if (isTooSlow && msOf(settingsOf(workload)?.progressDeadline) < AMPLE_DEADLINE_MS)
+    return 'giveTime';
   if (pausedVersion === workload.version || rolloutPhase === RolloutPhase.FAILED) return 'resume';
   if (rolloutPhase !== RolloutPhase.PAUSED) return undefined;
   return rollout?.waitsForPromotion === true ? 'promote' : 'raiseLimits';

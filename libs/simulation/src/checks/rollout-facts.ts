@@ -9,10 +9,10 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { canonicalVersion, isLive } from '@cloudless/cluster-state';
+import { toCanonicalVersion, isLive } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
 import type { CheckedView } from '../parts/records.js';
-import type { Evidence } from '../parts/evidence.js';
+import type { NodeFacts } from '../parts/evidence.js';
 
 /**
  * Facts of a workload and its rollout, derived by the checkers from the API contract, independently
@@ -31,13 +31,13 @@ export interface RolloutFacts {
    */
   readonly active: number;
   /** Neither completed nor rolled back. */
-  readonly isUnderWay: boolean;
+  readonly isInProgress: boolean;
   /** The rollout does not proceed: a user paused it, or it has failed. */
   readonly isHalted: boolean;
   /** No version was rolled out before. */
   readonly isFirst: boolean;
   /** Returns the oldest version with the same template as the given version. */
-  readonly canonical: (version: number) => number;
+  readonly canonicalVersion: (version: number) => number;
   /** Replicas that are neither lost nor ended. */
   readonly live: readonly ReplicaRecord[];
 }
@@ -48,7 +48,7 @@ type FactsView = Pick<CheckedView, 'replicasOf' | 'version' | 'control'>;
 export function factsOf(view: FactsView, workload: WorkloadRecord): RolloutFacts {
   const { uid, version, spec } = workload;
   const control = view.control(uid)?.value;
-  const canonical = (number: number): number => canonicalVersion(view, uid, number);
+  const canonical = (number: number): number => toCanonicalVersion(view, uid, number);
   const wanted = canonical(version);
   const activeVersion = control?.activeVersion ?? 0;
   const phase = control?.rolloutPhase ?? RolloutPhase.STARTING;
@@ -59,11 +59,11 @@ export function factsOf(view: FactsView, workload: WorkloadRecord): RolloutFacts
     strategy: control?.rollout?.strategy ?? spec?.rollout?.strategy ?? Strategy.ROLLING_UPDATE,
     wanted,
     active: activeVersion === 0 ? wanted : canonical(activeVersion),
-    isUnderWay: !isSettled(phase),
+    isInProgress: !isSettled(phase),
     isHalted:
       !isSettled(phase) && (control?.pausedVersion === version || phase === RolloutPhase.FAILED),
     isFirst: (control?.rollout?.fromVersion ?? activeVersion) === 0,
-    canonical,
+    canonicalVersion: canonical,
     live: [...view.replicasOf(uid)]
       .map(({ value }) => value)
       .filter((replica) => isLive(replica) && !replica.lost),
@@ -82,13 +82,13 @@ export function msOf(duration: Duration | undefined): number {
 
 /** Returns the rollout settings with defaults. */
 export function settingsOf({ spec }: WorkloadRecord): Rollout | undefined {
-  return spec === undefined ? undefined : fullOf(spec).rollout;
+  return spec === undefined ? undefined : withCachedDefaults(spec).rollout;
 }
 
 const known = new WeakMap<WorkloadSpec, WorkloadSpec>();
 
 /** Cached by record: checkers call this for every commit, and records are immutable. */
-function fullOf(spec: WorkloadSpec): WorkloadSpec {
+function withCachedDefaults(spec: WorkloadSpec): WorkloadSpec {
   const full = known.get(spec) ?? withDefaults(spec);
   known.set(spec, full);
   return full;
@@ -98,7 +98,7 @@ function fullOf(spec: WorkloadSpec): WorkloadSpec {
  * Returns true when the rollout is halted, at a canary step, or not switched yet. Then the previous
  * version is kept up and its replicas are replaced.
  */
-export function needsTheFormer({ workload, strategy, isHalted }: RolloutFacts): boolean {
+export function needsPreviousVersion({ workload, strategy, isHalted }: RolloutFacts): boolean {
   return (
     isHalted || strategy === Strategy.BLUE_GREEN || (settingsOf(workload)?.steps.length ?? 0) > 0
   );
@@ -108,13 +108,14 @@ export function needsTheFormer({ workload, strategy, isHalted }: RolloutFacts): 
  * Counts replicas of the active version that ended as wanted while the version is kept up. They
  * count as ready replicas.
  */
-export function formerEnded(view: FactsView, facts: RolloutFacts): number {
-  const { workload, active, wanted, canonical } = facts;
-  const isKept = needsTheFormer(facts) || settingsOf(workload)?.strategy === Strategy.BLUE_GREEN;
+export function countEndedOfPreviousVersion(view: FactsView, facts: RolloutFacts): number {
+  const { workload, active, wanted, canonicalVersion } = facts;
+  const isKept =
+    needsPreviousVersion(facts) || settingsOf(workload)?.strategy === Strategy.BLUE_GREEN;
   if (active === wanted || !isKept) return 0;
   const replicas = [...view.replicasOf(workload.uid)].map(({ value }) => value);
   return replicas.filter(
-    (replica) => canonical(replica.version) === active && isFinal(workload, replica),
+    (replica) => canonicalVersion(replica.version) === active && isFinal(workload, replica),
   ).length;
 }
 
@@ -124,7 +125,7 @@ export function formerEnded(view: FactsView, facts: RolloutFacts): number {
  */
 export function ceilingOf(
   { limits, live, strategy }: RolloutFacts,
-  { draining }: Pick<Evidence, 'draining'>,
+  { draining }: Pick<NodeFacts, 'draining'>,
 ): number {
   const { want, maxSurge } = limits;
   const beside: Record<Strategy, number> = {
@@ -144,12 +145,12 @@ export function limitsOf(
   workload: WorkloadRecord,
 ): RolloutLimits {
   const { deletionRequestedAt, uid, spec } = workload;
-  const replicas = spec === undefined ? 0 : (fullOf(spec).replicas ?? 0);
+  const replicas = spec === undefined ? 0 : (withCachedDefaults(spec).replicas ?? 0);
   const rollout = settingsOf(workload);
-  const wanted = canonicalVersion(view, uid, workload.version);
+  const wanted = toCanonicalVersion(view, uid, workload.version);
   const ended = [...view.replicasOf(uid)].filter(
     ({ value }) =>
-      canonicalVersion(view, uid, value.version) === wanted && isFinal(workload, value),
+      toCanonicalVersion(view, uid, value.version) === wanted && isFinal(workload, value),
   ).length;
   return resolveLimits({
     desired: deletionRequestedAt === undefined ? Math.max(0, replicas - ended) : 0,

@@ -8,7 +8,7 @@ import { factsOf } from './rollout-facts.js';
 import type { RunningContainer } from './container-checker.js';
 
 /** CLD-REQ-012: the scheduler's reservations match the records. */
-export function wrongBookings({
+export function findReservationMismatches({
   controllers,
   state,
 }: {
@@ -17,8 +17,8 @@ export function wrongBookings({
 }): readonly string[] {
   return [...state.view().nodes()].flatMap(({ value: { id } }) => {
     const [booked, held] = [
-      JSON.stringify(controllers.bookedOn(id)),
-      JSON.stringify(controllers.placements.allocatedOn(id)),
+      JSON.stringify(controllers.getReserved(id)),
+      JSON.stringify(controllers.placements.getAllocated(id)),
     ];
     return booked === held
       ? []
@@ -26,8 +26,8 @@ export function wrongBookings({
   });
 }
 
-/** Input of {@link unconverged}. */
-export interface Picture {
+/** Input of {@link findDifferences}. */
+export interface ConvergenceInput {
   readonly records: CheckedView;
   readonly running: Iterable<RunningContainer>;
   readonly nodes: Iterable<SimNode>;
@@ -35,19 +35,19 @@ export interface Picture {
    * True while destroyed machines are not yet removed, so that records of their lost replicas still
    * exist. Default: false.
    */
-  readonly deadAreKept?: boolean;
+  readonly destroyedNodesAreRegistered?: boolean;
 }
 
 /**
  * Invariants 8 and 12: returns the differences between desired and observed state after all faults
  * have ended: in the records, on the machines, and in the agents' memory.
  */
-export function unconverged({
+export function findDifferences({
   records,
   running,
   nodes,
-  deadAreKept = false,
-}: Picture): readonly string[] {
+  destroyedNodesAreRegistered = false,
+}: ConvergenceInput): readonly string[] {
   const wanted = new Map<string, string>();
   const problems = [...records.workloads()].flatMap(({ value: workload }) => {
     if (workload.deletionRequestedAt !== undefined) return [`${workload.name} is not deleted yet`];
@@ -57,18 +57,20 @@ export function unconverged({
       (replica) =>
         replica.ready &&
         replica.desiredRunning &&
-        facts.canonical(replica.version) === facts.wanted,
+        facts.canonicalVersion(replica.version) === facts.wanted,
     );
     for (const { id, containerId } of good) wanted.set(id, containerId);
     const { want } = limits;
     return good.length === want && live.length === want
       ? []
       : [
-          `${workload.name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describe).join(', ')}`,
+          `${workload.name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describeReplica).join(', ')}`,
         ];
   });
   const dead = new Set(
-    deadAreKept ? [...nodes].flatMap(({ id, isGone }) => (isGone ? [id] : [])) : [],
+    destroyedNodesAreRegistered
+      ? [...nodes].flatMap(({ id, isDestroyed }) => (isDestroyed ? [id] : []))
+      : [],
   );
   for (const { value } of records.replicas()) {
     if (dead.has(value.nodeId) && value.lost) continue;
@@ -82,13 +84,13 @@ export function unconverged({
   }
   for (const replicaId of wanted.keys())
     problems.push(`${replicaId} is ready but has no container`);
-  for (const node of nodes) problems.push(...leftovers(records, node));
+  for (const node of nodes) problems.push(...findLeftovers(records, node));
   return problems;
 }
 
 /** Returns what an agent still stores about deleted replicas. */
-function leftovers(records: CheckedView, node: SimNode): readonly string[] {
-  if (node.isGone) return [];
+function findLeftovers(records: CheckedView, node: SimNode): readonly string[] {
+  if (node.isDestroyed) return [];
   return [...node.store.replicas.keys()].flatMap((replicaId) =>
     records.replica(replicaId)?.value.nodeId === node.id
       ? []
@@ -96,7 +98,7 @@ function leftovers(records: CheckedView, node: SimNode): readonly string[] {
   );
 }
 
-function describe({
+function describeReplica({
   id,
   nodeId,
   phase,

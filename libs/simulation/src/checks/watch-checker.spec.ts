@@ -32,7 +32,7 @@ async function watch(
     time: new ManualClock(),
     random,
     disk,
-    violation,
+    reportViolation: violation,
     trace: () => undefined,
   }).follow(coordinator);
   return violations;

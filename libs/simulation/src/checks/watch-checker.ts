@@ -8,7 +8,7 @@ export interface WatcherDeps {
   readonly time: Clock;
   readonly random: SimRandom;
   readonly disk: SimDisk;
-  readonly violation: (text: string) => void;
+  readonly reportViolation: (text: string) => void;
   readonly trace: (what: string) => void;
 }
 
@@ -27,7 +27,7 @@ export class StoreWatcher {
 
   /** Continues reading from its last position until this coordinator ends. */
   async follow(coordinator: SimCoordinator): Promise<void> {
-    const { disk, violation, trace } = this.deps;
+    const { disk, reportViolation, trace } = this.deps;
     const isOver = (): boolean => coordinator.process.isDead || this.isClosed;
     while (!isOver()) {
       try {
@@ -37,7 +37,7 @@ export class StoreWatcher {
         })) {
           if (isOver()) return;
           if (revision !== this.position + 1n)
-            violation(`4: a watch went from revision ${this.position} to ${revision}`);
+            reportViolation(`4: a watch went from revision ${this.position} to ${revision}`);
           this.position = revision;
           await this.pause();
         }
@@ -45,9 +45,9 @@ export class StoreWatcher {
       } catch (reason) {
         if (isOver()) return;
         if (errorKindOf(reason) !== 'compacted')
-          return violation(`4: a watch failed: ${String(reason)}`);
+          return reportViolation(`4: a watch failed: ${String(reason)}`);
         if (this.position >= disk.compactedRevision)
-          violation(
+          reportViolation(
             `4: revision ${this.position} was reported as compacted, but the newest compacted revision is ${disk.compactedRevision}`,
           );
         trace(`fell behind at revision ${this.position}, starts again at ${disk.revision}`);
@@ -68,7 +68,7 @@ export class WorkloadWatcher {
   /** Last shown generation by uid; undefined before the initial state is complete. */
   private shown: Map<string, bigint> | undefined;
 
-  constructor(private readonly deps: Pick<WatcherDeps, 'violation'>) {}
+  constructor(private readonly deps: Pick<WatcherDeps, 'reportViolation'>) {}
 
   get view(): ReadonlyMap<string, bigint> | undefined {
     return this.shown;
@@ -76,7 +76,7 @@ export class WorkloadWatcher {
 
   /** Watches until this coordinator ends. */
   async follow(coordinator: SimCoordinator): Promise<void> {
-    const { violation } = this.deps;
+    const { reportViolation } = this.deps;
     const seen = new Map<string, bigint>();
     let revision = 0n;
     this.shown = undefined;
@@ -84,7 +84,7 @@ export class WorkloadWatcher {
       for await (const item of coordinator.client.watchWorkloads({})) {
         if (coordinator.process.isDead) return;
         if (item.revision < revision)
-          violation(
+          reportViolation(
             `4: a watch of workloads went back from revision ${revision} to ${item.revision}`,
           );
         revision = item.revision;
@@ -96,14 +96,14 @@ export class WorkloadWatcher {
           continue;
         }
         if (workload.generation < (seen.get(workload.uid) ?? 0n))
-          violation(
+          reportViolation(
             `4: a watch showed generation ${workload.generation} of ${workload.name} after a newer one`,
           );
         seen.set(workload.uid, workload.generation);
       }
     } catch (reason) {
       if (!coordinator.process.isDead)
-        violation(`4: a watch of workloads failed: ${String(reason)}`);
+        reportViolation(`4: a watch of workloads failed: ${String(reason)}`);
     }
   }
 }

@@ -96,15 +96,15 @@ export function planWorld(random: SimRandom): WorldPlan {
   );
   return {
     nodes: isLarge
-      ? random.whole(20, 40)
+      ? random.wholeNumber(20, 40)
       : random.chance(0.15)
-        ? random.whole(7, 12)
-        : random.whole(3, 6),
-    users: random.whole(1, 3),
+        ? random.wholeNumber(7, 12)
+        : random.wholeNumber(3, 6),
+    users: random.wholeNumber(1, 3),
     turmoilMs: isLarge ? random.between(4_000, 7_000) : random.between(6_000, 14_000),
     pauseMs: random.pick(PAUSES_MS),
     weights,
-    historyLimit: random.chance(0.5) ? 100_000 : random.whole(20, 200),
+    historyLimit: random.chance(0.5) ? 100_000 : random.wholeNumber(20, 200),
     drift: random.chance(0.5),
     cpuMillis: random.pick([1_500, 4_000]),
     hostPorts: false,

@@ -10,29 +10,33 @@ const LONG_MS = [1_000, 6_000] as const;
  * Largest share of machines that may be destroyed permanently; the rest must have capacity for
  * their replicas.
  */
-const MAX_GONE_SHARE = 0.25;
+const MAX_DESTROYED_SHARE = 0.25;
 
 /**
  * Injects one fault.
  * @returns A description, or undefined when the fault was not possible at this moment.
  */
-export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): string | undefined {
-  const node = random.pick(world.nodes.filter(({ isGone }) => !isGone));
+export function injectFault(
+  world: SimCluster,
+  kind: FaultKind,
+  random: SimRandom,
+): string | undefined {
+  const node = random.pick(world.nodes.filter(({ isDestroyed }) => !isDestroyed));
   const durationMs = random.chance(0.6) ? random.between(...SHORT_MS) : random.between(...LONG_MS);
   const forMs = `for ${Math.round(durationMs)} ms`;
-  const later = (action: () => void): void => world.later(durationMs, action);
+  const runLater = (action: () => void): void => world.later(durationMs, action);
   if (node === undefined) return undefined;
   switch (kind) {
     case 'killCoordinator':
       if (!world.killCoordinator(durationMs)) return undefined;
       return `the coordinator is killed, a new one starts after ${Math.round(durationMs)} ms`;
     case 'crashCoordinator':
-      return crash(world.coordinatorProcess, 'the coordinator', random);
+      return scheduleCrash(world.coordinatorProcess, 'the coordinator', random);
     case 'pauseCoordinator': {
       const process = world.coordinatorProcess;
       if (process?.isRunning !== true) return undefined;
       process.pause();
-      later(() => process.resume());
+      runLater(() => process.resume());
       return `the coordinator is paused ${forMs}`;
     }
     case 'killAgent':
@@ -40,27 +44,27 @@ export function strike(world: SimCluster, kind: FaultKind, random: SimRandom): s
       node.killAgent();
       return `the agent of ${node.id} is killed`;
     case 'crashAgent':
-      return crash(node.agentProcess, `the agent of ${node.id}`, random);
+      return scheduleCrash(node.agentProcess, `the agent of ${node.id}`, random);
     case 'pauseAgent':
       if (node.agentProcess?.isRunning !== true) return undefined;
       node.pauseAgent();
-      later(() => node.resumeAgent());
+      runLater(() => node.resumeAgent());
       return `the agent of ${node.id} is paused ${forMs}`;
     case 'rebootMachine':
       node.reboot();
       return `${node.id} is restarted`;
     case 'machineVanishes':
       if (
-        world.nodes.filter(({ isGone }) => isGone).length + 1 >
-        world.nodes.length * MAX_GONE_SHARE
+        world.nodes.filter(({ isDestroyed }) => isDestroyed).length + 1 >
+        world.nodes.length * MAX_DESTROYED_SHARE
       )
         return undefined;
-      node.vanish();
+      node.destroy();
       return `${node.id} is destroyed`;
     case 'nodeJoins':
       return `${world.addNode().id} joins`;
     default:
-      return strikeSoftly(world, kind, node, random, durationMs);
+      return injectNetworkOrDiskFault(world, kind, node, random, durationMs);
   }
 }
 
@@ -78,7 +82,7 @@ type SoftFault = Exclude<
 >;
 
 /** Injects faults of networks, disks and containers. */
-function strikeSoftly(
+function injectNetworkOrDiskFault(
   world: SimCluster,
   kind: SoftFault,
   node: SimNode,
@@ -104,7 +108,7 @@ function strikeSoftly(
       link.reset();
       return `the connections of ${node.id} break`;
     case 'cutAll':
-      for (const other of world.nodes) if (!other.isGone) other.link.cut(durationMs);
+      for (const other of world.nodes) if (!other.isDestroyed) other.link.cut(durationMs);
       return `all nodes are cut off ${forMs}`;
     case 'lossyMessages':
       Object.assign(link.faults, { orderLoss: 0.3, orderDouble: 0.3, reportDouble: 0.3 });
@@ -122,7 +126,7 @@ function strikeSoftly(
       return `the coordinator's disk takes ${world.disk.delayMs.join(' to ')} ms ${forMs}`;
     case 'fullDisk':
       world.disk.full = true;
-      later(() => world.emptyDisk());
+      later(() => world.freeDiskSpace());
       return `the coordinator's disk is full ${forMs}`;
     case 'slowAgentDisk':
       node.storeMs = random.chance(0.7) ? [1, 30] : [50, 900];
@@ -152,7 +156,7 @@ function strikeSoftly(
 }
 
 /** Crashes the process at one of its next calls to a port. */
-function crash(
+function scheduleCrash(
   process:
     | { readonly isDead: boolean; crashAt(calls: number, when: 'before' | 'after'): void }
     | undefined,
@@ -160,7 +164,7 @@ function crash(
   random: SimRandom,
 ): string | undefined {
   if (process === undefined || process.isDead) return undefined;
-  const calls = random.whole(1, 12);
+  const calls = random.wholeNumber(1, 12);
   const when = random.pick(['before', 'after'] as const);
   process.crashAt(calls, when);
   return `${who} will die ${when} its port call ${calls}`;

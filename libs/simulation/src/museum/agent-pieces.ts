@@ -1,31 +1,31 @@
 import type { CoordinatorTransport } from '@cloudless/agent-core';
 import { sleep, type Clock } from '@cloudless/base';
 import type { Controllers } from '@cloudless/controllers';
-import type { Planted } from '../planted.js';
-import type { MuseumPiece } from './museum-piece.js';
+import type { InjectedBug } from '../planted.js';
+import type { KnownBug } from './museum-piece.js';
 
 /** Bugs between agents and the coordinator. */
-export const AGENT_PIECES: readonly MuseumPiece[] = [
+export const AGENT_BUGS: readonly KnownBug[] = [
   {
     name: 'clock skew measured with wall clocks',
     story:
       'Nodes put their own wall-clock times into heartbeats, and the control plane compared the times with its own clock. When a clock was changed, healthy nodes were declared dead.',
-    plant: 'a heartbeat counts only when its wall-clock time is younger than the lease',
-    planted: wallClockLeases,
+    injection: 'a heartbeat counts only when its wall-clock time is younger than the lease',
+    inject: judgeLeasesByWallClock,
     circumstances: () => ({
-      agentClock: (clock, nodeId) => (nodeId === SET_BACK ? setBackLater(clock) : clock),
+      agentClock: (clock, nodeId) => (nodeId === SET_BACK_NODE ? createSetBackClock(clock) : clock),
     }),
     plan: { nodes: 3, users: 2, turmoilMs: 20_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/false-losses.ts',
-    found: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
+    expectedViolation: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
     seed: 2,
   },
   {
     name: 'simultaneous reconnects of all agents',
     story:
       'Thousands of agents lost their server at the same moment and reconnected at the same moment, repeatedly. Each time the server collapsed before it had accepted them.',
-    plant: 'every agent dials at a full quarter of a second',
-    planted: () => ({ transport: atFullQuarters }),
+    injection: 'every agent dials at a full quarter of a second',
+    inject: () => ({ transport: dialAtFullQuarterSeconds }),
     plan: {
       nodes: 24,
       users: 1,
@@ -35,26 +35,27 @@ export const AGENT_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/herd-checker.ts',
-    found: /^25: \d+ of \d+ agents dialled within \d+ ms after the coordinator returned/,
+    expectedViolation:
+      /^25: \d+ of \d+ agents dialled within \d+ ms after the coordinator returned/,
     seed: 3,
   },
 ];
 
 /** Node whose wall clock is set back. */
-const SET_BACK = 'node-1';
+const SET_BACK_NODE = 'node-1';
 const SET_BACK_AT_MS = 11_000;
 const SET_BACK_BY_MS = 3_600_000;
 /** Lease of every world, milliseconds. */
 const LEASE_MS = 3_000;
 
-function setBackLater(clock: Clock): Clock {
+function createSetBackClock(clock: Clock): Clock {
   return {
     ...clock,
     wallTime: () => clock.wallTime() - (clock.now() > SET_BACK_AT_MS ? SET_BACK_BY_MS : 0),
   };
 }
 
-function wallClockLeases(): Planted {
+function judgeLeasesByWallClock(): InjectedBug {
   const stamps = new Map<string, () => number>();
   return {
     agentClock: (clock, nodeId) => {
@@ -63,8 +64,8 @@ function wallClockLeases(): Planted {
     },
     controllers: (controllers: Controllers, { clock }): Controllers => {
       const { nodes } = controllers;
-      const heard = nodes.heard.bind(nodes);
-      nodes.heard = (nodeId) => {
+      const heard = nodes.renewLease.bind(nodes);
+      nodes.renewLease = (nodeId) => {
         if (clock.wallTime() - (stamps.get(nodeId)?.() ?? 0) < LEASE_MS) heard(nodeId);
       };
       return controllers;
@@ -74,7 +75,10 @@ function wallClockLeases(): Planted {
 
 const QUARTER_MS = 250;
 
-function atFullQuarters(transport: CoordinatorTransport, clock: Clock): CoordinatorTransport {
+function dialAtFullQuarterSeconds(
+  transport: CoordinatorTransport,
+  clock: Clock,
+): CoordinatorTransport {
   return {
     connect: async (address, signal) => {
       await sleep(clock, QUARTER_MS - (clock.now() % QUARTER_MS), signal);

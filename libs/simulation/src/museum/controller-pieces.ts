@@ -11,18 +11,18 @@ import {
 } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
 import { limitsOf } from '../checks/rollout-facts.js';
-import type { MuseumPiece } from './museum-piece.js';
+import type { KnownBug } from './museum-piece.js';
 
 /** Bugs in controllers. */
-export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
+export const CONTROLLER_BUGS: readonly KnownBug[] = [
   {
     name: 'running replicas stopped because a lagging server returned an older list',
     story:
       'After a leader change, a lagging server returned an older list of assignments. Clients treated the missing entries as ended and killed running work.',
-    plant:
+    injection:
       'for 2 s after a coordinator restart the API does not find the records of replicas younger than 10 s',
-    planted: () => ({
-      state: (state, reader, clock) => (reader === 'api' ? withoutTheYoung(state, clock) : state),
+    inject: () => ({
+      state: (state, reader, clock) => (reader === 'api' ? hideYoungReplicas(state, clock) : state),
     }),
     plan: {
       nodes: 4,
@@ -33,28 +33,29 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/container-checker.ts',
-    found: /^15: node-\d+ was ordered to stop \S+, but its record wants it to run there/,
+    expectedViolation:
+      /^15: node-\d+ was ordered to stop \S+, but its record wants it to run there/,
     seed: 2,
   },
   {
     name: 'too many replicas because a controller did not see its own writes',
     story:
       'A controller counted replicas in a cache that did not yet contain its own creations, and created the same replicas again in every pass.',
-    plant: 'the controllers see a new replica only in their third read of the workload',
-    planted: () => ({
-      state: (state, reader) => (reader === 'controllers' ? withoutOwnWrites(state) : state),
+    injection: 'the controllers see a new replica only in their third read of the workload',
+    inject: () => ({
+      state: (state, reader) => (reader === 'controllers' ? hideOwnWrites(state) : state),
     }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ has \d+ live replicas, but its ceiling is \d+/,
+    expectedViolation: /^\S+ has \d+ live replicas, but its ceiling is \d+/,
     seed: 2,
   },
   {
     name: 'mass rescheduling after a control plane restart',
     story:
       'Leases were kept in memory, or expired while no server could renew them. After the control plane returned, every node counted as lost and all running work was moved.',
-    plant: 'a node that has not reconnected since the coordinator start counts as lost',
-    planted: () => ({ controllers: withoutGrace }),
+    injection: 'a node that has not reconnected since the coordinator start counts as lost',
+    inject: () => ({ controllers: ignoreReconnectGrace }),
     plan: {
       nodes: 4,
       users: 2,
@@ -64,27 +65,28 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/false-losses.ts',
-    found: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
+    expectedViolation: /^17: \S+ was declared lost, but node-\d+ was healthy all the time/,
     seed: 3,
   },
   {
     name: 'min_available violated by a rollout and a drain with separate budgets',
     story:
       'A rollout and a drain may each stop some replicas. Each counted only its own stops, and together they took a service below min_available.',
-    plant:
+    injection:
       'an additional drain stops as many ready replicas as the limits allow and counts only its own stops',
-    planted: () => ({ controllers: withDrainOfItsOwn }),
+    inject: () => ({ controllers: addSeparateDrain }),
     plan: { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+/,
+    expectedViolation:
+      /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+/,
     seed: 3,
   },
   {
     name: 'rollout blocked forever by one dead node',
     story:
       'A rollout waited for the old replica on a dead node to confirm its stop. No agent could confirm, so the rollout waited until an operator deleted the node.',
-    plant: 'replicas of a lost node are never declared lost',
-    planted: () => ({ controllers: withoutGivingUp }),
+    injection: 'replicas of a lost node are never declared lost',
+    inject: () => ({ controllers: neverDeclareLost }),
     plan: {
       nodes: 5,
       users: 2,
@@ -94,7 +96,7 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/unconverged.ts',
-    found: /^11: not converged with \S+ destroyed 60 s after all faults ended/,
+    expectedViolation: /^11: not converged with \S+ destroyed 60 s after all faults ended/,
     seed: 8,
   },
 ];
@@ -102,9 +104,9 @@ export const CONTROLLER_PIECES: readonly MuseumPiece[] = [
 const LAG_MS = 2_000;
 const YOUNG_MS = 10_000;
 
-function withoutTheYoung(state: ClusterState, clock: Clock): ClusterState {
+function hideYoungReplicas(state: ClusterState, clock: Clock): ClusterState {
   const startedAt = clock.now();
-  return withView(state, (view) => {
+  return overrideView(state, (view) => {
     if (state.epoch === 1n || clock.now() - startedAt > LAG_MS) return {};
     return {
       replica: (id) => {
@@ -116,21 +118,21 @@ function withoutTheYoung(state: ClusterState, clock: Clock): ClusterState {
 }
 
 /** Number of reads that do not show a new replica. */
-const BLIND_LOOKS = 2;
+const HIDDEN_READS = 2;
 
-function withoutOwnWrites(state: ClusterState): ClusterState {
-  const looks = new Map<string, number>();
+function hideOwnWrites(state: ClusterState): ClusterState {
+  const reads = new Map<string, number>();
   const isSeen = ({ value: { id } }: Stored<ReplicaRecord>): boolean => {
-    const look = (looks.get(id) ?? 0) + 1;
-    looks.set(id, look);
-    return look > BLIND_LOOKS;
+    const look = (reads.get(id) ?? 0) + 1;
+    reads.set(id, look);
+    return look > HIDDEN_READS;
   };
-  return withView(state, (view) => ({
+  return overrideView(state, (view) => ({
     replicasOf: (uid) => [...view.replicasOf(uid)].filter(isSeen),
   }));
 }
 
-function withoutGrace(
+function ignoreReconnectGrace(
   controllers: Controllers,
   { state }: { readonly state: ClusterState },
 ): Controllers {
@@ -145,21 +147,21 @@ function withoutGrace(
   return controllers;
 }
 
-function withoutGivingUp(controllers: Controllers): Controllers {
+function neverDeclareLost(controllers: Controllers): Controllers {
   const { nodes } = controllers;
   const reason = 'the end of what they held is not confirmed';
-  nodes.replacement = () => ({
+  nodes.checkReplacementBrake = () => ({
     kind: 'holding',
     sinceMs: 0,
     untilMs: Number.MAX_SAFE_INTEGER,
     silent: 1,
-    of: 1,
+    total: 1,
     reason,
   });
   return controllers;
 }
 
-function withDrainOfItsOwn(
+function addSeparateDrain(
   controllers: Controllers,
   { state }: { readonly state: ClusterState },
 ): Controllers {
@@ -197,7 +199,7 @@ function withDrainOfItsOwn(
 }
 
 /** Returns a state whose view answers some methods differently. */
-function withView(
+function overrideView(
   state: ClusterState,
   differ: (view: ClusterView) => Partial<ClusterView>,
 ): ClusterState {

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { describeContainerRuntime } from '@cloudless/runtime/conformance';
-import { FAULTY_RUNTIMES, faultyHarness } from './faulty-runtimes.js';
+import { FAULTY_RUNTIMES, createFaultyHarness } from './faulty-runtimes.js';
 
 /** Set by the inner Jest run below, which runs the suite and must fail. */
 const IS_INNER = process.env['CLOUDLESS_BUG_CATALOGUE_SUITE'] === 'run';
@@ -13,8 +13,9 @@ const NO_FAULT = 'no fault';
 jest.setTimeout(120_000);
 
 if (IS_INNER) {
-  describeContainerRuntime(NO_FAULT, faultyHarness({ faulty: (runtime) => runtime }));
-  for (const piece of FAULTY_RUNTIMES) describeContainerRuntime(piece.name, faultyHarness(piece));
+  describeContainerRuntime(NO_FAULT, createFaultyHarness({ inject: (runtime) => runtime }));
+  for (const piece of FAULTY_RUNTIMES)
+    describeContainerRuntime(piece.name, createFaultyHarness(piece));
 } else {
   describe('runtime conformance suite', () => {
     let failed: ReadonlyMap<string, readonly string[]>;

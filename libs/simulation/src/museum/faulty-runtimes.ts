@@ -2,7 +2,11 @@ import type { ContainerId, StopSignal } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { ContainerRuntime, ExecEvent, ExecRequest, LogLine } from '@cloudless/runtime';
 import type { RuntimeHarness } from '@cloudless/runtime/conformance';
-import { behaviourCommand, createFakeRuntime, type FakeMachine } from '@cloudless/runtime/testing';
+import {
+  toBehaviourCommand,
+  createFakeRuntime,
+  type FakeMachine,
+} from '@cloudless/runtime/testing';
 
 /**
  * A bug of a container runtime. The simulation cannot see it, so the conformance suite of runtimes
@@ -13,8 +17,8 @@ export interface FaultyRuntime {
   /** What happened in the field. */
   readonly story: string;
   /** How the bug is injected into the fake runtime. */
-  readonly plant: string;
-  readonly faulty: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
+  readonly injection: string;
+  readonly inject: (runtime: ContainerRuntime, machine: FakeMachine) => ContainerRuntime;
   /** Names of conformance cases that must fail; others may fail too. */
   readonly cases: readonly string[];
 }
@@ -25,18 +29,18 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     name: 'log loss on rotation',
     story:
       'A reader that followed a log had the old file open when the log was rotated. Lines written before the reader opened the new file were never read.',
-    plant: 'a following reader misses the first three lines of each file of 10 000 lines',
-    faulty: (runtime) =>
-      withFault(runtime, { logs: (...call) => withoutRotated(runtime.logs(...call)) }),
+    injection: 'a following reader misses the first three lines of each file of 10 000 lines',
+    inject: (runtime) =>
+      overrideRuntime(runtime, { logs: (...call) => dropRotatedLines(runtime.logs(...call)) }),
     cases: ['survives rotation: every line once'],
   },
   {
     name: 'exec sessions that are never ended',
     story:
       'The connection of a client that had started a command broke, and nothing ended the command. After weeks of probes and shells the machine could start no more processes.',
-    plant: 'a command continues after its caller has left',
-    faulty: (runtime) =>
-      withFault(runtime, { exec: (...call) => withoutLeaving(runtime, ...call) }),
+    injection: 'a command continues after its caller has left',
+    inject: (runtime) =>
+      overrideRuntime(runtime, { exec: (...call) => ignoreCallerExit(runtime, ...call) }),
     cases: [
       'ends the command and its children when its signal is aborted',
       'ends the command and its children when the caller leaves the loop',
@@ -47,9 +51,9 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     name: 'zombie processes',
     story:
       'The first process of a container ended, but its children kept running or stayed in the process table without being reaped, until the machine could start no more processes.',
-    plant: 'the children of a main process outlive it',
-    faulty: (runtime, machine) => {
-      machine.world.childEnded = () => undefined;
+    injection: 'the children of a main process outlive it',
+    inject: (runtime, machine) => {
+      machine.processHost.onChildEnded = () => undefined;
       return runtime;
     },
     cases: [
@@ -60,7 +64,7 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
 ];
 
 /** Conformance harness of the fake runtime with the bug. */
-export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): RuntimeHarness {
+export function createFaultyHarness({ inject }: Pick<FaultyRuntime, 'inject'>): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
     unexecutableCommand: ['unexecutable'],
@@ -71,25 +75,25 @@ export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): Runtim
       const { machine } = fake;
       machine.removeExecutable('no-such-executable');
       machine.removeExecutable('unexecutable', 'notExecutable');
-      let runtime = faulty(fake, machine);
-      const expectChild = async (name: string, lives: boolean): Promise<void> => {
+      let runtime = inject(fake, machine);
+      const expectChild = async (name: string, isRunning: boolean): Promise<void> => {
         await settle();
-        if (machine.hasChild(name) !== lives)
-          throw new Error(`child ${name} ${lives ? 'does not run' : 'still runs'}`);
+        if (machine.hasChild(name) !== isRunning)
+          throw new Error(`child ${name} ${isRunning ? 'does not run' : 'still runs'}`);
       };
       return {
         get runtime() {
           return runtime;
         },
-        command: behaviourCommand,
+        command: toBehaviourCommand,
         openGate: async (name) => machine.openGate(name),
-        childStarted: (name) => expectChild(name, true),
-        childEnded: (name) => expectChild(name, false),
+        waitForChildStart: (name) => expectChild(name, true),
+        waitForChildEnd: (name) => expectChild(name, false),
         reopen: async () => {
           fake = await fake.reopen();
-          return (runtime = faulty(fake, machine));
+          return (runtime = inject(fake, machine));
         },
-        elapse: (durationMs) => clock.advance(durationMs),
+        advanceTime: (durationMs) => clock.advance(durationMs),
         dispose: () => runtime.close(),
       };
     },
@@ -99,7 +103,7 @@ export function faultyHarness({ faulty }: Pick<FaultyRuntime, 'faulty'>): Runtim
 const LINES_PER_FILE = 10_000n;
 const LOST_LINES = 3n;
 
-async function* withoutRotated(lines: AsyncIterable<LogLine>): AsyncIterable<LogLine> {
+async function* dropRotatedLines(lines: AsyncIterable<LogLine>): AsyncIterable<LogLine> {
   for await (const line of lines) {
     const isFirstFile = line.sequence <= LINES_PER_FILE;
     if (isFirstFile || (line.sequence - 1n) % LINES_PER_FILE >= LOST_LINES) yield line;
@@ -110,7 +114,7 @@ async function* withoutRotated(lines: AsyncIterable<LogLine>): AsyncIterable<Log
  * Forwards the events of a command, but neither the caller's abort signal nor the end of its
  * iteration.
  */
-async function* withoutLeaving(
+async function* ignoreCallerExit(
   runtime: ContainerRuntime,
   containerId: ContainerId,
   request: ExecRequest,
@@ -131,6 +135,9 @@ async function* withoutLeaving(
 }
 
 /** Returns the runtime with some methods replaced. */
-function withFault(runtime: ContainerRuntime, fault: Partial<ContainerRuntime>): ContainerRuntime {
+function overrideRuntime(
+  runtime: ContainerRuntime,
+  fault: Partial<ContainerRuntime>,
+): ContainerRuntime {
   return Object.assign(Object.create(runtime) as ContainerRuntime, fault);
 }

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 import { existsSync, readFileSync } from 'node:fs';
-import { MUSEUM, findingSeed } from './museum.js';
+import { BUG_CATALOGUE, findSeed } from './museum.js';
 import { FAULTY_RUNTIMES } from './faulty-runtimes.js';
 import { toRuntimeRow, toWorldRow } from './museum-table.js';
 
@@ -11,20 +11,20 @@ jest.setTimeout(120_000);
  * Number of worlds to try from the recorded seed on, because code changes also change the random
  * streams.
  */
-const MOST_SEEDS = 20;
+const MAX_SEEDS = 20;
 
 const root = new URL('../../../../', import.meta.url);
 
 describe('bug catalogue', () => {
-  it.each(MUSEUM)('finds the bug: $name', async (piece) => {
-    const seed = await findingSeed(piece, piece.seed, MOST_SEEDS);
+  it.each(BUG_CATALOGUE)('finds the bug: $name', async (piece) => {
+    const seed = await findSeed(piece, piece.seed, MAX_SEEDS);
     if (seed !== piece.seed)
       process.stderr.write(
         `${piece.name}: found by seed ${seed} instead of the recorded ${piece.seed}; see nx run simulation:bug-catalogue\n`,
       );
   });
 
-  it.each(MUSEUM)('names an existing checker: $name', ({ checker }) => {
+  it.each(BUG_CATALOGUE)('names an existing checker: $name', ({ checker }) => {
     expect(existsSync(new URL(`libs/simulation/src/${checker}`, root))).toBe(true);
   });
 
@@ -32,9 +32,11 @@ describe('bug catalogue', () => {
     const rows = readFileSync(new URL('docs/bug-catalogue.md', root), 'utf8')
       .split('\n')
       .filter(isRow)
-      .map(squeezed);
+      .map(withoutAlignment);
     expect(rows).toEqual(
-      [...MUSEUM.map(toWorldRow), ...FAULTY_RUNTIMES.map(toRuntimeRow)].map(squeezed),
+      [...BUG_CATALOGUE.map(toWorldRow), ...FAULTY_RUNTIMES.map(toRuntimeRow)].map(
+        withoutAlignment,
+      ),
     );
   });
 });
@@ -47,6 +49,6 @@ function isRow(line: string, index: number, lines: readonly string[]): boolean {
 }
 
 /** Removes the spaces that align a table. */
-function squeezed(line: string): string {
+function withoutAlignment(line: string): string {
   return line.replace(/ +/g, ' ').trim();
 }

@@ -1,59 +1,59 @@
-import type { Planted } from '../planted.js';
+import type { InjectedBug } from '../planted.js';
 import type { SimOutcome } from '../sim-cluster.js';
 import { runSeed } from '../run/run-seed.js';
-import { AGENT_PIECES } from './agent-pieces.js';
-import { CONTROLLER_PIECES } from './controller-pieces.js';
-import type { MuseumPiece } from './museum-piece.js';
-import { ROLLOUT_PIECES } from './rollout-pieces.js';
-import { STORE_PIECES } from './store-pieces.js';
+import { AGENT_BUGS } from './agent-pieces.js';
+import { CONTROLLER_BUGS } from './controller-pieces.js';
+import type { KnownBug } from './museum-piece.js';
+import { ROLLOUT_BUGS } from './rollout-pieces.js';
+import { STORE_BUGS } from './store-pieces.js';
 
 /** All bugs that are injected into whole worlds. */
-export const MUSEUM: readonly MuseumPiece[] = [
-  ...CONTROLLER_PIECES,
-  ...ROLLOUT_PIECES,
-  ...STORE_PIECES,
-  ...AGENT_PIECES,
+export const BUG_CATALOGUE: readonly KnownBug[] = [
+  ...CONTROLLER_BUGS,
+  ...ROLLOUT_BUGS,
+  ...STORE_BUGS,
+  ...AGENT_BUGS,
 ];
 
 /** Runs the world of a bug with the bug. */
-export function withBug(
-  { planted, circumstances, plan }: MuseumPiece,
+export function runWithBug(
+  { inject, circumstances, plan }: KnownBug,
   seed: number,
 ): Promise<SimOutcome> {
-  return runSeed(seed, { plan, planted: both(circumstances?.() ?? {}, planted()) });
+  return runSeed(seed, { plan, injected: combine(circumstances?.() ?? {}, inject()) });
 }
 
 /** Runs the same world without the bug. */
-export function withoutBug(
-  { circumstances, plan }: MuseumPiece,
+export function runWithoutBug(
+  { circumstances, plan }: KnownBug,
   seed: number,
 ): Promise<SimOutcome> {
-  return runSeed(seed, { plan, planted: circumstances?.() ?? {} });
+  return runSeed(seed, { plan, injected: circumstances?.() ?? {} });
 }
 
 /**
  * Searches for a seed that finds the bug and passes without the bug, starting with seed `from`.
- * @param most - Largest number of seeds to try.
+ * @param maxSeeds - Largest number of seeds to try.
  * @throws when another violation comes first, or no seed finds the bug.
  */
-export async function findingSeed(piece: MuseumPiece, from: number, most: number): Promise<number> {
-  for (let seed = from; seed < from + most; seed += 1) {
-    const { violations } = await withBug(piece, seed);
+export async function findSeed(bug: KnownBug, from: number, maxSeeds: number): Promise<number> {
+  for (let seed = from; seed < from + maxSeeds; seed += 1) {
+    const { violations } = await runWithBug(bug, seed);
     if (violations.length === 0) continue;
-    if (!violations.some((violation) => piece.found.test(violation)))
+    if (!violations.some((violation) => bug.expectedViolation.test(violation)))
       throw new Error(
-        `${piece.name}: seed ${seed} reports another violation: ${violations.join('; ')}`,
+        `${bug.name}: seed ${seed} reports another violation: ${violations.join('; ')}`,
       );
-    const { violations: others } = await withoutBug(piece, seed);
+    const { violations: others } = await runWithoutBug(bug, seed);
     if (others.length > 0)
-      throw new Error(`${piece.name}: seed ${seed} fails without the bug: ${others.join('; ')}`);
+      throw new Error(`${bug.name}: seed ${seed} fails without the bug: ${others.join('; ')}`);
     return seed;
   }
-  throw new Error(`${piece.name}: none of ${most} seeds from ${from} finds the bug`);
+  throw new Error(`${bug.name}: none of ${maxSeeds} seeds from ${from} finds the bug`);
 }
 
 /** Combines circumstances and the bug. Only agent clocks are replaced by both. */
-function both(circumstances: Planted, planted: Planted): Planted {
+function combine(circumstances: InjectedBug, planted: InjectedBug): InjectedBug {
   const { agentClock = (clock) => clock } = circumstances;
   const { agentClock: plantedClock = (clock) => clock } = planted;
   return {

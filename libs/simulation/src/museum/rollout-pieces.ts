@@ -12,7 +12,7 @@ import {
 } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
 import {
-  canonicalVersion,
+  toCanonicalVersion,
   copyReplica,
   decodeRecord,
   parseKey,
@@ -23,79 +23,81 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
-import type { MuseumPiece } from './museum-piece.js';
+import type { KnownBug } from './museum-piece.js';
 
 /** Worlds with many users and few faults, so that most commits belong to rollouts. */
 const busy = { nodes: 4, users: 3, turmoilMs: 12_000, pauseMs: [200, 900], drift: false } as const;
 
 /** Bugs in rollouts. */
-export const ROLLOUT_PIECES: readonly MuseumPiece[] = [
+export const ROLLOUT_BUGS: readonly KnownBug[] = [
   {
     name: 'update that stopped the last ready replicas because it did not know that others had failed',
     story:
       'A replica failed while the next batch of an update was decided. Both changes were committed, and together they took the service below min_available.',
-    plant: 'stops are committed without the readiness guard',
-    planted: () => ({ store: withoutEvidence }),
+    injection: 'stops are committed without the readiness guard',
+    inject: () => ({ store: dropReadinessGuard }),
     plan: { ...busy, weights: { slowDisk: 2, containerCrashes: 6 } },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
+    expectedViolation:
+      /^\S+ has \d+ ready replicas after a voluntary stop, but min_available is \d+|^10: /,
     seed: 20,
   },
   {
     name: 'traffic switched to a new replica set that was not ready',
     story:
       'The switch checked that the new processes existed, not that they were ready. For minutes no process answered requests.',
-    plant: 'under BLUE_GREEN the controllers treat running replicas of the new set as ready',
-    planted: () => ({
-      state: (state, reader) => (reader === 'controllers' ? withReadyNewSets(state) : state),
+    injection: 'under BLUE_GREEN the controllers treat running replicas of the new set as ready',
+    inject: () => ({
+      state: (state, reader) => (reader === 'controllers' ? reportNewSetsReady(state) : state),
     }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
-    found: /^version \d+ became active with \d+ of \d+ ready/,
+    expectedViolation: /^version \d+ became active with \d+ of \d+ ready/,
     seed: 4,
   },
   {
     name: 'canary that restarted from its first step, or was promoted, after a control plane restart',
     story:
       'The progress of a canary was kept in the memory of a controller. After its restart the completed steps were unknown.',
-    plant: 'a starting coordinator does not read the number of completed steps',
-    planted: () => ({ store: withForgottenSteps }),
+    injection: 'a starting coordinator does not read the number of completed steps',
+    inject: () => ({ store: forgetSteps }),
     plan: { ...busy, weights: { killCoordinator: 1 } },
     checker: 'checks/rollout-checkers.ts',
-    found: /^canary step \d+ was done, but now only 0 are/,
+    expectedViolation: /^canary step \d+ was done, but now only 0 are/,
     seed: 28,
   },
   {
     name: 'one promotion that passed two canary steps',
     story:
       'A user promoted a step. The promotion was not removed, so the next step, which also needed approval, passed without one.',
-    plant: 'a promotion is not removed when it is used',
-    planted: () => ({ store: withLastingPromotions() }),
+    injection: 'a promotion is not removed when it is used',
+    inject: () => ({ store: keepPromotions() }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
-    found: /^a promotion was used but not removed|were passed without a promotion for each/,
+    expectedViolation:
+      /^a promotion was used but not removed|were passed without a promotion for each/,
     seed: 30,
   },
   {
     name: 'update that continued after a newer spec had superseded it',
     story:
       'A worker read the spec at its start and rolled it out to the end. A fix that a user made meanwhile took effect only after the broken version was everywhere.',
-    plant:
+    injection:
       'the controllers see a changed spec half a second late, and their transactions do not check its revision',
-    planted: () => ({
-      store: withoutCompares('/workload/'),
+    inject: () => ({
+      store: dropConditions('/workload/'),
       state: (state, reader, clock) =>
-        reader === 'controllers' ? withLateSpecs(state, clock) : state,
+        reader === 'controllers' ? delaySpecs(state, clock) : state,
     }),
     plan: { ...busy, weights: {} },
     checker: 'checks/rollout-checkers.ts',
-    found: /^13: /,
+    expectedViolation: /^13: /,
     seed: 1,
   },
 ];
 
 /** Removes the conditions on some records from every transaction. */
-function withoutCompares(prefix: string): (store: StateStore) => StateStore {
+function dropConditions(prefix: string): (store: StateStore) => StateStore {
   return (store) => ({
     ...store,
     txn: (compares, operations) =>
@@ -106,17 +108,17 @@ function withoutCompares(prefix: string): (store: StateStore) => StateStore {
   });
 }
 
-const withoutEvidence = withoutCompares('/evidence/');
+const dropReadinessGuard = dropConditions('/evidence/');
 
-function withReadyNewSets(state: ClusterState): ClusterState {
+function reportNewSetsReady(state: ClusterState): ClusterState {
   const isBeside = ({ uid, version, desiredRunning, phase }: ReplicaRecord): boolean => {
     const view = state.view();
     const control = view.control(uid)?.value;
     if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
       return false;
-    const active = canonicalVersion(view, uid, control.activeVersion);
+    const active = toCanonicalVersion(view, uid, control.activeVersion);
     return (
-      desiredRunning && phase === Phase.RUNNING && canonicalVersion(view, uid, version) !== active
+      desiredRunning && phase === Phase.RUNNING && toCanonicalVersion(view, uid, version) !== active
     );
   };
   const shown = (replica: ReplicaRecord): ReplicaRecord =>
@@ -133,7 +135,7 @@ function withReadyNewSets(state: ClusterState): ClusterState {
   }) as ClusterState;
 }
 
-function withForgottenSteps(store: StateStore): StateStore {
+function forgetSteps(store: StateStore): StateStore {
   let isStarting = true;
   const forget = (entry: StoreEntry): StoreEntry => {
     const parsed = parseKey(entry.key);
@@ -155,7 +157,7 @@ function withForgottenSteps(store: StateStore): StateStore {
   };
 }
 
-function withLastingPromotions(): (store: StateStore) => StateStore {
+function keepPromotions(): (store: StateStore) => StateStore {
   const before = new Map<string, ControlRecord>();
   const keep = (operation: Operation): Operation => {
     const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
@@ -196,7 +198,7 @@ function hasSameLimits(
   );
 }
 
-function withLateSpecs(state: ClusterState, clock: Clock): ClusterState {
+function delaySpecs(state: ClusterState, clock: Clock): ClusterState {
   const earlier = new Map<string, { readonly value: WorkloadRecord; readonly untilMs: number }>();
   state.subscribe((changes) => {
     for (const { kind, id, before, after } of changes) {

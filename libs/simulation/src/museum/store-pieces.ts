@@ -1,16 +1,16 @@
 import { decodeRecord, isLive, parseKey } from '@cloudless/cluster-state';
 import type { Operation, StateStore, StoreEntry } from '@cloudless/state-store';
-import type { MuseumPiece } from './museum-piece.js';
+import type { KnownBug } from './museum-piece.js';
 
 /** Bugs that are injected between the coordinator and its store. */
-export const STORE_PIECES: readonly MuseumPiece[] = [
+export const STORE_BUGS: readonly KnownBug[] = [
   {
     name: 'same replica on two nodes after a stale cached read',
     story:
       'A restarted control plane answered from a cache older than earlier reads. Placed replicas looked unplaced, were placed again, and ran on two nodes.',
-    plant:
+    injection:
       'the first read of a starting coordinator shows replicas as of 12 revisions earlier; replica records are written without conditions',
-    planted: () => ({ store: withOldReplicas }),
+    inject: () => ({ store: serveOldReplicas }),
     plan: {
       nodes: 4,
       users: 2,
@@ -20,30 +20,30 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
       drift: false,
     },
     checker: 'checks/commit-checkers.ts',
-    found: /^\S+ moved from node-\d+ to/,
+    expectedViolation: /^\S+ moved from node-\d+ to/,
     seed: 17,
   },
   {
     name: 'orphaned containers because state was deleted before the side effect',
     story:
       'A record was deleted before its container was stopped. A crash or an error in between left containers (in clouds: disks and machines) without any record.',
-    plant:
+    injection:
       'the record of a stopping replica is deleted at once instead of after the agent confirms the stop',
-    planted: () => ({ store: withEarlyDeletion }),
+    inject: () => ({ store: deleteStoppingReplicas }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/container-checker.ts',
-    found: /^6: \S+ still runs on node-\d+, but its record has ended/,
+    expectedViolation: /^6: \S+ still runs on node-\d+, but its record has ended/,
     seed: 3,
   },
   {
     name: 'write acknowledged before it was durable',
     story:
       'Stores acknowledged writes that were only in memory or in the disk cache. After a crash acknowledged changes were missing.',
-    plant: 'every third write of a user request is acknowledged but never written',
-    planted: () => ({ store: withLostWrites }),
+    injection: 'every third write of a user request is acknowledged but never written',
+    inject: () => ({ store: loseWrites }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
     checker: 'checks/ledger.ts',
-    found: /^[13]: .* was acknowledged with generation \d+,/,
+    expectedViolation: /^[13]: .* was acknowledged with generation \d+,/,
     seed: 2,
   },
 ];
@@ -52,7 +52,7 @@ export const STORE_PIECES: readonly MuseumPiece[] = [
 const CACHE_AGE = 12n;
 const REPLICAS = '/replica/';
 
-function withOldReplicas(store: StateStore): StateStore {
+function serveOldReplicas(store: StateStore): StateStore {
   let isFirst = true;
   return {
     ...store,
@@ -65,9 +65,9 @@ function withOldReplicas(store: StateStore): StateStore {
         .catch(() => undefined);
       if (cached === undefined) return page;
       const old = new Map(cached.entries.map((entry) => [entry.key, entry]));
-      const asCached = (entry: StoreEntry): StoreEntry =>
+      const toCached = (entry: StoreEntry): StoreEntry =>
         entry.key.startsWith(REPLICAS) ? (old.get(entry.key) ?? entry) : entry;
-      return { ...page, entries: page.entries.map(asCached) };
+      return { ...page, entries: page.entries.map(toCached) };
     },
     txn: (compares, operations) =>
       store.txn(
@@ -77,7 +77,7 @@ function withOldReplicas(store: StateStore): StateStore {
   };
 }
 
-function withEarlyDeletion(store: StateStore): StateStore {
+function deleteStoppingReplicas(store: StateStore): StateStore {
   const early = (operation: Operation): Operation => {
     const parsed = 'put' in operation ? parseKey(operation.put) : undefined;
     if (!('put' in operation) || parsed?.kind !== 'replica') return operation;
@@ -87,7 +87,7 @@ function withEarlyDeletion(store: StateStore): StateStore {
   return { ...store, txn: (compares, operations) => store.txn(compares, operations.map(early)) };
 }
 
-function withLostWrites(store: StateStore): StateStore {
+function loseWrites(store: StateStore): StateStore {
   let count = 0;
   return {
     ...store,

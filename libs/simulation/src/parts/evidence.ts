@@ -1,5 +1,5 @@
 /** What a coordinator knew about the nodes when it decided a transaction. */
-export interface Evidence {
+export interface NodeFacts {
   readonly alive: ReadonlySet<string>;
   readonly draining: ReadonlySet<string>;
   readonly cordoned: ReadonlySet<string>;

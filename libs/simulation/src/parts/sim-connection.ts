@@ -11,7 +11,7 @@ import type { CallConnection } from '@cloudless/api-server';
 import type { Clock } from '@cloudless/base';
 import { PushQueue } from '@cloudless/runtime';
 import type { SimCoordinator } from './sim-coordinator.js';
-import { SimPipe, broken, type LinkUser, type SimLink } from './sim-link.js';
+import { SimPipe, connectionError, type LinkUser, type SimLink } from './sim-link.js';
 import type { SimProcess } from './sim-process.js';
 
 /** Largest number of queued items of one stream; more indicates a fault of the simulation. */
@@ -47,7 +47,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
   /** Pending operations of the agent; they fail when the connection ends. */
-  private readonly atAgent = new Set<(reason: Error) => void>();
+  private readonly pendingAtAgent = new Set<(reason: Error) => void>();
   private agentClosed = false;
   private coordinatorClosed = false;
   private isCut = false;
@@ -68,15 +68,15 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
     const { link, agent, coordinator } = this.ends;
     return new Promise((resolve, reject) => {
-      if (this.agentClosed) return reject(broken());
+      if (this.agentClosed) return reject(connectionError());
       const fail = (reason: Error): void => reject(reason);
-      this.atAgent.add(fail);
+      this.pendingAtAgent.add(fail);
       const lost = link.random.chance(link.faults.requestLoss);
       const unheard = link.random.chance(link.faults.replyLoss);
       const answer = (give: () => void): void =>
         this.down.send(() =>
           agent.run(() => {
-            this.atAgent.delete(fail);
+            this.pendingAtAgent.delete(fail);
             give();
           }),
         );
@@ -104,15 +104,15 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
 
   ping(): Promise<void> {
     const { agent, coordinator } = this.ends;
-    if (this.agentClosed) return Promise.reject(broken());
+    if (this.agentClosed) return Promise.reject(connectionError());
     return new Promise((resolve, reject) => {
-      this.atAgent.add(reject);
+      this.pendingAtAgent.add(reject);
       this.up.send(() =>
         coordinator.process.run(() => {
           for (const listener of [...this.pingListeners]) listener();
           this.down.send(() =>
             agent.run(() => {
-              this.atAgent.delete(reject);
+              this.pendingAtAgent.delete(reject);
               resolve();
             }),
           );
@@ -161,24 +161,26 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
     const incoming = new PushQueue<Out>({ limit: QUEUE_LIMIT });
     const cancel = (): void =>
       this.up.send(() =>
-        coordinator.process.run(() => controller.abort(broken('the caller ended the call'))),
+        coordinator.process.run(() =>
+          controller.abort(connectionError('the caller ended the call')),
+        ),
       );
     const received = new PushQueue<In>({
       limit: QUEUE_LIMIT,
       onClose: () => {
-        this.atAgent.delete(fail);
+        this.pendingAtAgent.delete(fail);
         cancel();
       },
     });
     const fail = (reason: Error): void => received.fail(reason);
     if (this.agentClosed) {
-      received.fail(broken());
+      received.fail(connectionError());
       return received;
     }
-    this.atAgent.add(fail);
+    this.pendingAtAgent.add(fail);
     this.onClose(() => {
-      incoming.fail(broken());
-      controller.abort(broken());
+      incoming.fail(connectionError());
+      controller.abort(connectionError());
     });
     const inCoordinator = (action: () => void) => (): void => coordinator.process.run(action);
     const inAgent = (action: () => void) => (): void => agent.run(action);
@@ -220,9 +222,9 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
       items.next().then(
         (result) => {
           if (result.done === true) return to.end();
-          for (let copies = this.copiesOf(direction, result.value); copies > 0; copies -= 1)
+          for (let copies = this.countCopies(direction, result.value); copies > 0; copies -= 1)
             to.item(result.value);
-          if (pipe.hasRoom(() => reader.run(next))) next();
+          if (pipe.canSend(() => reader.run(next))) next();
         },
         (reason: unknown) => to.failed(reason),
       );
@@ -231,7 +233,7 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   }
 
   /** Returns how many copies of a message arrive: 0, 1 or 2. */
-  private copiesOf(direction: 'up' | 'down', message: unknown): number {
+  private countCopies(direction: 'up' | 'down', message: unknown): number {
     const { link, onMessage } = this.ends;
     onMessage(direction, message as AgentMessage);
     const { random, faults } = link;
@@ -258,23 +260,23 @@ export class SimConnection implements CoordinatorConnection, CallConnection, Lin
   private closeAtAgent(): void {
     if (this.agentClosed) return;
     this.agentClosed = true;
-    this.leaveIfOver();
+    this.closeIfBothEnded();
     this.ends.agent.run(() => {
-      for (const fail of [...this.atAgent]) fail(broken());
-      this.atAgent.clear();
+      for (const fail of [...this.pendingAtAgent]) fail(connectionError());
+      this.pendingAtAgent.clear();
     });
   }
 
   private closeAtCoordinator(): void {
     if (this.coordinatorClosed) return;
     this.coordinatorClosed = true;
-    this.leaveIfOver();
+    this.closeIfBothEnded();
     this.ends.coordinator.process.run(() => {
       for (const listener of [...this.closeListeners]) listener();
     });
   }
 
-  private leaveIfOver(): void {
+  private closeIfBothEnded(): void {
     if (this.agentClosed && this.coordinatorClosed) this.ends.link.leave(this);
   }
 }

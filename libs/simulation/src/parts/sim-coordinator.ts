@@ -7,13 +7,17 @@ import {
 import { createApiServer } from '@cloudless/api-server';
 import type { Clock, Log, Random } from '@cloudless/base';
 import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
-import { impossibleLimitsOf, startControllers, type Controllers } from '@cloudless/controllers';
+import {
+  explainImpossibleLimits,
+  startControllers,
+  type Controllers,
+} from '@cloudless/controllers';
 import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
 import { createRouterTransport, type Transport } from '@connectrpc/connect';
-import type { Evidence } from './evidence.js';
+import type { NodeFacts } from './evidence.js';
 import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import { ReadySince } from '../checks/ready-since.js';
-import type { Planted } from '../planted.js';
+import type { InjectedBug } from '../planted.js';
 import type { SimDisk } from './sim-disk.js';
 import type { SimProcess } from './sim-process.js';
 
@@ -33,13 +37,13 @@ export interface CoordinatorOptions {
   readonly watchDelayMs: () => number;
   /** Clock of the world, for delays. */
   readonly time: Clock;
-  readonly onCommit: (revision: Revision, evidence: Evidence) => void;
+  readonly onCommit: (revision: Revision, evidence: NodeFacts) => void;
   /** Called when an RPC fails with an internal error. */
   readonly onFault: (rpc: string, reason: unknown) => void;
   readonly wrapStore?: ((store: StateStore) => StateStore) | undefined;
   readonly wrapClock?: ((clock: Clock) => Clock) | undefined;
-  readonly wrapState?: Planted['state'];
-  readonly wrapControllers?: Planted['controllers'];
+  readonly wrapState?: InjectedBug['state'];
+  readonly wrapControllers?: InjectedBug['controllers'];
 }
 
 /**
@@ -96,9 +100,9 @@ export class SimCoordinator {
   }
 
   /** Accepts a connection. */
-  accept(make: (id: string) => SimConnection): SimConnection {
+  accept(create: (id: string) => SimConnection): SimConnection {
     const id = String((this.count += 1));
-    const connection = make(id);
+    const connection = create(id);
     this.connections.set(id, connection);
     connection.onClose(() => this.connections.delete(id));
     return connection;
@@ -138,16 +142,16 @@ export class SimCoordinator {
       random,
       log,
       nodes: controllers.nodes,
-      pictures: controllers.reader,
-      planning: controllers.planner,
+      presenter: controllers.presenter,
+      dryRun: controllers.dryRun,
       placements: controllers.placements,
-      impossibleLimitsOf,
-      connectionOf: ({ requestHeader }) =>
+      explainImpossibleLimits,
+      getConnection: ({ requestHeader }) =>
         this.connections.get(requestHeader.get(CONNECTION_HEADER) ?? ''),
       version: 'simulated',
       timings: { leaseMs, pingMs: leaseMs * 0.3, usageMs: 10_000 },
     });
-    this.parts.transport = createRouterTransport(api.routes, {
+    this.parts.transport = createRouterTransport(api.registerRoutes, {
       router: { interceptors: [createErrorInterceptor(onFault), validation] },
     });
   }
@@ -161,14 +165,14 @@ export class SimCoordinator {
       range: (request) => process.call(() => engine.range(request)),
       revision: () => process.call(() => engine.revision()),
       txn: (compares, operations) => {
-        const evidence = this.evidence();
+        const evidence = this.currentNodeFacts();
         return process.call(async () => {
           const committed = await engine.txn(compares, operations);
           onCommit(committed.revision, evidence);
           return committed;
         });
       },
-      watch: (request) => this.delayed(process.iterate(engine.watch(request))),
+      watch: (request) => this.delayItems(process.iterate(engine.watch(request))),
       grantLease: (ttlMs) => process.call(() => engine.grantLease(ttlMs)),
       keepAlive: (lease) => process.call(() => engine.keepAlive(lease)),
       revokeLease: (lease) => process.call(() => engine.revokeLease(lease)),
@@ -177,7 +181,7 @@ export class SimCoordinator {
   }
 
   /** Returns what the process knows at this moment. */
-  private evidence(): Evidence {
+  private currentNodeFacts(): NodeFacts {
     const { clock } = this.options.process;
     const evidence = {
       alive: new Set<string>(),
@@ -197,7 +201,7 @@ export class SimCoordinator {
   }
 
   /** Delays the items of a watch, so that the view lags behind the store. */
-  private delayed<Item>(items: AsyncIterableIterator<Item>): AsyncIterableIterator<Item> {
+  private delayItems<Item>(items: AsyncIterableIterator<Item>): AsyncIterableIterator<Item> {
     const { watchDelayMs, process, time } = this.options;
     const iterator: AsyncIterableIterator<Item> = {
       next: async () => {

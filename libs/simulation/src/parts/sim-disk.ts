@@ -5,7 +5,7 @@ import {
   type Storage,
   type StorageWriter,
 } from '@cloudless/state-store';
-import { never, type SimProcess } from './sim-process.js';
+import { neverSettle, type SimProcess } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
 /** The coordinator's storage, which outlives every coordinator process. */
@@ -51,11 +51,11 @@ export class SimDisk {
     process: SimProcess,
     action: (writer: StorageWriter) => Result,
   ): Promise<Result> {
-    if (process.isDead) return never();
+    if (process.isDead) return neverSettle();
     const [from, to] = this.delayMs;
     if (to > 0) {
       const isMade = await this.flushed(process, this.random.between(from, to));
-      if (!isMade) return never();
+      if (!isMade) return neverSettle();
     }
     if (this.full) throw new CloudlessError('exhausted', 'the disk is full: nothing was written');
     return this.storage.write(action);

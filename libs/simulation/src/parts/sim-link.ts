@@ -42,7 +42,7 @@ export class SimLink {
   private readonly users = new Set<LinkUser>();
   private cuts = 0;
   /** End of the last disturbance, in the time of the world. */
-  private troubleUntil = Number.NEGATIVE_INFINITY;
+  private disturbedUntil = Number.NEGATIVE_INFINITY;
 
   constructor(
     readonly name: string,
@@ -59,7 +59,7 @@ export class SimLink {
     for (const way of direction === undefined ? (['up', 'down'] as const) : [direction]) {
       this.freeAt[way] = Math.max(this.freeAt[way], until);
     }
-    this.noteTrouble(until);
+    this.recordDisturbance(until);
   }
 
   /** Blocks all traffic for this duration; messages in flight and their connections are lost. */
@@ -68,15 +68,15 @@ export class SimLink {
     const cut = (this.cuts += 1);
     for (const user of [...this.users]) user.onCut();
     this.time.setTimer(durationMs, () => {
-      if (cut === this.cuts) this.tellAll();
+      if (cut === this.cuts) this.notifyAll();
     });
   }
 
   /** Breaks every connection, and both ends notice at once. */
   reset(): void {
     for (const user of [...this.users]) user.onCut();
-    this.tellAll();
-    this.noteTrouble(this.time.now());
+    this.notifyAll();
+    this.recordDisturbance(this.time.now());
   }
 
   /** Ends all faults of the link. */
@@ -85,9 +85,9 @@ export class SimLink {
     this.freeAt.up = Math.min(this.freeAt.up, now);
     this.freeAt.down = Math.min(this.freeAt.down, now);
     this.cuts += 1;
-    this.tellAll();
+    this.notifyAll();
     for (const fault of Object.keys(this.faults) as (keyof MessageFaults)[]) this.faults[fault] = 0;
-    this.noteTrouble(now);
+    this.recordDisturbance(now);
   }
 
   /** Returns the arrival time of a message that is sent now. */
@@ -102,7 +102,7 @@ export class SimLink {
 
   /** Returns true when the link had no disturbance since `at`. */
   wasPerfectSince(at: number): boolean {
-    return this.troubleUntil < at;
+    return this.disturbedUntil < at;
   }
 
   join(user: LinkUser): void {
@@ -114,25 +114,25 @@ export class SimLink {
   }
 
   /** Runs `action` after the one-way latency. */
-  pass(direction: Direction, action: () => void): void {
+  transmit(direction: Direction, action: () => void): void {
     const at = this.arrivalOf(direction);
     this.time.setTimer(at - this.time.now(), () => {
       if (this.isFree(direction)) action();
-      else this.pass(direction, action);
+      else this.transmit(direction, action);
     });
   }
 
-  private tellAll(): void {
+  private notifyAll(): void {
     for (const user of [...this.users]) user.onReset();
   }
 
-  private noteTrouble(until: number): void {
-    this.troubleUntil = Math.max(this.troubleUntil, until);
+  private recordDisturbance(until: number): void {
+    this.disturbedUntil = Math.max(this.disturbedUntil, until);
   }
 }
 
 /** The error that both ends of a broken connection see. */
-export function broken(what = 'the connection broke'): CloudlessError {
+export function connectionError(what = 'the connection broke'): CloudlessError {
   return new CloudlessError('unavailable', what);
 }
 
@@ -160,7 +160,7 @@ export class SimPipe {
   }
 
   /** Returns true when more may be sent now; otherwise calls `onRoom` once when it may. */
-  hasRoom(onRoom: () => void): boolean {
+  canSend(onRoom: () => void): boolean {
     if (this.queue.length < WINDOW) return true;
     this.roomWaiter = onRoom;
     return false;
@@ -188,10 +188,10 @@ export class SimPipe {
 
   private deliver(): void {
     this.queue.shift()?.action();
-    const tell = this.roomWaiter;
-    if (tell === undefined || this.queue.length >= WINDOW) return;
+    const notify = this.roomWaiter;
+    if (notify === undefined || this.queue.length >= WINDOW) return;
     this.roomWaiter = undefined;
-    tell();
+    notify();
   }
 }
 

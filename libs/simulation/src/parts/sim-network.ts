@@ -3,8 +3,8 @@ import type { AgentMessage, CoordinatorMessage } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import { SimConnection } from './sim-connection.js';
 import type { SimCoordinator } from './sim-coordinator.js';
-import { broken, type SimLink } from './sim-link.js';
-import { never, type SimProcess } from './sim-process.js';
+import { connectionError, type SimLink } from './sim-link.js';
+import { neverSettle, type SimProcess } from './sim-process.js';
 
 /** How a machine's agent dials. */
 export interface DialOptions {
@@ -32,16 +32,18 @@ export function createSimTransport(options: DialOptions): CoordinatorTransport {
  */
 function dial(options: DialOptions, signal: AbortSignal): Promise<CoordinatorConnection> {
   const { time, link, agent, wrap = (connection) => connection } = options;
-  if (agent.isDead) return never();
+  if (agent.isDead) return neverSettle();
   return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(broken('dialling was given up'));
-    signal.addEventListener('abort', () => reject(broken('dialling was given up')), { once: true });
-    link.pass('up', () => {
+    if (signal.aborted) return reject(connectionError('dialling was given up'));
+    signal.addEventListener('abort', () => reject(connectionError('dialling was given up')), {
+      once: true,
+    });
+    link.transmit('up', () => {
       const coordinator = options.coordinator();
-      link.pass('down', () =>
+      link.transmit('down', () =>
         agent.run(() => {
           if (coordinator === undefined || coordinator.process.isDead)
-            return reject(broken('connection refused'));
+            return reject(connectionError('connection refused'));
           if (signal.aborted) return;
           const { onMessage } = options;
           const connection = coordinator.accept(

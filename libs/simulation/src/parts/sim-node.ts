@@ -11,25 +11,25 @@ import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudl
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import type { SimLink } from './sim-link.js';
 import { createSimTransport, type DialOptions } from './sim-network.js';
-import { SimProcess, driftingClock, type Drift } from './sim-process.js';
+import { SimProcess, createDriftingClock, type Drift } from './sim-process.js';
 import type { SimRandom } from './sim-random.js';
 
 /** Receives what an agent does on its machine. */
 export interface NodeObserver {
   /** A container started or ended. */
-  container(node: SimNode, event: ContainerEvent): void;
+  onContainerEvent(node: SimNode, event: ContainerEvent): void;
   /** A new agent process reads its disk. */
-  agentStarted(node: SimNode): void;
+  onAgentStart(node: SimNode): void;
   /** The agent dials a coordinator. */
-  dialing(node: SimNode): void;
+  onDial(node: SimNode): void;
   /** The agent requests a container start. */
-  starting(node: SimNode, request: ContainerRequest): void;
+  onContainerStart(node: SimNode, request: ContainerRequest): void;
   /** The agent requests the stop of a container. */
-  stopping(node: SimNode, containerId: ContainerId): void;
+  onContainerStop(node: SimNode, containerId: ContainerId): void;
   /** The agent knows that the replica is saved on its disk; undefined: that it is removed. */
-  saved(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
+  onSave(node: SimNode, replicaId: string, stored: StoredReplica | undefined): void;
   /** The machine did not carry out a start. */
-  startFailed(node: SimNode, replicaId: string): void;
+  onStartFailure(node: SimNode, replicaId: string): void;
 }
 
 export interface SimNodeOptions {
@@ -47,7 +47,7 @@ export interface SimNodeOptions {
   readonly onMessage: DialOptions['onMessage'];
   readonly observer: NodeObserver;
   /** Returns true when a container accepts connections on a port of this machine. */
-  readonly accepts: (node: SimNode, port: number) => boolean;
+  readonly acceptsConnections: (node: SimNode, port: number) => boolean;
   readonly wrapStore?: ((store: AgentStore) => AgentStore) | undefined;
   readonly wrapRuntime?: ((runtime: ContainerRuntime) => ContainerRuntime) | undefined;
   readonly wrapClock?: ((clock: Clock, nodeId: string) => Clock) | undefined;
@@ -57,7 +57,7 @@ export interface SimNodeOptions {
 }
 
 /** Capabilities of a machine that runs images, some of them with host ports. */
-const FOR_IMAGES = [
+const IMAGE_CAPABILITIES = [
   'runtime.process',
   'limits.cpu',
   'limits.memory',
@@ -78,7 +78,7 @@ export class SimNode {
   /** True while the agent's disk accepts no writes. */
   storeIsFull = false;
   /** True when the machine is destroyed permanently. */
-  isGone = false;
+  isDestroyed = false;
   /**
    * Time since which the agent cannot act (undefined while it can), and time since which it can.
    */
@@ -93,11 +93,11 @@ export class SimNode {
   constructor(readonly options: SimNodeOptions) {
     this.id = options.id;
     this.link = options.link;
-    const clock = driftingClock(options.time, options.drift);
+    const clock = createDriftingClock(options.time, options.drift);
     this.runtime = createFakeRuntime(
-      options.runsImages ? { clock, capabilities: FOR_IMAGES } : { clock },
+      options.runsImages ? { clock, capabilities: IMAGE_CAPABILITIES } : { clock },
     );
-    this.machine.listen((event) => options.observer.container(this, event));
+    this.machine.subscribe((event) => options.observer.onContainerEvent(this, event));
   }
 
   get machine(): FakeRuntime['machine'] {
@@ -115,7 +115,7 @@ export class SimNode {
 
   /** Starts an agent, which adopts the running containers. Does nothing while an agent exists. */
   async startAgent(): Promise<void> {
-    if (this.agentProcess !== undefined || this.isGone) return;
+    if (this.agentProcess !== undefined || this.isDestroyed) return;
     const { time, drift, random, log, zone, cpuMillis } = this.options;
     const process = new SimProcess(`${this.id}#${(this.incarnation += 1)}`, time, drift);
     this.process = process;
@@ -128,7 +128,7 @@ export class SimNode {
     const clock = wrapClock(process.clock, this.id);
     this.runtime = await this.runtime.reopen();
     if (process.isDead) return;
-    this.options.observer.agentStarted(this);
+    this.options.observer.onAgentStart(this);
     const agent = await Agent.start({
       nodeId: this.id,
       bootId: `boot-${this.boots}`,
@@ -136,7 +136,7 @@ export class SimNode {
       transport: wrapTransport(this.transport(process), clock),
       runtime: wrapRuntime(this.guardedRuntime(process)),
       store: this.guardedStore(process),
-      probe: { read: () => process.call(async () => READING) },
+      nodeReader: { read: () => process.call(async () => READ_METHODS) },
       node: () => ({
         region: 'r1',
         zone,
@@ -153,14 +153,14 @@ export class SimNode {
       connect: (_ip, port) =>
         process.call(async () => {
           await this.wait(1);
-          return this.options.accepts(this, port);
+          return this.options.acceptsConnections(this, port);
         }),
       probeClients: {
         http: () => process.call(async () => 200),
         grpc: () => process.call(async () => 'SERVING'),
       },
       clock,
-      random: random.plain(),
+      random: random.toPlainRandom(),
       log,
       resetCommand: 'cloudless-agent reset',
     });
@@ -191,9 +191,9 @@ export class SimNode {
   }
 
   /** Destroys the machine permanently. */
-  vanish(): void {
+  destroy(): void {
     this.killAgent();
-    this.isGone = true;
+    this.isDestroyed = true;
     this.link.cut(Number.MAX_SAFE_INTEGER);
     this.boots += 1;
     this.machine.reboot();
@@ -211,7 +211,7 @@ export class SimNode {
     });
     return {
       connect: (address, signal) => {
-        if (!agent.isDead) observer.dialing(this);
+        if (!agent.isDead) observer.onDial(this);
         return transport.connect(address, signal);
       },
     };
@@ -224,7 +224,7 @@ export class SimNode {
   private guardedRuntime(process: SimProcess): ContainerRuntime {
     const { runtime } = this;
     const { observer, random } = this.options;
-    const use = <Result>(effect: () => Promise<Result>): Promise<Result> =>
+    const callRuntime = <Result>(effect: () => Promise<Result>): Promise<Result> =>
       process.call(async () => {
         const boot = this.boots;
         await this.wait(random.between(...RUNTIME_MS));
@@ -234,28 +234,28 @@ export class SimNode {
       });
     return {
       name: runtime.name,
-      version: () => use(() => runtime.version()),
+      version: () => callRuntime(() => runtime.version()),
       capabilities: () => runtime.capabilities(),
       prepare: (request, progress, signal) =>
-        use(() => this.machineRuntime().prepare(request, progress, signal)),
+        callRuntime(() => this.machineRuntime().prepare(request, progress, signal)),
       start: (request) => {
-        if (!process.isDead) observer.starting(this, request);
-        return use(async () => {
+        if (!process.isDead) observer.onContainerStart(this, request);
+        return callRuntime(async () => {
           try {
             return await this.machineRuntime().start(request);
           } catch (reason) {
-            observer.startFailed(this, request.labels[CONTAINER_LABELS.replica] ?? '');
+            observer.onStartFailure(this, request.labels[CONTAINER_LABELS.replica] ?? '');
             throw reason;
           }
         });
       },
       stop: (containerId, graceMs) => {
-        if (!process.isDead) observer.stopping(this, containerId);
-        return use(() => this.machineRuntime().stop(containerId, graceMs));
+        if (!process.isDead) observer.onContainerStop(this, containerId);
+        return callRuntime(() => this.machineRuntime().stop(containerId, graceMs));
       },
-      renew: (leases) => use(() => this.machineRuntime().renew(leases)),
-      remove: (containerId) => use(() => this.machineRuntime().remove(containerId)),
-      list: () => use(() => this.machineRuntime().list()),
+      renew: (leases) => callRuntime(() => this.machineRuntime().renew(leases)),
+      remove: (containerId) => callRuntime(() => this.machineRuntime().remove(containerId)),
+      list: () => callRuntime(() => this.machineRuntime().list()),
       events: (signal) => process.iterate(runtime.events(signal)),
       logs: (containerId, request, signal) =>
         process.iterate(runtime.logs(containerId, request, signal)),
@@ -293,11 +293,11 @@ export class SimNode {
       saveIdentity: (identity) => write(() => store.saveIdentity(identity)),
       saveReplica: (replica) =>
         write(() => store.saveReplica(replica)).then(() =>
-          observer.saved(this, replica.replicaId, replica),
+          observer.onSave(this, replica.replicaId, replica),
         ),
       removeReplica: (replicaId) =>
         write(() => store.removeReplica(replicaId)).then(() =>
-          observer.saved(this, replicaId, undefined),
+          observer.onSave(this, replicaId, undefined),
         ),
     };
     return wrapStore === undefined ? guarded : wrapStore(guarded);
@@ -308,7 +308,7 @@ export class SimNode {
   }
 }
 
-const READING = {
+const READ_METHODS = {
   cpuMillis: 10,
   memoryBytes: 1_000,
   storageBytes: 2_000,

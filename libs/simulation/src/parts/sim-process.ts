@@ -40,7 +40,7 @@ export class SimProcess {
     private readonly time: Clock,
     drift: Drift,
   ) {
-    this.clock = driftingClock(time, drift, (action) => this.run(action));
+    this.clock = createDriftingClock(time, drift, (action) => this.run(action));
   }
 
   get isDead(): boolean {
@@ -62,14 +62,14 @@ export class SimProcess {
    * settles.
    */
   call<Result>(effect: () => Promise<Result>): Promise<Result> {
-    if (this.isDead) return never();
+    if (this.isDead) return neverSettle();
     this.calls += 1;
     this.countBurst();
     const dies =
       this.crash !== undefined && this.calls >= this.crash.call ? this.crash.when : undefined;
     if (dies === 'before') {
       this.kill();
-      return never();
+      return neverSettle();
     }
     return new Promise((resolve, reject) => {
       const answer = (give: () => void): void => (dies === 'after' ? this.kill() : this.run(give));
@@ -101,7 +101,7 @@ export class SimProcess {
   }
 
   /** Cancels a planned crash. */
-  spare(): void {
+  cancelCrash(): void {
     this.crash = undefined;
   }
 
@@ -145,10 +145,10 @@ export class SimProcess {
  * Shortest delay, milliseconds, as real timers have one. A shorter delay would be lost to rounding
  * and could loop forever.
  */
-const LEAST_DELAY_MS = 0.01;
+const MIN_DELAY_MS = 0.01;
 
 /** Creates a clock of a machine. Its timers fire through `run`. */
-export function driftingClock(
+export function createDriftingClock(
   time: Clock,
   drift: Drift,
   run: (action: () => void) => void = (action) => action(),
@@ -158,7 +158,7 @@ export function driftingClock(
     wallTime: () => Math.floor(time.wallTime() + time.now() * (drift.rate - 1) + drift.offsetMs),
     setTimer: (delayMs, action): Timer => {
       let cancelled = false;
-      const timer = time.setTimer(Math.max(LEAST_DELAY_MS, delayMs / drift.rate), () =>
+      const timer = time.setTimer(Math.max(MIN_DELAY_MS, delayMs / drift.rate), () =>
         run(() => {
           if (!cancelled) action();
         }),
@@ -174,6 +174,6 @@ export function driftingClock(
 }
 
 /** Returns a promise that never settles. */
-export function never<Result>(): Promise<Result> {
+export function neverSettle<Result>(): Promise<Result> {
   return new Promise<Result>(() => undefined);
 }

@@ -14,7 +14,7 @@ export class SimRandom {
   }
 
   /** Returns the plain source that the product's parts take. */
-  plain(): Random {
+  toPlainRandom(): Random {
     return createSeededRandom(Math.floor(this.random.next() * 0x7fff_ffff));
   }
 
@@ -28,7 +28,7 @@ export class SimRandom {
   }
 
   /** Returns a whole number from `from` to `to`, both included. */
-  whole(from: number, to: number): number {
+  wholeNumber(from: number, to: number): number {
     return from + Math.floor(this.random.next() * (to - from + 1));
   }
 
@@ -39,7 +39,7 @@ export class SimRandom {
   }
 
   /** Returns one of the keys with a probability proportional to its weight. */
-  weighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key {
+  pickWeighted<Key extends string>(weights: Readonly<Record<Key, number>>): Key {
     const entries = Object.entries(weights) as [Key, number][];
     let left = this.random.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
     for (const [key, weight] of entries) {

@@ -16,12 +16,12 @@ interface Server {
 /**
  * Annotation that selects the misbehaviour of a version's program; absent for a working program.
  */
-export const MOOD = 'mood';
+export const MISBEHAVIOUR_ANNOTATION = 'mood';
 /**
  * `crashes`: ends soon after each start. `deaf`: never accepts a connection. `fragile`: ends at
  * times.
  */
-export type Mood = 'crashes' | 'deaf' | 'fragile';
+export type Misbehaviour = 'crashes' | 'deaf' | 'fragile';
 
 /** Behaviour of the programs in the containers. */
 export class SimReplicas {
@@ -32,7 +32,7 @@ export class SimReplicas {
    */
   deafShare = 0;
   private isHealed = false;
-  private isMended = false;
+  private areVersionsRepaired = false;
   private readonly servers = new Map<string, Server>();
 
   constructor(
@@ -42,11 +42,13 @@ export class SimReplicas {
   ) {}
 
   /** Returns true when a program listens on a port of a machine. */
-  accepts(node: SimNode, port: number): boolean {
+  acceptsConnections(node: SimNode, port: number): boolean {
     const server = this.servers.get(`${node.id}:${port}`);
     return (
       server !== undefined &&
-      (server.isOfDeafVersion ? this.isMended : this.isHealed || server.readyAt <= this.time.now())
+      (server.isOfDeafVersion
+        ? this.areVersionsRepaired
+        : this.isHealed || server.readyAt <= this.time.now())
     );
   }
 
@@ -57,17 +59,19 @@ export class SimReplicas {
       return;
     }
     const { random, time } = this;
-    const mood = status.labels[`${CONTAINER_LABELS.annotationPrefix}${MOOD}`] as Mood | undefined;
-    const isOfDeafVersion = mood === 'deaf';
+    const misbehaviourOf = status.labels[
+      `${CONTAINER_LABELS.annotationPrefix}${MISBEHAVIOUR_ANNOTATION}`
+    ] as Misbehaviour | undefined;
+    const isOfDeafVersion = misbehaviourOf === 'deaf';
     const readyAt = random.chance(this.deafShare)
       ? Number.POSITIVE_INFINITY
       : time.now() + random.between(0, 400);
     for (const { port } of endpoints)
       this.servers.set(`${node.id}:${port}`, { readyAt, containerId, isOfDeafVersion });
-    const crashShare = mood === 'crashes' ? 1 : mood === 'fragile' ? 0.3 : 0;
+    const crashShare = misbehaviourOf === 'crashes' ? 1 : misbehaviourOf === 'fragile' ? 0.3 : 0;
     if (random.chance(crashShare)) {
       time.setTimer(random.between(1, 700), () => {
-        if (!this.isMended) this.end(node, containerId, 1);
+        if (!this.areVersionsRepaired) this.end(node, containerId, 1);
       });
     }
     if (random.chance(this.flapShare)) {
@@ -87,8 +91,8 @@ export class SimReplicas {
   }
 
   /** From now on all versions work. */
-  mend(): void {
-    this.isMended = true;
+  repairVersions(): void {
+    this.areVersionsRepaired = true;
   }
 
   /** From now on every program works, except those of misbehaving versions. */

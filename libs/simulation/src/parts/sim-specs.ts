@@ -8,9 +8,9 @@ import {
   type RolloutSchema,
   type WorkloadSpecSchema,
 } from '@cloudless/api';
-import { behaviourCommand } from '@cloudless/runtime/testing';
+import { toBehaviourCommand } from '@cloudless/runtime/testing';
 import type { SimRandom } from './sim-random.js';
-import { MOOD, type Mood } from './sim-replicas.js';
+import { MISBEHAVIOUR_ANNOTATION, type Misbehaviour } from './sim-replicas.js';
 
 type Spec = MessageInitShape<typeof WorkloadSpecSchema>;
 /** Init shape with known fields, because specs are assembled from parts. */
@@ -29,13 +29,13 @@ export class SimSpecs {
   /** Returns a complete spec. */
   spec(): Spec & { readonly replicas: number } {
     const { random } = this;
-    const replicas = random.whole(0, 6);
+    const replicas = random.wholeNumber(0, 6);
     const isStubborn = random.chance(0.15);
     return {
       // Some programs end only when they are killed. Their grace period is short, otherwise a
       // rollout would take minutes.
       command: isStubborn
-        ? [...behaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])]
+        ? [...toBehaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])]
         : ['serve'],
       replicas,
       ports: random.chance(0.5) ? [{ name: 'http', containerPort: 8080 }] : [],
@@ -52,18 +52,24 @@ export class SimSpecs {
   /** Returns an update and the fields that it replaces. */
   change(): Change {
     const { random } = this;
-    const replicas = random.whole(0, 6);
-    switch (random.weighted({ args: 4, mood: 3, rollout: 2, both: 2, resources: 1 })) {
+    const replicas = random.wholeNumber(0, 6);
+    switch (random.pickWeighted({ args: 4, mood: 3, rollout: 2, both: 2, resources: 1 })) {
       case 'args':
-        return { spec: { args: [String(random.whole(1, 1_000))] } };
+        return { spec: { args: [String(random.wholeNumber(1, 1_000))] } };
       case 'mood': {
-        const mood = random.pick(['crashes', 'deaf', 'fragile', ''] satisfies (Mood | '')[]) ?? '';
-        return { spec: { annotations: { [MOOD]: mood }, args: [String(random.whole(1, 1_000))] } };
+        const mood =
+          random.pick(['crashes', 'deaf', 'fragile', ''] satisfies (Misbehaviour | '')[]) ?? '';
+        return {
+          spec: {
+            annotations: { [MISBEHAVIOUR_ANNOTATION]: mood },
+            args: [String(random.wholeNumber(1, 1_000))],
+          },
+        };
       }
       case 'rollout':
         return { spec: { rollout: this.rollout(replicas) }, updateMask: { paths: ['rollout'] } };
       case 'both':
-        return { spec: { args: [String(random.whole(1, 1_000))], replicas } };
+        return { spec: { args: [String(random.wholeNumber(1, 1_000))], replicas } };
       case 'resources':
         return { spec: { resources: { requests: { cpuMillis: random.pick([50, 150]) } } } };
     }
@@ -72,7 +78,7 @@ export class SimSpecs {
   /** Most durations are short: every rollout must end within the duration of a world. */
   private rollout(replicas: number): RolloutInit {
     const { random } = this;
-    const strategy = random.weighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
+    const strategy = random.pickWeighted({ rolling: 6, canary: 3, blueGreen: 3, recreate: 1.5 });
     return {
       ...(strategy === 'blueGreen'
         ? this.blueGreen()
@@ -83,22 +89,22 @@ export class SimSpecs {
       ...this.limits(replicas, strategy === 'rolling' || strategy === 'canary'),
       ...(random.chance(0.7) ? { minReadyDuration: durationFromMs(random.pick([0, 300])) } : {}),
       progressDeadline: durationFromMs(random.pick([1_500, 4_000, 8_000])),
-      ...(random.chance(0.6) ? { maxFailedNew: random.whole(0, 3) } : {}),
+      ...(random.chance(0.6) ? { maxFailedNew: random.wholeNumber(0, 3) } : {}),
       ...(random.chance(0.4) ? { onFailure: OnFailure.ROLLBACK } : {}),
     };
   }
 
   private limits(replicas: number, mayChooseSurge: boolean): RolloutInit {
     const { random } = this;
-    const any = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
+    const drawAny = [{}, {}, { minAvailable: replicas }, { maxUnavailable: 2 }] as const;
     return mayChooseSurge
       ? random.pick([
-          ...any,
+          ...drawAny,
           { maxSurge: 3 },
           { maxSurge: 0, maxUnavailable: 1 },
           { maxSurge: 0, minAvailable: 2 },
         ] as const)
-      : random.pick(any);
+      : random.pick(drawAny);
   }
 
   private blueGreen(): RolloutInit {
@@ -112,12 +118,12 @@ export class SimSpecs {
 
   private steps(): NonNullable<RolloutInit['steps']> {
     const { random } = this;
-    const sizes = random.pick([
+    const drawSizes = random.pick([
       [{ replicas: 1 }],
       [{ replicas: 1 }, { replicas: 3 }],
       [{ percent: 20 }, { percent: 60 }],
     ] as const);
-    return (sizes ?? []).map((size) => ({
+    return (drawSizes ?? []).map((size) => ({
       ...size,
       ...(random.chance(0.4)
         ? { promotion: Promotion.MANUAL }
@@ -144,9 +150,9 @@ export class SimSpecs {
 
   private restart(): NonNullable<Spec['restart']> {
     const { random } = this;
-    const kind = random.weighted({ always: 8, retries: 2, onFailure: 1, never: 1 });
+    const kind = random.pickWeighted({ always: 8, retries: 2, onFailure: 1, never: 1 });
     if (kind === 'always') return { policy: Restart.ALWAYS };
-    if (kind === 'retries') return { policy: Restart.ALWAYS, maxRetries: random.whole(0, 3) };
+    if (kind === 'retries') return { policy: Restart.ALWAYS, maxRetries: random.wholeNumber(0, 3) };
     return { policy: kind === 'never' ? Restart.NEVER : Restart.ON_FAILURE };
   }
 }

@@ -1,7 +1,7 @@
 import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { Ledger } from '../checks/ledger.js';
+import type { AcknowledgementChecker } from '../checks/ledger.js';
 import type { SimCoordinator } from './sim-coordinator.js';
 import type { SimLink } from './sim-link.js';
 import { SimSpecs } from './sim-specs.js';
@@ -13,12 +13,12 @@ export interface SimUserOptions {
   readonly random: SimRandom;
   readonly link: SimLink;
   readonly coordinator: () => SimCoordinator | undefined;
-  readonly ledger: Ledger;
+  readonly ledger: AcknowledgementChecker;
   readonly nodeIds: () => readonly string[];
   /** True: one of the workloads uses a host port. */
   readonly hostPorts: boolean;
   readonly trace: (what: string) => void;
-  readonly violation: (text: string) => void;
+  readonly reportViolation: (text: string) => void;
   /** Returns true while the coordinator's disk is full, or was full a moment ago. */
   readonly diskIsFull: () => boolean;
 }
@@ -32,15 +32,20 @@ const WITH_HOST_PORT = 'three';
  * With more replicas, the new set of a blue/green rollout may not find enough nodes after some were
  * destroyed.
  */
-const MOST_WITH_HOST_PORT = 2;
+const MAX_WITH_HOST_PORT = 2;
 /** A response that takes longer counts as lost, milliseconds. */
 const DEADLINE_MS = 5_000;
 const RETRY_MS = [50, 1_500] as const;
 const PAUSE_MS = [10, 1_000] as const;
 /** Status codes that no user input may cause. */
-const FAULTS: readonly Code[] = [Code.Internal, Code.Unknown, Code.DataLoss, Code.Unimplemented];
+const INTERNAL_CODES: readonly Code[] = [
+  Code.Internal,
+  Code.Unknown,
+  Code.DataLoss,
+  Code.Unimplemented,
+];
 /** Status codes after which the outcome is unknown or a retry may succeed. */
-const AGAIN: readonly Code[] = [
+const RETRYABLE_CODES: readonly Code[] = [
   Code.Unavailable,
   Code.DeadlineExceeded,
   Code.ResourceExhausted,
@@ -53,7 +58,7 @@ const AGAIN: readonly Code[] = [
  */
 export class SimUser {
   private requests = 0;
-  private isLeaving = false;
+  private isFinishing = false;
   private isBusy = false;
 
   private readonly specs: SimSpecs;
@@ -64,14 +69,14 @@ export class SimUser {
 
   /** True when no call is in progress and none will follow. */
   get isDone(): boolean {
-    return this.isLeaving && !this.isBusy;
+    return this.isFinishing && !this.isBusy;
   }
 
-  /** Makes calls until {@link leave}. */
+  /** Makes calls until {@link finish}. */
   start(): void {
     const { time, random } = this.options;
     time.setTimer(random.between(...PAUSE_MS), () => {
-      if (this.isLeaving) return;
+      if (this.isFinishing) return;
       this.isBusy = true;
       void this.act().finally(() => {
         this.isBusy = false;
@@ -81,8 +86,8 @@ export class SimUser {
   }
 
   /** Starts no new calls; calls in progress are completed. */
-  leave(): void {
-    this.isLeaving = true;
+  finish(): void {
+    this.isFinishing = true;
   }
 
   /** Repeats a call until its outcome is known. */
@@ -91,21 +96,23 @@ export class SimUser {
     call: Call,
     isFinal: (code: Code) => boolean = () => true,
   ): Promise<void> {
-    const { trace, random, ledger, violation, diskIsFull } = this.options;
+    const { trace, random, ledger, reportViolation, diskIsFull } = this.options;
     const requestId = `${this.options.name}-${(this.requests += 1)}`;
     for (let attempt = 1; ; attempt += 1) {
       try {
         const workload = await this.attempt(call, requestId);
         trace(`${what}: done${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
-        if (workload !== undefined) ledger.told(what.split(' ')[0] ?? what, requestId, workload);
+        if (workload !== undefined)
+          ledger.recordAcknowledgement(what.split(' ')[0] ?? what, requestId, workload);
         return;
       } catch (reason) {
         const { code, rawMessage } = ConnectError.from(reason);
-        if (FAULTS.includes(code))
-          violation(`${what} failed with an internal error: ${String(reason)}`);
+        if (INTERNAL_CODES.includes(code))
+          reportViolation(`${what} failed with an internal error: ${String(reason)}`);
         if (code === Code.ResourceExhausted && !diskIsFull())
-          violation(`${what} was refused without a full disk: ${rawMessage}`);
-        if (!AGAIN.includes(code) && isFinal(code)) return trace(`${what}: refused: ${rawMessage}`);
+          reportViolation(`${what} was refused without a full disk: ${rawMessage}`);
+        if (!RETRYABLE_CODES.includes(code) && isFinal(code))
+          return trace(`${what}: refused: ${rawMessage}`);
       }
       await this.wait(random.between(...RETRY_MS));
     }
@@ -118,7 +125,7 @@ export class SimUser {
     const nodeId = random.pick(this.options.nodeIds()) ?? '';
     const act = isFirst
       ? 'create'
-      : random.weighted({
+      : random.pickWeighted({
           ...{
             create: 2,
             scale: 2,
@@ -133,13 +140,13 @@ export class SimUser {
         });
     switch (act) {
       case 'create': {
-        const spec = this.takesPort(name) ? onHostPort(this.specs.spec()) : this.specs.spec();
+        const spec = this.usesHostPort(name) ? withHostPort(this.specs.spec()) : this.specs.spec();
         const create: Call = (client, requestId) =>
           client.createWorkload({ name, spec, requestId });
         return this.perform(`create ${name} with ${spec.replicas}`, create);
       }
       case 'scale': {
-        const replicas = this.mostOf(name, random.whole(0, 6));
+        const replicas = this.maxReplicasOf(name, random.wholeNumber(0, 6));
         return this.perform(`scale ${name} to ${replicas}`, (client, requestId) =>
           client.scaleWorkload({ name, replicas, requestId }),
         );
@@ -147,13 +154,13 @@ export class SimUser {
       case 'update': {
         const change = this.specs.change();
         if (change.spec.replicas !== undefined)
-          change.spec.replicas = this.mostOf(name, change.spec.replicas);
+          change.spec.replicas = this.maxReplicasOf(name, change.spec.replicas);
         return this.perform(`update ${name}`, (client, requestId) =>
           client.updateWorkload({ name, ...change, requestId }),
         );
       }
       case 'delete':
-        ledger.deletionAsked(name);
+        ledger.recordDeletionRequest(name);
         return this.perform(`delete ${name}`, (client, requestId) =>
           client.deleteWorkload({ name, requestId }),
         );
@@ -176,7 +183,7 @@ export class SimUser {
           client.promoteRollout({ name, requestId }),
         );
       case 'undo': {
-        const toVersion = random.chance(0.6) ? 0 : random.whole(1, 4);
+        const toVersion = random.chance(0.6) ? 0 : random.wholeNumber(1, 4);
         return this.perform(`undo ${name} to ${toVersion}`, (client, requestId) =>
           client.undoRollout({ name, toVersion, requestId }),
         );
@@ -198,12 +205,12 @@ export class SimUser {
     }
   }
 
-  private takesPort(name: string): boolean {
+  private usesHostPort(name: string): boolean {
     return this.options.hostPorts && name === WITH_HOST_PORT;
   }
 
-  private mostOf(name: string, replicas: number): number {
-    return this.takesPort(name) ? Math.min(replicas, MOST_WITH_HOST_PORT) : replicas;
+  private maxReplicasOf(name: string, replicas: number): number {
+    return this.usesHostPort(name) ? Math.min(replicas, MAX_WITH_HOST_PORT) : replicas;
   }
 
   /**
@@ -220,12 +227,12 @@ export class SimUser {
       );
       const answer = (give: () => void): void => {
         if (unheard) return;
-        link.pass('down', () => {
+        link.transmit('down', () => {
           timer.cancel();
           give();
         });
       };
-      link.pass('up', () => {
+      link.transmit('up', () => {
         const there = coordinator();
         if (lost) return;
         if (there === undefined)
@@ -249,12 +256,12 @@ export class SimUser {
 }
 
 /** Returns the spec for containers with a host port. */
-function onHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
+function withHostPort<Spec extends { readonly replicas: number }>(spec: Spec) {
   const ports = [{ name: 'http', containerPort: 8080, hostPort: 80 }];
   return {
     ...spec,
     image: 'serve:1',
     ports,
-    replicas: Math.min(spec.replicas, MOST_WITH_HOST_PORT),
+    replicas: Math.min(spec.replicas, MAX_WITH_HOST_PORT),
   };
 }

@@ -4,11 +4,11 @@
 // the text.
 import { parseArgs } from 'node:util';
 import { FAULTY_RUNTIMES } from '../museum/faulty-runtimes.js';
-import { MUSEUM, findingSeed } from '../museum/museum.js';
+import { BUG_CATALOGUE, findSeed } from '../museum/museum.js';
 import { toRuntimeRow, toWorldRow } from '../museum/museum-table.js';
 
 /** Number of seeds to try for each bug. */
-const MOST_SEEDS = 500;
+const MAX_SEEDS = 500;
 
 const { values } = parseArgs({
   options: {
@@ -20,12 +20,12 @@ const { values } = parseArgs({
 const from = Number(values.from);
 if (!Number.isInteger(from) || from < 1) throw new Error('--from must be a whole number above 0');
 
-for (const piece of MUSEUM.filter(({ name }) => name.includes(values.only))) {
+for (const piece of BUG_CATALOGUE.filter(({ name }) => name.includes(values.only))) {
   try {
-    const seed = await findingSeed(
+    const seed = await findSeed(
       piece,
       values.search ? from : piece.seed,
-      values.search ? MOST_SEEDS : 1,
+      values.search ? MAX_SEEDS : 1,
     );
     process.stdout.write(
       values.search

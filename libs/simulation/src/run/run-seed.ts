@@ -9,7 +9,7 @@ export async function runSeed(
   try {
     return await world.run();
   } catch (reason) {
-    world.violation(
+    world.reportViolation(
       `the simulation failed: ${reason instanceof Error ? (reason.stack ?? reason.message) : String(reason)}`,
     );
     const { violations, trace } = world;

@@ -39,9 +39,9 @@ const SILENCE_MS = 120_000;
  */
 export async function runSeeds(range: SeedRange): Promise<void> {
   const left = range.seeds[Symbol.iterator]();
-  const take = (): number | undefined =>
+  const takeSeed = (): number | undefined =>
     range.signal?.aborted === true ? undefined : (left.next().value as number | undefined);
-  await Promise.all(Array.from({ length: range.workers }, () => work(take, range)));
+  await Promise.all(Array.from({ length: range.workers }, () => work(takeSeed, range)));
 }
 
 async function work(take: () => number | undefined, range: SeedRange): Promise<void> {
@@ -65,7 +65,7 @@ async function work(take: () => number | undefined, range: SeedRange): Promise<v
  * Worlds create much short-lived garbage and many errors whose stacks nobody reads; these options
  * save about a tenth of the time.
  */
-const CHEAPER = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
+const NODE_ARGUMENTS = ['--max-semi-space-size=64', '--stack-trace-limit=3'];
 
 /**
  * Passes seeds to one process.
@@ -80,7 +80,7 @@ function runWorker(
   const worker = fileURLToPath(new URL('./worker.ts', import.meta.url));
   const child = spawn(
     process.execPath,
-    [...CHEAPER, '--conditions=@cloudless/source', '--import', loader, worker],
+    [...NODE_ARGUMENTS, '--conditions=@cloudless/source', '--import', loader, worker],
     {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     },

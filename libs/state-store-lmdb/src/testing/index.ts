@@ -1,2 +1,2 @@
 export { StoreChild } from './store-child.js';
-export { removeTemporaryDirectories, temporaryDirectory } from './temporary-directory.js';
+export { removeTemporaryDirectories, createTemporaryDirectory } from './temporary-directory.js';

@@ -8,7 +8,7 @@ const PROGRAM = fileURLToPath(new URL('store-process.ts', import.meta.url));
 
 /** A child process that runs `store-process.ts`, and its output lines. */
 export class StoreChild {
-  private readonly said: string[] = [];
+  private readonly output: string[] = [];
   private readonly waiting = new Set<() => void>();
   private readonly ended: Promise<unknown>;
   private isOver = false;
@@ -16,12 +16,12 @@ export class StoreChild {
   private constructor(private readonly child: ChildProcess) {
     const lines = createInterface({ input: child.stdout ?? process.stdin });
     lines.on('line', (line) => {
-      this.said.push(line);
-      this.wakeAll();
+      this.output.push(line);
+      this.notifyWaiters();
     });
     this.ended = Promise.all([once(child, 'exit'), once(lines, 'close')]).finally(() => {
       this.isOver = true;
-      this.wakeAll();
+      this.notifyWaiters();
     });
   }
 
@@ -48,12 +48,12 @@ export class StoreChild {
    * Returns all lines up to the `count`th that starts with `start`. Throws when the process ends
    * before.
    */
-  async hears(start: string, count = 1): Promise<readonly string[]> {
+  async waitForLine(start: string, count = 1): Promise<readonly string[]> {
     for (;;) {
-      if (this.said.filter((line) => line.startsWith(start)).length >= count) return this.said;
+      if (this.output.filter((line) => line.startsWith(start)).length >= count) return this.output;
       if (this.isOver)
         throw new Error(
-          `the process ended without saying "${start}" ${count} times: ${this.said.slice(-3).join(' | ')}`,
+          `the process ended without saying "${start}" ${count} times: ${this.output.slice(-3).join(' | ')}`,
         );
       await new Promise<void>((resolve) => this.waiting.add(resolve));
     }
@@ -62,16 +62,16 @@ export class StoreChild {
   /** Kills the process with SIGKILL. @returns All its output lines. */
   async kill(): Promise<readonly string[]> {
     this.child.kill('SIGKILL');
-    return this.end();
+    return this.waitForEnd();
   }
 
   /** Waits until the process ends. @returns All its output lines. */
-  async end(): Promise<readonly string[]> {
+  async waitForEnd(): Promise<readonly string[]> {
     await this.ended;
-    return this.said;
+    return this.output;
   }
 
-  private wakeAll(): void {
+  private notifyWaiters(): void {
     for (const wake of [...this.waiting]) wake();
     this.waiting.clear();
   }

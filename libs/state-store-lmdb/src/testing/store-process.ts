@@ -24,7 +24,7 @@ const clock: Clock = {
 const WRITERS = 20;
 const FILL_VALUE_BYTES = 20_000;
 
-function say(line: string): void {
+function printLine(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
@@ -39,7 +39,7 @@ async function write(sync: boolean): Promise<void> {
         [{ put: name, value: Buffer.from(value) }],
       );
       is = revision;
-      say(`ack ${name} ${value} ${revision}`);
+      printLine(`ack ${name} ${value} ${revision}`);
     }
   };
   await Promise.all(Array.from({ length: WRITERS }, (_, index) => writer(`writer-${index}`)));
@@ -56,21 +56,21 @@ async function fill(): Promise<void> {
         [{ put: key, value: Buffer.alloc(FILL_VALUE_BYTES) }],
       );
       written.push(key);
-      say(`ack ${key} ${revision}`);
+      printLine(`ack ${key} ${revision}`);
     }
   } catch (reason) {
-    say(`full ${reason instanceof CloudlessError ? reason.kind : String(reason)}`);
+    printLine(`full ${reason instanceof CloudlessError ? reason.kind : String(reason)}`);
   }
-  say(`readable ${(await store.range({ prefix: 'key-' })).entries.length}`);
+  printLine(`readable ${(await store.range({ prefix: 'key-' })).entries.length}`);
   for (const key of written.slice(0, 5)) await store.txn([], [{ delete: key }]);
   await store.txn([], [{ put: 'after', value: Buffer.alloc(FILL_VALUE_BYTES) }]);
-  say(`revision ${await store.revision()}`);
+  printLine(`revision ${await store.revision()}`);
   await store.close();
 }
 
 async function hold(): Promise<void> {
   await openLmdbStateStore({ directory, clock });
-  say('open');
+  printLine('open');
   setInterval(() => undefined, 60_000);
 }
 
@@ -83,7 +83,7 @@ const tasks: Record<string, () => Promise<void>> = {
 try {
   await tasks[task]?.();
 } catch (reason) {
-  say(
+  printLine(
     `refused ${reason instanceof CloudlessError ? `${reason.kind} ${reason.message}` : String(reason)}`,
   );
 }

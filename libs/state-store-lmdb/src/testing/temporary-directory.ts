@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const made: string[] = [];
 
 /** Creates an empty directory with mode 0700. */
-export async function temporaryDirectory(): Promise<string> {
+export async function createTemporaryDirectory(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'cloudless-store-'));
   made.push(directory);
   return directory;

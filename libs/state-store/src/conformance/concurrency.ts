@@ -64,9 +64,9 @@ interface Attempt {
   readonly deleted: readonly string[];
 }
 
-interface Answered extends Attempt {
+interface CompletedAttempt extends Attempt {
   readonly compares: readonly Compare[];
-  readonly answer: Revision | RevisionConflictError;
+  readonly result: Revision | RevisionConflictError;
 }
 
 /** Mod revision of each key. */
@@ -95,7 +95,7 @@ async function checkSerializable(
     const start = await store.revision();
     const atStart = state;
     const answered = await Promise.all(
-      round.map(async (attempt): Promise<Answered> => {
+      round.map(async (attempt): Promise<CompletedAttempt> => {
         const compares = attempt.compared.map((key): Compare => ({
           key,
           is: atStart.get(key) ?? 'absent',
@@ -104,7 +104,7 @@ async function checkSerializable(
           ...attempt.written.map((key) => put(key)),
           ...attempt.deleted.map((key) => ({ delete: key })),
         ];
-        return { ...attempt, compares, answer: await answerOf(store.txn(compares, operations)) };
+        return { ...attempt, compares, result: await toResult(store.txn(compares, operations)) };
       }),
     );
     state = replay(state, start, answered);
@@ -117,36 +117,40 @@ async function checkSerializable(
  * Replays the committed transactions in the order of their revisions, and checks each result
  * against the state at that point.
  */
-function replay(start: Model, startRevision: Revision, answered: readonly Answered[]): Model {
+function replay(
+  start: Model,
+  startRevision: Revision,
+  answered: readonly CompletedAttempt[],
+): Model {
   const states = [start];
   const committed = answered
-    .filter(({ answer }) => typeof answer === 'bigint')
-    .sort((a, b) => Number(a.answer) - Number(b.answer));
-  expect(committed.map(({ answer }) => answer)).toEqual(
+    .filter(({ result }) => typeof result === 'bigint')
+    .sort((a, b) => Number(a.result) - Number(b.result));
+  expect(committed.map(({ result }) => result)).toEqual(
     committed.map((_, index) => startRevision + BigInt(index + 1)),
   );
   for (const [index, { written, deleted, compares }] of committed.entries()) {
     const before = states[index] ?? start;
-    expect(compares.every((compare) => holds(before, compare))).toBe(true);
+    expect(compares.every((compare) => compareHolds(before, compare))).toBe(true);
     const after = new Map(before);
     for (const key of written) after.set(key, startRevision + BigInt(index + 1));
     for (const key of deleted) after.delete(key);
     states.push(after);
   }
-  for (const { answer, compares } of answered) {
-    if (answer instanceof RevisionConflictError)
-      expect(states.some((state) => !compares.every((compare) => holds(state, compare)))).toBe(
-        true,
-      );
+  for (const { result, compares } of answered) {
+    if (result instanceof RevisionConflictError)
+      expect(
+        states.some((state) => !compares.every((compare) => compareHolds(state, compare))),
+      ).toBe(true);
   }
   return states.at(-1) ?? start;
 }
 
-function holds(state: Model, { key, is }: Compare): boolean {
+function compareHolds(state: Model, { key, is }: Compare): boolean {
   return (state.get(key) ?? 'absent') === is;
 }
 
-async function answerOf(
+async function toResult(
   txn: Promise<{ readonly revision: Revision }>,
 ): Promise<Revision | RevisionConflictError> {
   try {
@@ -161,7 +165,7 @@ async function incrementOften(store: StateStore, key: string, times: number): Pr
   for (let done = 0; done < times;) {
     const entry = await store.get(key);
     const value = bytes(`${Number(text(entry?.value) ?? '0') + 1}`);
-    const answer = await answerOf(
+    const answer = await toResult(
       store.txn([{ key, is: entry?.modRevision ?? 'absent' }], [{ put: key, value }]),
     );
     if (typeof answer === 'bigint') done += 1;
@@ -183,6 +187,6 @@ async function transfer(
       put(from, `${balanceOf(source.value) - amount}`),
       put(to, `${balanceOf(target.value) + amount}`),
     ];
-    if (typeof (await answerOf(store.txn(compares, operations))) === 'bigint') return;
+    if (typeof (await toResult(store.txn(compares, operations))) === 'bigint') return;
   }
 }

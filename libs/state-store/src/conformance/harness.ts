@@ -90,7 +90,7 @@ export function showBatch({ revision, changes }: ChangeBatch): [Revision, ...str
 }
 
 /** Reads the next `count` batches of a watch. */
-export async function take(
+export async function takeBatches(
   watch: AsyncIterator<ChangeBatch>,
   count: number,
 ): Promise<[Revision, ...string[]][]> {

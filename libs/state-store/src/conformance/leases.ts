@@ -5,13 +5,13 @@ import {
   put,
   readAll,
   startWatch,
-  take,
+  takeBatches,
   withStore,
   write,
   type OpenStore,
 } from './harness.js';
 
-function leased(key: string, lease: LeaseId, value = key): Operation {
+function putLeased(key: string, lease: LeaseId, value = key): Operation {
   return { put: key, value: bytes(value), lease };
 }
 
@@ -20,14 +20,14 @@ export function describeLeases(open: OpenStore): void {
     it('delete their keys in one transaction, visible to watches, when they expire', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1_000);
-        await store.txn([], [leased('b', lease), put('c'), leased('a', lease)]);
-        await store.txn([], [leased('d', lease)]);
+        await store.txn([], [putLeased('b', lease), put('c'), putLeased('a', lease)]);
+        await store.txn([], [putLeased('d', lease)]);
         const watch = startWatch(store, '', 2n);
         await clock.advance(999);
         await write(store, 'c', '2');
-        expect(await take(watch, 1)).toEqual([[3n, 'c=2']]);
+        expect(await takeBatches(watch, 1)).toEqual([[3n, 'c=2']]);
         await clock.advance(1);
-        expect(await take(watch, 1)).toEqual([[4n, '-a', '-b', '-d']]);
+        expect(await takeBatches(watch, 1)).toEqual([[4n, '-a', '-b', '-d']]);
         expect(await readAll(store)).toEqual([['c', '2']]);
         expect(await store.revision()).toBe(4n);
       }));
@@ -35,7 +35,7 @@ export function describeLeases(open: OpenStore): void {
     it('last as long as they are renewed in time', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1_000);
-        await store.txn([], [leased('a', lease)]);
+        await store.txn([], [putLeased('a', lease)]);
         for (let round = 0; round < 5; round += 1) {
           await clock.advance(900);
           await store.keepAlive(lease);
@@ -45,7 +45,7 @@ export function describeLeases(open: OpenStore): void {
         expect(await readAll(store)).toHaveLength(2);
         const watch = startWatch(store, '', 2n);
         await clock.advance(1);
-        expect(await take(watch, 1)).toEqual([[3n, '-a']]);
+        expect(await takeBatches(watch, 1)).toEqual([[3n, '-a']]);
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
       }));
 
@@ -54,7 +54,7 @@ export function describeLeases(open: OpenStore): void {
         const lease = await store.grantLease(1);
         await clock.advance(1);
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
-        await expect(store.txn([], [put('b'), leased('a', lease)])).rejects.toMatchObject({
+        await expect(store.txn([], [put('b'), putLeased('a', lease)])).rejects.toMatchObject({
           kind: 'notFound',
         });
         await store.revokeLease(lease);
@@ -66,7 +66,7 @@ export function describeLeases(open: OpenStore): void {
       withStore(open, async (store, clock) => {
         const [first, second] = [await store.grantLease(1_000), await store.grantLease(1_000)];
         expect(second).not.toBe(first);
-        await store.txn([], [leased('a', first), leased('b', second)]);
+        await store.txn([], [putLeased('a', first), putLeased('b', second)]);
         await store.revokeLease(first);
         await store.revokeLease(first);
         expect(await readAll(store)).toEqual([['b', 'b']]);
@@ -80,7 +80,7 @@ export function describeLeases(open: OpenStore): void {
       'are refused when unknown (%j), and nothing is written',
       (unknown) =>
         withStore(open, async (store) => {
-          await expect(store.txn([], [put('a'), leased('b', unknown)])).rejects.toMatchObject({
+          await expect(store.txn([], [put('a'), putLeased('b', unknown)])).rejects.toMatchObject({
             kind: 'notFound',
           });
           await expect(store.keepAlive(unknown)).rejects.toMatchObject({ kind: 'notFound' });
@@ -94,18 +94,18 @@ export function describeLeases(open: OpenStore): void {
       withStore(open, async (store) => {
         const [first, second] = [await store.grantLease(1_000), await store.grantLease(2_000)];
         const keys = ['moved', 'freed', 'deleted', 'kept', 'back'];
-        await store.txn([], keys.map((key) => leased(key, first))); // prettier-ignore
+        await store.txn([], keys.map((key) => putLeased(key, first))); // prettier-ignore
         await store.txn(
           [],
           [
-            leased('moved', second),
+            putLeased('moved', second),
             put('freed'),
             { delete: 'deleted' },
-            leased('kept', first, '2'),
+            putLeased('kept', first, '2'),
             put('back'),
           ],
         );
-        await store.txn([], [leased('back', first), put('deleted')]);
+        await store.txn([], [putLeased('back', first), put('deleted')]);
         await store.revokeLease(first);
         expect((await readAll(store)).map(([key]) => key)).toEqual(['deleted', 'freed', 'moved']);
         await store.revokeLease(second);
@@ -119,12 +119,12 @@ export function describeLeases(open: OpenStore): void {
           await store.txn(
             [],
             Array.from({ length: MAX_TXN_OPERATIONS }, (_, index) =>
-              leased(`${batch}/${index}`, lease),
+              putLeased(`${batch}/${index}`, lease),
             ),
           );
         }
         await store.revokeLease(lease);
-        const [ended] = await take(startWatch(store, '', 3n), 1);
+        const [ended] = await takeBatches(startWatch(store, '', 3n), 1);
         expect(ended).toHaveLength(1 + 3 * MAX_TXN_OPERATIONS);
         expect(await store.revision()).toBe(4n);
       }));
@@ -147,7 +147,7 @@ export function describeLeases(open: OpenStore): void {
     it('leave older revisions unchanged: a range there still has their keys', () =>
       withStore(open, async (store) => {
         const lease = await store.grantLease(1_000);
-        await store.txn([], [leased('a', lease)]);
+        await store.txn([], [putLeased('a', lease)]);
         await store.revokeLease(lease);
         expect(await readAll(store, '', 10, 1n)).toEqual([['a', 'a']]);
         expect(await readAll(store)).toEqual([]);

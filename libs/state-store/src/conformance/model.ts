@@ -8,7 +8,7 @@ import {
   put,
   readAll,
   startWatch,
-  take,
+  takeBatches,
   withStore,
   type OpenStore,
 } from './harness.js';
@@ -162,7 +162,7 @@ class ModelRun {
       const entry = this.states[revision]?.get(key);
       return entry !== undefined && key.startsWith(prefix) ? [[key, entry.value]] : [];
     });
-    const found = await this.unlessCompacted(revision, () =>
+    const found = await this.allowCompacted(revision, () =>
       readAll(this.store, prefix, limit, BigInt(revision)),
     );
     if (found !== undefined) expect(found).toEqual(expected);
@@ -175,14 +175,14 @@ class ModelRun {
       return revision > after && seen.length > 0 ? [[BigInt(revision), ...seen]] : [];
     });
     if (expected.length === 0) return;
-    const found = await this.unlessCompacted(after, () =>
-      take(startWatch(this.store, prefix, BigInt(after)), expected.length),
+    const found = await this.allowCompacted(after, () =>
+      takeBatches(startWatch(this.store, prefix, BigInt(after)), expected.length),
     );
     if (found !== undefined) expect(found).toEqual(expected);
   }
 
   /** `compacted` is a valid result only when more changes than the limit followed. */
-  private async unlessCompacted<T>(after: number, call: () => Promise<T>): Promise<T | undefined> {
+  private async allowCompacted<T>(after: number, call: () => Promise<T>): Promise<T | undefined> {
     try {
       return await call();
     } catch (reason) {

@@ -8,7 +8,7 @@ import {
   bytes,
   put,
   startWatch,
-  take,
+  takeBatches,
   withStore,
   write,
   type OpenStore,
@@ -29,7 +29,7 @@ const ABOUT = { clusterId: 'cluster-1', schemaVersion: 1 };
  * @param restore - Restores a new store from a snapshot; the suite closes it.
  */
 export function describeSnapshots(name: string, open: OpenStore, restore: RestoreStore): void {
-  const copyOf = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
+  const withCopy = (store: StateStore, test: (copy: StateStore) => Promise<void>): Promise<void> =>
     withStore(
       () =>
         restore(exportSnapshot(store, ABOUT), {
@@ -45,8 +45,8 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         await store.txn([], [put('a', '1'), put('b', '1'), put('gone')]);
         await write(store, 'ü/€/𝄞', '');
         const { revision } = await store.txn([], [put('b', '2'), { delete: 'gone' }]);
-        await copyOf(store, async (copy) => {
-          expect(await everything(copy)).toEqual(await everything(store));
+        await withCopy(store, async (copy) => {
+          expect(await readAllEntries(copy)).toEqual(await readAllEntries(store));
           expect(await copy.revision()).toBe(revision);
           const { revision: next } = await copy.txn([{ key: 'b', is: revision }], [put('b', '3')]);
           expect(next).toBe(revision + 1n);
@@ -60,7 +60,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
       withStore(open, async (store) => {
         await write(store, 'a', '1');
         const revision = await write(store, 'a', '2');
-        await copyOf(store, async (copy) => {
+        await withCopy(store, async (copy) => {
           await expect(copy.range({ prefix: '', revision: 1n })).rejects.toMatchObject({
             kind: 'compacted',
           });
@@ -73,7 +73,9 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
               ({ modRevision }) => modRevision,
             ),
           ).toEqual([revision]);
-          expect(await take(startWatch(copy, '', revision), 1)).toEqual([[revision + 1n, 'a=3']]);
+          expect(await takeBatches(startWatch(copy, '', revision), 1)).toEqual([
+            [revision + 1n, 'a=3'],
+          ]);
         });
       }));
 
@@ -88,7 +90,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
             [],
             keys.slice(from, from + 100).map((key) => put(key)),
           );
-        const before = await everything(store);
+        const before = await readAllEntries(store);
         let reads = 0;
         const busy: Pick<StateStore, 'range'> = {
           range: async (request) => {
@@ -111,7 +113,7 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         });
         await withStore(
           () => restored,
-          async (copy) => expect(await everything(copy)).toEqual(before),
+          async (copy) => expect(await readAllEntries(copy)).toEqual(before),
         );
         expect(reads).toBeGreaterThan(3);
       }));
@@ -121,15 +123,15 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
         const lease = await store.grantLease(1_000);
         await store.txn([], [put('stays'), { put: 'held', value: bytes('1'), lease }]);
         expect((await store.get('held'))?.lease).toBe(lease);
-        await copyOf(store, async (copy) => {
-          expect((await everything(copy)).map(({ key }) => key)).toEqual(['stays']);
+        await withCopy(store, async (copy) => {
+          expect((await readAllEntries(copy)).map(({ key }) => key)).toEqual(['stays']);
           await expect(copy.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
         });
       }));
 
     it('can be restored from an empty store', () =>
       withStore(open, (store) =>
-        copyOf(store, async (copy) => {
+        withCopy(store, async (copy) => {
           expect(await copy.revision()).toBe(0n);
           expect(await write(copy, 'a')).toBe(1n);
         }),
@@ -139,14 +141,14 @@ export function describeSnapshots(name: string, open: OpenStore, restore: Restor
       withStore(open, async (store) => {
         for (const size of [0, 1, 1_000, 131_072, 500_000, 1_048_000])
           await store.txn([], [{ put: `v/${size}`, value: new Uint8Array(size).fill(size % 251) }]);
-        await copyOf(store, async (copy) =>
-          expect(await everything(copy)).toEqual(await everything(store)),
+        await withCopy(store, async (copy) =>
+          expect(await readAllEntries(copy)).toEqual(await readAllEntries(store)),
         );
       }));
   });
 }
 
-async function everything(store: StateStore): Promise<readonly StoreEntry[]> {
+async function readAllEntries(store: StateStore): Promise<readonly StoreEntry[]> {
   const { entries } = await store.range({ prefix: '', limit: 1_000_000 });
   return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
 }

@@ -5,7 +5,7 @@ import {
   bytes,
   put,
   startWatch,
-  take,
+  takeBatches,
   withStore,
   write,
   type OpenStore,
@@ -17,8 +17,8 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, async (store) => {
         await store.txn([], [put('a', '1'), put('b', '1')]);
         const watch = startWatch(store, '', 0n);
-        expect(await take(watch, 1)).toEqual([[1n, 'a=1', 'b=1']]);
-        const waiting = take(watch, 2);
+        expect(await takeBatches(watch, 1)).toEqual([[1n, 'a=1', 'b=1']]);
+        const waiting = takeBatches(watch, 2);
         await store.txn([], [{ delete: 'b' }, put('c', '2'), put('a', '2')]);
         await store.txn([], [{ delete: 'absent' }]);
         await write(store, 'c', '3');
@@ -34,7 +34,7 @@ export function describeWatches(open: OpenStore): void {
         await store.txn([], [put('a/1'), put('b/1'), put('b'), put('b/2')]);
         await write(store, 'a/2');
         await store.txn([], [{ delete: 'b/1' }, { delete: 'a/1' }]);
-        expect(await take(watch, 2)).toEqual([
+        expect(await takeBatches(watch, 2)).toEqual([
           [1n, 'b/1=b/1', 'b/2=b/2'],
           [3n, '-b/1'],
         ]);
@@ -50,7 +50,7 @@ export function describeWatches(open: OpenStore): void {
           kind: 'conflict',
         });
         await write(store, 'a', '2');
-        expect(await take(watch, 2)).toEqual([
+        expect(await takeBatches(watch, 2)).toEqual([
           [1n, 'a=1'],
           [2n, 'a=2'],
         ]);
@@ -60,9 +60,9 @@ export function describeWatches(open: OpenStore): void {
       withStore(open, async (store) => {
         for (let round = 1; round <= 30; round += 1)
           await store.txn([], [put(`k${round % 4}`, `${round}`), put('all', `${round}`)]);
-        const whole = await take(startWatch(store, '', 0n), 30);
+        const whole = await takeBatches(startWatch(store, '', 0n), 30);
         for (let after = 0; after < 30; after += 1) {
-          expect(await take(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(
+          expect(await takeBatches(startWatch(store, '', BigInt(after)), 30 - after)).toEqual(
             whole.slice(after),
           );
         }
@@ -71,7 +71,7 @@ export function describeWatches(open: OpenStore): void {
     it('deliver concurrent transactions in order and unsplit', () =>
       withStore(open, async (store) => {
         const watch = startWatch(store, '', 0n);
-        const waiting = take(watch, 300);
+        const waiting = takeBatches(watch, 300);
         await Promise.all(
           Array.from({ length: 300 }, (_, index) =>
             store.txn([], [put(`a${index}`), put(`b${index}`)]),
@@ -123,9 +123,15 @@ export function describeWatches(open: OpenStore): void {
         const [fast, slow] = [startWatch(store, '', 0n), startWatch(store, '', 0n)];
         for (let round = 1; round <= 5; round += 1) {
           await write(store, 'a', `${round}`);
-          expect(await take(fast, 1)).toEqual([[BigInt(round), `a=${round}`]]);
+          expect(await takeBatches(fast, 1)).toEqual([[BigInt(round), `a=${round}`]]);
         }
-        expect((await take(slow, 5)).map(([revision]) => revision)).toEqual([1n, 2n, 3n, 4n, 5n]);
+        expect((await takeBatches(slow, 5)).map(([revision]) => revision)).toEqual([
+          1n,
+          2n,
+          3n,
+          4n,
+          5n,
+        ]);
       }));
 
     it('start at any retained revision and refuse compacted ones', () =>
@@ -134,7 +140,7 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           for (let round = 1; round <= 100; round += 1) await write(store, 'a', `${round}`);
           for (const after of [90n, 95n, 99n]) {
-            expect(await take(startWatch(store, '', after), 1)).toEqual([
+            expect(await takeBatches(startWatch(store, '', after), 1)).toEqual([
               [after + 1n, `a=${after + 1n}`],
             ]);
           }
@@ -154,7 +160,7 @@ export function describeWatches(open: OpenStore): void {
         async (store) => {
           const watch = startWatch(store, '', 0n);
           await write(store, 'a', '1');
-          expect(await take(watch, 1)).toEqual([[1n, 'a=1']]);
+          expect(await takeBatches(watch, 1)).toEqual([[1n, 'a=1']]);
           for (let round = 2; round <= 100; round += 1) await write(store, 'a', `${round}`);
           await expect(watch.next()).rejects.toMatchObject({ kind: 'compacted' });
           expect(await watch.next()).toEqual({ done: true, value: undefined });
@@ -169,7 +175,7 @@ export function describeWatches(open: OpenStore): void {
           const [watch, idle] = [startWatch(store, 'a', 0n), startWatch(store, 'b', 0n)];
           const silent = idle.next();
           for (let round = 1; round <= 100; round += 1) {
-            const waiting = take(watch, 1);
+            const waiting = takeBatches(watch, 1);
             await write(store, 'a', `${round}`);
             expect(await waiting).toEqual([[BigInt(round), `a=${round}`]]);
           }
@@ -188,9 +194,9 @@ export function describeWatches(open: OpenStore): void {
           await expect(startWatch(store, '', 25n).next()).rejects.toMatchObject({
             kind: 'compacted',
           });
-          expect((await take(startWatch(store, '', 38n), 2)).map(([revision]) => revision)).toEqual(
-            [39n, 40n],
-          );
+          expect(
+            (await takeBatches(startWatch(store, '', 38n), 2)).map(([revision]) => revision),
+          ).toEqual([39n, 40n]);
         },
         AMPLE_HISTORY,
         200_000,
@@ -207,7 +213,7 @@ export function describeWatches(open: OpenStore): void {
         const committed = store.txn([], [{ put: 'a', value }]);
         value.fill(0);
         await committed;
-        expect(await take(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
+        expect(await takeBatches(startWatch(store, '', 0n), 1)).toEqual([[1n, 'a=first']]);
       }));
   });
 }

@@ -25,21 +25,21 @@ const MAX_PAGE_ENTRIES = 1_000;
  * Exports the newest revision of a store as one self-describing stream with a SHA-256 at the end.
  * Reads page by page while writes continue; holds one page and one chunk in memory. Omits entries
  * on a lease, because their holders do not exist after a restore.
- * @param about - Cluster and layout for the header.
+ * @param cluster - Cluster and layout for the header.
  * @returns A summary, after every chunk has been read.
  * @throws kind `unavailable` when the store changed so much meanwhile that the revision is no
  *   longer retained. Start again.
  */
 export async function* exportSnapshot(
   store: Pick<StateStore, 'range'>,
-  about: Omit<SnapshotHeader, 'revision'>,
+  cluster: Omit<SnapshotHeader, 'revision'>,
 ): AsyncGenerator<Uint8Array, SnapshotSummary> {
   const chunks = new ChunkWriter();
   let page = await store.range({ prefix: '', limit: FIRST_PAGE_ENTRIES });
   const { revision } = page;
   let entries = 0;
   chunks.add(encodePreamble());
-  chunks.addSection(SectionKind.header, encodeHeader({ ...about, revision }));
+  chunks.addSection(SectionKind.header, encodeHeader({ ...cluster, revision }));
   for (;;) {
     let pageBytes = 0;
     for (const entry of page.entries) {
@@ -47,15 +47,15 @@ export async function* exportSnapshot(
       if (entry.lease !== undefined) continue;
       chunks.addSection(SectionKind.entry, encodeEntry(entry));
       entries += 1;
-      yield* chunks.full();
+      yield* chunks.takeFullChunks();
     }
     if (page.next === undefined) break;
-    const limit = limitAfter(page.entries.length, pageBytes);
+    const limit = nextPageLimit(page.entries.length, pageBytes);
     page = await readPage(store, { prefix: '', after: page.next, limit, revision });
   }
   const sha256 = chunks.addEnd(entries);
-  yield* chunks.rest();
-  return { ...about, revision, entries, bytes: chunks.bytes, sha256 };
+  yield* chunks.takeRemaining();
+  return { ...cluster, revision, entries, bytes: chunks.bytes, sha256 };
 }
 
 async function readPage(
@@ -78,7 +78,7 @@ async function readPage(
  * Number of entries that fill a page if they are like the last ones; at most four times as many as
  * the last page had, because they may be larger.
  */
-function limitAfter(entries: number, bytes: number): number {
+function nextPageLimit(entries: number, bytes: number): number {
   const fitting = Math.floor((PAGE_BYTES * entries) / Math.max(1, bytes));
   return Math.max(1, Math.min(fitting, 4 * entries, MAX_PAGE_ENTRIES));
 }
@@ -112,7 +112,7 @@ class ChunkWriter {
   }
 
   /** Returns the full chunks. */
-  *full(): Iterable<Uint8Array> {
+  *takeFullChunks(): Iterable<Uint8Array> {
     if (this.waiting < CHUNK_BYTES) return;
     const all = Buffer.concat(this.parts);
     let from = 0;
@@ -123,8 +123,8 @@ class ChunkWriter {
   }
 
   /** Returns the remaining bytes at the end. */
-  *rest(): Iterable<Uint8Array> {
-    yield* this.full();
+  *takeRemaining(): Iterable<Uint8Array> {
+    yield* this.takeFullChunks();
     if (this.waiting > 0) yield Buffer.concat(this.parts.splice(0));
   }
 

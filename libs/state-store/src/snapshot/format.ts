@@ -61,7 +61,7 @@ export function encodeHeader({ clusterId, schemaVersion, revision }: SnapshotHea
 }
 
 export function decodeHeader(body: Buffer): SnapshotHeader {
-  if (body.length < HEADER_FIXED_BYTES) throw damaged('its header is too short');
+  if (body.length < HEADER_FIXED_BYTES) throw createDamageError('its header is too short');
   return {
     revision: body.readBigUInt64BE(0),
     schemaVersion: body.readUInt32BE(8),
@@ -82,7 +82,7 @@ export function decodeEntry(body: Buffer): StoreEntry {
   const keyBytes = body.length < ENTRY_FIXED_BYTES ? 0 : body.readUInt16BE(8);
   const end = ENTRY_FIXED_BYTES + keyBytes;
   if (keyBytes === 0 || keyBytes > MAX_KEY_BYTES || end > body.length)
-    throw damaged('an entry in it has no readable key');
+    throw createDamageError('an entry in it has no readable key');
   return {
     modRevision: body.readBigUInt64BE(0),
     key: decodeText(body.subarray(ENTRY_FIXED_BYTES, end), 'a key in it'),
@@ -91,19 +91,19 @@ export function decodeEntry(body: Buffer): StoreEntry {
 }
 
 /** Creates the error about an untrustworthy snapshot. */
-export function damaged(how: string): CloudlessError {
+export function createDamageError(problem: string): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `the backup is damaged: ${how}; do not trust any part of it, use another backup`,
+    `the backup is damaged: ${problem}; do not trust any part of it, use another backup`,
   );
 }
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-function decodeText(bytes: Uint8Array, what: string): string {
+function decodeText(bytes: Uint8Array, description: string): string {
   try {
     return utf8.decode(bytes);
   } catch {
-    throw damaged(`${what} is not valid UTF-8`);
+    throw createDamageError(`${description} is not valid UTF-8`);
   }
 }

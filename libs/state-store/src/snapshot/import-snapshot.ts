@@ -27,7 +27,7 @@ export async function importSnapshot(
       await storage.write((writer) => {
         for (const entry of group) writer.put({ ...entry, lease: undefined }, undefined);
         // the storage is opened only after the import is complete
-        writer.beginAt(summary?.revision ?? 0n);
+        writer.setInitialRevision(summary?.revision ?? 0n);
       });
       if (summary !== undefined) return summary;
     }

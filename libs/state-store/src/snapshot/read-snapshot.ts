@@ -4,7 +4,7 @@ import type { StoreEntry } from '../state-store.js';
 import { compareKeys } from '../utf8.js';
 import {
   COUNT_BYTES,
-  damaged,
+  createDamageError,
   decodeEntry,
   decodeHeader,
   DIGEST_BYTES,
@@ -33,14 +33,15 @@ export async function* readSnapshot(
   try {
     await readPreamble(source);
     const first = await readSection(source);
-    if (first.kind !== SectionKind.header) throw damaged('it has no header');
+    if (first.kind !== SectionKind.header) throw createDamageError('it has no header');
     const header = decodeHeader(first.body);
     let before = '';
     let entries = 0;
     for (;;) {
       const { kind, body } = await readSection(source);
       if (kind === SectionKind.end) return await readEnd(source, body, header, entries);
-      if (kind !== SectionKind.entry) throw damaged(`there is no section of kind ${kind}`);
+      if (kind !== SectionKind.entry)
+        throw createDamageError(`there is no section of kind ${kind}`);
       const entry = decodeEntry(body);
       checkEntry(entry, before, header);
       before = entry.key;
@@ -62,7 +63,7 @@ export async function verifySnapshot(chunks: AsyncIterable<Uint8Array>): Promise
 }
 
 async function readPreamble(source: ByteSource): Promise<void> {
-  const preamble = await source.take(PREAMBLE_BYTES).catch((reason: unknown) => {
+  const preamble = await source.read(PREAMBLE_BYTES).catch((reason: unknown) => {
     if (errorKindOf(reason) !== 'precondition') throw reason; // the input could not be read at all
   });
   if (preamble === undefined || !preamble.subarray(0, MAGIC.length).equals(MAGIC)) {
@@ -83,13 +84,14 @@ async function readPreamble(source: ByteSource): Promise<void> {
 async function readSection(
   source: ByteSource,
 ): Promise<{ readonly kind: number; readonly body: Buffer }> {
-  const head = await source.take(SECTION_HEAD_BYTES);
+  const head = await source.read(SECTION_HEAD_BYTES);
   const kind = head.readUInt8(0);
   const bytes = head.readUInt32BE(1);
-  if (bytes > MAX_SECTION_BYTES) throw damaged(`a section of ${bytes} bytes is larger than any`);
+  if (bytes > MAX_SECTION_BYTES)
+    throw createDamageError(`a section of ${bytes} bytes is larger than any`);
   if (kind === SectionKind.end && bytes !== COUNT_BYTES + DIGEST_BYTES)
-    throw damaged('its end section is invalid');
-  return { kind, body: await source.take(kind === SectionKind.end ? COUNT_BYTES : bytes) };
+    throw createDamageError('its end section is invalid');
+  return { kind, body: await source.read(kind === SectionKind.end ? COUNT_BYTES : bytes) };
 }
 
 async function readEnd(
@@ -99,11 +101,11 @@ async function readEnd(
   entries: number,
 ): Promise<SnapshotSummary> {
   const found = source.hash.digest('hex');
-  const digest = (await source.takeUnhashed(DIGEST_BYTES)).toString('hex');
-  if (digest !== found) throw damaged('its SHA-256 does not match');
+  const digest = (await source.readUnhashed(DIGEST_BYTES)).toString('hex');
+  if (digest !== found) throw createDamageError('its SHA-256 does not match');
   if (count.readBigUInt64BE() !== BigInt(entries))
-    throw damaged('its number of entries does not match');
-  if (!(await source.isAtEnd())) throw damaged('bytes follow after its end');
+    throw createDamageError('its number of entries does not match');
+  if (!(await source.isAtEnd())) throw createDamageError('bytes follow after its end');
   return { ...header, entries, bytes: source.bytes, sha256: digest };
 }
 
@@ -112,9 +114,10 @@ function checkEntry(
   before: string,
   { revision }: SnapshotHeader,
 ): void {
-  if (before !== '' && compareKeys(key, before) <= 0) throw damaged('its entries are out of order');
+  if (before !== '' && compareKeys(key, before) <= 0)
+    throw createDamageError('its entries are out of order');
   if (modRevision < 1n || modRevision > revision)
-    throw damaged(`an entry is of revision ${modRevision}, after revision ${revision}`);
+    throw createDamageError(`an entry is of revision ${modRevision}, after revision ${revision}`);
 }
 
 /** Reads a stream of chunks in pieces of given sizes. */
@@ -129,18 +132,19 @@ class ByteSource {
     this.iterator = chunks[Symbol.asyncIterator]();
   }
 
-  async take(count: number): Promise<Buffer> {
-    const taken = await this.takeUnhashed(count);
+  async read(count: number): Promise<Buffer> {
+    const taken = await this.readUnhashed(count);
     this.hash.update(taken);
     return taken;
   }
 
-  async takeUnhashed(count: number): Promise<Buffer> {
+  async readUnhashed(count: number): Promise<Buffer> {
     const parts: Uint8Array[] = [this.waiting];
     let length = this.waiting.length;
     while (length < count) {
       const next = await this.iterator.next();
-      if (next.done === true) throw damaged(`it is truncated after ${this.bytes + length} bytes`);
+      if (next.done === true)
+        throw createDamageError(`it is truncated after ${this.bytes + length} bytes`);
       parts.push(next.value);
       length += next.value.byteLength;
     }

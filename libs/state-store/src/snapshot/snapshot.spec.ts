@@ -18,13 +18,13 @@ async function aStore(): Promise<StateStore> {
   return store;
 }
 
-async function bytesOf(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
+async function collectBytes(chunks: AsyncIterable<Uint8Array>): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   for await (const chunk of chunks) parts.push(chunk);
   return Buffer.concat(parts);
 }
 
-async function* inPieces(
+async function* splitIntoChunks(
   bytes: Uint8Array,
   sizes: readonly number[] = [bytes.length],
 ): AsyncGenerator<Uint8Array> {
@@ -35,7 +35,8 @@ async function* inPieces(
   }
 }
 
-const snapshot = async (): Promise<Buffer> => bytesOf(exportSnapshot(await aStore(), ABOUT));
+const createSnapshot = async (): Promise<Buffer> =>
+  collectBytes(exportSnapshot(await aStore(), ABOUT));
 
 describe('exportSnapshot and verifySnapshot', () => {
   it('return a summary with cluster, revision, size and digest', async () => {
@@ -51,27 +52,27 @@ describe('exportSnapshot and verifySnapshot', () => {
       sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
     };
     expect(next.value).toEqual(summary);
-    expect(await verifySnapshot(inPieces(await snapshot()))).toEqual(next.value);
+    expect(await verifySnapshot(splitIntoChunks(await createSnapshot()))).toEqual(next.value);
   });
 
   it('give the same summary for any chunk sizes', async () => {
-    const bytes = await snapshot();
-    const whole = await verifySnapshot(inPieces(bytes));
+    const bytes = await createSnapshot();
+    const whole = await verifySnapshot(splitIntoChunks(bytes));
     const sizes = fc.array(fc.integer({ min: 1, max: 60 }), { minLength: 1, maxLength: 5 });
     await fc.assert(
       fc.asyncProperty(sizes, async (s) =>
-        expect(await verifySnapshot(inPieces(bytes, s))).toEqual(whole),
+        expect(await verifySnapshot(splitIntoChunks(bytes, s))).toEqual(whole),
       ),
     );
   });
 
   it('refuse a snapshot with any single bit changed', async () => {
-    const bytes = await snapshot();
+    const bytes = await createSnapshot();
     for (let index = 0; index < bytes.length; index += 1) {
       for (const bit of [1, 128]) {
         const altered = Buffer.from(bytes);
         altered[index] = (altered[index] ?? 0) ^ bit;
-        await expect(verifySnapshot(inPieces(altered))).rejects.toMatchObject({
+        await expect(verifySnapshot(splitIntoChunks(altered))).rejects.toMatchObject({
           kind: 'precondition',
         });
       }
@@ -79,15 +80,17 @@ describe('exportSnapshot and verifySnapshot', () => {
   });
 
   it('refuse a snapshot truncated anywhere', async () => {
-    const bytes = await snapshot();
+    const bytes = await createSnapshot();
     for (let length = 0; length < bytes.length; length += 1)
-      await expect(verifySnapshot(inPieces(bytes.subarray(0, length)))).rejects.toMatchObject({
+      await expect(
+        verifySnapshot(splitIntoChunks(bytes.subarray(0, length))),
+      ).rejects.toMatchObject({
         kind: 'precondition',
       });
   });
 
   it('refuse an oversized section without reading it', async () => {
-    const bytes = await snapshot();
+    const bytes = await createSnapshot();
     bytes.writeUInt32BE(0xffff_ffff, 21);
     let taken = 0;
     const endless = async function* (): AsyncGenerator<Uint8Array> {
@@ -133,7 +136,9 @@ describe('exportSnapshot and verifySnapshot', () => {
       says: 'the backup is damaged: its SHA-256 does not match; do not trust any part of it, use another backup',
     },
   ])('refuse $name and give the reason', async ({ change, says }) => {
-    await expect(verifySnapshot(inPieces(change(await snapshot())))).rejects.toMatchObject({
+    await expect(
+      verifySnapshot(splitIntoChunks(change(await createSnapshot()))),
+    ).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(says) as string,
     });
@@ -154,7 +159,7 @@ describe('exportSnapshot and verifySnapshot', () => {
       },
       ABOUT,
     );
-    await expect(bytesOf(chunks)).rejects.toMatchObject({
+    await expect(collectBytes(chunks)).rejects.toMatchObject({
       kind: 'unavailable',
       message: expect.stringMatching(
         /^the state changed so much .* revision 203 is no longer retained; take the backup again$/,
@@ -164,8 +169,8 @@ describe('exportSnapshot and verifySnapshot', () => {
 
   it('importSnapshot refuses a store in use', async () => {
     const storage = new MemoryStorage(10);
-    await importSnapshot(storage, inPieces(await snapshot()));
-    await expect(importSnapshot(storage, inPieces(await snapshot()))).rejects.toThrow(
+    await importSnapshot(storage, splitIntoChunks(await createSnapshot()));
+    await expect(importSnapshot(storage, splitIntoChunks(await createSnapshot()))).rejects.toThrow(
       'can only be restored into a new store',
     );
   });

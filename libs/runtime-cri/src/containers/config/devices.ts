@@ -9,12 +9,13 @@ import type { ContainerRequest } from '@cloudless/runtime';
 export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>): void {
   const places = new Set<string>();
   for (const { hostPath, containerPath, permissions } of devices) {
-    const wrong = (message: string): CloudlessError =>
+    const createError = (message: string): CloudlessError =>
       new CloudlessError('invalid', `devices.${hostPath}: ${message}`);
     if (!hostPath.startsWith('/') || !containerPath.startsWith('/'))
-      throw wrong('both paths must be absolute');
-    if (!/^(?=.)r?w?m?$/.test(permissions)) throw wrong('permissions must be some of r, w and m');
-    if (places.has(containerPath)) throw wrong(`${containerPath} is used twice`);
+      throw createError('both paths must be absolute');
+    if (!/^(?=.)r?w?m?$/.test(permissions))
+      throw createError('permissions must be some of r, w and m');
+    if (places.has(containerPath)) throw createError(`${containerPath} is used twice`);
     places.add(containerPath);
   }
 }
@@ -23,7 +24,7 @@ export function checkDevices({ devices = [] }: Pick<ContainerRequest, 'devices'>
  * Checks that the requested devices exist on this machine.
  * @throws kind `precondition` for a path that is not a device.
  */
-export async function findDevices({
+export async function requireDevices({
   devices = [],
 }: Pick<ContainerRequest, 'devices'>): Promise<void> {
   for (const { hostPath } of devices) {

@@ -47,13 +47,13 @@ export function toNodeHosts(
   extraHosts: readonly ExtraHost[],
 ): string {
   const lines = nodeHosts === undefined ? LOCAL_LINES : nodeHosts.replace(/\n+$/, '').split('\n');
-  const own = lines.some((line) => namesOf(line).includes(hostname))
+  const own = lines.some((line) => parseNames(line).includes(hostname))
     ? []
     : [`${OWN_NAME_ADDRESS}\t${hostname}`];
   return toText([...lines, ...own, ...toLines(extraHosts)]);
 }
 
-function namesOf(line: string): readonly string[] {
+function parseNames(line: string): readonly string[] {
   return line.replace(/#.*$/, '').trim().split(/\s+/).slice(1);
 }
 

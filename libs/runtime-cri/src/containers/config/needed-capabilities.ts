@@ -2,7 +2,7 @@ import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /** A field of a request and the capability that it needs. */
-interface Need {
+interface Requirement {
   readonly field: string;
   readonly capability: string;
   /** Text that tells the operator of the node how to get the capability. */
@@ -14,11 +14,13 @@ interface Need {
  * @param capabilities - Capabilities of this node.
  * @throws kind `unimplemented`, naming the field and the missing capability.
  */
-export function checkCapabilitiesOf(
+export function checkRequiredCapabilities(
   request: ContainerRequest,
   capabilities: readonly string[],
 ): void {
-  const missing = needsOf(request).find(({ capability }) => !capabilities.includes(capability));
+  const missing = listRequirements(request).find(
+    ({ capability }) => !capabilities.includes(capability),
+  );
   if (missing === undefined) return;
   const { field, capability, remedy = '' } = missing;
   throw new CloudlessError(
@@ -27,7 +29,7 @@ export function checkCapabilitiesOf(
   );
 }
 
-function needsOf({
+function listRequirements({
   limits,
   security = {},
   volumes = [],
@@ -37,7 +39,7 @@ function needsOf({
   devices = [],
   ulimits = [],
   imagePlatform,
-}: ContainerRequest): readonly Need[] {
+}: ContainerRequest): readonly Requirement[] {
   const { apparmor, selinux, privileged, runtimeClass, userName, supplementalGroups, fsGroup } =
     security;
   const inMemory = volumes.find(
@@ -45,12 +47,12 @@ function needsOf({
   );
   const hostPath = volumes.find(({ source }) => source.kind === 'hostPath');
   return [
-    ...need(limits.cpuMillis !== undefined, 'limits.cpuMillis', 'limits.cpu'),
-    ...need(limits.memoryBytes !== undefined, 'limits.memoryBytes', 'limits.memory'),
-    ...need(limits.pids !== undefined, 'limits.pids', 'limits.pids'),
-    ...need(init === true, 'init', 'container.init'),
-    ...need(shmSizeBytes !== undefined, 'shmSizeBytes', 'container.shm'),
-    ...need(inMemory !== undefined, `volumes.${inMemory?.name}`, 'volumes.memory'),
+    ...requireIf(limits.cpuMillis !== undefined, 'limits.cpuMillis', 'limits.cpu'),
+    ...requireIf(limits.memoryBytes !== undefined, 'limits.memoryBytes', 'limits.memory'),
+    ...requireIf(limits.pids !== undefined, 'limits.pids', 'limits.pids'),
+    ...requireIf(init === true, 'init', 'container.init'),
+    ...requireIf(shmSizeBytes !== undefined, 'shmSizeBytes', 'container.shm'),
+    ...requireIf(inMemory !== undefined, `volumes.${inMemory?.name}`, 'volumes.memory'),
     ...Object.keys(sysctls).map((name) => ({
       ...{ field: `sysctls.${name}`, capability: `sysctl.${name}` },
       remedy: `: its agent needs --allow-sysctl ${name}`,
@@ -59,21 +61,29 @@ function needsOf({
       ...{ field: `devices.${hostPath}`, capability: `device.${hostPath}` },
       remedy: `: its agent needs --allow-device ${hostPath}`,
     })),
-    ...need(ulimits.length > 0, 'ulimits', 'container.ulimits'),
-    ...need(imagePlatform !== undefined, 'imagePlatform', `platform.${imagePlatform}`),
-    ...need(userName !== undefined, 'security.userName', 'security.username'),
-    ...need(supplementalGroups !== undefined, 'security.supplementalGroups', 'security.groups'),
-    ...need(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
-    ...need(apparmor !== undefined, 'security.apparmor', 'security.apparmor'),
-    ...need(selinux !== undefined, 'security.selinux', 'security.selinux'),
-    ...need(
+    ...requireIf(ulimits.length > 0, 'ulimits', 'container.ulimits'),
+    ...requireIf(imagePlatform !== undefined, 'imagePlatform', `platform.${imagePlatform}`),
+    ...requireIf(userName !== undefined, 'security.userName', 'security.username'),
+    ...requireIf(
+      supplementalGroups !== undefined,
+      'security.supplementalGroups',
+      'security.groups',
+    ),
+    ...requireIf(fsGroup !== undefined, 'security.fsGroup', 'security.groups'),
+    ...requireIf(apparmor !== undefined, 'security.apparmor', 'security.apparmor'),
+    ...requireIf(selinux !== undefined, 'security.selinux', 'security.selinux'),
+    ...requireIf(
       privileged === true,
       'security.privileged',
       'security.privileged',
       ': its agent needs --allow-privileged',
     ),
-    ...need(runtimeClass !== undefined, 'security.runtimeClass', `runtime-class.${runtimeClass}`),
-    ...need(
+    ...requireIf(
+      runtimeClass !== undefined,
+      'security.runtimeClass',
+      `runtime-class.${runtimeClass}`,
+    ),
+    ...requireIf(
       hostPath !== undefined,
       `volumes.${hostPath?.name}`,
       'volumes.hostpath',
@@ -82,11 +92,11 @@ function needsOf({
   ];
 }
 
-function need(
+function requireIf(
   isAsked: boolean,
   field: string,
   capability: string,
   remedy?: string,
-): readonly Need[] {
+): readonly Requirement[] {
   return isAsked ? [{ field, capability, ...(remedy === undefined ? {} : { remedy }) }] : [];
 }

@@ -8,11 +8,11 @@ import {
   type NamespaceOptionSchema,
   type PodSandboxConfigSchema,
 } from '../../gen/runtime/v1/api_pb.js';
-import { straight } from '../../volumes/mount-paths.js';
+import { normalizePath } from '../../volumes/mount-paths.js';
 import { HOSTS_PATH } from './hosts-text.js';
 
 /** A host port of a container. */
-export interface HostPort {
+export interface ContainerHostPort {
   readonly port: number;
   readonly protocol: PortRequest['protocol'];
 }
@@ -71,24 +71,24 @@ export function checkNetwork(request: ContainerRequest): void {
  * another line.
  */
 function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): void {
-  const wrong = (message: string): CloudlessError =>
+  const createError = (message: string): CloudlessError =>
     new CloudlessError('invalid', `network.extraHosts: ${message}`);
-  if (extraHosts.length > 0 && isCovered) throw wrong(`a volume is mounted at ${HOSTS_PATH}`);
+  if (extraHosts.length > 0 && isCovered) throw createError(`a volume is mounted at ${HOSTS_PATH}`);
   for (const { ip, hostnames } of extraHosts) {
-    if (isIP(ip) === 0) throw wrong(`${JSON.stringify(ip)} is not an IP address`);
-    if (hostnames.length === 0) throw wrong(`${ip} needs a name`);
+    if (isIP(ip) === 0) throw createError(`${JSON.stringify(ip)} is not an IP address`);
+    if (hostnames.length === 0) throw createError(`${ip} needs a name`);
     const name = hostnames.find((each) => !HOST_NAME.test(each));
-    if (name !== undefined) throw wrong(`${JSON.stringify(name)} is not a host name`);
+    if (name !== undefined) throw createError(`${JSON.stringify(name)} is not a host name`);
   }
 }
 
 /** Whether a volume replaces the hosts file of the container. */
 export function hasOwnHostsFile({ volumes = [] }: ContainerRequest): boolean {
-  return volumes.some(({ mountPath }) => straight(mountPath) === HOSTS_PATH);
+  return volumes.some(({ mountPath }) => normalizePath(mountPath) === HOSTS_PATH);
 }
 
 /** Returns the host name of a container in a network of its own. */
-export function hostnameOf({ containerId, network }: ContainerRequest): string {
+export function resolveHostname({ containerId, network }: ContainerRequest): string {
   return network?.hostname ?? containerId.slice(0, 12);
 }
 
@@ -97,7 +97,7 @@ export function hostnameOf({ containerId, network }: ContainerRequest): string {
  * network of the machine. With `init`, the container shares the pid namespace of its sandbox, whose
  * first process reaps orphans. No other container is in that sandbox.
  */
-export function namespacesOf({
+export function toNamespaces({
   network,
   init = true,
 }: ContainerRequest): MessageInitShape<typeof NamespaceOptionSchema> {
@@ -110,10 +110,10 @@ export function namespacesOf({
 }
 
 /** Lists the host ports of a container: in the network of the machine, all declared ports. */
-export function hostPortsOf({
+export function listHostPorts({
   network,
   ports,
-}: Pick<ContainerRequest, 'network' | 'ports'>): readonly HostPort[] {
+}: Pick<ContainerRequest, 'network' | 'ports'>): readonly ContainerHostPort[] {
   return ports.flatMap(({ port, protocol, hostPort }) => {
     const taken = network?.hostNetwork === true ? port : hostPort;
     return taken === undefined ? [] : [{ port: taken, protocol }];
@@ -131,7 +131,7 @@ export function toSandboxNetwork(
   const { hostNetwork = false, dnsServers = [] } = network;
   const mapped = hostNetwork ? [] : ports;
   return {
-    ...(hostNetwork ? {} : { hostname: hostnameOf(request) }),
+    ...(hostNetwork ? {} : { hostname: resolveHostname(request) }),
     ...(dnsServers.length === 0 ? {} : { dnsConfig: { servers: [...dnsServers] } }),
     portMappings: mapped.flatMap(({ port, protocol, hostPort }) =>
       hostPort === undefined

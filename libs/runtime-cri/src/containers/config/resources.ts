@@ -1,7 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { LinuxContainerResourcesSchema } from '../../gen/runtime/v1/api_pb.js';
-import { whileStarting } from '../../system/pids-limit.js';
+import { toStartingLimit } from '../../system/pids-limit.js';
 
 /** Limits that the kernel of the machine supports. */
 export interface KernelLimits {
@@ -50,7 +50,7 @@ export function toResources(
       : { oomScoreAdj: toOomScore(requests.memoryBytes, kernel.memoryBytes) }),
     ...(pids === undefined || !kernel.unifiedPids
       ? {}
-      : { unified: { 'pids.max': String(whileStarting(pids)) } }),
+      : { unified: { 'pids.max': String(toStartingLimit(pids)) } }),
   };
 }
 

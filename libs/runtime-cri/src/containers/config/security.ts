@@ -9,7 +9,7 @@ import {
   type LinuxSandboxSecurityContextSchema,
   type SecurityProfileSchema,
 } from '../../gen/runtime/v1/api_pb.js';
-import { namespacesOf } from './network.js';
+import { toNamespaces } from './network.js';
 
 /**
  * Paths below /proc and /sys that a container must not read or write; the same as in Docker and
@@ -66,19 +66,19 @@ export function checkSecurity({ security = {} }: ContainerRequest): void {
     const wrong = ids.some(
       (id) => id !== undefined && !(Number.isInteger(id) && id >= 0 && id <= MAX_ID),
     );
-    if (wrong) throw invalid(field, `must be 0 to ${MAX_ID}`);
+    if (wrong) throw createSecurityError(field, `must be 0 to ${MAX_ID}`);
   }
   if (userName !== undefined && runAsUser !== undefined)
-    throw invalid('userName', 'runAsUser is set, too: set only one of them');
+    throw createSecurityError('userName', 'runAsUser is set, too: set only one of them');
   if (userName !== undefined && runAsNonRoot === true)
-    throw invalid('userName', 'runAsNonRoot cannot check a name: set runAsUser');
+    throw createSecurityError('userName', 'runAsNonRoot cannot check a name: set runAsUser');
   if (runAsGroup !== undefined && runAsUser === undefined && userName === undefined) {
-    throw invalid('runAsGroup', 'a group needs a user: set runAsUser');
+    throw createSecurityError('runAsGroup', 'a group needs a user: set runAsUser');
   }
   if (runAsNonRoot === true && runAsUser === 0)
-    throw invalid('runAsUser', '0 is root, which runAsNonRoot refuses');
+    throw createSecurityError('runAsUser', '0 is root, which runAsNonRoot refuses');
   if (seccomp?.kind === 'localhost' && !seccomp.reference.startsWith('/')) {
-    throw invalid('seccomp', 'must be the absolute path of a profile on this node');
+    throw createSecurityError('seccomp', 'must be the absolute path of a profile on this node');
   }
   checkCapabilities(security);
   if (security.privileged === true) checkPrivileged(security);
@@ -95,15 +95,16 @@ function checkCapabilities({
   for (const [field, names] of Object.entries({ capabilitiesAdd: add, capabilitiesDrop: drop })) {
     const wrong = names.find((name) => !/^(?!CAP_)[A-Z][A-Z_]*$/.test(name));
     if (wrong !== undefined)
-      throw invalid(
+      throw createSecurityError(
         field,
         `${JSON.stringify(wrong)} is not a capability: use names such as NET_ADMIN, without CAP_`,
       );
   }
   const both = add.find((name) => drop.includes(name));
-  if (both !== undefined) throw invalid('capabilitiesAdd', `${both} is both added and dropped`);
+  if (both !== undefined)
+    throw createSecurityError('capabilitiesAdd', `${both} is both added and dropped`);
   if (add.includes(ALL) && drop.length > 0)
-    throw invalid(
+    throw createSecurityError(
       'capabilitiesAdd',
       'ALL is added after the dropped capabilities, so none would be dropped',
     );
@@ -123,11 +124,11 @@ function checkPrivileged({
     ['selinux', selinux !== undefined],
   ];
   for (const [field, isAsked] of without)
-    if (isAsked) throw invalid(field, 'has no effect in a privileged container');
+    if (isAsked) throw createSecurityError(field, 'has no effect in a privileged container');
 }
 
 /** Whether the user of the image decides if the container may run. */
-export function asksForUser({ security = {} }: ContainerRequest): boolean {
+export function needsImageUser({ security = {} }: ContainerRequest): boolean {
   return security.runAsNonRoot === true && security.runAsUser === undefined;
 }
 
@@ -146,7 +147,7 @@ export function checkImageUser(
   const why = isNamed
     ? `image ${image} runs as ${JSON.stringify(username)}, and the name does not show whether that user is root`
     : `image ${image} runs as root`;
-  throw invalid('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
+  throw createSecurityError('runAsNonRoot', `${why}: set runAsUser to a number above 0`);
 }
 
 /** Builds the security context of the sandbox, which also bounds its containers. */
@@ -155,7 +156,7 @@ export function toSandboxSecurity(
 ): MessageInitShape<typeof LinuxSandboxSecurityContextSchema> {
   const { privileged = false, selinux } = request.security ?? {};
   return {
-    namespaceOptions: namespacesOf(request),
+    namespaceOptions: toNamespaces(request),
     privileged,
     seccomp: { profileType: SecurityProfile_ProfileType.RuntimeDefault },
     ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
@@ -172,7 +173,7 @@ export function toContainerSecurity(
   const { security = {} } = request;
   const { privileged = false, readOnlyRootFilesystem = false, selinux, apparmor } = security;
   return {
-    namespaceOptions: namespacesOf(request),
+    namespaceOptions: toNamespaces(request),
     privileged,
     readonlyRootfs: readOnlyRootFilesystem,
     noNewPrivs: security.noNewPrivileges ?? !privileged,
@@ -238,6 +239,6 @@ function toOldProfile(profile: SecurityProfile): string {
   return profile.kind === 'unconfined' ? 'unconfined' : 'runtime/default';
 }
 
-function invalid(field: string, message: string): CloudlessError {
+function createSecurityError(field: string, message: string): CloudlessError {
   return new CloudlessError('invalid', `security.${field}: ${message}`);
 }

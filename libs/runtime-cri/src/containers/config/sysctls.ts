@@ -11,8 +11,8 @@ const FIRST_OPEN_PORT = 'net.ipv4.ip_unprivileged_port_start';
  * Parameters that are separate for each namespace.
  * @see namespaces(7), sysctl(8)
  */
-const OF_IPC = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
-const OF_NETWORK = /^net(\.[A-Za-z0-9_-]+)+$/;
+const IPC_SYSCTL = /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+)$/;
+const NETWORK_SYSCTL = /^net(\.[A-Za-z0-9_-]+)+$/;
 
 /**
  * Parameters that affect neither other containers nor the resources of the machine.
@@ -42,22 +42,25 @@ export function checkSysctls({
   network,
 }: Pick<ContainerRequest, 'sysctls' | 'network'>): void {
   for (const name of Object.keys(sysctls)) {
-    const isNetwork = OF_NETWORK.test(name);
-    if (!isNetwork && !OF_IPC.test(name))
-      throw invalid(name, 'applies to the whole machine, not to one container');
+    const isNetwork = NETWORK_SYSCTL.test(name);
+    if (!isNetwork && !IPC_SYSCTL.test(name))
+      throw createSysctlError(name, 'applies to the whole machine, not to one container');
     if (isNetwork && network?.hostNetwork === true)
-      throw invalid(name, 'applies to the network of the machine, which the container shares');
+      throw createSysctlError(
+        name,
+        'applies to the network of the machine, which the container shares',
+      );
   }
 }
 
 /** Returns the kernel parameters of a sandbox, including the default. */
-export function sysctlsOf({
+export function toSysctls({
   network,
   sysctls = {},
 }: Pick<ContainerRequest, 'sysctls' | 'network'>): Record<string, string> {
   return { ...(network?.hostNetwork === true ? {} : { [FIRST_OPEN_PORT]: '0' }), ...sysctls };
 }
 
-function invalid(name: string, message: string): CloudlessError {
+function createSysctlError(name: string, message: string): CloudlessError {
   return new CloudlessError('invalid', `sysctls.${name}: ${message}`);
 }
