@@ -8,7 +8,7 @@ import {
   removeContainerRecord,
   saveContainerRecord,
   readContainerRecord,
-} from './container-memory.js';
+} from './runtimes/container-record.js';
 import { AgentProcess } from './testing/agent-process.js';
 import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 

@@ -9,9 +9,9 @@ import {
   getContainerRecordPath,
   readContainerRecord,
   VOLUMES_FOLDER,
-} from './container-memory.js';
-import { lockDataDirectory } from './data-directory.js';
-import { openContainers, RUNTIME_FOLDER } from './runtimes.js';
+} from './runtimes/container-record.js';
+import { lockDataDirectory } from './data/data-directory.js';
+import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 
 /** Folder of named volumes; reset keeps it. */
 const NAMED_VOLUMES = 'named';

@@ -12,15 +12,15 @@ import {
   type Tracing,
 } from '@cloudless/observability';
 import { createCoordinatorTransport } from '@cloudless/rpc-client';
-import { lockDataDirectory } from './data-directory.js';
-import { FileAgentStore } from './file-agent-store.js';
-import { openMachine, readBootId } from './machine.js';
-import { checkGrpc } from './probes/grpc-check.js';
-import { checkHttp } from './probes/http-check.js';
-import { openRuntimes, type AgentRuntimes } from './runtimes.js';
-import { openStatsReader } from './stats-reader.js';
-import { connectTcp } from './tcp-connect.js';
-import { dialTcp } from './tcp-dial.js';
+import { lockDataDirectory } from './data/data-directory.js';
+import { FileAgentStore } from './data/file-agent-store.js';
+import { openMachine, readBootId } from './machine/machine.js';
+import { checkGrpc } from './probes/check-grpc.js';
+import { checkHttp } from './probes/check-http.js';
+import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
+import { openStatsReader } from './machine/stats-reader.js';
+import { connectTcp } from './machine/connect-tcp.js';
+import { dialTcp } from './machine/dial-tcp.js';
 import { VERSION } from './version.js';
 
 /** A running agent process. */

@@ -1,25 +1,28 @@
 import { Command, CommanderError } from 'commander';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
-import { addAdminCommands } from './commands/admin-commands.js';
-import { addApplyCommand } from './commands/apply-command.js';
-import { addCompletionCommands } from './commands/completion-command.js';
-import { addContextCommands } from './commands/context-commands.js';
-import { addEventCommands } from './commands/event-commands.js';
-import { addExecCommand } from './commands/exec-command.js';
-import { addGeneralCommands } from './commands/general-commands.js';
-import { addLogCommand } from './commands/log-command.js';
-import { addNodeCommands } from './commands/node-commands.js';
-import { addPortForwardCommand } from './commands/port-forward-command.js';
-import { addRolloutCommands } from './commands/rollout-commands.js';
+import { addAdminCommands } from './commands/admin/admin-commands.js';
+import { addApplyCommand } from './commands/workload/apply-command.js';
+import { addCompletionCommands } from './commands/general/completion-command.js';
+import { addContextCommands } from './commands/context/context-commands.js';
+import { addEventCommands } from './commands/event/event-commands.js';
+import { addExecCommand } from './commands/replica/exec-command.js';
+import { addGeneralCommands } from './commands/general/general-commands.js';
+import { addLogCommand } from './commands/replica/log-command.js';
+import { addNodeCommands } from './commands/node/node-commands.js';
+import { addPortForwardCommand } from './commands/replica/port-forward-command.js';
+import { addRolloutCommands } from './commands/rollout/rollout-commands.js';
 import {
   addNodeTopCommand,
   addTopCommands,
   addWorkloadTopCommand,
-} from './commands/top-commands.js';
-import { addSharedWorkloadCommands, addWorkloadCommands } from './commands/workload-commands.js';
-import { CliFailure, ExitCode } from './failure.js';
-import { BrokenPipeError } from './io.js';
-import type { CliIo } from './io.js';
+} from './commands/top/top-commands.js';
+import {
+  addSharedWorkloadCommands,
+  addWorkloadCommands,
+} from './commands/workload/workload-commands.js';
+import { CliFailure, ExitCode } from './call/failure.js';
+import { BrokenPipeError } from './io/io.js';
+import type { CliIo } from './io/io.js';
 import { VERSION } from './version.js';
 
 const EXIT_CODES_HELP = `

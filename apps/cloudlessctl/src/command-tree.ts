@@ -3,10 +3,10 @@ import { Option } from 'commander';
 import type { Command } from 'commander';
 import { resolveSettings } from './config/settings.js';
 import type { GlobalOptions } from './config/settings.js';
-import { describeCallFailure } from './failure.js';
-import type { CliIo } from './io.js';
+import { describeCallFailure } from './call/failure.js';
+import type { CliIo } from './io/io.js';
 import { createStyle } from './output/style.js';
-import { CliSession } from './session.js';
+import { CliSession } from './call/cli-session.js';
 
 /** The arguments of one call of a command. */
 export interface Invocation {

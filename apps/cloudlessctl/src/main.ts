@@ -6,9 +6,9 @@ import { dirname } from 'node:path';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
 import { makeDirectory, systemClock } from '@cloudless/system';
 import { run } from './cli.js';
-import { BrokenPipeError } from './io.js';
-import { listenLocally, findTerminal } from './local-io.js';
-import type { CliIo, CoordinatorConnection, Files, CliInput, CliOutput } from './io.js';
+import { BrokenPipeError } from './io/io.js';
+import { listenLocally, findTerminal } from './io/local-io.js';
+import type { CliIo, CoordinatorConnection, Files, CliInput, CliOutput } from './io/io.js';
 
 /**
  * A stream may be silent for long. Pings distinguish a silent coordinator from a broken connection.

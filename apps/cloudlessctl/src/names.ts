@@ -1,4 +1,4 @@
-import { createUsageFailure } from './failure.js';
+import { createUsageFailure } from './call/failure.js';
 import { DNS_LABEL_RULE, isDnsLabel } from './manifest/parse-manifest.js';
 
 /** Namespace and name of a workload. */

@@ -32,7 +32,7 @@ import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@clo
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';
-import { classifyRpc } from './lanes.js';
+import { classifyRpc } from './rpc-classes.js';
 import { registerClusterMetrics } from './metrics.js';
 import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';

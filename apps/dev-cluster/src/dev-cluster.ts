@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
 import { makeDirectory } from '@cloudless/system';
-import { ProgramProcess, type ReadyFields } from './child.js';
+import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
 
 /** Layout of a development cluster. Port 0 selects a free port. */

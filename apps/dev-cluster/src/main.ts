@@ -10,7 +10,7 @@ import { onBrokenOutput } from './broken-output.js';
 import { runDemo } from './demo.js';
 import { startDevCluster, type DevCluster } from './dev-cluster.js';
 import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
-import { describeRuntime } from './runtime-text.js';
+import { describeRuntime } from './describe-runtime.js';
 import { CommandLine } from './run-command.js';
 
 const EXIT_USAGE = 2;

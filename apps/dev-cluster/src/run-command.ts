@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import pc from 'picocolors';
 import { CloudlessError } from '@cloudless/base';
-import { getCommand } from './child.js';
+import { getCommand } from './program-process.js';
 import type { Guard } from './guard.js';
 
 /** Name for the guard. Only one command runs at a time. */

@@ -12,24 +12,24 @@ import {
   type Random,
 } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
-import type { AgentIdentity, AgentStore, StoredReplica } from './agent-store.js';
-import { CoordinatorContact } from './contact.js';
-import { IdentityKeeper } from './identity-keeper.js';
+import type { AgentIdentity, AgentStore, StoredReplica } from './store/agent-store.js';
+import { CoordinatorContact } from './session/coordinator-contact.js';
+import { IdentityKeeper } from './store/identity-keeper.js';
 import { instrumentTransport, registerAgentMetrics } from './metrics/agent-metrics.js';
-import { instrumentProbes } from './metrics/metered-probes.js';
-import { instrumentRuntime } from './metrics/metered-runtime.js';
-import { NodeMonitor, type NodeReader } from './node-watch.js';
+import { instrumentProbes } from './metrics/instrument-probes.js';
+import { instrumentRuntime } from './metrics/instrument-runtime.js';
+import { NodeMonitor, type NodeReader } from './node/node-monitor.js';
 import type { ProbeClients } from './probes/check-container.js';
-import type { TcpConnect } from './replica/await-ready.js';
+import type { TcpConnect } from './container/wait-for-ports.js';
 import { NodeReplicas } from './replica/node-replicas.js';
-import { RuntimeHealthMonitor } from './runtime-watch.js';
+import { RuntimeHealthMonitor } from './node/runtime-health-monitor.js';
 import { ContainerService } from './serving/container-service.js';
 import type { TcpDial } from './serving/tcp-dial.js';
-import { TunnelServer } from './serving/tunnels.js';
+import { TunnelServer } from './serving/tunnel-server.js';
 import type { CoordinatorTransport } from './session/coordinator-transport.js';
-import type { NodeDescription } from './session/node-description.js';
+import type { NodeDescription } from './node/node-description.js';
 import { SessionClient } from './session/session-client.js';
-import { createContainerMetrics } from './stats/stats-metrics.js';
+import { createContainerMetrics } from './stats/container-metrics.js';
 import type { StatsReader } from './stats/stats-reader.js';
 import { StatsSampler } from './stats/stats-sampler.js';
 

@@ -1,25 +1,25 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { ConnectRouter } from '@connectrpc/connect';
-import { AdminHandlers } from './admin.js';
-import { AuditLog } from './audit.js';
-import { withSlowReaderTimeout } from './cut-unread.js';
-import { ForeignAgents } from './foreign-agents.js';
-import { InteractiveHandlers } from './interactive.js';
-import { NodeHandlers } from './nodes.js';
-import { EndpointAndEventHandlers } from './observing.js';
-import { RolloutHandlers } from './rollouts.js';
-import { PlanHandlers } from './plans.js';
+import { AdminHandlers } from './admin-handlers.js';
+import { AuditLog } from './audit/audit-log.js';
+import { withSlowReaderTimeout } from './watch/slow-reader-timeout.js';
+import { ForeignAgents } from './session/foreign-agents.js';
+import { InteractiveHandlers } from './stream/interactive-handlers.js';
+import { NodeHandlers } from './node/node-handlers.js';
+import { EndpointAndEventHandlers } from './watch/endpoint-and-event-handlers.js';
+import { RolloutHandlers } from './rollout/rollout-handlers.js';
+import { PlanHandlers } from './plan/plan-handlers.js';
 import type { ApiServerDeps } from './ports.js';
 import { createServerInfo } from './server-info.js';
-import { SessionHub } from './sessions.js';
-import { LivenessChanges } from './soft-changes.js';
-import { StatisticsHandlers } from './statistics.js';
-import { NodeLogReader } from './log-streams.js';
-import { LOG_CHANNEL_PROTOCOL } from './admission.js';
-import { StreamHandlers } from './streams.js';
-import { TunnelHub } from './tunnels.js';
-import { KeyedMutex } from './keyed-mutex.js';
-import { WorkloadHandlers } from './workloads.js';
+import { SessionHub } from './session/session-hub.js';
+import { LivenessChanges } from './watch/liveness-changes.js';
+import { StatisticsHandlers } from './stream/statistics-handlers.js';
+import { NodeLogReader } from './stream/node-log-reader.js';
+import { LOG_CHANNEL_PROTOCOL } from './session/node-admission.js';
+import { StreamHandlers } from './stream/stream-handlers.js';
+import { TunnelHub } from './stream/tunnel-hub.js';
+import { KeyedMutex } from './mutation/keyed-mutex.js';
+import { WorkloadHandlers } from './workload/workload-handlers.js';
 
 /** The API of a coordinator, ready to be mounted on a Connect router. */
 export interface ApiServer {

@@ -10,4 +10,4 @@ export type {
   DryRunPort,
   SessionTimings,
 } from './ports.js';
-export { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
+export { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';

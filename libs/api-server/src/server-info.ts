@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
-import { PROTOCOL_MAX, PROTOCOL_MIN } from './admission.js';
+import { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 import type { ApiServerDeps } from './ports.js';
 
 export function createServerInfo({

@@ -1,17 +1,21 @@
 export * from './gen.js';
-export { listRequiredCapabilities } from './capabilities.js';
-export { createAdminClient, createAgentClient, createCoordinatorClient } from './clients.js';
-export type { AdminClient, AgentClient, CoordinatorClient } from './clients.js';
-export { FIRST_MESSAGE_TIMEOUT_MS, readFirstMessage, computeWindowCost } from './client-stream.js';
+export { listRequiredCapabilities } from './spec/capabilities.js';
+export { createAdminClient, createAgentClient, createCoordinatorClient } from './wire/clients.js';
+export type { AdminClient, AgentClient, CoordinatorClient } from './wire/clients.js';
+export {
+  FIRST_MESSAGE_TIMEOUT_MS,
+  readFirstMessage,
+  computeWindowCost,
+} from './wire/client-stream.js';
 export {
   DEFAULTS,
   resolveDisconnectTimes,
   resolveNamespace,
   resolvePortName,
   withDefaults,
-} from './defaults.js';
-export type { DisconnectTimes } from './defaults.js';
-export { parseTraceId } from './trace-parent.js';
+} from './spec/defaults.js';
+export type { DisconnectTimes } from './spec/defaults.js';
+export { parseTraceId } from './wire/trace-parent.js';
 export {
   formatCode,
   toCode,
@@ -19,26 +23,26 @@ export {
   fromConnectError,
   toErrorKind,
   toConnectError,
-} from './errors.js';
-export { ExecResultAssembler, splitExecResult } from './exec-pieces.js';
-export { listHostPorts } from './host-ports.js';
-export type { ReplicaHostPort } from './host-ports.js';
-export { LAST_LINES, toLastLines } from './last-lines.js';
-export { encodeLogBatch, decodeLines } from './log-batch.js';
-export { computeLogCost } from './log-window.js';
-export type { BatchLine } from './log-batch.js';
-export { matchesLabels, parseLabelSelector } from './label-selector.js';
-export type { LabelCondition, LabelSelector } from './label-selector.js';
-export { paginate } from './paging.js';
-export type { Page, PagedList } from './paging.js';
-export { diffSpecs, updateSpec } from './spec-fields.js';
-export type { SpecDifference } from './spec-fields.js';
-export { checkSameMode, checkScalable } from './mode-rules.js';
-export { normalizeCapability } from './linux-capabilities.js';
-export { parseProfile, parseSelinuxOptions } from './security-texts.js';
-export { resolveUlimit } from './ulimit-rules.js';
-export { checkSpec, checkSupported } from './spec-rules.js';
-export { findProbePort } from './probe-rules.js';
-export { extractTemplate, toTemplate } from './template.js';
-export { createValidationInterceptor, validateMessage } from './validation.js';
-export { isRolledOut } from './rollout-phase.js';
+} from './wire/errors.js';
+export { ExecResultAssembler, splitExecResult } from './wire/exec-result-parts.js';
+export { listHostPorts } from './spec/host-ports.js';
+export type { ReplicaHostPort } from './spec/host-ports.js';
+export { LAST_LINES, toLastLines } from './spec/last-lines.js';
+export { encodeLogBatch, decodeLines } from './wire/log-batch.js';
+export { computeLogCost } from './wire/log-cost.js';
+export type { BatchLine } from './wire/log-batch.js';
+export { matchesLabels, parseLabelSelector } from './list/label-selector.js';
+export type { LabelCondition, LabelSelector } from './list/label-selector.js';
+export { paginate } from './list/paging.js';
+export type { Page, PagedList } from './list/paging.js';
+export { diffSpecs, updateSpec } from './spec/spec-difference.js';
+export type { SpecDifference } from './spec/spec-difference.js';
+export { checkSameMode, checkScalable } from './spec/mode-rules.js';
+export { normalizeCapability } from './spec/linux-capabilities.js';
+export { parseProfile, parseSelinuxOptions } from './spec/security-options.js';
+export { resolveUlimit } from './spec/ulimit-rules.js';
+export { checkSpec, checkSupported } from './spec/spec-rules.js';
+export { findProbePort } from './spec/probe-rules.js';
+export { extractTemplate, toTemplate } from './spec/template.js';
+export { createValidationInterceptor, validateMessage } from './wire/validation.js';
+export { isRolledOut } from './spec/rollout-phase.js';

@@ -8,8 +8,8 @@ export {
   errorMessageOf,
 } from './errors.js';
 export type { ErrorKind, Violation } from './errors.js';
-export { StoppedError, sleep } from './clock.js';
-export type { Clock, StopSignal, Timer } from './clock.js';
+export { StoppedError, sleep } from './time/clock.js';
+export type { Clock, StopSignal, Timer } from './time/clock.js';
 export { createSeededRandom } from './random.js';
 export type { Random } from './random.js';
 export {
@@ -21,13 +21,13 @@ export {
   toWorkloadId,
 } from './ids.js';
 export type { Branded, ContainerId, NodeId, ReplicaId, WorkloadId } from './ids.js';
-export { backoffDelayMs } from './backoff.js';
-export type { BackoffPolicy } from './backoff.js';
-export { WorkQueue } from './work-queue.js';
-export type { WorkQueueOptions, WorkResult } from './work-queue.js';
-export { logFailure, silentLog } from './log.js';
-export type { Log, LogFields } from './log.js';
-export { DURATION_BUCKETS, noMeter } from './meter.js';
+export { backoffDelayMs } from './time/backoff.js';
+export type { BackoffPolicy } from './time/backoff.js';
+export { WorkQueue } from './loops/work-queue.js';
+export type { WorkQueueOptions, WorkResult } from './loops/work-queue.js';
+export { logFailure, silentLog } from './observability/log.js';
+export type { Log, LogFields } from './observability/log.js';
+export { DURATION_BUCKETS, noMeter } from './observability/meter.js';
 export type {
   Counter,
   Gauge,
@@ -36,11 +36,11 @@ export type {
   Labels,
   Meter,
   MetricSpec,
-} from './meter.js';
-export { Throttle } from './throttle.js';
-export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './throttle.js';
-export { noTracer } from './tracer.js';
-export type { OpenSpan, SpanAttributes, Tracer } from './tracer.js';
+} from './observability/meter.js';
+export { Throttle } from './loops/throttle.js';
+export type { SuppressedEvents, ThrottleResult, ThrottleOptions } from './loops/throttle.js';
+export { noTracer } from './observability/tracer.js';
+export type { OpenSpan, SpanAttributes, Tracer } from './observability/tracer.js';
 export {
   durationField,
   oneOfField,

@@ -1,4 +1,4 @@
-import type { CpuQuota } from './cpu.js';
+import type { CpuQuota } from './parsers/cpu.js';
 
 /** Size of a machine, and the limits of this process's group. */
 export interface MachineLimits {

@@ -1,12 +1,12 @@
-export { toSample } from './to-sample.js';
-export type { SampleResult } from './to-sample.js';
-export { parseProcIo, parseProcMemory, sumProcesses } from './process-sum.js';
-export type { ProcMemory, ProcessTexts } from './process-sum.js';
-export { groupFiles } from './group-files.js';
-export type { GroupPart, GroupTexts, SampleTexts } from './group-files.js';
-export type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
-export { cpuMillisBetween, ratesBetween } from './rates.js';
-export type { ContainerRates, CpuSample } from './rates.js';
+export { toSample } from './sample/to-sample.js';
+export type { SampleResult } from './sample/to-sample.js';
+export { parseProcIo, parseProcMemory, sumProcesses } from './sample/process-sum.js';
+export type { ProcMemory, ProcessTexts } from './sample/process-sum.js';
+export { groupFiles } from './hierarchy/group-files.js';
+export type { GroupPart, GroupTexts, SampleTexts } from './hierarchy/group-files.js';
+export type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample/sample.js';
+export { cpuMillisBetween, ratesBetween } from './sample/rates.js';
+export type { ContainerRates, CpuSample } from './sample/rates.js';
 export { computeCapacity, computePressure, quotaToMillis } from './capacity.js';
 export type { Capacity, MachineLimits, PressureConditions, PressureInput } from './capacity.js';
 export {
@@ -16,19 +16,19 @@ export {
   parseCpuThrottling,
   parseCpuacctUsage,
   parseCpusAllowed,
-} from './cpu.js';
-export type { CpuQuota, CpuStat, CpuThrottling } from './cpu.js';
-export { parseMeminfo, parseMemoryStat, workingSetBytes } from './memory.js';
-export type { Meminfo, MemoryStat } from './memory.js';
-export { parseAmount, parseCounter, parseLimit } from './amounts.js';
-export { parseIoStat, parseThrottleIo } from './io.js';
-export type { IoUse, ReadWrite } from './io.js';
-export { parseNetDev } from './network.js';
-export type { NetworkUse } from './network.js';
-export { parsePressure } from './pressure.js';
-export type { Pressure, Stall } from './pressure.js';
-export { parseLoadavg, parseProcStat } from './proc-stat.js';
-export type { LoadAverage, ProcStat } from './proc-stat.js';
+} from './parsers/cpu.js';
+export type { CpuQuota, CpuStat, CpuThrottling } from './parsers/cpu.js';
+export { parseMeminfo, parseMemoryStat, workingSetBytes } from './parsers/memory.js';
+export type { Meminfo, MemoryStat } from './parsers/memory.js';
+export { parseAmount, parseCounter, parseLimit } from './parsers/amounts.js';
+export { parseIoStat, parseThrottleIo } from './parsers/io.js';
+export type { IoUse, ReadWrite } from './parsers/io.js';
+export { parseNetDev } from './parsers/network.js';
+export type { NetworkUse } from './parsers/network.js';
+export { parsePressure } from './parsers/pressure.js';
+export type { Pressure, Stall } from './parsers/pressure.js';
+export { parseLoadavg, parseProcStat } from './parsers/proc-stat.js';
+export type { LoadAverage, ProcStat } from './parsers/proc-stat.js';
 export {
   detectCgroupLayout,
   findGroupDirectory,
@@ -36,12 +36,12 @@ export {
   parseCgroupMounts,
   parseProcCgroup,
   pathInHierarchy,
-} from './hierarchy.js';
+} from './hierarchy/hierarchy.js';
 export type {
   CgroupLayout,
   CgroupLocation,
   CgroupMembership,
   CgroupMount,
   GroupDirectory,
-} from './hierarchy.js';
-export { MalformedCgroupFileError } from './malformed.js';
+} from './hierarchy/hierarchy.js';
+export { MalformedCgroupFileError } from './parsers/malformed.js';

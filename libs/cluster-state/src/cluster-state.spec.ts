@@ -23,7 +23,7 @@ import {
   type ClusterState,
   type RecordChange,
 } from './index.js';
-import { encodeRecord, toKey } from './records.js';
+import { encodeRecord, toKey } from './records/records.js';
 
 const aStore = (historyLimit = 1_000): StateStore =>
   createMemoryStateStore({ clock: new ManualClock(), historyLimit });
@@ -280,9 +280,9 @@ describe('events of a transaction', () => {
 describe('ClusterState.subscribe', () => {
   it('notifies listeners of each commit once, after the view shows it, with before and after', async () => {
     const state = await open(aStore());
-    const heard: { changes: readonly RecordChange[]; shown: boolean }[] = [];
+    const notified: { changes: readonly RecordChange[]; shown: boolean }[] = [];
     const unsubscribe = state.subscribe((changes, revision) =>
-      heard.push({ changes, shown: state.view().revision === revision }),
+      notified.push({ changes, shown: state.view().revision === revision }),
     );
     await state.commit(
       state.transaction().put('node', 'a', aNode('a')).put('node', 'b', aNode('b')),
@@ -290,7 +290,7 @@ describe('ClusterState.subscribe', () => {
     await state.commit(state.transaction().delete('node', 'a'));
     unsubscribe();
     await putNode(state, 'c');
-    expect(heard).toEqual([
+    expect(notified).toEqual([
       {
         shown: true,
         changes: [
@@ -360,10 +360,10 @@ describe('a view that fell behind the store', () => {
     await putNode(state, 'n0');
     await putNode(state, 'gone');
     await putNode(state, 'same');
-    const heard: string[] = [];
+    const notified: string[] = [];
     state.subscribe((changes) =>
       changes.forEach(({ id, before, after }) =>
-        heard.push(
+        notified.push(
           `${id} ${before === undefined ? 'came' : after === undefined ? 'went' : 'changed'}`,
         ),
       ),
@@ -374,7 +374,7 @@ describe('a view that fell behind the store', () => {
     release();
     await state.waitForRevision(await store.revision());
     expect(lines).toEqual(['warn: view fell behind the store, reading a new snapshot revision']);
-    expect(heard.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
+    expect(notified.sort()).toEqual(['gone went', 'n0 changed', 'n1 came', 'n2 came']);
     expect(
       [...state.view().nodes()].map(({ value }) => `${value.id} ${value.cordoned}`).sort(),
     ).toEqual(['n0 false', 'n1 false', 'n2 true', 'same false']);

@@ -32,7 +32,7 @@ import {
   readRecordsAt,
   type HistoricChanges,
 } from './history.js';
-import { LeadershipLossRecord, type LeadershipLostError } from './leadership-lost.js';
+import { LeadershipLossRecord, type LeadershipLostError } from './leadership/leadership-lost.js';
 import {
   CLUSTER_ID_KEY,
   LEADER_KEY,
@@ -42,7 +42,7 @@ import {
   toKey,
   type RecordKind,
   type RecordOf,
-} from './records.js';
+} from './records/records.js';
 import { StateMetrics } from './state-metrics.js';
 import {
   RestoredStateError,
@@ -50,10 +50,10 @@ import {
   describeRestoredState,
   type AcceptedState,
   type AgentOrderState,
-} from './restored-state.js';
+} from './leadership/restored-state.js';
 import { Transaction, type EventStamp } from './transaction.js';
-import { ViewFollower, type ChangeListener } from './view-follower.js';
-import type { ClusterView, Stored } from './view.js';
+import { ViewFollower, type ChangeListener } from './view/view-follower.js';
+import type { ClusterView, Stored } from './view/view.js';
 
 export type { ChangeListener };
 

@@ -1,7 +1,13 @@
 import { CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
 import type { Change, Revision, StateStore } from '@cloudless/state-store';
-import { decodeRecord, toKey, parseKey, type RecordKind, type RecordOf } from './records.js';
-import type { ViewFollower } from './view-follower.js';
+import {
+  decodeRecord,
+  toKey,
+  parseKey,
+  type RecordKind,
+  type RecordOf,
+} from './records/records.js';
+import type { ViewFollower } from './view/view-follower.js';
 
 /**
  * One record at a revision; without `after` it was deleted. The history does not contain the

@@ -2,9 +2,15 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
-import { encodeRecord, toKey, toReplicaKeyId, type RecordKind, type RecordOf } from './records.js';
+import {
+  encodeRecord,
+  toKey,
+  toReplicaKeyId,
+  type RecordKind,
+  type RecordOf,
+} from './records/records.js';
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import type { Stored } from './view.js';
+import type { Stored } from './view/view.js';
 
 /** The fields of a new event. The transaction sets id and time. */
 export type EventInit = Omit<

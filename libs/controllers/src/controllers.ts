@@ -12,19 +12,19 @@ import {
 } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
-import { ClusterModel } from './cluster-model.js';
-import { toEffectiveNode, toTaintKey } from './effective-node.js';
-import { DrainReconciler } from './drain-reconciler.js';
-import { toDrainStatus, listReplicasHeldBy } from './drain-status.js';
+import { ClusterModel } from './placement/cluster-model.js';
+import { toEffectiveNode, toTaintKey } from './node/effective-node.js';
+import { DrainReconciler } from './drain/drain-reconciler.js';
+import { toDrainStatus, listReplicasHeldBy } from './drain/drain-status.js';
 import { Janitor } from './janitor.js';
-import { NodeDirectory } from './node-directory.js';
-import { NodeReconciler } from './node-reconciler.js';
-import { Placer } from './placer.js';
-import { DryRunService } from './planner.js';
-import { ReadinessTracker } from './readiness.js';
+import { NodeDirectory } from './node/node-directory.js';
+import { NodeReconciler } from './node/node-reconciler.js';
+import { Placer } from './placement/placer.js';
+import { DryRunService } from './dry-run/dry-run-service.js';
+import { ReadinessTracker } from './rollout/readiness-tracker.js';
 import type { RetentionLimits } from './retention.js';
-import { WorkloadPresenter } from './workload-reader.js';
-import { WorkloadReconciler } from './workload-reconciler.js';
+import { WorkloadPresenter } from './workload/workload-presenter.js';
+import { WorkloadReconciler } from './workload/workload-reconciler.js';
 
 export interface ControllersOptions {
   readonly state: ClusterState;

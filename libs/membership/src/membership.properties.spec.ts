@@ -30,11 +30,11 @@ describe('Membership with random actions', () => {
         /**
          * Time of the last renewal of each trusted node, plus every extension since.
          */
-        const heard = new Map<NodeId, number>();
+        const renewedAt = new Map<NodeId, number>();
         const reset = new Set<NodeId>();
-        const told = new Map<NodeId, string>();
+        const reported = new Map<NodeId, string>();
         const hear = (nodeId: NodeId): void => {
-          heard.set(nodeId, nowMs);
+          renewedAt.set(nodeId, nowMs);
           reset.delete(nodeId);
         };
         for (const { what, who, afterMs, lagMs } of actions) {
@@ -43,22 +43,22 @@ describe('Membership with random actions', () => {
             membership.join(who, nowMs);
             hear(who);
           } else if (what === 'renew') {
-            if (membership.renew(who, nowMs) === 'renewed') heard.set(who, nowMs);
+            if (membership.renew(who, nowMs) === 'renewed') renewedAt.set(who, nowMs);
           } else if (what === 'reset') {
             membership.loseConnection(who, nowMs);
             if (membership.getState(who) === 'reconnecting') reset.add(who);
           } else if (what === 'leave') {
             membership.leave(who);
-            heard.delete(who);
-            told.delete(who);
+            renewedAt.delete(who);
+            reported.delete(who);
             reset.delete(who);
           } else if (what === 'freeze') {
             membership.extendLeases(lagMs);
-            for (const [nodeId, at] of heard) heard.set(nodeId, at + lagMs);
+            for (const [nodeId, at] of renewedAt) renewedAt.set(nodeId, at + lagMs);
           } else if (what === 'fresh') {
             membership.renewAll(nowMs);
-            for (const nodeId of heard.keys())
-              heard.set(nodeId, Math.max(nowMs, heard.get(nodeId) ?? 0));
+            for (const nodeId of renewedAt.keys())
+              renewedAt.set(nodeId, Math.max(nowMs, renewedAt.get(nodeId) ?? 0));
             reset.clear();
           } else {
             const due = membership.nextDeadline();
@@ -69,20 +69,21 @@ describe('Membership with random actions', () => {
             for (const transition of transitions) {
               const { nodeId, kind } = transition;
               if (kind === 'lost') {
-                expect(told.get(nodeId)).toBe('alive');
-                const silentMs = nowMs - (heard.get(nodeId) ?? NaN);
+                expect(reported.get(nodeId)).toBe('alive');
+                const silentMs = nowMs - (renewedAt.get(nodeId) ?? NaN);
                 if (transition.cause === 'silence') expect(silentMs).toBeGreaterThanOrEqual(3_000);
                 else expect(reset).toContain(nodeId);
-                heard.delete(nodeId);
+                renewedAt.delete(nodeId);
               }
-              told.set(nodeId, kind);
+              reported.set(nodeId, kind);
             }
-            for (const at of heard.values()) expect(nowMs - at).toBeLessThan(3_000);
+            for (const at of renewedAt.values()) expect(nowMs - at).toBeLessThan(3_000);
           }
           const { expected, connected, reconnecting, lost } = membership.counts();
-          expect(expected + connected + reconnecting).toBe(heard.size);
+          expect(expected + connected + reconnecting).toBe(renewedAt.size);
           expect(lost).toBe(
-            [...told.values()].filter((kind) => kind === 'lost').length - rejoined(told, heard),
+            [...reported.values()].filter((kind) => kind === 'lost').length -
+              rejoined(reported, renewedAt),
           );
         }
       }),
@@ -103,6 +104,9 @@ describe('Membership with random actions', () => {
 });
 
 /** The number of lost nodes that have joined again and whose transition is still pending. */
-function rejoined(told: ReadonlyMap<NodeId, string>, heard: ReadonlyMap<NodeId, number>): number {
-  return [...told].filter(([nodeId, kind]) => kind === 'lost' && heard.has(nodeId)).length;
+function rejoined(
+  reported: ReadonlyMap<NodeId, string>,
+  renewedAt: ReadonlyMap<NodeId, number>,
+): number {
+  return [...reported].filter(([nodeId, kind]) => kind === 'lost' && renewedAt.has(nodeId)).length;
 }

@@ -26,7 +26,7 @@ function aHoldingBrake() {
     sinceMs: 0,
     untilMs: 300_000,
     silent: 6,
-    of: 10,
+    total: 10,
   });
   return brake;
 }
@@ -100,7 +100,7 @@ describe('ReplacementBrake', () => {
       kind: 'holding',
       sinceMs: 0,
       silent: 8,
-      of: 10,
+      total: 10,
     });
   });
 

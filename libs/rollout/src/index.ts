@@ -1,17 +1,17 @@
-export { decideNextSteps } from './next-steps.js';
-export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './next-steps.js';
-export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
-export { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './limits.js';
-export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './limits.js';
-export { predictRollout } from './lay-out.js';
+export { decideNextSteps } from './steps/next-steps.js';
+export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './steps/next-steps.js';
+export type { RolloutObserved, RolloutReplica, RolloutStrategy } from './steps/observed.js';
+export { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from './steps/limits.js';
+export type { RolloutLimits, RolloutLimitsSpec, VoluntaryStop } from './steps/limits.js';
+export { predictRollout } from './prediction/predict-rollout.js';
 export type {
   RolloutPrediction,
   PredictedStep,
   PredictionGrants,
   PredictedOutcome,
-} from './lay-out.js';
-export { advanceRollout } from './advance.js';
-export { NO_ROLLOUT, formatDuration } from './rollout-state.js';
+} from './prediction/predict-rollout.js';
+export { advanceRollout } from './state/advance-rollout.js';
+export { NO_ROLLOUT, formatDuration } from './state/rollout-state.js';
 export type {
   RolloutAdvance,
   RolloutEvent,
@@ -20,4 +20,4 @@ export type {
   RolloutSituation,
   CanaryStep,
   RolloutState,
-} from './rollout-state.js';
+} from './state/rollout-state.js';

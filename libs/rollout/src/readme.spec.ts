@@ -12,10 +12,10 @@ import {
 /** The code between the marks below is the example of the README, word for word. */
 function example(console: { readonly log: (line: string) => void }): void {
   // README begin
-  const replica = (sequence: number, version: number, ready = true): RolloutReplica => ({
+  const replica = (sequence: number, version: number, available = true): RolloutReplica => ({
     id: toReplicaId(`web-${sequence}`),
     version,
-    available: ready,
+    available,
     desired: 'running',
     lost: false,
     draining: false,

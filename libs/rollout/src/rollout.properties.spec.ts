@@ -9,7 +9,7 @@ import {
   type RolloutReplica,
 } from './index.js';
 import { anObserved, someReplicas } from './testing/builders.js';
-import { getMaxLive, countAvailable } from './testing/promises.js';
+import { getMaxLive, countAvailable } from './testing/invariants.js';
 import {
   arbEvent,
   arbObserved,
@@ -17,7 +17,7 @@ import {
   applyEvent,
   ROLLOUT_KINDS,
 } from './testing/arbitraries.js';
-import { SimulatedWorkload } from './testing/world.js';
+import { SimulatedWorkload } from './testing/simulated-workload.js';
 
 /**
  * Most decisions that a workload of this size may need: each stops or creates at least one replica,
@@ -29,21 +29,21 @@ const MAX_DECISIONS = 200;
 let steps = 0;
 
 /** Lets time pass without failures and grants every permission. @returns The final decision. */
-function runUntilSettled(world: SimulatedWorkload): string {
+function runUntilSettled(workload: SimulatedWorkload): string {
   for (let round = 0; round < MAX_DECISIONS; round += 1) {
-    const decision = world.applyNextDecision();
+    const decision = workload.applyNextDecision();
     if (decision.kind === 'converged') return 'converged';
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'spec') return decision.reason.kind;
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission')
-      world.grantPermission();
-    world.settle();
+      workload.grantPermission();
+    workload.settle();
   }
   return 'no end';
 }
 
 /** Checks that a converged workload has exactly the wanted replicas. */
-function checkEnd(world: SimulatedWorkload, end: string): void {
-  const { want, minAvailable, maxSurge, version, strategy, globalTargets } = world.observe();
+function checkEnd(workload: SimulatedWorkload, end: string): void {
+  const { want, minAvailable, maxSurge, version, strategy, globalTargets } = workload.observe();
   if (end === 'impossibleLimits') {
     assert(
       maxSurge === 0 && minAvailable === want && strategy?.kind === 'rollingUpdate',
@@ -52,14 +52,14 @@ function checkEnd(world: SimulatedWorkload, end: string): void {
     return;
   }
   assert(end === 'converged', `ends: ${end}`);
-  assert(world.live.length === want, `${world.live.length} of ${want} live`);
+  assert(workload.live.length === want, `${workload.live.length} of ${want} live`);
   assert(
-    world.live.every(
+    workload.live.every(
       (one) => one.available && one.version === version && !one.draining && one.forced !== true,
     ),
     'an unwanted replica is left',
   );
-  const places = world.live.map(({ nodeId }) => nodeId ?? '').sort();
+  const places = workload.live.map(({ nodeId }) => nodeId ?? '').sort();
   assert(
     globalTargets === undefined || want === 0 || places.join() === [...globalTargets].sort().join(),
     `replicas on ${places.join()}`,
@@ -77,9 +77,9 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
         arbObserved(kind),
         fc.array(arbEvent, { maxLength: 150, size: 'max' }),
         (observed, events) => {
-          const world = new SimulatedWorkload(observed);
-          for (const event of events) applyEvent(world, event);
-          steps += world.steps;
+          const workload = new SimulatedWorkload(observed);
+          for (const event of events) applyEvent(workload, event);
+          steps += workload.steps;
         },
       ),
       { numRuns: 2_000 },
@@ -89,11 +89,11 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
   it('reaches the wanted count of the wanted version once failures stop, or reports impossible limits', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.array(arbEvent, { maxLength: 30 }), (observed, events) => {
-        const world = new SimulatedWorkload(observed);
-        for (const event of events) applyEvent(world, event);
-        world.update({ paused: false });
-        checkEnd(world, runUntilSettled(world));
-        steps += world.steps;
+        const workload = new SimulatedWorkload(observed);
+        for (const event of events) applyEvent(workload, event);
+        workload.update({ paused: false });
+        checkEnd(workload, runUntilSettled(workload));
+        steps += workload.steps;
       }),
       { numRuns: 2_500 },
     );
@@ -102,15 +102,17 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
   it('reaches the wanted count while paused and stops no replica for its version', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
-        const world = new SimulatedWorkload({ ...observed, paused: true });
-        const end = runUntilSettled(world);
-        const { want, maxSurge, strategy } = world.observe();
+        const workload = new SimulatedWorkload({ ...observed, paused: true });
+        const end = runUntilSettled(workload);
+        const { want, maxSurge, strategy } = workload.observe();
         assert(['converged', 'paused'].includes(end), `ends: ${end}`);
         const serving =
-          strategy?.kind === 'blueGreen' ? countAvailable(world.observe()) : world.live.length;
+          strategy?.kind === 'blueGreen'
+            ? countAvailable(workload.observe())
+            : workload.live.length;
         const most = strategy?.kind === 'rollingUpdate' && want > 0 ? want + maxSurge : want;
         assert(serving >= want && serving <= most, `${serving} of ${want}`);
-        steps += world.steps;
+        steps += workload.steps;
       }),
       { numRuns: 500 },
     );
@@ -119,14 +121,14 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
   it('makes progress while replicas become available and stop one at a time, in any order', () => {
     fc.assert(
       fc.property(arbObserved(kind), fc.infiniteStream(fc.nat(100)), (observed, choices) => {
-        const world = new SimulatedWorkload({ ...observed, paused: false });
+        const workload = new SimulatedWorkload({ ...observed, paused: false });
         for (let round = 0; round < MAX_DECISIONS * 2; round += 1) {
-          const decision = world.applyNextDecision();
+          const decision = workload.applyNextDecision();
           if (decision.kind === 'steps') continue;
           if (decision.kind === 'converged' || decision.wakeOn.kind === 'spec')
-            return void (steps += world.steps);
-          if (decision.wakeOn.kind === 'permission') world.grantPermission();
-          else progressOneReplica(world, choices.next().value);
+            return void (steps += workload.steps);
+          if (decision.wakeOn.kind === 'permission') workload.grantPermission();
+          else progressOneReplica(workload, choices.next().value);
         }
         throw new Error('no end');
       }),
@@ -142,7 +144,7 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
         const other = {
           ...observed,
           replicas: turned,
-          ...(globalTargets === undefined ? {} : { seats: [...globalTargets].reverse() }),
+          ...(globalTargets === undefined ? {} : { globalTargets: [...globalTargets].reverse() }),
         };
         expect(decideNextSteps(other)).toEqual(decideNextSteps(observed));
       }),
@@ -153,25 +155,28 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
   it('is predicted with the decisions of decideNextSteps, within minAvailable and the maximum', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
-        const laidOut = predictRollout(observed, {});
+        const prediction = predictRollout(observed, {});
         const driven = runDecisions(observed);
-        expect(sortForGlobalTargets(observed, toStepTexts(laidOut))).toEqual(
+        expect(sortForGlobalTargets(observed, toStepTexts(prediction))).toEqual(
           sortForGlobalTargets(observed, driven.steps),
         );
-        const left = laidOut.steps
+        const left = prediction.steps
           .filter(({ step }) => step.kind !== 'stepReached')
           .map(({ available, live }) => [available, live]);
-        expect({ left, end: laidOut.outcome.kind }).toEqual({ left: driven.left, end: driven.end });
-        const heard = assumeAllConnected(observed);
-        const floor = Math.min(countAvailable(heard), observed.minAvailable);
+        expect({ left, end: prediction.outcome.kind }).toEqual({
+          left: driven.left,
+          end: driven.end,
+        });
+        const connected = assumeAllConnected(observed);
+        const minAvailable = Math.min(countAvailable(connected), observed.minAvailable);
         const live = observed.replicas.filter((replica) => !replica.lost).length;
         assert(
-          observed.strategy?.kind === 'recreate' || laidOut.lowestAvailable >= floor,
-          `${laidOut.lowestAvailable} of ${floor}`,
+          observed.strategy?.kind === 'recreate' || prediction.lowestAvailable >= minAvailable,
+          `${prediction.lowestAvailable} of ${minAvailable}`,
         );
         assert(
-          laidOut.highestLive <= Math.max(live, getMaxLive(observed)),
-          `${laidOut.highestLive} live`,
+          prediction.highestLive <= Math.max(live, getMaxLive(observed)),
+          `${prediction.highestLive} live`,
         );
       }),
       { numRuns: 700 },
@@ -180,15 +185,15 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
 });
 
 /** Makes one replica available, or confirms one stop. */
-function progressOneReplica(world: SimulatedWorkload, choice: number): void {
-  const { replicas } = world.observe();
+function progressOneReplica(workload: SimulatedWorkload, choice: number): void {
+  const { replicas } = workload.observe();
   const open = replicas.flatMap((one, index) =>
     !one.lost && (one.desired === 'stopped' || !one.available) ? [index] : [],
   );
   const chosen = open[choice % open.length];
   assert(chosen !== undefined, 'there is something to wait for');
-  if (replicas[chosen]?.desired === 'stopped') world.removeReplica(chosen);
-  else world.changeReplica(chosen, { available: true, notYetAvailable: false });
+  if (replicas[chosen]?.desired === 'stopped') workload.removeReplica(chosen);
+  else workload.changeReplica(chosen, { available: true, notYetAvailable: false });
 }
 
 /** Predictions assume that silent nodes reconnect. */
@@ -201,24 +206,24 @@ const assumeAllConnected = (observed: RolloutObserved): RolloutObserved => ({
 
 /** Applies every decision of `decideNextSteps`, as `predictRollout` promises to. */
 function runDecisions(observed: RolloutObserved) {
-  const world = new SimulatedWorkload(assumeAllConnected(observed));
+  const workload = new SimulatedWorkload(assumeAllConnected(observed));
   const taken: string[] = [];
   const left: (readonly [number, number])[] = [];
   for (let round = 0; round < MAX_DECISIONS; round += 1) {
-    const decision = decideNextSteps(world.observe());
+    const decision = decideNextSteps(workload.observe());
     if (decision.kind === 'converged') return { steps: taken, left, end: 'completes' };
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'spec')
       return { steps: taken, left, end: 'stuck' };
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission')
-      world.grantPermission();
-    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'replicas') world.settle();
+      workload.grantPermission();
+    if (decision.kind === 'waiting' && decision.wakeOn.kind === 'replicas') workload.settle();
     if (decision.kind !== 'steps') continue;
     for (const step of decision.steps) {
-      world.applyStep(step);
+      workload.applyStep(step);
       taken.push(JSON.stringify(step));
-      left.push([countReachable(world.observe()), world.live.length]);
+      left.push([countReachable(workload.observe()), workload.live.length]);
     }
-    world.settle();
+    workload.settle();
   }
   throw new Error('no end');
 }
@@ -235,9 +240,9 @@ const countReachable = (observed: RolloutObserved): number =>
   );
 
 /** The steps of a prediction, with the replica ids of {@link SimulatedWorkload}. */
-function toStepTexts({ steps: laid }: RolloutPrediction): readonly string[] {
+function toStepTexts({ steps: predicted }: RolloutPrediction): readonly string[] {
   const ids = new Map<string, string>();
-  return laid.flatMap(({ step }, index) => {
+  return predicted.flatMap(({ step }, index) => {
     if (step.kind === 'stepReached') return [];
     if (step.kind === 'createReplica') ids.set(`planned-${index}`, `w-${1_001 + ids.size}`);
     const known =
@@ -260,11 +265,11 @@ describe('decideNextSteps, rolling update', () => {
       fc.property(arbSpec, fc.nat(9), (spec, count) => {
         const limits = resolveLimits(spec);
         fc.pre(limits.maxSurge > 0 || limits.minAvailable < limits.want);
-        const world = new SimulatedWorkload(
+        const workload = new SimulatedWorkload(
           anObserved({ ...limits, replicas: someReplicas(count) }),
         );
-        expect(runUntilSettled(world)).toBe('converged');
-        steps += world.steps;
+        expect(runUntilSettled(workload)).toBe('converged');
+        steps += workload.steps;
       }),
       { numRuns: 1_000 },
     );

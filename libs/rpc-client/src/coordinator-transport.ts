@@ -10,7 +10,7 @@ import {
   type EnrollNodeResponse,
   type TunnelFrame,
 } from '@cloudless/api';
-import { createGrpcTransportOver, type CallInterceptors } from './grpc-over.js';
+import { createGrpcTransportOver, type CallInterceptors } from './grpc-transport.js';
 
 /** Limit of one message from the coordinator: an order with a large spec. */
 const READ_MAX_BYTES = 8 * 1024 * 1024;

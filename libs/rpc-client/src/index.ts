@@ -1,4 +1,4 @@
 export { coordinatorTransport, createCoordinatorTransport } from './coordinator-transport.js';
 export type { CoordinatorConnection } from './coordinator-transport.js';
-export { createGrpcTransportOver } from './grpc-over.js';
-export type { CallInterceptors } from './grpc-over.js';
+export { createGrpcTransportOver } from './grpc-transport.js';
+export type { CallInterceptors } from './grpc-transport.js';

@@ -1,12 +1,17 @@
-export { startRpcServer } from './start-rpc-server.js';
+export { startRpcServer } from './transport/start-rpc-server.js';
 export { defaultRpcLimits } from './options.js';
 export type { RpcLimits, RpcLoad, RpcServer, RpcServerOptions } from './options.js';
-export { CALL_PRIORITIES } from './lanes.js';
-export type { CallClass, ClassifyCall, CallPriority, PriorityLimits } from './lanes.js';
-export type { PriorityLoad, ShedReason } from './admission.js';
-export { connectionKey } from './connection.js';
-export type { ClientConnection } from './connection.js';
-export { HealthState } from './health.js';
-export type { ServingStatus } from './health.js';
-export { startOpsServer } from './ops-server.js';
-export type { HealthReport, OpsServer, OpsServerOptions } from './ops-server.js';
+export { CALL_PRIORITIES } from './admission/call-priority.js';
+export type {
+  CallClass,
+  ClassifyCall,
+  CallPriority,
+  PriorityLimits,
+} from './admission/call-priority.js';
+export type { PriorityLoad, ShedReason } from './admission/call-admission.js';
+export { connectionKey } from './transport/connection.js';
+export type { ClientConnection } from './transport/connection.js';
+export { HealthState } from './health/health.js';
+export type { ServingStatus } from './health/health.js';
+export { startOpsServer } from './ops/ops-server.js';
+export type { HealthReport, OpsServer, OpsServerOptions } from './ops/ops-server.js';

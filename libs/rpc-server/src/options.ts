@@ -1,11 +1,11 @@
 import type { DescService } from '@bufbuild/protobuf';
 import type { Clock, Log } from '@cloudless/base';
 import type { ConnectRouter, Interceptor } from '@connectrpc/connect';
-import type { ClientConnection } from './connection.js';
-import type { PriorityLoad } from './admission.js';
-import type { HealthState } from './health.js';
-import type { ClassifyCall, CallPriority, PriorityLimits } from './lanes.js';
-import type { OverloadLevel } from './overload.js';
+import type { ClientConnection } from './transport/connection.js';
+import type { PriorityLoad } from './admission/call-admission.js';
+import type { HealthState } from './health/health.js';
+import type { ClassifyCall, CallPriority, PriorityLimits } from './admission/call-priority.js';
+import type { OverloadLevel } from './admission/overload-detector.js';
 
 /** Limits of a server. Sizes in bytes, times in milliseconds. */
 export interface RpcLimits {

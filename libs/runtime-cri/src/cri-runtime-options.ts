@@ -5,7 +5,7 @@ import type { PortRange } from './containers/host-ports.js';
 import type { Owner } from './containers/labels.js';
 import { ImageCollector } from './images/image-collector.js';
 import { ImageLedger } from './images/image-ledger.js';
-import type { CollectionLimits, DiskUse } from './images/plan-collection.js';
+import type { CollectionLimits, DiskUse } from './images/select-images.js';
 import type { Permissions } from './probe/capabilities.js';
 import { VolumeStore } from './volumes/volume-store.js';
 

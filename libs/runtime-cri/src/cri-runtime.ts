@@ -32,8 +32,8 @@ import {
   createVolumeStore,
   type CriRuntimeOptions,
 } from './cri-runtime-options.js';
-import { removeAllContainers } from './containers/end-everything.js';
-import { Images } from './containers/images.js';
+import { removeAllContainers } from './containers/remove-all-containers.js';
+import { Images } from './images/images.js';
 import type { ImageCollector } from './images/image-collector.js';
 import { Inventory } from './containers/inventory.js';
 import { checkRequest, createLeasesUnimplementedError } from './containers/request-config.js';
@@ -44,11 +44,11 @@ import { sweep } from './containers/sweep.js';
 import { Watcher } from './containers/watcher.js';
 import { CommandRecords } from './exec/command-records.js';
 import { execCommand } from './exec/exec-command.js';
-import { KeyedMutex } from './exec/turns.js';
+import { KeyedMutex } from './system/keyed-mutex.js';
 import { ContainerLogs } from './logs/container-logs.js';
 import { GroupVolumes } from './volumes/group-volumes.js';
-import { PeriodicTasks } from './upkeep.js';
-import { CapabilityCache } from './probe/known-capabilities.js';
+import { PeriodicTasks } from './periodic-tasks.js';
+import { CapabilityCache } from './probe/capability-cache.js';
 
 const DEFAULT_MAX_PIDS = 4_096;
 const DEFAULT_LOG_FILE_BYTES = 10 * 1024 * 1024;

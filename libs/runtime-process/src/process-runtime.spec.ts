@@ -37,7 +37,7 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { realClock } from './testing/system.js';
-import { layout } from './supervisor/container-paths.js';
+import { layout } from './supervisor/container/container-paths.js';
 import { isAlive, readStartToken } from './system/process-identity.js';
 import { FrameParser } from './wire/frames.js';
 import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wire/messages.js';

@@ -32,13 +32,13 @@ import {
   SupervisorConnection,
   createDisconnectedError,
   type SupervisorResponse,
-} from './client/connection.js';
+} from './client/supervisor-connection.js';
 import { streamExec } from './client/exec-stream.js';
 import { connectOrStart } from './client/launcher.js';
-import { PipeHolder } from './client/output-keeper.js';
+import { PipeHolder } from './client/pipe-holder.js';
 import { readLog } from './logs/log-reader.js';
-import { layout } from './supervisor/container-paths.js';
-import { combineSignals } from './client/either-signal.js';
+import { layout } from './supervisor/container/container-paths.js';
+import { combineSignals } from './client/combine-signals.js';
 import { isAlive, readStartToken } from './system/process-identity.js';
 import { EXEC_TTY, LEASES, type SupervisorSettings } from './wire/messages.js';
 

@@ -27,31 +27,31 @@ export type {
   UlimitRequest,
   VolumeRequest,
 } from './container-runtime.js';
-export { combineRuntimes } from './combined-runtime.js';
-export type { CombinedRuntime, CombinedRuntimeOptions } from './combined-runtime.js';
-export { LazyRuntime } from './late-runtime.js';
-export type { LazyRuntimeOptions } from './late-runtime.js';
+export { combineRuntimes } from './compose/combined-runtime.js';
+export type { CombinedRuntime, CombinedRuntimeOptions } from './compose/combined-runtime.js';
+export { LazyRuntime } from './compose/lazy-runtime.js';
+export type { LazyRuntimeOptions } from './compose/lazy-runtime.js';
 export {
   CommandNotStartedError,
   NOT_STARTED_EXIT_CODES,
   withStartFailure,
-} from './command-not-started.js';
+} from './exec/command-not-started.js';
 export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
-export { EventBroadcaster } from './event-readers.js';
+export { EventBroadcaster } from './events/event-broadcaster.js';
 export { formatExitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
-export { MAX_LINE_BYTES, LineSplitter } from './line-splitter.js';
-export type { SplitLine } from './line-splitter.js';
-export { LineSelection, flattenBatches, isLineSelected } from './log-selection.js';
+export { MAX_LINE_BYTES, LineSplitter } from './logs/line-splitter.js';
+export type { SplitLine } from './logs/line-splitter.js';
+export { LineSelection, flattenBatches, isLineSelected } from './logs/log-selection.js';
 export {
   REMOVED_LINES_FILE,
   addRemovedFiles,
   countBytesBefore,
   encodeRemovedLines,
   parseRemovedLines,
-} from './removed-lines.js';
-export type { MeasuredFile, RemovedLines } from './removed-lines.js';
-export { PushQueue } from './push-queue.js';
-export type { PushQueueOptions } from './push-queue.js';
-export { toSingleInput, writeWithBackpressure } from './exec-input.js';
-export type { FrameSink } from './exec-input.js';
+} from './logs/removed-lines.js';
+export type { MeasuredFile, RemovedLines } from './logs/removed-lines.js';
+export { PushQueue } from './events/push-queue.js';
+export type { PushQueueOptions } from './events/push-queue.js';
+export { toSingleInput, writeWithBackpressure } from './exec/exec-input.js';
+export type { FrameSink } from './exec/exec-input.js';

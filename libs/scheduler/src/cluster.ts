@@ -1,17 +1,22 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
-import type { Candidate } from './candidate.js';
-import { explainNodes, type NodeExplanation } from './explain.js';
-import { canStay, nodeFailure } from './filters.js';
-import { Ledger } from './ledger.js';
-import { indexNode, type IndexedNode, type SchedulerNode } from './node.js';
+import type { Candidate } from './placement/candidate.js';
+import { explainNodes, type NodeExplanation } from './placement/explain.js';
+import { canStay, nodeFailure } from './filters/filters.js';
+import { Ledger } from './reservations/ledger.js';
+import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
-import { PlacementRun } from './placement-run.js';
-import { Problems } from './problems.js';
-import { countReasons, type PlacementReason } from './reasons.js';
-import { toFullRequest, type PlacementRequest } from './request.js';
-import { checkReservation, type Reservation } from './reservation.js';
-import { clampToZero, subtractResources, type Resources } from './resources.js';
-import { DEFAULT_WEIGHTS, normaliseWeights, type ScoreTerms, type ScoreWeights } from './score.js';
+import { PlacementRun } from './placement/placement-run.js';
+import { Problems } from './input/problems.js';
+import { countReasons, type PlacementReason } from './filters/reasons.js';
+import { toFullRequest, type PlacementRequest } from './input/request.js';
+import { checkReservation, type Reservation } from './input/reservation.js';
+import { clampToZero, subtractResources, type Resources } from './input/resources.js';
+import {
+  DEFAULT_WEIGHTS,
+  normaliseWeights,
+  type ScoreTerms,
+  type ScoreWeights,
+} from './scoring/score.js';
 
 /** Decision for one replica: the chosen node, or the reasons why no node fits. */
 export type Placement =
@@ -210,7 +215,10 @@ class IncrementalCluster implements Cluster {
     const full = toFullRequest(request);
     return [...this.nodes.values()]
       .filter((record) => canStay(record, full))
-      .map((record) => ({ nodeId: record.id, takesNew: nodeFailure(record, full) === undefined }))
+      .map((record) => ({
+        nodeId: record.id,
+        schedulable: nodeFailure(record, full) === undefined,
+      }))
       .sort((a, b) => compareText(a.nodeId, b.nodeId));
   }
 

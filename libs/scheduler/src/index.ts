@@ -1,16 +1,22 @@
 export { createCluster } from './cluster.js';
 export type { Cluster, ClusterOptions, EligibleNode, NodeUsage, Placement } from './cluster.js';
-export { DEFAULT_MAX_REPLICAS } from './node.js';
-export type { NodeAvailability, NodeConditions, SchedulerNode } from './node.js';
-export type { SchedulerHostPort } from './host-ports.js';
-export type { NodeTerm, PlacementRequest, TermMode, Spread, WorkloadTerm } from './request.js';
-export type { Reservation } from './reservation.js';
-export type { ResourceAmounts, Resources } from './resources.js';
-export type { LabelOperator, LabelRequirement, Labels } from './labels.js';
-export { isTolerated } from './taints.js';
-export type { Taint, TaintEffect, Toleration } from './taints.js';
-export { PLACEMENT_FILTERS, describeFailure, describeReasons } from './reasons.js';
-export type { Failure, PlacementFilter, PlacementReason } from './reasons.js';
-export type { NodeExplanation } from './explain.js';
-export { DEFAULT_WEIGHTS, normaliseWeights } from './score.js';
-export type { ScoreTerms, ScoreWeights } from './score.js';
+export { DEFAULT_MAX_REPLICAS } from './input/node.js';
+export type { NodeAvailability, NodeConditions, SchedulerNode } from './input/node.js';
+export type { SchedulerHostPort } from './input/host-ports.js';
+export type {
+  NodeTerm,
+  PlacementRequest,
+  TermMode,
+  Spread,
+  WorkloadTerm,
+} from './input/request.js';
+export type { Reservation } from './input/reservation.js';
+export type { ResourceAmounts, Resources } from './input/resources.js';
+export type { LabelOperator, LabelRequirement, Labels } from './input/labels.js';
+export { isTolerated } from './input/taints.js';
+export type { Taint, TaintEffect, Toleration } from './input/taints.js';
+export { PLACEMENT_FILTERS, describeFailure, describeReasons } from './filters/reasons.js';
+export type { Failure, PlacementFilter, PlacementReason } from './filters/reasons.js';
+export type { NodeExplanation } from './placement/explain.js';
+export { DEFAULT_WEIGHTS, normaliseWeights } from './scoring/score.js';
+export type { ScoreTerms, ScoreWeights } from './scoring/score.js';

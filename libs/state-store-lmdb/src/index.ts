@@ -1,4 +1,4 @@
-export { restoreLmdbStateStore } from './restore-store.js';
-export type { LmdbRestoreOptions } from './restore-store.js';
-export { openLmdbStateStore } from './lmdb-state-store.js';
-export type { LmdbStateStoreOptions } from './lmdb-state-store.js';
+export { restoreLmdbStateStore } from './file/restore-store.js';
+export type { LmdbRestoreOptions } from './file/restore-store.js';
+export { openLmdbStateStore } from './engine/lmdb-state-store.js';
+export type { LmdbStateStoreOptions } from './engine/lmdb-state-store.js';

@@ -1,5 +1,5 @@
-export { createMemoryStateStore } from './memory-state-store.js';
-export type { MemoryStateStoreOptions } from './memory-state-store.js';
+export { createMemoryStateStore } from './memory/memory-state-store.js';
+export type { MemoryStateStoreOptions } from './memory/memory-state-store.js';
 export {
   MAX_KEY_BYTES,
   MAX_TXN_BYTES,
@@ -26,13 +26,13 @@ export { verifySnapshot } from './snapshot/read-snapshot.js';
 export type { SnapshotHeader, SnapshotSummary } from './snapshot/format.js';
 
 // For engines: what an adapter needs to bring its own storage and share everything else.
-export { createEngineStore } from './engine-store.js';
-export type { EngineStoreOptions } from './engine-store.js';
-export { StorageFault } from './storage-fault.js';
+export { createEngineStore } from './engine/engine-store.js';
+export type { EngineStoreOptions } from './engine/engine-store.js';
+export { StorageFault } from './engine/storage-fault.js';
 export { importSnapshot } from './snapshot/import-snapshot.js';
-export { HistoryWindow } from './history-window.js';
-export { MemoryStorage } from './memory-storage.js';
-export type { HistoryLimits, HistorySegment } from './history-window.js';
+export { HistoryWindow } from './engine/history-window.js';
+export { MemoryStorage } from './memory/memory-storage.js';
+export type { HistoryLimits, HistorySegment } from './engine/history-window.js';
 export type {
   LoggedChange,
   LoggedTransaction,
@@ -41,5 +41,5 @@ export type {
   StorageWriter,
   StoredEntry,
   StoreHead,
-} from './storage.js';
+} from './engine/storage.js';
 export { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from './validate.js';

@@ -1,5 +1,5 @@
 import type { CoordinatorClient } from '@cloudless/api';
-import { ChangeObserver } from './sightings.js';
+import { ChangeObserver } from './change-observer.js';
 
 /** Time limit of a recovery, milliseconds. */
 const GIVE_UP_MS = 60_000;

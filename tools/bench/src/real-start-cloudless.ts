@@ -20,7 +20,7 @@ import {
   type NetworkKind,
   type Side,
 } from './real-start-terms.js';
-import { ChangeObserver } from './sightings.js';
+import { ChangeObserver } from './change-observer.js';
 
 const NAME = 'bench';
 const AGENT = 'agent-1';

@@ -7,8 +7,8 @@ import {
 } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { RealCluster } from './cluster.js';
-import { listProcessesMentioning } from './processes.js';
+import { RealCluster } from './support/cluster.js';
+import { listProcessesMentioning } from './support/processes.js';
 
 /**
  * Coordinator, agent and supervisor may be killed and restarted in any order: running processes

@@ -5,8 +5,8 @@ import type { StateStore, StoreEntry } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/system';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { QUICK, RealCluster } from './cluster.js';
-import { RunningProgram, findBundle } from './processes.js';
+import { QUICK, RealCluster } from './support/cluster.js';
+import { RunningProgram, findBundle } from './support/processes.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAgentClient, createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { AGENT, COORDINATOR, CurlStream, plainHttp } from './calls.js';
-import { chooseWorkloadPorts } from './cluster.js';
-import { SOCKET, describeContainers, fetchText, listPods } from './containers.js';
-import { RunningProgram, findBundle, killAll, listProcessesUsing } from './processes.js';
+import { AGENT, COORDINATOR, CurlStream, plainHttp } from './support/calls.js';
+import { chooseWorkloadPorts } from './support/cluster.js';
+import { SOCKET, describeContainers, fetchText, listPods } from './support/containers.js';
+import { RunningProgram, findBundle, killAll, listProcessesUsing } from './support/processes.js';
 
 describeContainers('the development cluster on containers', () => {
   let directory: string;

@@ -1,13 +1,13 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { ReplicaStatus } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { QUICK, type RealCluster } from './cluster.js';
+import { QUICK, type RealCluster } from './support/cluster.js';
 import {
   describeContainers,
   fetchText,
   startContainerCluster,
   stopContainerCluster,
-} from './containers.js';
+} from './support/containers.js';
 
 const MIB = 1024 * 1024;
 /** More containers than an agent starts in parallel. */

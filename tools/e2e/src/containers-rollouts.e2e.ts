@@ -1,9 +1,9 @@
 import { Rollout_Strategy } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { listContainers, describeContainers, startContainerCluster } from './containers.js';
-import type { RealCluster } from './cluster.js';
-import { OwnContainers } from './own-containers.js';
-import { REQUEST_IMAGE, pushRequestImage } from './request-image.js';
+import { listContainers, describeContainers, startContainerCluster } from './support/containers.js';
+import type { RealCluster } from './support/cluster.js';
+import { OwnContainers } from './support/own-containers.js';
+import { REQUEST_IMAGE, pushRequestImage } from './support/request-image.js';
 import {
   expectOneSwitch,
   expectServed,
@@ -13,7 +13,7 @@ import {
   runUnderLoad,
   createWebSpec,
   type Rollout,
-} from './rollout-tools.js';
+} from './support/rollout-tools.js';
 
 const REPLICAS = 4;
 /** Longer than any of these tests runs. */

@@ -1,11 +1,11 @@
 import { RolloutStatus_Phase, type ReplicaStatus, type Workload } from '@cloudless/api';
-import { QUICK, type RealCluster } from './cluster.js';
+import { QUICK, type RealCluster } from './support/cluster.js';
 import {
   listContainers,
   describeContainers,
   startContainerCluster,
   stopContainerCluster,
-} from './containers.js';
+} from './support/containers.js';
 
 // Process 1 ignores SIGTERM unless it installs a handler; a zero grace period avoids the wait.
 const SLEEPER = {

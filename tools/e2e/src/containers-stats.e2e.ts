@@ -1,7 +1,11 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { ContainerStats_Source as Source, type ContainerStats } from '@cloudless/api';
-import { QUICK, type RealCluster } from './cluster.js';
-import { describeContainers, startContainerCluster, stopContainerCluster } from './containers.js';
+import { QUICK, type RealCluster } from './support/cluster.js';
+import {
+  describeContainers,
+  startContainerCluster,
+  stopContainerCluster,
+} from './support/containers.js';
 
 const LIMIT_MILLIS = 200;
 const MIB = 1_048_576;

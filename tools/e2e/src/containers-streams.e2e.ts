@@ -6,18 +6,18 @@ import {
 } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { AGENT, CurlStream, createBufCurl, plainHttp } from './calls.js';
-import { QUICK, type RealCluster } from './cluster.js';
+import { AGENT, CurlStream, createBufCurl, plainHttp } from './support/calls.js';
+import { QUICK, type RealCluster } from './support/cluster.js';
 import {
   listContainers,
   describeContainers,
   fetchText,
   startContainerCluster,
   stopContainerCluster,
-} from './containers.js';
-import { ExecCall } from './exec-call.js';
-import { listProcessesMentioning } from './processes.js';
-import { Terminal } from './terminal.js';
+} from './support/containers.js';
+import { ExecCall } from './support/exec-call.js';
+import { listProcessesMentioning } from './support/processes.js';
+import { Terminal } from './support/terminal.js';
 
 const ROUNDS = 21;
 /**

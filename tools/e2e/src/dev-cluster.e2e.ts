@@ -1,7 +1,7 @@
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { chooseWorkloadPorts } from './cluster.js';
+import { chooseWorkloadPorts } from './support/cluster.js';
 import {
   RunningProgram,
   findBundle,
@@ -9,7 +9,7 @@ import {
   listProcessesUsing,
   repository,
   runToEnd,
-} from './processes.js';
+} from './support/processes.js';
 
 /** Directory of all files of these clusters, so that leftover processes can be found. */
 let directory = '';

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { errorKindOf } from '@cloudless/base';
 import { createAgentClient, fromConnectError, type Workload } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { QUICK, RealCluster } from './cluster.js';
-import { DiskImage, describeOnDiskImages } from './disk-image.js';
+import { QUICK, RealCluster } from './support/cluster.js';
+import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 
 const IMAGE_MIB = 64;
 const CHUNK = Buffer.alloc(64 * 1024, 'x');

@@ -1,5 +1,5 @@
 import { DrainStatus_Phase as DrainPhase, type Node } from '@cloudless/api';
-import { QUICK, RealCluster } from './cluster.js';
+import { QUICK, RealCluster } from './support/cluster.js';
 
 let cluster: RealCluster;
 beforeEach(async () => {

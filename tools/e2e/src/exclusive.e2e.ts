@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Disconnect_Mode, type Workload } from '@cloudless/api';
-import { RealCluster } from './cluster.js';
-import { killAll, listProcessesMentioning } from './processes.js';
+import { RealCluster } from './support/cluster.js';
+import { killAll, listProcessesMentioning } from './support/processes.js';
 
 let cluster: RealCluster;
 beforeEach(async () => {

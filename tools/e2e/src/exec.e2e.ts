@@ -2,9 +2,9 @@ import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { createAgentClient, type CoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { QUICK, RealCluster } from './cluster.js';
-import { ExecCall, ForwardCall } from './exec-call.js';
-import { listProcessesMentioning } from './processes.js';
+import { QUICK, RealCluster } from './support/cluster.js';
+import { ExecCall, ForwardCall } from './support/exec-call.js';
+import { listProcessesMentioning } from './support/processes.js';
 
 let cluster: RealCluster;
 let agentAddress: string;

@@ -1,9 +1,9 @@
-export { RealCluster, SERVER_COMMAND } from './cluster.js';
+export { RealCluster, SERVER_COMMAND } from './support/cluster.js';
 export {
   RunningProgram,
   findBundle,
   listProcessesMentioning,
   repository,
   runToEnd,
-} from './processes.js';
-export type { FinishedProgram } from './processes.js';
+} from './support/processes.js';
+export type { FinishedProgram } from './support/processes.js';

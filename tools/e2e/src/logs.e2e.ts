@@ -1,6 +1,6 @@
 import type { Workload } from '@cloudless/api';
-import { RealCluster, QUICK } from './cluster.js';
-import type { RunningProgram } from './processes.js';
+import { RealCluster, QUICK } from './support/cluster.js';
+import type { RunningProgram } from './support/processes.js';
 
 /** Writes numbered lines forever, and a last line on SIGTERM. */
 const COUNTER = [

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { QUICK, RealCluster, SERVER_COMMAND } from './cluster.js';
-import { repository } from './processes.js';
+import { QUICK, RealCluster, SERVER_COMMAND } from './support/cluster.js';
+import { repository } from './support/processes.js';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { repository, runToEnd } from './processes.js';
+import { repository, runToEnd } from './support/processes.js';
 
 const packed = ['base', 'scheduler', 'api'] as const;
 let scratch = '';

@@ -1,4 +1,4 @@
-import { RealCluster } from './cluster.js';
+import { RealCluster } from './support/cluster.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
-import { QUICK, RealCluster, SERVER_COMMAND } from './cluster.js';
-import type { RunningProgram } from './processes.js';
+import { QUICK, RealCluster, SERVER_COMMAND } from './support/cluster.js';
+import type { RunningProgram } from './support/processes.js';
 
 let cluster: RealCluster;
 let forwarding: RunningProgram;

@@ -6,8 +6,8 @@ import { errorKindOf } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/system';
-import { DiskImage, describeOnDiskImages } from './disk-image.js';
-import { RunningProgram, repository } from './processes.js';
+import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
+import { RunningProgram, repository } from './support/processes.js';
 
 const STORE_PROCESS = join(repository, 'libs/state-store-lmdb/src/testing/store-process.ts');
 const OUTER_MIB = 80;

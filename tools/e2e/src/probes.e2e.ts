@@ -6,7 +6,7 @@ import { type EndpointSet, type ReplicaStatus, type Workload } from '@cloudless/
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import type { ProbeSchema, WorkloadSpecSchema } from '@cloudless/api';
-import { QUICK, RealCluster } from './cluster.js';
+import { QUICK, RealCluster } from './support/cluster.js';
 
 type Probe = Exclude<MessageInitShape<typeof ProbeSchema>, { $typeName: string }>;
 type Spec = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { $typeName: string }>;

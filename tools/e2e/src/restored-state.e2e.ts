@@ -1,7 +1,7 @@
 import { cp, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { RealCluster } from './cluster.js';
-import { listProcessesMentioning } from './processes.js';
+import { RealCluster } from './support/cluster.js';
+import { listProcessesMentioning } from './support/processes.js';
 
 let cluster: RealCluster;
 beforeEach(async () => {

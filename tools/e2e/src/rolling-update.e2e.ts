@@ -1,4 +1,4 @@
-import { RealCluster } from './cluster.js';
+import { RealCluster } from './support/cluster.js';
 import {
   expectServed,
   listLiveIds,
@@ -6,7 +6,7 @@ import {
   waitUntilRolledOut,
   runUnderLoad,
   createWebSpec,
-} from './rollout-tools.js';
+} from './support/rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {

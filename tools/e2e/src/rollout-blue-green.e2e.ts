@@ -6,7 +6,7 @@ import {
   type Workload,
 } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { RealCluster } from './cluster.js';
+import { RealCluster } from './support/cluster.js';
 import {
   expectOneSwitch,
   expectServed,
@@ -14,7 +14,7 @@ import {
   waitUntilRolledOut,
   runUnderLoad,
   createWebSpec,
-} from './rollout-tools.js';
+} from './support/rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {

@@ -1,14 +1,14 @@
 import { Rollout_Promotion, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { RealCluster } from './cluster.js';
-import type { RequestClient } from './request-client.js';
+import { RealCluster } from './support/cluster.js';
+import type { RequestClient } from './support/request-client.js';
 import {
   expectServed,
   listLiveIds,
   waitUntilRolledOut,
   runUnderLoad,
   createWebSpec,
-} from './rollout-tools.js';
+} from './support/rollout-tools.js';
 
 const MIN_AVAILABLE = 4;
 const STEPS = [

@@ -1,6 +1,6 @@
 import { RolloutStatus_Phase as Phase, Rollout_OnFailure, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { RealCluster } from './cluster.js';
+import { RealCluster } from './support/cluster.js';
 import {
   REQUEST_APP,
   expectServed,
@@ -11,7 +11,7 @@ import {
   createWebSpec,
   type Rollout,
   type Spec,
-} from './rollout-tools.js';
+} from './support/rollout-tools.js';
 
 let cluster: RealCluster;
 beforeAll(async () => {

@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, watch } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { findBundle, killAll, listProcessesUsing, runToEnd, RunningProgram } from './processes.js';
+import {
+  findBundle,
+  killAll,
+  listProcessesUsing,
+  runToEnd,
+  RunningProgram,
+} from './support/processes.js';
 
 /** Flags with ports that the system chooses. */
 const ANY_PORTS = ['--port', '0', '--ops-port', '0'];

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCoordinatorClient, fromConnectError, type CoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { RealCluster } from './cluster.js';
-import { describeOnDiskImages, DiskImage } from './disk-image.js';
-import { findNamespaceProblem } from './namespaces.js';
-import { findBundle, RunningProgram, runToEnd } from './processes.js';
+import { RealCluster } from './support/cluster.js';
+import { describeOnDiskImages, DiskImage } from './support/disk-image.js';
+import { findNamespaceProblem } from './support/namespaces.js';
+import { findBundle, RunningProgram, runToEnd } from './support/processes.js';
 
 const IMAGE_MIB = 64;
 let directory = '';

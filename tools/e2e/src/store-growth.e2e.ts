@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Event_Category as Category, type Event } from '@cloudless/api';
-import { RealCluster } from './cluster.js';
+import { RealCluster } from './support/cluster.js';
 
 const LIMIT_BYTES = 64 * 1024;
 const LIMIT_FLAGS = ['--event-bytes', '--audit-bytes', '--request-bytes', '--history-bytes'];

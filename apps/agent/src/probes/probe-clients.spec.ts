@@ -3,8 +3,8 @@ import * as http2 from 'node:http2';
 import net, { type AddressInfo, type Server } from 'node:net';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
-import { checkGrpc } from './grpc-check.js';
-import { checkHttp } from './http-check.js';
+import { checkGrpc } from './check-grpc.js';
+import { checkHttp } from './check-http.js';
 
 const undo: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';

@@ -1,4 +1,4 @@
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import type { Invocation } from '../command-tree.js';
 
 /** Returns the value of an option; undefined when it was not given. */

@@ -1,6 +1,6 @@
 import { Document, isMap, parseDocument } from 'yaml';
-import { CliFailure, ExitCode } from '../failure.js';
-import type { CliIo, Files } from '../io.js';
+import { CliFailure, ExitCode } from '../call/failure.js';
+import type { CliIo, Files } from '../io/io.js';
 import { DNS_LABEL_RULE, isDnsLabel } from '../manifest/parse-manifest.js';
 import { YamlReader, formatProblem } from '../manifest/yaml-reader.js';
 import type { Entry } from '../manifest/yaml-reader.js';

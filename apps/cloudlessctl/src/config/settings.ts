@@ -1,6 +1,6 @@
-import { createUsageFailure } from '../failure.js';
-import type { ConnectionTarget } from '../failure.js';
-import type { CliIo } from '../io.js';
+import { createUsageFailure } from '../call/failure.js';
+import type { ConnectionTarget } from '../call/failure.js';
+import type { CliIo } from '../io/io.js';
 import { parseDuration } from '../quantity.js';
 import { suggestSimilar } from '../suggest.js';
 import { getConfigPath, checkNamespace, readContexts, checkServer } from './contexts.js';

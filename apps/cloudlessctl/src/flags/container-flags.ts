@@ -1,6 +1,6 @@
 import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
 import { ImagePull_PolicySchema } from '@cloudless/api';
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import { parseQuantity } from '../quantity.js';
 import {
   isNone,

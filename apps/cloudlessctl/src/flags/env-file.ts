@@ -1,5 +1,5 @@
-import { createUsageFailure } from '../failure.js';
-import type { CliIo } from '../io.js';
+import { createUsageFailure } from '../call/failure.js';
+import type { CliIo } from '../io/io.js';
 
 /** A spec may hold less. */
 const MAX_FILE_BYTES = 2 ** 20;

@@ -1,5 +1,5 @@
 import type { JsonValue } from '@bufbuild/protobuf';
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import { toDurationJson } from '../manifest/read-scalar.js';
 import { parseDuration } from '../quantity.js';
 import type { Parsed } from '../quantity.js';

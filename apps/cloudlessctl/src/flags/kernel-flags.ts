@@ -1,5 +1,5 @@
 import type { JsonValue } from '@bufbuild/protobuf';
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import { parseQuantity } from '../quantity.js';
 import {
   isNone,

@@ -4,7 +4,7 @@ import {
   Rollout_PromotionSchema,
   Rollout_StrategySchema,
 } from '@cloudless/api';
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import { parseDuration } from '../quantity.js';
 import { toDurationJson } from '../manifest/read-scalar.js';
 import {

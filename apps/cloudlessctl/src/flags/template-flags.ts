@@ -1,6 +1,6 @@
 import type { JsonValue } from '@bufbuild/protobuf';
 import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
-import { createUsageFailure } from '../failure.js';
+import { createUsageFailure } from '../call/failure.js';
 import { parseCpu, parseQuantity } from '../quantity.js';
 import {
   createDurationParser,

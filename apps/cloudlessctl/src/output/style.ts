@@ -1,5 +1,5 @@
 import pc from 'picocolors';
-import type { CliIo } from '../io.js';
+import type { CliIo } from '../io/io.js';
 
 /** Colour functions; they return the text unchanged when colours are off. */
 export type Style = ReturnType<typeof pc.createColors>;

@@ -16,8 +16,8 @@ import {
 } from '@cloudless/api';
 import type { Node, Workload } from '@cloudless/api';
 import { run } from '../cli.js';
-import { BrokenPipeError } from '../io.js';
-import type { CliIo, CliInput, CliOutput, Terminal } from '../io.js';
+import { BrokenPipeError } from '../io/io.js';
+import type { CliIo, CliInput, CliOutput, Terminal } from '../io/io.js';
 
 /** The methods that a fake coordinator implements; other methods fail with UNIMPLEMENTED. */
 export type FakeCoordinator = Partial<ServiceImpl<typeof CoordinatorService>>;

@@ -5,7 +5,7 @@ import {
   isRolledOut,
 } from '@cloudless/api';
 import type { RolloutStatus, Workload } from '@cloudless/api';
-import { ExitCode } from '../failure.js';
+import { ExitCode } from '../call/failure.js';
 import { formatWord } from '../output/human.js';
 
 /** Progress of a workload towards a requested generation. */

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import { createLogUpdate } from 'log-update';
-import type { CliSession } from '../session.js';
+import type { CliSession } from '../call/cli-session.js';
 import { toOneLine } from '../output/table.js';
 
 /** Shows progress: redrawn on a terminal, otherwise a line for each new headline. */

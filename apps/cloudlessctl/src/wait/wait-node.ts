@@ -1,13 +1,13 @@
 import type { CallOptions } from '@connectrpc/connect';
 import { DrainStatus_Phase, WatchNodesResponse_Kind } from '@cloudless/api';
 import type { DrainStatus, Node } from '@cloudless/api';
-import { CliFailure, ExitCode } from '../failure.js';
-import { resumeWatch } from '../follow-watch.js';
+import { CliFailure, ExitCode } from '../call/failure.js';
+import { resumeWatch } from '../call/resume-watch.js';
 import { formatSpan } from '../output/human.js';
-import type { CliSession } from '../session.js';
-import { Deadline } from '../streams.js';
+import type { CliSession } from '../call/cli-session.js';
+import { Deadline } from '../call/reconnect.js';
 import { describeDrain } from '../views/drain-view.js';
-import { DrainProgress } from './drain-board.js';
+import { DrainProgress } from './drain-progress.js';
 import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 
 /** A forced drain stops the remaining replicas at its deadline; their grace periods come on top. */

@@ -1,12 +1,12 @@
 import { create } from '@bufbuild/protobuf';
 import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
-import { CliFailure, ExitCode } from '../failure.js';
+import { CliFailure, ExitCode } from '../call/failure.js';
 import { formatWorkloadName } from '../names.js';
 import { count } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
-import { formatPromoteHint } from '../rollout-hints.js';
-import type { CliSession } from '../session.js';
+import { formatPromoteHint } from '../commands/rollout/rollout-hints.js';
+import type { CliSession } from '../call/cli-session.js';
 import { formatFailure } from '../views/rollout-view.js';
 import { describeReplicas, judgeWorkload } from './judge-workload.js';
 import type { WorkloadProgress } from './judge-workload.js';

@@ -1,12 +1,12 @@
 import type { CallOptions } from '@connectrpc/connect';
 import { WatchWorkloadsResponse_Kind } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
-import { CliFailure, ExitCode } from '../failure.js';
-import { resumeWatch } from '../follow-watch.js';
+import { CliFailure, ExitCode } from '../call/failure.js';
+import { resumeWatch } from '../call/resume-watch.js';
 import { formatWorkloadName } from '../names.js';
 import { formatSpan } from '../output/human.js';
-import type { CliSession } from '../session.js';
-import { Deadline } from '../streams.js';
+import type { CliSession } from '../call/cli-session.js';
+import { Deadline } from '../call/reconnect.js';
 import { Progress } from './progress.js';
 
 /** A workload to watch, a time limit, and the condition to wait for. */

@@ -1,7 +1,7 @@
 import { CloudlessError, toContainerId } from '@cloudless/base';
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import { checkContainer, type CheckDeps } from './check-container.js';
-import type { ProbeCheck } from './probe-plan.js';
+import type { ProbeCheck } from './probe-schedule.js';
 import type { CheckResult } from './probe-state.js';
 
 const container = {

@@ -1,7 +1,7 @@
 import { errorKindOf, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRuntime } from '@cloudless/runtime';
-import type { TcpConnect } from '../replica/await-ready.js';
-import type { ProbeCheck, ProbeSchedule } from './probe-plan.js';
+import type { TcpConnect } from '../container/wait-for-ports.js';
+import type { ProbeCheck, ProbeSchedule } from './probe-schedule.js';
 import { formatTimeout, type CheckResult } from './probe-state.js';
 
 /** Address that a check connects to. */

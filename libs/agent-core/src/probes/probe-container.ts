@@ -8,7 +8,7 @@ import {
 } from '@cloudless/base';
 import type { CurrentContainer } from '../replica/replica-state.js';
 import { checkContainer, type CheckDeps } from './check-container.js';
-import type { ProbeSchedule, ProbeSchedules } from './probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from './probe-schedule.js';
 import {
   createProbeState,
   reduceProbe,

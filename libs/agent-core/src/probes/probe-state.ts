@@ -1,5 +1,5 @@
 import { formatDelay } from '../replica/restart-decision.js';
-import type { ProbeSchedule, ProbeSchedules } from './probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from './probe-schedule.js';
 
 /** Result of one check. */
 export type CheckResult =

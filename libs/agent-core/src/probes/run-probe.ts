@@ -5,7 +5,7 @@ import {
   type Clock,
   type StopSignal,
 } from '@cloudless/base';
-import type { ProbeSchedule } from './probe-plan.js';
+import type { ProbeSchedule } from './probe-schedule.js';
 import { formatTimeout, type CheckResult } from './probe-state.js';
 
 /**

@@ -10,16 +10,16 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
-import type { StoredReplica } from '../agent-store.js';
-import type { IdentityKeeper } from '../identity-keeper.js';
-import { fromContainerLabels, type ContainerOwner } from './container-labels.js';
-import { readLastLines } from './last-lines.js';
-import { toReplicaTarget } from './replica-plan.js';
+import type { StoredReplica } from '../store/agent-store.js';
+import type { IdentityKeeper } from '../store/identity-keeper.js';
+import { fromContainerLabels, type ContainerOwner } from '../container/container-labels.js';
+import { readLastLines } from '../container/last-lines.js';
+import { toReplicaTarget } from './replica-target.js';
 import { ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
 import { isEnded, createReplicaState } from './replica-state.js';
 import { findUnseenFailure, restoreOrphan, restoreReplica } from './restore-replica.js';
 import { toStoredStop } from './stored-orders.js';
-import { StartQueue } from './start-queue.js';
+import { StartQueue } from '../container/start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
 
 /** Receives every change that must be sent to the coordinator. */

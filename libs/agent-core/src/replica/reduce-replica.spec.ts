@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { toContainerId, type ContainerId } from '@cloudless/base';
-import type { ProbeSchedule, ProbeSchedules } from '../probes/probe-plan.js';
+import type { ProbeSchedule, ProbeSchedules } from '../probes/probe-schedule.js';
 import { reduceReplica } from './reduce-replica.js';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-target.js';
 import {
   decideRestart,
   formatDelay,

@@ -1,6 +1,6 @@
 import { assertNever, type ContainerId } from '@cloudless/base';
 import { DEFAULTS } from '@cloudless/api';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-target.js';
 import { decideRestart, formatDelay, isFailure, type ContainerEnding } from './restart-decision.js';
 import {
   isEnded,

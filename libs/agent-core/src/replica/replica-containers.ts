@@ -13,9 +13,9 @@ import type {
   ContainerStatus,
   StartProgress,
 } from '@cloudless/runtime';
-import { fromContainerLabels } from './container-labels.js';
-import { toReplicaTarget } from './replica-plan.js';
-import { toContainerRequest } from './to-container-request.js';
+import { fromContainerLabels } from '../container/container-labels.js';
+import { toReplicaTarget } from './replica-target.js';
+import { toContainerRequest } from '../container/to-container-request.js';
 
 /** Runtime and owner of the containers of a node. */
 export interface ContainerContext {

@@ -1,7 +1,7 @@
 import { CloudlessError, errorFields, type ContainerId, type Log } from '@cloudless/base';
 import type { ContainerLease, ContainerRuntime } from '@cloudless/runtime';
-import type { CoordinatorContact } from '../contact.js';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { CoordinatorContact } from '../session/coordinator-contact.js';
+import type { ReplicaTarget } from './replica-target.js';
 import type { ReplicaState } from './replica-state.js';
 
 export interface ReplicaLeaseDeps {

@@ -13,13 +13,13 @@ import {
 } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import type { AgentStore } from '../agent-store.js';
-import type { CoordinatorContact } from '../contact.js';
+import type { AgentStore } from '../store/agent-store.js';
+import type { CoordinatorContact } from '../session/coordinator-contact.js';
 import type { ProbeClients } from '../probes/check-container.js';
 import { probeContainer, type ProbeListener } from '../probes/probe-container.js';
-import { SerialQueue } from '../serial-queue.js';
-import { waitForPorts, type TcpConnect } from './await-ready.js';
-import { readLastLines } from './last-lines.js';
+import { SerialQueue } from '../store/serial-queue.js';
+import { waitForPorts, type TcpConnect } from '../container/wait-for-ports.js';
+import { readLastLines } from '../container/last-lines.js';
 import { hasFailed, reduceReplica, RUNTIME_RETRY_MS } from './reduce-replica.js';
 import { isUncertain, removeContainers, startContainer } from './replica-containers.js';
 import { ReplicaPreparation } from './replica-preparation.js';
@@ -34,7 +34,7 @@ import {
   type ReplicaState,
 } from './replica-state.js';
 import { createLostExit, toContainerExit } from './restore-replica.js';
-import type { StartQueue, QueuedStart } from './start-queue.js';
+import type { StartQueue, QueuedStart } from '../container/start-queue.js';
 import {
   toOrderEvent,
   toStoredProgress,

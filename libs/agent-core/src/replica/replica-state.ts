@@ -1,6 +1,6 @@
 import type { ContainerId } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-target.js';
 
 /**
  * Position of a replica in its life: `starting → running → stopping → stopped`; `failed` and

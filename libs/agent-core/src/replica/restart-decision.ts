@@ -1,5 +1,5 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-target.js';
 
 /** Delays between restarts in place. */
 export const RESTART_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 5 * 60_000 };

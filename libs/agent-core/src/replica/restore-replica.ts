@@ -1,8 +1,8 @@
 import type { ContainerStatus } from '@cloudless/runtime';
-import type { StoredReplica } from '../agent-store.js';
-import { fromContainerLabels } from './container-labels.js';
+import type { StoredReplica } from '../store/agent-store.js';
+import { fromContainerLabels } from '../container/container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
-import type { ReplicaTarget } from './replica-plan.js';
+import type { ReplicaTarget } from './replica-target.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
 import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {

@@ -2,9 +2,9 @@ import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
-import type { StoredProgress, StoredReplica } from '../agent-store.js';
+import type { StoredProgress, StoredReplica } from '../store/agent-store.js';
 import { resolveStopDelays } from './reduce-replica.js';
-import { toReplicaTarget } from './replica-plan.js';
+import { toReplicaTarget } from './replica-target.js';
 import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js';
 
 /** Stored orders of a replica. */

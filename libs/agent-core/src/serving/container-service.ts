@@ -37,10 +37,10 @@ import type {
   LogRequest,
   ContainerStatus as RuntimeStatus,
 } from '@cloudless/runtime';
-import type { ContainerOwner } from '../replica/container-labels.js';
+import type { ContainerOwner } from '../container/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import { OutputCollector } from './output-collector.js';
-import { createBookmark, createPosition, toLogEntries } from './log-entry.js';
+import { createBookmark, createPosition, toLogEntries } from '../container/log-entry.js';
 import { followReplica, resumeAfter } from './follow-replica.js';
 import type { StatsSampler } from '../stats/stats-sampler.js';
 import { toContainerStats, toContainerUse } from '../stats/to-container-stats.js';

@@ -1,5 +1,5 @@
 import type { LogStream } from '@cloudless/runtime';
-import { decodeOutput } from './log-entry.js';
+import { decodeOutput } from '../container/log-entry.js';
 
 /** Maximum size of each stream of a command's result, bytes. */
 export const MAX_OUTPUT_BYTES = 1024 * 1024;

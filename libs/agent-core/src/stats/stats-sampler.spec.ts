@@ -2,9 +2,9 @@ import { silentLog, toContainerId, type Log } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import type { ContainerStatus } from '@cloudless/runtime';
 import fc from 'fast-check';
-import { toContainerLabels } from '../replica/container-labels.js';
+import { toContainerLabels } from '../container/container-labels.js';
 import { createFakeSample, FakeStats } from '../testing/index.js';
-import { createContainerMetrics } from './stats-metrics.js';
+import { createContainerMetrics } from './container-metrics.js';
 import { StatsSampler, type StatsSamplerOptions } from './stats-sampler.js';
 import { computeNextSample, computeSampleOffset, SAMPLE_INTERVAL_MS } from './sample-times.js';
 

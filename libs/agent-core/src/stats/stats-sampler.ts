@@ -6,7 +6,7 @@ import {
   type SampleResult,
 } from '@cloudless/cgroup-stats';
 import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import type { ContainerOwner } from '../replica/container-labels.js';
+import type { ContainerOwner } from '../container/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import {
   computeNextSample,

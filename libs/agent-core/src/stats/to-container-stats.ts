@@ -18,7 +18,7 @@ import type {
   PressureUse,
   SampleResult,
 } from '@cloudless/cgroup-stats';
-import type { ContainerOwner } from '../replica/container-labels.js';
+import type { ContainerOwner } from '../container/container-labels.js';
 import type { ContainerStatistics } from './stats-sampler.js';
 
 /** Container and node that statistics belong to. */

@@ -1,4 +1,4 @@
-export { AgentTestBed, toPhaseName } from './agent-world.js';
+export { AgentTestBed, toPhaseName } from './agent-test-bed.js';
 export { aForgetOrder, aStartOrder, aStopOrder } from './builders.js';
 export { FakeStats, createFakeSample } from './fake-stats.js';
 export { FakeCoordinator } from './fake-coordinator.js';

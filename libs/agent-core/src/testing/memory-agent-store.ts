@@ -1,4 +1,9 @@
-import type { AgentIdentity, AgentStore, StoredAgent, StoredReplica } from '../agent-store.js';
+import type {
+  AgentIdentity,
+  AgentStore,
+  StoredAgent,
+  StoredReplica,
+} from '../store/agent-store.js';
 
 /** In-memory store that survives restarts of the agent, as a disk does. */
 export class MemoryAgentStore implements AgentStore {

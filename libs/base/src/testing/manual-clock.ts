@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../clock.js';
+import type { Clock, Timer } from '../time/clock.js';
 import { TimerHeap, type HeapTimer } from './timer-heap.js';
 
 /**

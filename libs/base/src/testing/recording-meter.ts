@@ -1,4 +1,4 @@
-import type { HistogramSpec, Labels, Meter, MetricSpec } from '../meter.js';
+import type { HistogramSpec, Labels, Meter, MetricSpec } from '../observability/meter.js';
 
 /** A meter for tests that records values in memory. */
 export class RecordingMeter implements Meter {

@@ -1,4 +1,4 @@
-import type { CgroupLayout } from '../hierarchy.js';
+import type { CgroupLayout } from '../hierarchy/hierarchy.js';
 
 /** Recorded files of one machine about one container. */
 export interface RecordedGroup {

@@ -7,7 +7,7 @@ import {
   type RolloutStrategy,
 } from '../index.js';
 import { aReplica } from './builders.js';
-import type { SimulatedWorkload } from './world.js';
+import type { SimulatedWorkload } from './simulated-workload.js';
 
 /** Kinds of rollouts that random workloads are generated for. */
 export const ROLLOUT_KINDS = [
@@ -34,13 +34,13 @@ const arbReplica = fc
     draining: arbSeldom,
     forced: arbSeldom,
     silent: arbSeldom,
-    homeless: arbSeldom,
+    unplaced: arbSeldom,
     nodeId: fc.constantFrom(...NODES),
   })
-  .map(({ ready, stopped, silent, forced, homeless, ...rest }): Partial<RolloutReplica> => ({
+  .map(({ ready, stopped, silent, forced, unplaced, ...rest }): Partial<RolloutReplica> => ({
     ...rest,
-    ...(homeless ? { unplaced: `no node fits: ${rest.nodeId}` } : {}),
-    available: ready && !silent && !homeless,
+    ...(unplaced ? { unplaced: `no node fits: ${rest.nodeId}` } : {}),
+    available: ready && !silent && !unplaced,
     desired: stopped ? ('stopped' as const) : ('running' as const),
     notYetAvailable: silent,
     forced: forced && rest.draining,
@@ -97,15 +97,15 @@ export function arbObserved(kind: RolloutKind): fc.Arbitrary<RolloutObserved> {
       baseVersion: arbVersion,
       paused: arbSeldom,
       choices: arbChoices,
-      seats: arbGlobalTargets,
+      globalTargets: arbGlobalTargets,
       replicas: fc.array(arbReplica, { maxLength: 12 }),
     })
-    .map(({ spec, replicas, choices, seats, ...rest }) => {
-      const seated = kind.endsWith('one per node');
+    .map(({ spec, replicas, choices, globalTargets, ...rest }) => {
+      const isGlobal = kind.endsWith('one per node');
       return {
         ...rest,
-        ...resolveLimits(seated ? { ...spec, desired: seats.length } : spec),
-        ...(seated ? { seats } : {}),
+        ...resolveLimits(isGlobal ? { ...spec, desired: globalTargets.length } : spec),
+        ...(isGlobal ? { globalTargets } : {}),
         strategy: toStrategy(kind, choices),
         replicas: replicas.map((replica, index) => aReplica(index + 1, replica)),
       };
@@ -120,35 +120,35 @@ export const arbEvent = fc.record({
   count: fc.nat(6),
   version: arbVersion,
   spec: arbSpec,
-  seats: arbGlobalTargets,
+  globalTargets: arbGlobalTargets,
 });
 type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
 
-export function applyEvent(world: SimulatedWorkload, event: Event): void {
-  const { what, who, turn, count, spec, seats } = event;
-  if (what === 0) world.changeReplica(who, { available: false, notYetAvailable: false });
-  else if (what === 1) world.changeReplica(who, { available: false, notYetAvailable: true });
-  else if (what === 2) world.changeReplica(who, { lost: true });
-  else if (what === 3) world.changeReplica(who, { lost: false });
-  else if (what === 4) world.changeReplica(who, { draining: turn > 2, forced: turn === 6 });
-  else if (what === 5) world.removeReplica(who);
-  else if (what === 6 && turn < 2) world.scale(spec);
-  else if (what === 7 && turn < 2) world.setGlobalTargets(seats, spec);
-  else if (what === 8 && turn < 3) applyRequest(world, event);
-  else if (what < 16) world.changeReplica(who, { available: true, notYetAvailable: false });
-  else if (what < 18) world.settle();
-  else world.applyNextDecision(turn, count === 0 ? Infinity : count);
+export function applyEvent(workload: SimulatedWorkload, event: Event): void {
+  const { what, who, turn, count, spec, globalTargets } = event;
+  if (what === 0) workload.changeReplica(who, { available: false, notYetAvailable: false });
+  else if (what === 1) workload.changeReplica(who, { available: false, notYetAvailable: true });
+  else if (what === 2) workload.changeReplica(who, { lost: true });
+  else if (what === 3) workload.changeReplica(who, { lost: false });
+  else if (what === 4) workload.changeReplica(who, { draining: turn > 2, forced: turn === 6 });
+  else if (what === 5) workload.removeReplica(who);
+  else if (what === 6 && turn < 2) workload.scale(spec);
+  else if (what === 7 && turn < 2) workload.setGlobalTargets(globalTargets, spec);
+  else if (what === 8 && turn < 3) applyRequest(workload, event);
+  else if (what < 16) workload.changeReplica(who, { available: true, notYetAvailable: false });
+  else if (what < 18) workload.settle();
+  else workload.applyNextDecision(turn, count === 0 ? Infinity : count);
 }
 
 /** A change of the input by a user, or by the end of a canary step or pause. */
-function applyRequest(world: SimulatedWorkload, { count, version }: Event): void {
-  const { strategy, paused } = world.observe();
-  if (count < 2) world.update({ version });
-  else if (count === 2) world.update({ paused: paused !== true });
-  else if (count === 3) world.update({ baseVersion: version });
-  else if (count === 4) world.grantPermission();
+function applyRequest(workload: SimulatedWorkload, { count, version }: Event): void {
+  const { strategy, paused } = workload.observe();
+  if (count < 2) workload.update({ version });
+  else if (count === 2) workload.update({ paused: paused !== true });
+  else if (count === 3) workload.update({ baseVersion: version });
+  else if (count === 4) workload.grantPermission();
   else if (strategy?.kind === 'blueGreen')
-    world.update({ strategy: { ...strategy, keepVersion: version } });
-  else if (strategy?.kind === 'rollingUpdate' && world.observe().globalTargets === undefined)
-    world.update({ strategy: { kind: 'rollingUpdate', updated: version } });
+    workload.update({ strategy: { ...strategy, keepVersion: version } });
+  else if (strategy?.kind === 'rollingUpdate' && workload.observe().globalTargets === undefined)
+    workload.update({ strategy: { kind: 'rollingUpdate', updated: version } });
 }

@@ -1,7 +1,7 @@
 import { CoordinatorService, AgentService } from '@cloudless/api';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Log, LogFields } from '@cloudless/base';
-import { startRpcServer } from '../start-rpc-server.js';
+import { startRpcServer } from '../transport/start-rpc-server.js';
 import type { RpcServer, RpcServerOptions } from '../options.js';
 
 /** A log that keeps its lines. */

@@ -9,7 +9,7 @@ import {
 } from '../gen/runtime/v1/api_pb.js';
 import { checkMountPaths, type ContainerMount } from '../volumes/mount-paths.js';
 import { checkDevices } from './config/devices.js';
-import { checkRequiredCapabilities } from './config/needed-capabilities.js';
+import { checkRequiredCapabilities } from './config/required-capabilities.js';
 import { checkNetwork, toSandboxNetwork } from './config/network.js';
 import { toResources, type KernelLimits } from './config/resources.js';
 import { checkSecurity, toContainerSecurity, toSandboxSecurity } from './config/security.js';

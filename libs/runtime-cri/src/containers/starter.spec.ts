@@ -18,7 +18,7 @@ import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
 import { realClock, realRandom } from '../testing/system.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
-import { Images } from './images.js';
+import { Images } from '../images/images.js';
 import { Inventory } from './inventory.js';
 import { toContainerSelector, toAnnotations } from './labels.js';
 import { Sandboxes } from './sandboxes.js';

@@ -22,7 +22,7 @@ import type { KernelLimits } from './config/resources.js';
 import { needsImageUser, checkImageUser } from './config/security.js';
 import { HostsFiles } from './hosts-files.js';
 import { claimHostPorts, type PortRange } from './host-ports.js';
-import type { Images } from './images.js';
+import type { Images } from '../images/images.js';
 import type { Inventory } from './inventory.js';
 import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';

@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { CloudlessError, sleep, type Clock } from '@cloudless/base';
 import { writeWithBackpressure, type ExecEvent, type ExecRequest } from '@cloudless/runtime';
 import { encodeResizeFrame, type ExecInputSender } from './exec-input.js';
-import { parseExitCode } from './exec-outcome.js';
+import { parseExitCode } from './exit-status.js';
 import { encodePingFrame, SpdyParser, SpdyStreams, type SpdyFrame } from './spdy.js';
 
 /** Delays between repeated sends of the first size of a terminal. */

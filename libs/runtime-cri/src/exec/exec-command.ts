@@ -11,14 +11,14 @@ import {
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import { readPidNamespace, readProcess, type HostProcess } from '../system/host-processes.js';
-import { pollUntilFound } from './await-found.js';
+import { pollUntilFound } from './poll-until-found.js';
 import { toCommandLine } from './command-line.js';
 import type { CommandRecords } from './command-records.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
-import { toExecError } from './exec-outcome.js';
+import { toExecError } from './exit-status.js';
 import { findCommands, toIdentity, findNewCommand } from './exec-processes.js';
-import type { KeyedMutex } from './turns.js';
+import type { KeyedMutex } from '../system/keyed-mutex.js';
 import { drainInput, findInputPipes } from './stuck-input.js';
 import { openStreamConnection } from './upgrade.js';
 

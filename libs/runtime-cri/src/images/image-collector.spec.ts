@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { CriClient } from '../client/cri-client.js';
-import { Images } from '../containers/images.js';
+import { Images } from './images.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
@@ -14,7 +14,7 @@ import { aRequest } from '../testing/requests.js';
 import { realClock } from '../testing/system.js';
 import { ImageCollector } from './image-collector.js';
 import { ImageLedger, addPull } from './image-ledger.js';
-import type { PresentImage, PulledImage } from './plan-collection.js';
+import type { PresentImage, PulledImage } from './select-images.js';
 
 const IDLE_MS = 120_000;
 const limits = { highPercent: 85, lowPercent: 80, minIdleMs: IDLE_MS };

@@ -1,7 +1,7 @@
 import { statfs } from 'node:fs/promises';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import type { Images } from '../containers/images.js';
+import type { Images } from './images.js';
 import { addPull, type ImageLedger } from './image-ledger.js';
 import {
   selectImagesToRemove,
@@ -9,7 +9,7 @@ import {
   type DiskUse,
   type PresentImage,
   type PulledImage,
-} from './plan-collection.js';
+} from './select-images.js';
 
 export interface ImageCollectorOptions {
   readonly client: CriClient;

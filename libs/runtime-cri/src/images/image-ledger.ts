@@ -4,7 +4,7 @@ import path from 'node:path';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/system';
 import { FileLock } from './file-lock.js';
-import type { PresentImage, PulledImage } from './plan-collection.js';
+import type { PresentImage, PulledImage } from './select-images.js';
 
 export interface ImageLedgerOptions {
   /**

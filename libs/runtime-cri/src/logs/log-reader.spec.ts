@@ -14,7 +14,7 @@ import { flattenBatches, type LogBatch, type LogLine, type LogRequest } from '@c
 import { realClock } from '../testing/system.js';
 import { readLog } from './log-reader.js';
 import { rotateLog } from './log-rotation.js';
-import { PartialLineResolver } from './partial-ends.js';
+import { PartialLineResolver } from './partial-line-resolver.js';
 
 const never = new AbortController().signal;
 let directory: string;
@@ -49,7 +49,7 @@ async function read(
     request: { follow: false, ...request },
     signal: never,
     isComplete,
-    completed: () => Promise.resolve(),
+    waitUntilComplete: () => Promise.resolve(),
   };
   for await (const line of flattenBatches(readLog(options))) lines.push(shown(line));
   return lines;
@@ -119,7 +119,7 @@ describe('readLog with follow', () => {
       request: { follow: true },
       signal: never,
       isComplete: false,
-      completed: () => completed,
+      waitUntilComplete: () => completed,
     };
     const lines = flattenBatches(readLog(options));
     const seen: string[] = [];
@@ -215,7 +215,7 @@ describe('readLog with follow', () => {
       request: { follow: true },
       signal: never,
       isComplete: false,
-      completed: () => Promise.reject(new Error('broken')),
+      waitUntilComplete: () => Promise.reject(new Error('broken')),
     };
     const reader = flattenBatches(readLog(failing));
     expect(shown((await reader.next()).value as LogLine)).toBe('1 line 1');

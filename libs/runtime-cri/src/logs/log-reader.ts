@@ -9,7 +9,7 @@ import {
 import { DirectoryChanges } from './directory-changes.js';
 import { findFirstSequence, LogCursor, listNumberedFiles } from './log-cursor.js';
 import type { LogFile } from './log-files.js';
-import { PartialLineResolver } from './partial-ends.js';
+import { PartialLineResolver } from './partial-line-resolver.js';
 
 export interface LogReadOptions {
   readonly directory: string;

@@ -96,7 +96,10 @@ function findProcessTraces(pid: number): readonly Trace[] {
         `/sys/fs/cgroup/${controllers.replace(/^name=/, '')}${group}`,
     )
     .filter((directory) => /[0-9a-f]{64}/.test(directory) && existsSync(directory))
-    .map((directory) => ({ description: `cgroup ${directory}`, isThere: () => existsSync(directory) }));
+    .map((directory) => ({
+      description: `cgroup ${directory}`,
+      isThere: () => existsSync(directory),
+    }));
   return [process, ...cgroups, ...findLink(pid)];
 }
 

@@ -2,7 +2,7 @@ import { errorFields, type Log } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import type { Inventory } from '../containers/inventory.js';
 import { toVolumeGroup } from '../containers/labels.js';
-import { KeyedMutex } from '../exec/turns.js';
+import { KeyedMutex } from '../system/keyed-mutex.js';
 import type { ContainerMount } from './mount-paths.js';
 import type { VolumeStore } from './volume-store.js';
 

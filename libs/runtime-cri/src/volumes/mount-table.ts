@@ -61,7 +61,7 @@ function readMounts(table: string): readonly TableMount[] {
     const [before = '', after = ''] = line.split(' - ');
     const [, , device = '', , place] = before.split(' ');
     const [type = ''] = after.split(' ');
-    return place === undefined ? [] : [{ place: decodeOctal(place), device, type }];
+    return place === undefined ? [] : [{ mountPoint: decodeOctal(place), device, type }];
   });
 }
 

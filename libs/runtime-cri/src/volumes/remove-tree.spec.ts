@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { makeDirectoriesBelow } from './make-below.js';
+import { makeDirectoriesBelow } from './make-directories-below.js';
 import { findMountsWithin } from './mount-table.js';
 import { removeTree } from './remove-tree.js';
 

@@ -6,7 +6,7 @@ import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/system';
 import { toVolumeGroup } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
-import { makeDirectoriesBelow } from './make-below.js';
+import { makeDirectoriesBelow } from './make-directories-below.js';
 import { mountMemory, unmountMemory } from './memory-mounts.js';
 import { sortForMounting, isWithin, SHARED_MEMORY, type ContainerMount } from './mount-paths.js';
 import { removeTree } from './remove-tree.js';

@@ -17,7 +17,7 @@ import {
   type SupervisorMessage,
   type SupervisorSettings,
 } from '../wire/messages.js';
-import { createDisconnectedError, openSupervisorSocket } from './connection.js';
+import { createDisconnectedError, openSupervisorSocket } from './supervisor-connection.js';
 
 const INPUT_CHUNK_BYTES = 64 * 1024;
 

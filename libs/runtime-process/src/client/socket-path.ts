@@ -1,6 +1,6 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import { CloudlessError } from '@cloudless/base';
-import { layout } from '../supervisor/container-paths.js';
+import { layout } from '../supervisor/container/container-paths.js';
 
 /**
  * Longest path of a socket address (`sun_path` without its final NUL) on macOS, the shortest of the

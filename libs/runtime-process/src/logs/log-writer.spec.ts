@@ -25,7 +25,7 @@ async function read(
     directory: log,
     request,
     signal: new AbortController().signal,
-    drained: () => Promise.resolve(),
+    waitUntilDrained: () => Promise.resolve(),
   };
   for await (const { text, sequence } of flattenBatches(readLog(options)))
     lines.push({ text: Buffer.from(text).toString('latin1'), sequence });

@@ -11,10 +11,10 @@ import {
 } from '@cloudless/base';
 import { acquireDirectoryLock } from '../system/directory-lock.js';
 import { VERSION } from '../version.js';
-import { layout } from './container-paths.js';
-import { ClientSession } from './session.js';
+import { layout } from './container/container-paths.js';
+import { ClientSession } from './client-session.js';
 import { createFileLog } from './supervisor-log.js';
-import { findShellTools, openContainerGroups } from './shell-tools.js';
+import { findShellTools, openContainerGroups } from './process/shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
 export interface SupervisorOptions {

@@ -4,8 +4,8 @@ import path from 'node:path';
 import { silentLog, type Clock } from '@cloudless/base';
 import { aScript } from '../testing/container-calls.js';
 import { realClock, realRandom } from '../testing/system.js';
-import { layout } from './container-paths.js';
-import { findShellTools } from './shell-tools.js';
+import { layout } from './container/container-paths.js';
+import { findShellTools } from './process/shell-tools.js';
 import { Supervisor } from './supervisor.js';
 
 let directory: string;

@@ -20,19 +20,19 @@ import { killMarkedProcesses } from '../system/marked-processes.js';
 import { readBootId } from '../system/process-identity.js';
 import { readProcesses } from '../system/process-tree.js';
 import type { ClientMessage, SupervisorSettings } from '../wire/messages.js';
-import { adoptContainers } from './adopt-containers.js';
-import { layout } from './container-paths.js';
-import type { CommandOptions, CommandProcess } from './command-process.js';
-import { ContainerCgroups } from './container-groups.js';
-import { ExecCommand, MAX_COMMANDS, createTooManyExecsError } from './exec-command.js';
-import { FifoPool } from './fifo-pool.js';
-import { checkContainerId, checkRequest, withVariables } from './launch-plan.js';
-import type { ShellTools } from './launch-script.js';
-import { LeaseGuard, type GuardedLease } from './lease-guard.js';
-import type { ManagedContainer } from './managed-container.js';
-import { PortPool } from './port-pool.js';
-import { startContainer } from './start-container.js';
-import { TerminalCommand } from './terminal-command.js';
+import { adoptContainers } from './container/adopt-containers.js';
+import { layout } from './container/container-paths.js';
+import type { CommandOptions, CommandProcess } from './command/command-process.js';
+import { ContainerCgroups } from './container/container-cgroups.js';
+import { ExecCommand, MAX_COMMANDS, createTooManyExecsError } from './command/exec-command.js';
+import { FifoPool } from './container/fifo-pool.js';
+import { checkContainerId, checkRequest, withVariables } from './process/launch-command.js';
+import type { ShellTools } from './process/launch-script.js';
+import { LeaseGuard, type GuardedLease } from './lease/lease-guard.js';
+import type { ManagedContainer } from './container/managed-container.js';
+import { PortPool } from './container/port-pool.js';
+import { startContainer } from './container/start-container.js';
+import { TerminalCommand } from './command/terminal-command.js';
 
 export interface SupervisorDeps {
   /** Absolute path of the private directory, mode 0700. */

@@ -6,7 +6,7 @@ import {
   type ExecInput,
   type ExecRequest,
 } from '../container-runtime.js';
-import { PushQueue } from '../push-queue.js';
+import { PushQueue } from '../events/push-queue.js';
 import type { CurrentMachine } from './harness.js';
 import { runExec, createNeverAborted, startContainer } from './helpers.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { ContainerId } from '@cloudless/base';
-import { MAX_LINE_BYTES } from '../line-splitter.js';
+import { MAX_LINE_BYTES } from '../logs/line-splitter.js';
 import type { CurrentMachine } from './harness.js';
 import {
   waitForExit,

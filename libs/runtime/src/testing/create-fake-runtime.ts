@@ -5,7 +5,7 @@ import {
   type StopSignal,
   type Timer,
 } from '@cloudless/base';
-import { withStartFailure } from '../command-not-started.js';
+import { withStartFailure } from '../exec/command-not-started.js';
 import { EXEC_GRACE_MS } from '../container-runtime.js';
 import type {
   ContainerEvent,
@@ -20,11 +20,11 @@ import type {
   LogRequest,
   StartProgress,
 } from '../container-runtime.js';
-import { PushQueue } from '../push-queue.js';
+import { PushQueue } from '../events/push-queue.js';
 import { FakeMachine } from './fake-machine.js';
 import { parseBehaviour } from './fake-command.js';
 import { FakeProcess } from './fake-process.js';
-import { FakeExecInput } from './fake-terminal-input.js';
+import { FakeExecInput } from './fake-exec-input.js';
 
 export interface FakeRuntimeOptions {
   readonly clock: Clock;

@@ -1,6 +1,6 @@
-import { PushQueue } from '../push-queue.js';
-import { LineSplitter, type SplitLine } from '../line-splitter.js';
-import { isLineSelected } from '../log-selection.js';
+import { PushQueue } from '../events/push-queue.js';
+import { LineSplitter, type SplitLine } from '../logs/line-splitter.js';
+import { isLineSelected } from '../logs/log-selection.js';
 import type { Clock, StopSignal } from '@cloudless/base';
 import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
 

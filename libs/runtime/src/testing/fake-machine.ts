@@ -1,5 +1,5 @@
 import { CloudlessError, type Clock, type ContainerId } from '@cloudless/base';
-import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '../command-not-started.js';
+import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '../exec/command-not-started.js';
 import type {
   ContainerEndpoint,
   ContainerEvent,

@@ -1,8 +1,8 @@
 import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import { createCluster, type Cluster, type ClusterOptions } from '../cluster.js';
-import type { SchedulerNode } from '../node.js';
-import type { PlacementRequest } from '../request.js';
-import type { Reservation } from '../reservation.js';
+import type { SchedulerNode } from '../input/node.js';
+import type { PlacementRequest } from '../input/request.js';
+import type { Reservation } from '../input/reservation.js';
 
 export const MIB = 1024 ** 2;
 export const GIB = 1024 ** 3;

@@ -8,7 +8,7 @@ import {
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
-import type { CheckedView } from '../parts/records.js';
+import type { CheckedView } from '../parts/durable-records.js';
 import {
   creationsKeepCeiling,
   onlyDeadNodesLoseReplicas,

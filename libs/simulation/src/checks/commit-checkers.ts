@@ -3,8 +3,8 @@ import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { listHostPorts, Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
-import type { CheckedView } from '../parts/records.js';
-import type { NodeFacts } from '../parts/evidence.js';
+import type { CheckedView } from '../parts/durable-records.js';
+import type { NodeFacts } from '../parts/node-facts.js';
 import { createdReplicas, findReplicaChanges } from './commit-changes.js';
 import {
   ceilingOf,

@@ -11,7 +11,7 @@ import {
 import { backoffDelayMs, type ContainerId } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
 import type { ContainerEvent, ContainerRequest } from '@cloudless/runtime';
-import type { CheckedView } from '../parts/records.js';
+import type { CheckedView } from '../parts/durable-records.js';
 import type { SimNode } from '../parts/sim-node.js';
 import { findReplicaChanges } from './commit-changes.js';
 import type { Commit } from './commit-checkers.js';

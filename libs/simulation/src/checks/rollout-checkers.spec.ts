@@ -18,7 +18,7 @@ import {
   type RolloutRecordSchema,
 } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
-import type { CheckedView } from '../parts/records.js';
+import type { CheckedView } from '../parts/durable-records.js';
 import {
   creationsKeepCeiling,
   stopsKeepMinAvailable,
@@ -32,7 +32,7 @@ import {
   previousVersionIsKept,
   undoRestoresTemplate,
 } from './rollout-checkers.js';
-import { requiredUserAction, findRolloutsInProgress } from './rollout-ends.js';
+import { requiredUserAction, findRolloutsInProgress } from './rollout-progress.js';
 
 const NOW_MS = 10_000;
 const MANUAL = { promotion: Promotion.MANUAL };

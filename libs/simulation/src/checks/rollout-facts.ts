@@ -11,8 +11,8 @@ import {
 import type { ControlRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toCanonicalVersion, isLive } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
-import type { CheckedView } from '../parts/records.js';
-import type { NodeFacts } from '../parts/evidence.js';
+import type { CheckedView } from '../parts/durable-records.js';
+import type { NodeFacts } from '../parts/node-facts.js';
 
 /**
  * Facts of a workload and its rollout, derived by the checkers from the API contract, independently

@@ -1,6 +1,6 @@
 import type { SimNode } from '../parts/sim-node.js';
 import type { SimRandom } from '../parts/sim-random.js';
-import type { SimCluster } from '../sim-cluster.js';
+import type { SimCluster } from '../sim-cluster/sim-cluster.js';
 import type { FaultKind } from './fault-plan.js';
 
 /** One range is shorter than a lease, the other longer than any lease. */

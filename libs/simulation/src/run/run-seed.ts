@@ -1,4 +1,4 @@
-import { SimCluster, type SimClusterOptions, type SimOutcome } from '../sim-cluster.js';
+import { SimCluster, type SimClusterOptions, type SimOutcome } from '../sim-cluster/sim-cluster.js';
 
 /** Runs one world. A fault of the simulation itself counts as a violation. */
 export async function runSeed(

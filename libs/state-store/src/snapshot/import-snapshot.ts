@@ -1,6 +1,6 @@
 import { CloudlessError } from '@cloudless/base';
 import type { StoreEntry } from '../state-store.js';
-import type { Storage } from '../storage.js';
+import type { Storage } from '../engine/storage.js';
 import type { SnapshotSummary } from './format.js';
 import { readSnapshot } from './read-snapshot.js';
 

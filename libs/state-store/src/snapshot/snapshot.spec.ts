@@ -7,7 +7,7 @@ import {
   verifySnapshot,
   type StateStore,
 } from '../index.js';
-import { MemoryStorage } from '../memory-storage.js';
+import { MemoryStorage } from '../memory/memory-storage.js';
 
 const ABOUT = { clusterId: 'cluster-1', schemaVersion: 7 };
 

@@ -1,0 +1,102 @@
+import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { join } from 'node:path';
+import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { makeDirectorySync } from '@cloudless/system';
+import { errorCodeOf } from '../error-code.js';
+
+/** Data directory that is locked by this process. */
+export interface DataDirectory {
+  readonly path: string;
+  release(): Promise<void>;
+}
+
+const PID_FILE = 'agent.pid';
+const LOCK_SOCKET = 'agent.lock';
+
+/**
+ * Creates the directory (mode 0700) and locks it for this process. The lock ends with the process,
+ * however the process ends: on Linux it is an abstract socket named after device and inode of the
+ * directory (unix(7)), elsewhere a socket file that accepts connections while its owner lives.
+ * @throws kind `precondition` when another agent holds the lock, with its process id, or when other
+ *   users can read the directory.
+ */
+export async function lockDataDirectory(path: string): Promise<DataDirectory> {
+  makePrivate(path);
+  const server = await lock(path);
+  writeFileSync(join(path, PID_FILE), `${process.pid}\n`, { mode: 0o600 });
+  return {
+    path,
+    release: () => {
+      rmSync(join(path, PID_FILE), { force: true });
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function makePrivate(path: string): void {
+  try {
+    // independent of the umask
+    if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700);
+  } catch (cause) {
+    if (errorCodeOf(cause) === 'EEXIST')
+      throw new CloudlessError('precondition', `${path} is not a directory`, { cause });
+    throw new CloudlessError(
+      'precondition',
+      `cannot create the data directory ${path}: ${errorMessageOf(cause)}`,
+      { cause },
+    );
+  }
+  if ((statSync(path).mode & 0o077) !== 0) {
+    throw new CloudlessError(
+      'precondition',
+      `data directory ${path} can be read by other users: make it private (chmod 700 ${path})`,
+    );
+  }
+}
+
+async function lock(path: string): Promise<net.Server> {
+  const { dev, ino } = statSync(path);
+  const name =
+    process.platform === 'linux' ? `\0cloudless-agent-${dev}-${ino}` : join(path, LOCK_SOCKET);
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    try {
+      return await listen(name);
+    } catch (reason) {
+      if (errorCodeOf(reason) !== 'EADDRINUSE') throw reason;
+      if (process.platform === 'linux' || (await isAnswering(name))) break;
+      rmSync(name, { force: true }); // left over by a killed process
+    }
+  }
+  throw new CloudlessError(
+    'precondition',
+    `data directory ${path} is in use by another agent${describeHolder(path)}`,
+  );
+}
+
+function listen(name: string): Promise<net.Server> {
+  const server = net.createServer((socket) => socket.destroy());
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(name, () => {
+      server.unref();
+      resolve(server);
+    });
+  });
+}
+
+function isAnswering(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = net.connect(name);
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+    socket.once('close', () => socket.destroy());
+  });
+}
+
+function describeHolder(path: string): string {
+  try {
+    return `, process ${readFileSync(join(path, PID_FILE), 'utf8').trim()}`;
+  } catch {
+    return ''; // the other agent has not written its pid yet
+  }
+}

@@ -1,0 +1,270 @@
+import { join } from 'node:path';
+import { errorFields, type Log } from '@cloudless/base';
+import { combineRuntimes, LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
+import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
+import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
+import { systemClock, systemRandom } from '@cloudless/system';
+import type { AgentConfig } from '../config.js';
+import {
+  createContainersMissingError,
+  detectContainerRuntime,
+  type DetectionResult,
+} from './container-detection.js';
+import {
+  CONTAINERS_FOLDER,
+  VOLUMES_FOLDER,
+  removeContainerRecord,
+  saveContainerRecord,
+  readContainerRecord,
+  type ContainerRecord,
+} from './container-record.js';
+
+/** Folder in the data directory for the process runtime. */
+export const RUNTIME_FOLDER = 'runtime';
+
+/** Runtimes of an agent. */
+export interface AgentRuntimes {
+  readonly runtime: ContainerRuntime;
+  /** `process`, and `cri` with a container runtime. */
+  readonly names: readonly string[];
+  /**
+   * Container runtime in use, such as `containerd 1.6.20 at /run/containerd/containerd.sock`;
+   * undefined: none.
+   */
+  readonly containerRuntime: string | undefined;
+  /** Reason why there is no container runtime; undefined with one. */
+  readonly noContainersReason: string | undefined;
+  /**
+   * Sets the cluster that new containers belong to. Call it before the first container is started.
+   * Does not reject.
+   */
+  setCluster(clusterId: string): Promise<void>;
+  /**
+   * Closes the runtimes. @param endWork - Also stops and removes all processes and containers;
+   * otherwise they keep running.
+   */
+  close(endWork: boolean): Promise<void>;
+}
+
+export interface RuntimeDeps {
+  readonly log: Log;
+  readonly supervisorCommand: readonly string[];
+}
+
+type RuntimeConfig = Pick<
+  AgentConfig,
+  | 'name'
+  | 'dataDir'
+  | 'portRange'
+  | 'runtime'
+  | 'criSocket'
+  | 'allowPrivileged'
+  | 'allowHostPath'
+  | 'allowSysctl'
+  | 'allowDevice'
+  | 'maxPids'
+>;
+
+/**
+ * Opens the process runtime, and a container runtime as configured.
+ * @throws kind `precondition` when the configuration requires containers and no container runtime
+ *   can be used.
+ */
+export async function openRuntimes(
+  config: RuntimeConfig,
+  deps: RuntimeDeps,
+): Promise<AgentRuntimes> {
+  const log = deps.log.child({ component: 'runtime' });
+  const used = readContainerRecord(config.dataDir)?.socketPath;
+  const detected = await detect(config, used, log);
+  const processes = await openProcesses(config, deps);
+  if (detected.kind === 'none') {
+    return {
+      runtime: processes,
+      names: [processes.name],
+      containerRuntime: undefined,
+      noContainersReason: detected.why,
+      setCluster: async () => undefined,
+      close: (endWork) => closeProcesses(processes, endWork),
+    };
+  }
+  const { socketPath } = detected;
+  const late = createLazyContainers(config, detected, deps);
+  const combined = combineRuntimes({
+    processes,
+    containers: late,
+    clock: systemClock,
+    random: systemRandom,
+    log,
+  });
+  return {
+    runtime: combined,
+    names: [processes.name, late.name],
+    containerRuntime: `${await late.version()} at ${socketPath}`,
+    noContainersReason: undefined,
+    setCluster: async (clusterId) => {
+      saveContainerRecord(config.dataDir, {
+        socketPath,
+        owner: { cluster: clusterId, node: config.name },
+      });
+      await late
+        .setOwner(clusterId)
+        .catch((reason: unknown) =>
+          log.warn('container runtime not available', errorFields(reason)),
+        );
+    },
+    close: async (endWork) => {
+      combined.detach();
+      try {
+        if (await closeContainers(late, endWork)) removeContainerRecord(config.dataDir);
+      } finally {
+        await closeProcesses(processes, endWork);
+      }
+    },
+  };
+}
+
+/**
+ * Detects the container runtime. A container runtime that was used before is used again, as it may
+ * have containers of this agent; if it does not answer, the agent waits for it.
+ */
+async function detect(
+  { runtime, criSocket, ...config }: RuntimeConfig,
+  used: string | undefined,
+  log: Log,
+): Promise<DetectionResult | AwaitedRuntime> {
+  if (runtime === 'process') {
+    if (used !== undefined)
+      log.warn('containers of this node are not managed: runtime is process', {
+        socketPath: used,
+      });
+    return { kind: 'none', why: 'runtime is process' };
+  }
+  const socketPath = criSocket ?? used;
+  if (used !== undefined && socketPath !== used) {
+    log.warn('containers of this node at another socket are not managed', {
+      socketPath: used,
+      now: socketPath,
+    });
+  }
+  const detected = await detectContainerRuntime({
+    ...toPermissions(config),
+    ...(socketPath === undefined ? {} : { socketPath }),
+    shared: runtime === 'cri' || used !== undefined,
+    clock: systemClock,
+  });
+  if (detected.kind === 'found') return detected;
+  if (socketPath !== undefined && socketPath === used) {
+    log.warn('waiting for the container runtime, as it may have containers of this node', {
+      ...{ socketPath, reason: detected.why },
+      remedy: 'start it, or run the agent without its containers with --runtime process',
+    });
+    return { kind: 'awaited', socketPath };
+  }
+  if (runtime === 'cri') throw createContainersMissingError(detected.why);
+  return detected;
+}
+
+interface AwaitedRuntime {
+  readonly kind: 'awaited';
+  readonly socketPath: string;
+}
+
+function toPermissions({
+  allowPrivileged,
+  allowHostPath: allowedHostPaths,
+  allowSysctl: allowedSysctls,
+  allowDevice: allowedDevices,
+}: Pick<
+  RuntimeConfig,
+  'allowPrivileged' | 'allowHostPath' | 'allowSysctl' | 'allowDevice'
+>): Permissions {
+  return { allowPrivileged, allowedHostPaths, allowedSysctls, allowedDevices };
+}
+
+/** Permissions that the operator grants to containers. */
+type Permissions = Required<
+  Pick<
+    CriRuntimeOptions,
+    'allowPrivileged' | 'allowedHostPaths' | 'allowedSysctls' | 'allowedDevices'
+  >
+>;
+
+function createLazyContainers(
+  config: RuntimeConfig,
+  found: Exclude<DetectionResult, { kind: 'none' }> | AwaitedRuntime,
+  { log }: RuntimeDeps,
+): LazyRuntime<CriRuntime> {
+  const { socketPath } = found;
+  const { name, dataDir } = config;
+  const probe = found.kind === 'found' ? found.probe : undefined;
+  return new LazyRuntime({
+    name: 'cri',
+    version: probe === undefined ? 'a container runtime' : `${probe.name} ${probe.version}`,
+    capabilities: probe?.capabilities ?? [],
+    clock: systemClock,
+    open: (cluster) => {
+      const owner = { cluster, node: name };
+      const options = {
+        maxPids: config.maxPids,
+        processPorts: config.portRange,
+        ...toPermissions(config),
+      };
+      return openContainers(
+        { socketPath, owner },
+        dataDir,
+        log.child({ component: 'containers' }),
+        options,
+      );
+    },
+  });
+}
+
+/** Opens the container runtime named in the record of a data directory. */
+export function openContainers(
+  { socketPath, owner }: ContainerRecord,
+  dataDir: string,
+  log: Log,
+  options: Pick<CriRuntimeOptions, 'maxPids' | 'processPorts' | keyof Permissions> = {},
+): Promise<CriRuntime> {
+  return openCriRuntime({
+    socketPath,
+    owner,
+    logDirectory: join(dataDir, CONTAINERS_FOLDER, 'logs'),
+    volumeDirectory: join(dataDir, VOLUMES_FOLDER),
+    guardedPaths: [dataDir],
+    ...options,
+    clock: systemClock,
+    log,
+  });
+}
+
+function openProcesses(
+  config: Pick<RuntimeConfig, 'dataDir' | 'portRange'>,
+  deps: RuntimeDeps,
+): Promise<ProcessRuntime> {
+  return openProcessRuntime({
+    directory: join(config.dataDir, RUNTIME_FOLDER),
+    portRange: config.portRange,
+    clock: systemClock,
+    random: systemRandom,
+    log: deps.log.child({ component: 'runtime' }),
+    supervisorCommand: deps.supervisorCommand,
+  });
+}
+
+/** Shuts the supervisor down when it has no processes. */
+async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promise<void> {
+  return endWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
+}
+
+/** @returns True when no container is left. */
+async function closeContainers(late: LazyRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
+  try {
+    if (!endWork || late.opened === undefined) return (await late.list()).length === 0;
+    await late.opened.shutdown();
+    return true;
+  } finally {
+    await late.close();
+  }
+}

@@ -1,0 +1,67 @@
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+import type { Owner } from '@cloudless/runtime-cri';
+import { makeDirectorySync } from '@cloudless/system';
+import { errorCodeOf } from '../error-code.js';
+
+/** Folder in the data directory for container logs and the record of the container runtime. */
+export const CONTAINERS_FOLDER = 'containers';
+/** Folder in the data directory for volumes of containers. */
+export const VOLUMES_FOLDER = 'volumes';
+const FILE = 'runtime.json';
+
+/** Record of the container runtime in which the agent of a data directory may have containers. */
+export interface ContainerRecord {
+  /** Socket of the container runtime. */
+  readonly socketPath: string;
+  /** Owner label of the containers. */
+  readonly owner: Owner;
+}
+
+/** Path of the record. */
+export function getContainerRecordPath(dataDir: string): string {
+  return join(dataDir, CONTAINERS_FOLDER, FILE);
+}
+
+/**
+ * Reads the record; undefined when the agent has no containers. @throws kind `internal` when the
+ * record is damaged.
+ */
+export function readContainerRecord(dataDir: string): ContainerRecord | undefined {
+  const file = getContainerRecordPath(dataDir);
+  try {
+    return toContainerRecord(JSON.parse(readFileSync(file, 'utf8')));
+  } catch (cause) {
+    if (errorCodeOf(cause) === 'ENOENT') return undefined;
+    throw new CloudlessError(
+      'internal',
+      `${file} is damaged. It names the container runtime that may have containers of this agent: restore it, or remove these containers and the file yourself`,
+      { cause },
+    );
+  }
+}
+
+/** Writes the record. Call it before the first container is started. */
+export function saveContainerRecord(dataDir: string, memory: ContainerRecord): void {
+  const file = getContainerRecordPath(dataDir);
+  makeDirectorySync(dirname(file), 0o700);
+  writeFileSync(`${file}.draft`, JSON.stringify(memory), { mode: 0o600, flush: true });
+  renameSync(`${file}.draft`, file);
+}
+
+/** Removes the record. Call it when no container is left. */
+export function removeContainerRecord(dataDir: string): void {
+  rmSync(getContainerRecordPath(dataDir), { force: true });
+}
+
+function toContainerRecord(raw: unknown): ContainerRecord {
+  const { socketPath, owner } = raw as {
+    readonly socketPath?: unknown;
+    readonly owner?: Partial<Owner>;
+  };
+  const { cluster, node } = owner ?? {};
+  if (typeof socketPath !== 'string' || typeof cluster !== 'string' || typeof node !== 'string')
+    throw new Error('a field is missing');
+  return { socketPath, owner: { cluster, node } };
+}

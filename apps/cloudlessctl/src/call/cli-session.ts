@@ -1,0 +1,141 @@
+import { createClient } from '@connectrpc/connect';
+import type { CallOptions, Client, Transport } from '@connectrpc/connect';
+import { toJson } from '@bufbuild/protobuf';
+import type { DescMessage, JsonValue, MessageShape } from '@bufbuild/protobuf';
+import {
+  AdminService,
+  AgentService,
+  CoordinatorService,
+  type AdminClient,
+  type AgentClient,
+} from '@cloudless/api';
+import type { Settings } from '../config/settings.js';
+import type { CliIo, CoordinatorConnection } from '../io/io.js';
+import { printYaml } from '../manifest/print-yaml.js';
+import type { Style } from '../output/style.js';
+
+/** Client of the public API. */
+export type CoordinatorClient = Client<typeof CoordinatorService>;
+
+/** Time limit of a call without `--timeout`. */
+const CALL_TIMEOUT_MS = 30_000;
+
+/** The clients, settings and output of one run of cloudlessctl. */
+export class CliSession {
+  private connection: CoordinatorConnection | undefined;
+  private adminClient: AdminClient | undefined;
+  private agentClient: AgentClient | undefined;
+  private coordinatorClient: CoordinatorClient | undefined;
+
+  constructor(
+    readonly io: CliIo,
+    readonly settings: Settings,
+    readonly style: Style,
+  ) {}
+
+  /** Client of the coordinator; connects on first use. */
+  get client(): CoordinatorClient {
+    return (this.coordinatorClient ??= createClient(CoordinatorService, this.transport));
+  }
+
+  /** Client of the admin service of the coordinator. */
+  get admin(): AdminClient {
+    return (this.adminClient ??= createClient(AdminService, this.transport));
+  }
+
+  /** Client of the agent service, which the coordinator forwards to the agents. */
+  get agents(): AgentClient {
+    return (this.agentClient ??= createClient(AgentService, this.transport));
+  }
+
+  private get transport(): Transport {
+    return (this.connection ??= this.io.connect(this.settings.server)).transport;
+  }
+
+  /** Call options of a unary call. */
+  getCallOptions(timeoutMs = this.settings.timeoutMs ?? CALL_TIMEOUT_MS): CallOptions {
+    return { ...this.getStreamOptions(), timeoutMs };
+  }
+
+  /** Call options of a streaming call without a time limit; `signal` cancels the call. */
+  getStreamOptions(signal: AbortSignal = this.io.signal): CallOptions {
+    const { requestId } = this.settings;
+    return { signal, ...(requestId === '' ? {} : { headers: { 'x-request-id': requestId } }) };
+  }
+
+  /**
+   * Returns the request id for one request. A command that sends several requests must use
+   * different ids, because the coordinator stores each id with its request.
+   * @param part - Distinguishes the requests of the command; omitted when the command sends one
+   *   request.
+   */
+  getRequestId(part?: string): string {
+    const { requestId } = this.settings;
+    return requestId === '' || part === undefined ? requestId : `${requestId}/${part}`;
+  }
+
+  /** True when results are printed as JSON or YAML. */
+  get isStructured(): boolean {
+    return this.settings.output === 'json' || this.settings.output === 'yaml';
+  }
+
+  /** Current wall-clock time in milliseconds since the epoch, for ages. */
+  get nowMs(): number {
+    return this.io.clock.wallTime();
+  }
+
+  /** Writes to standard output. */
+  print(data: string | Uint8Array): Promise<void> {
+    return this.io.stdout.write(data);
+  }
+
+  /** Writes a line to standard error. */
+  printNotice(line: string): Promise<void> {
+    return this.io.stderr.write(`${line}\n`);
+  }
+
+  /**
+   * Prints a status line: to standard output for tables, to standard error with JSON or YAML
+   * output.
+   */
+  printStatus(line: string): Promise<void> {
+    return this.isStructured ? this.printNotice(line) : this.print(`${line}\n`);
+  }
+
+  /** Prints a value as JSON or YAML. */
+  printValue(value: JsonValue): Promise<void> {
+    return this.print(
+      this.settings.output === 'yaml'
+        ? printYaml(value)
+        : `${JSON.stringify(value, undefined, 2)}\n`,
+    );
+  }
+
+  /** Prints one value of a stream: a line of JSON, or a YAML document. */
+  printItem(value: JsonValue): Promise<void> {
+    return this.print(this.formatItem(value));
+  }
+
+  /** Prints several values of a stream with one write. */
+  printItems(values: readonly JsonValue[]): Promise<void> {
+    return this.print(values.map((value) => this.formatItem(value)).join(''));
+  }
+
+  private formatItem(value: JsonValue): string {
+    return this.settings.output === 'yaml'
+      ? `---\n${printYaml(value)}`
+      : `${JSON.stringify(value)}\n`;
+  }
+
+  close(): void {
+    this.connection?.close();
+  }
+}
+
+/** Converts a message to protobuf JSON with zero values, as the coordinator does. */
+export function toMessageJson<Desc extends DescMessage>(
+  schema: Desc,
+  message: MessageShape<Desc>,
+): JsonValue {
+  return toJson(schema, message, { alwaysEmitImplicit: true });
+}

@@ -1,0 +1,100 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { CallOptions } from '@connectrpc/connect';
+import { CliFailure, ExitCode } from './failure.js';
+import { formatSpan } from '../output/human.js';
+import type { CliSession } from './cli-session.js';
+import { Deadline, withReconnect } from './reconnect.js';
+
+/** A watch that can be resumed after a revision. */
+export interface ResumableWatch<Item> {
+  /** Opens the watch after a revision; 0 starts with the current state. */
+  open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
+  /** Revision to start after. Default: 0, the current state. */
+  readonly from?: bigint;
+  /**
+   * True when the coordinator has answered this command before, so that a failed first attempt is
+   * retried. Default: false.
+   */
+  readonly hasAnswered?: boolean;
+  /**
+   * Called when the coordinator cannot resume, before the watch restarts with the current state.
+   */
+  onAnew?(): void;
+}
+
+/**
+ * Yields the items of a watch and resumes the watch whenever the connection breaks, so that no
+ * change is missed or repeated. When the history after the last revision is compacted, the watch
+ * restarts with the current state.
+ */
+export async function* resumeWatch<Item extends { readonly revision: bigint }>(
+  session: CliSession,
+  watch: ResumableWatch<Item>,
+  signal: AbortSignal,
+): AsyncGenerator<Item> {
+  let after = watch.from ?? 0n;
+  const open = async function* (): AsyncGenerator<Item> {
+    for (;;) {
+      try {
+        for await (const item of watch.open(after, session.getStreamOptions(signal))) {
+          yield item;
+          if (item.revision > 0n) after = item.revision;
+        }
+        return;
+      } catch (reason) {
+        if (!(reason instanceof ConnectError) || reason.code !== Code.OutOfRange || after === 0n)
+          throw reason;
+        await session.printNotice(
+          `the watch cannot be resumed and restarts from the current state: ${reason.rawMessage}`,
+        );
+        after = 0n;
+        watch.onAnew?.();
+      }
+    }
+  };
+  const onLost = (reason: string): Promise<void> =>
+    session.printNotice(`connection lost (${reason}), reconnecting`);
+  const { hasAnswered = false } = watch;
+  yield* withReconnect(open, {
+    clock: session.io.clock,
+    signal,
+    endless: true,
+    hasAnswered,
+    onLost,
+    isRetriable: isSlowReaderError,
+  });
+}
+
+/**
+ * The coordinator ends the watch of a client that reads too slowly, for example through `less`. The
+ * watch can be resumed.
+ */
+function isSlowReaderError(reason: unknown): boolean {
+  return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
+}
+
+/**
+ * Passes each item of a watch to `take` until Ctrl-C.
+ * @throws {@link CliFailure} with exit code 6 when `--timeout` expires.
+ */
+export async function followWatch<Item extends { readonly revision: bigint }>(
+  session: CliSession,
+  watch: ResumableWatch<Item>,
+  onItem: (item: Item) => Promise<void>,
+): Promise<void> {
+  const { clock, signal } = session.io;
+  const { timeoutMs } = session.settings;
+  const deadline = new Deadline(clock, signal, timeoutMs);
+  try {
+    for await (const item of resumeWatch(session, watch, deadline.signal)) await onItem(item);
+  } catch (reason) {
+    if (deadline.hasExpired)
+      throw new CliFailure(
+        ExitCode.timeout,
+        `stopped watching: --timeout expired after ${formatSpan(timeoutMs ?? 0)}`,
+      );
+    throw reason;
+  } finally {
+    deadline.cancel();
+  }
+}

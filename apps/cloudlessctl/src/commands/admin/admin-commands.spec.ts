@@ -1,0 +1,257 @@
+import { mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect';
+import type { Transport } from '@connectrpc/connect';
+import { AdminService } from '@cloudless/api';
+import { ManualClock } from '@cloudless/base/testing';
+import { createMemoryStateStore, exportSnapshot } from '@cloudless/state-store';
+import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { runCli } from '../../testing/run-cli.js';
+
+let directory = '';
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'cloudless-admin-'));
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+/** Exports a store with two entries at revision 2. */
+async function exportChunks(): Promise<readonly Uint8Array[]> {
+  const store = createMemoryStateStore({ clock: new ManualClock() });
+  for (const key of ['/a', '/b'])
+    await store.txn([], [{ put: key, value: Buffer.from(`the value of ${key}`) }]);
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of exportSnapshot(store, { clusterId: 'cluster-1', schemaVersion: 1 }))
+    chunks.push(chunk);
+  return chunks;
+}
+
+/** Creates a coordinator that sends `chunks` as backup and then fails with `failure`, if given. */
+function createCoordinator(chunks: readonly Uint8Array[], failure?: ConnectError): Transport {
+  return createRouterTransport(({ service }) =>
+    service(AdminService, {
+      backup: async function* () {
+        for (const data of chunks) yield { data };
+        if (failure !== undefined) throw failure;
+      },
+    }),
+  );
+}
+
+const runBackup = async (file: string, ...more: readonly string[]) =>
+  runCli(['admin', 'backup', file, ...more], {
+    transport: createCoordinator(await exportChunks()),
+  });
+
+describe('cloudlessctl admin backup', () => {
+  it('writes the backup to a file that only its owner can read', async () => {
+    const file = join(directory, 'today.backup');
+    const { exitCode, stdout } = await runBackup(file);
+    expect({ exitCode, stdout }).toEqual({
+      exitCode: 0,
+      stdout: `${file}: saved revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
+    });
+    expect((await readFile(file)).equals(Buffer.concat([...(await exportChunks())]))).toBe(true);
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    expect(await readdir(directory)).toEqual(['today.backup']);
+  });
+
+  it('prints the summary of the backup as JSON', async () => {
+    const file = join(directory, 'today.backup');
+    expect(JSON.parse((await runBackup(file, '-o', 'json')).stdout)).toEqual({
+      file,
+      clusterId: 'cluster-1',
+      schemaVersion: 1,
+      revision: '2',
+      entries: 2,
+      bytes: 155,
+      sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
+    });
+  });
+
+  it('overwrites an existing file only with --force, and does not connect otherwise', async () => {
+    const file = join(directory, 'kept.backup');
+    await writeFile(file, 'an older one');
+    const refused = await runBackup(file);
+    expect(refused).toMatchObject({
+      exitCode: 4,
+      stderr: `cloudlessctl: ${file} already exists; choose another file, or overwrite it with --force\n`,
+      servers: [],
+    });
+    expect(await readFile(file, 'utf8')).toBe('an older one');
+    expect(await runBackup(file, '--force')).toMatchObject({ exitCode: 0 });
+    expect((await readFile(file)).length).toBe(155);
+  });
+
+  it.each<{
+    name: string;
+    chunks: (whole: Buffer) => Buffer;
+    failure?: ConnectError;
+    exitCode: number;
+    says: string;
+  }>([
+    {
+      name: 'is interrupted by an error',
+      chunks: (whole) => whole.subarray(0, 100),
+      failure: new ConnectError('the state changed so much', Code.Unavailable),
+      exitCode: 5,
+      says: 'the state changed so much',
+    },
+    {
+      name: 'is incomplete',
+      chunks: (whole) => whole.subarray(0, 100),
+      exitCode: 4,
+      says: 'the backup is damaged: it is truncated',
+    },
+    {
+      name: 'was altered',
+      chunks: (whole) => whole.fill('X', 60, 61),
+      exitCode: 4,
+      says: 'the backup is damaged: ',
+    },
+  ])(
+    'keeps an existing file and no partial file when the received backup $name',
+    async ({ chunks, failure, exitCode, says }) => {
+      const file = join(directory, 'kept.backup');
+      await writeFile(file, 'an older one');
+      const transport = createCoordinator(
+        [chunks(Buffer.concat([...(await exportChunks())]))],
+        failure,
+      );
+      const result = await runCli(['admin', 'backup', file, '--force'], { transport });
+      expect(result).toMatchObject({ exitCode, stderr: expect.stringContaining(says) as string });
+      expect(await readdir(directory)).toEqual(['kept.backup']);
+      expect(await readFile(file, 'utf8')).toBe('an older one');
+    },
+  );
+
+  it('names the file that cannot be written', async () => {
+    const { exitCode, stderr } = await runBackup(join(directory, 'none', 'today.backup'));
+    expect(exitCode).toBe(1);
+    expect(stderr).toMatch(/cannot write .*none\/today\.backup\.[0-9a-f]{8}\.partial: ENOENT/);
+  });
+});
+
+describe('cloudlessctl admin verify and restore', () => {
+  let file = '';
+  beforeEach(async () => {
+    file = join(directory, 'today.backup');
+    await runBackup(file);
+  });
+
+  it('verify a backup and create a data directory from it without a coordinator', async () => {
+    const dataDir = join(directory, 'restored');
+    const verified = await runCli(['admin', 'verify', file]);
+    expect(verified).toMatchObject({
+      exitCode: 0,
+      stdout: `${file}: valid backup of revision 2 of cluster cluster-1, 2 entries, 155 bytes\n`,
+      servers: [],
+    });
+    const { exitCode, stdout, servers } = await runCli([
+      'admin',
+      'restore',
+      file,
+      '--data-dir',
+      dataDir,
+    ]);
+    expect({ exitCode, stdout, servers }).toEqual({
+      exitCode: 0,
+      stdout:
+        `${dataDir}: restored revision 2 of cluster cluster-1, 2 entries, 155 bytes\n` +
+        `start a coordinator with: cloudless-coordinator --data-dir ${dataDir}\n`,
+      servers: [],
+    });
+    const store = await openLmdbStateStore({ directory: dataDir, clock: new ManualClock() });
+    const { entries, revision } = await store.range({ prefix: '' });
+    expect(entries.map(({ key, modRevision }) => [key, modRevision])).toEqual([
+      ['/a', 1n],
+      ['/b', 2n],
+    ]);
+    expect(revision).toBe(2n);
+    await store.close();
+  });
+
+  it.each([
+    {
+      name: 'altered',
+      damage: (bytes: Buffer) => bytes.fill('X', 100, 101),
+      says: 'the backup is damaged: ',
+    },
+    {
+      name: 'cut off',
+      damage: (bytes: Buffer) => bytes.subarray(0, 150),
+      says: 'the backup is damaged: it is truncated after 150 bytes',
+    },
+    {
+      name: 'not a backup',
+      damage: () => Buffer.from('hello'),
+      says: 'this is no backup of a Cloudless cluster',
+    },
+  ])('reject a file that is $name, and create nothing', async ({ damage, says }) => {
+    await writeFile(file, damage(await readFile(file)));
+    for (const verb of [['verify'], ['restore', '--data-dir', join(directory, 'restored')]]) {
+      const result = await runCli(['admin', ...verb, file]);
+      expect(result).toMatchObject({
+        exitCode: 4,
+        stderr: expect.stringContaining(`cloudlessctl: ${file}: ${says}`) as string,
+      });
+    }
+    expect(await readdir(directory)).toEqual(['today.backup']);
+  });
+
+  it('reject a data directory that is not empty, and leave it unchanged', async () => {
+    const dataDir = join(directory, 'in-use');
+    await mkdir(dataDir, { mode: 0o700 });
+    await writeFile(join(dataDir, 'store.mdb'), 'what is there');
+    const result = await runCli(['admin', 'restore', file, '--data-dir', dataDir]);
+    expect(result).toMatchObject({
+      exitCode: 4,
+      stderr: expect.stringContaining('is not empty, it holds store.mdb') as string,
+    });
+    expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
+  });
+
+  it('report a missing file and a missing --data-dir', async () => {
+    expect(await runCli(['admin', 'verify', join(directory, 'none')])).toMatchObject({
+      exitCode: 3,
+      stderr: `cloudlessctl: file ${join(directory, 'none')} does not exist\n`,
+    });
+    const { exitCode, stderr } = await runCli(['admin', 'restore', file]);
+    expect([exitCode, stderr]).toEqual([
+      2,
+      expect.stringContaining("required option '--data-dir <dir>' not specified"),
+    ]);
+  });
+});
+
+describe('cloudlessctl admin accept-restored-state', () => {
+  const createCoordinatorWithResult = (accepted: boolean): Transport =>
+    createRouterTransport(({ service }) =>
+      service(AdminService, {
+        acceptRestoredState: () => ({ accepted, epoch: 1_006n, orderRevision: 77n }),
+      }),
+    );
+
+  it.each([
+    {
+      accepted: true,
+      says: 'restored state: accepted in epoch 1006; agents receive orders again, and replicas that the state does not know are stopped\n',
+    },
+    {
+      accepted: false,
+      says: 'restored state: nothing to accept, no agent has seen a newer state (epoch 1006)\n',
+    },
+  ])(
+    'prints the result as text and as JSON when accepted is $accepted',
+    async ({ accepted, says }) => {
+      const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
+        transport: createCoordinatorWithResult(accepted),
+      });
+      expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
+      const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
+        transport: createCoordinatorWithResult(accepted),
+      });
+      expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
+    },
+  );
+});

@@ -1,0 +1,143 @@
+import type { Command } from 'commander';
+import { toCode } from '@cloudless/api';
+import { CloudlessError } from '@cloudless/base';
+import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
+import { restoreLmdbStateStore } from '@cloudless/state-store-lmdb';
+import { readChunks, writeBackup } from './backup-file.js';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+import { CliFailure, toExitCode } from '../../call/failure.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { hasFlag, requireOperand, getTextOption } from '../options.js';
+
+/** Adds the subcommands of `admin`: backup, verify, restore and accept-restored-state. */
+export function addAdminCommands(tree: CommandTree, parent: Command): void {
+  tree
+    .addCommand(
+      parent,
+      'backup <file>',
+      "write the coordinator's state at one revision to a file",
+      runBackup,
+    )
+    .option('--force', 'overwrite an existing file');
+  tree.addOfflineCommand(
+    parent,
+    'verify <file>',
+    'check that a backup file is complete and unaltered',
+    verifyBackup,
+  );
+  tree
+    .addOfflineCommand(
+      parent,
+      'restore <file>',
+      'create a data directory for a coordinator from a backup',
+      restoreBackup,
+    )
+    .requiredOption('--data-dir <dir>', 'directory to create; it must be empty if it exists');
+  tree.addCommand(
+    parent,
+    'accept-restored-state',
+    'after an old state was restored: use this state, and stop replicas that it does not know',
+    acceptRestoredState,
+  );
+}
+
+async function acceptRestoredState({ session }: Invocation): Promise<void> {
+  const { accepted, epoch, orderRevision } = await session.admin.acceptRestoredState(
+    {},
+    session.getCallOptions(),
+  );
+  if (session.isStructured) {
+    return session.printValue({
+      accepted,
+      epoch: String(epoch),
+      orderRevision: String(orderRevision),
+    });
+  }
+  await session.print(
+    accepted
+      ? `restored state: accepted in epoch ${epoch}; agents receive orders again, and replicas that the state does not know are stopped\n`
+      : `restored state: nothing to accept, no agent has seen a newer state (epoch ${epoch})\n`,
+  );
+}
+
+async function runBackup(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const file = requireOperand(invocation, 0, 'file');
+  // The duration depends on the size of the state, so there is no time limit without --timeout.
+  const options =
+    session.settings.timeoutMs === undefined
+      ? session.getStreamOptions()
+      : session.getCallOptions();
+  const chunks = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const { data } of session.admin.backup({}, options)) yield data;
+  };
+  const summary = await withExitCode(() => writeBackup(file, chunks, hasFlag(invocation, 'force')));
+  await printSummary(session, file, summary, `${file}: saved ${describeBackup(summary)}`);
+}
+
+async function verifyBackup(invocation: Invocation): Promise<void> {
+  const file = requireOperand(invocation, 0, 'file');
+  const summary = await withExitCode(() => verifySnapshot(readChunks(file)), file);
+  await printSummary(
+    invocation.session,
+    file,
+    summary,
+    `${file}: valid backup of ${describeBackup(summary)}`,
+  );
+}
+
+async function restoreBackup(invocation: Invocation): Promise<void> {
+  const file = requireOperand(invocation, 0, 'file');
+  const directory = getTextOption(invocation, 'dataDir') ?? '';
+  // Verify the whole backup first, so that nothing is created from a damaged one.
+  await withExitCode(() => verifySnapshot(readChunks(file)), file);
+  const summary = await withExitCode(() =>
+    restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
+  );
+  await printSummary(
+    invocation.session,
+    file,
+    summary,
+    `${directory}: restored ${describeBackup(summary)}\nstart a coordinator with: cloudless-coordinator --data-dir ${directory}`,
+  );
+}
+
+function describeBackup({ clusterId, revision, entries, bytes }: SnapshotSummary): string {
+  return `revision ${revision} of cluster ${clusterId}, ${entries} ${entries === 1 ? 'entry' : 'entries'}, ${bytes} bytes`;
+}
+
+async function printSummary(
+  session: CliSession,
+  file: string,
+  summary: SnapshotSummary,
+  text: string,
+): Promise<void> {
+  const { clusterId, schemaVersion, revision, entries, bytes, sha256 } = summary;
+  if (session.isStructured) {
+    return session.printValue({
+      file,
+      clusterId,
+      schemaVersion,
+      revision: String(revision),
+      entries,
+      bytes,
+      sha256,
+    });
+  }
+  await session.print(`${text}\n`);
+}
+
+/**
+ * Runs a local action and gives its errors the exit code that the same error of a coordinator has.
+ */
+async function withExitCode<Result>(act: () => Promise<Result>, file?: string): Promise<Result> {
+  try {
+    return await act();
+  } catch (reason) {
+    if (!(reason instanceof CloudlessError)) throw reason;
+    const about = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
+    throw new CliFailure(toExitCode(toCode(reason.kind)), `${about}${reason.message}`, {
+      cause: reason,
+    });
+  }
+}

@@ -1,0 +1,158 @@
+import { ConnectError } from '@connectrpc/connect';
+import type { Command } from 'commander';
+import { ServerInfoSchema } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+import { ExitCode, describeCallFailure, createUsageFailure } from '../../call/failure.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import { suggestSimilar } from '../../suggest.js';
+import { VERSION } from '../../version.js';
+import { showEvents, addEventOptions } from '../event/event-commands.js';
+import { showContainers } from '../replica/container-commands.js';
+import { describeNode, getNodes, listNodes } from '../node/node-commands.js';
+import { hasFlag, requireOperand } from '../options.js';
+import { watchNodes, watchWorkloads } from './watch-commands.js';
+import {
+  addListOptions,
+  describeWorkload,
+  getWorkloads,
+  listWorkloads,
+} from '../workload/workload-commands.js';
+
+type Kind = 'workload' | 'node' | 'event' | 'container';
+
+/** The kinds of `get` and `describe`, by each accepted word. */
+const KINDS: Readonly<Record<string, Kind>> = {
+  workload: 'workload',
+  workloads: 'workload',
+  wl: 'workload',
+  node: 'node',
+  nodes: 'node',
+  event: 'event',
+  events: 'event',
+  container: 'container',
+  containers: 'container',
+};
+
+/** `get` has the options of every kind; this table lists the kinds that accept an option. */
+const KINDS_BY_OPTION: Readonly<Record<string, readonly string[]>> = {
+  workload: ['event', 'container'],
+  node: ['event', 'container'],
+  selector: ['workload', 'node'],
+  allNamespaces: ['workload', 'event', 'container'],
+};
+
+/** Adds `get`, `describe` and `version`. */
+export function addGeneralCommands(tree: CommandTree, parent: Command): void {
+  const getCommand = tree.addCommand(
+    parent,
+    'get <kind> [names...]',
+    'list workloads, nodes, containers or events',
+    get,
+  );
+  addEventOptions(addListOptions(getCommand));
+  tree.addCommand(
+    parent,
+    'describe <kind-or-workload> [name]',
+    'show details of a workload or node',
+    describeAny,
+  );
+  tree
+    .addCommand(
+      parent,
+      'version',
+      'print the versions of cloudlessctl and of the coordinator',
+      showVersion,
+    )
+    .option('--client', 'print only the version of cloudlessctl');
+}
+
+/** Time limit of `version` for the answer of the coordinator. */
+const VERSION_TIMEOUT_MS = 3_000;
+
+async function showVersion(invocation: Invocation): Promise<number> {
+  const { session } = invocation;
+  if (!session.isStructured) await session.print(`cloudlessctl ${VERSION}\n`);
+  if (hasFlag(invocation, 'client')) {
+    if (session.isStructured) await session.printValue({ version: VERSION });
+    return ExitCode.ok;
+  }
+  try {
+    const server = await session.client.getServerInfo(
+      {},
+      session.getCallOptions(session.settings.timeoutMs ?? VERSION_TIMEOUT_MS),
+    );
+    if (session.isStructured)
+      await session.printValue({
+        version: VERSION,
+        server: toMessageJson(ServerInfoSchema, server),
+      });
+    else
+      await session.print(
+        `coordinator ${server.version} (cluster ${server.clusterId}, epoch ${server.epoch})\n`,
+      );
+    return ExitCode.ok;
+  } catch (reason) {
+    if (!(reason instanceof ConnectError)) throw reason;
+    // The version of cloudlessctl is printed even when the coordinator does not answer.
+    if (session.isStructured) await session.printValue({ version: VERSION });
+    const failure = describeCallFailure(reason, session.settings);
+    await session.printNotice(`cloudlessctl: ${failure.message}`);
+    return failure.exitCode;
+  }
+}
+
+async function get(invocation: Invocation): Promise<void> {
+  const kind = parseKind(requireOperand(invocation, 0, 'kind'));
+  const names = invocation.operands.slice(1);
+  for (const [option, kinds] of Object.entries(KINDS_BY_OPTION)) {
+    if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
+    const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    throw createUsageFailure(
+      `--${flag} applies to ${joinWords(kinds.map((taken) => `${taken}s`))}, not to ${kind}s`,
+    );
+  }
+  if (kind === 'container') {
+    if (hasFlag(invocation, 'watch'))
+      throw createUsageFailure('--watch applies to workloads, nodes and events, not to containers');
+    return showContainers(invocation, names);
+  }
+  if (kind !== 'event' && hasFlag(invocation, 'watch')) {
+    return kind === 'workload' ? watchWorkloads(invocation, names) : watchNodes(invocation, names);
+  }
+  if (kind === 'workload')
+    return names.length > 0 ? getWorkloads(invocation, names) : listWorkloads(invocation);
+  if (kind === 'node')
+    return names.length > 0 ? getNodes(invocation, names) : listNodes(invocation);
+  if (names.length > 0)
+    throw createUsageFailure('events have no names: filter with --workload or --node');
+  return showEvents(invocation);
+}
+
+async function describeAny(invocation: Invocation): Promise<void> {
+  const [first = '', second] = invocation.operands;
+  if (second === undefined) return describeWorkload(invocation, first);
+  const kind = parseKind(first);
+  if (kind === 'workload') return describeWorkload(invocation, second);
+  if (kind === 'node') return describeNode(invocation, second);
+  if (kind === 'container')
+    throw createUsageFailure(
+      'containers cannot be described; use: cloudlessctl get containers -o wide',
+    );
+  throw createUsageFailure('events cannot be described; use: cloudlessctl events');
+}
+
+/** Joins words to a list: `a`, `a and b`, `a, b and c`. */
+function joinWords(words: readonly string[]): string {
+  const last = words.at(-1) ?? '';
+  return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} and ${last}`;
+}
+
+function parseKind(word: string): Kind {
+  const kind = KINDS[word.toLowerCase()];
+  if (kind === undefined) {
+    throw createUsageFailure(
+      `unknown kind ${JSON.stringify(word)}: expected workloads, nodes, containers or events${suggestSimilar(word, Object.keys(KINDS))}`,
+    );
+  }
+  return kind;
+}

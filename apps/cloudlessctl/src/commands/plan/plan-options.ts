@@ -1,0 +1,136 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { ExecutePlanResponseSchema, PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
+import type { ExecutePlanResponse, Plan } from '@cloudless/api';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { Command } from 'commander';
+import { GLOBAL_OPTION_NAMES } from '../../command-tree.js';
+import type { Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { formatWorkloadName } from '../../names.js';
+import { formatTime } from '../../output/human.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { formatPlan } from '../../views/plan-view.js';
+import { waitUntilDrained } from '../../wait/wait-node.js';
+import { waitUntilSettled } from '../../wait/wait-workload.js';
+import { hasFlag, getTextOption } from '../options.js';
+
+/** A change of a plan, as CreatePlan accepts it. */
+export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
+
+/** Adds `--plan` and `--plan-id`. */
+export function addPlanOptions(command: Command): Command {
+  return command
+    .option('--plan', 'only show the change, and store it as a plan for an hour')
+    .option('--plan-id <id>', 'execute a stored plan exactly as it was shown');
+}
+
+/**
+ * Handles `--plan` and `--plan-id`.
+ * @param changes - Called with `--plan`: the changes that the command would make.
+ * @returns True when the command is done; false when neither option was given.
+ */
+export async function handlePlanOptions(
+  invocation: Invocation,
+  changes: () => readonly ChangeInit[] | Promise<readonly ChangeInit[]>,
+): Promise<boolean> {
+  const { session } = invocation;
+  const planId = getTextOption(invocation, 'planId');
+  if (planId !== undefined) {
+    await executePlan(invocation, planId);
+    return true;
+  }
+  if (!hasFlag(invocation, 'plan')) return false;
+  if (hasFlag(invocation, 'wait'))
+    throw createUsageFailure('--plan changes nothing to wait for; use --wait with --plan-id');
+  if (session.settings.requestId !== '')
+    throw createUsageFailure('--plan changes nothing; use --request-id with --plan-id');
+  await printPlan(session, await createPlan(session, [...(await changes())]));
+  return true;
+}
+
+/**
+ * Creates a plan.
+ * @throws {@link ConnectError} of the coordinator; its message names the workload or node of a
+ *   refused change instead of the index of the change.
+ */
+async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<Plan> {
+  try {
+    return await session.client.createPlan({ changes }, session.getCallOptions());
+  } catch (reason) {
+    if (!(reason instanceof ConnectError) || reason.code !== Code.InvalidArgument) throw reason;
+    const message = reason.rawMessage.replaceAll(
+      /changes\[(\d+)\]\.\w+\.?/g,
+      (place, index) => describeChange(changes[Number(index)]) ?? place,
+    );
+    throw new ConnectError(message, reason.code);
+  }
+}
+
+function describeChange(planned: ChangeInit | undefined): string | undefined {
+  const { case: kind, value } = planned?.change ?? {};
+  if (kind === undefined || value === undefined) return undefined;
+  if (kind === 'drain') return `node ${value.nodeId ?? ''}: `;
+  return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
+}
+
+/** The options that may be combined with `--plan-id`. */
+const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId', 'wait'];
+
+async function executePlan(invocation: Invocation, id: string): Promise<void> {
+  const { session, operands, options } = invocation;
+  const others = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
+  if (operands.length > 0 || others.length > 0) {
+    throw createUsageFailure(
+      '--plan-id executes the stored plan: of the operands and flags of this command, only --wait can be added',
+    );
+  }
+  if (!/^[0-9a-f]{16}$/.test(id))
+    throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
+  const done = await session.client.executePlan(
+    { id, requestId: session.getRequestId() },
+    session.getCallOptions(),
+  );
+  await printExecuted(session, done);
+  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, done) : done;
+  if (session.isStructured)
+    await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
+}
+
+async function printExecuted(
+  session: CliSession,
+  { workloads, nodes }: ExecutePlanResponse,
+): Promise<void> {
+  for (const workload of workloads)
+    await session.printStatus(
+      `${formatWorkloadName(workload)}: ${workload.generation === 1n ? 'created' : 'updated'}`,
+    );
+  for (const { id } of nodes) await session.printStatus(`node ${id}: draining`);
+  if (workloads.length + nodes.length === 0)
+    await session.printStatus('nothing to change, the workloads are as planned');
+}
+
+async function waitUntilExecuted(
+  session: CliSession,
+  { $typeName, workloads, nodes }: ExecutePlanResponse,
+): Promise<ExecutePlanResponse> {
+  const settled = [];
+  for (const workload of workloads) settled.push(await waitUntilSettled(session, workload));
+  const nodeIds = nodes.map(({ id }) => id);
+  const drained = nodeIds.length === 0 ? [] : await waitUntilDrained(session, nodeIds, undefined);
+  return { $typeName, workloads: settled, nodes: [...drained] };
+}
+
+async function printPlan(session: CliSession, plan: Plan): Promise<void> {
+  if (session.isStructured) return session.printValue(toMessageJson(PlanSchema, plan));
+  for (const workload of plan.workloads)
+    await session.print(formatPlan(formatWorkloadName(workload), workload, session.style));
+  for (const { change } of plan.changes) {
+    const isEmptyDrain = change.case === 'drain' && plan.workloads.length === 0;
+    if (isEmptyDrain) await session.print(`node ${change.value.nodeId}: no replicas to move\n`);
+  }
+  const until = formatTime(plan.expiresAt);
+  await session.print(
+    `plan ${plan.id}, kept until ${until}: cloudlessctl apply --plan-id ${plan.id}\n`,
+  );
+}

@@ -1,0 +1,57 @@
+import { ContainerStatusSchema, type ContainerStatus } from '@cloudless/api';
+import type { Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import { formatContainerTable } from '../../views/container-view.js';
+import { parseWorkloadName } from '../../names.js';
+import { hasFlag, getTextOption } from '../options.js';
+
+/**
+ * Shows the current container of each replica, as last reported by its agent.
+ * @param names - Prefixes of container ids. Empty: all containers that the options select.
+ */
+export async function showContainers(
+  invocation: Invocation,
+  names: readonly string[],
+): Promise<void> {
+  const { session } = invocation;
+  const { containers } = await session.agents.listContainers({}, session.getCallOptions());
+  const selected = containers.filter((container) => isSelected(invocation, container));
+  const found =
+    names.length === 0 ? selected : names.map((name) => requireContainer(containers, name));
+  if (session.isStructured) {
+    return session.printValue({
+      containers: found.map((each) => toMessageJson(ContainerStatusSchema, each)),
+    });
+  }
+  if (found.length === 0) return session.printNotice('no containers');
+  await session.print(
+    formatContainerTable(found, session.nowMs, session.settings.output === 'wide'),
+  );
+}
+
+function isSelected(
+  invocation: Invocation,
+  { namespace, workload, nodeId }: ContainerStatus,
+): boolean {
+  const { settings } = invocation.session;
+  const node = getTextOption(invocation, 'node');
+  const workloadText = getTextOption(invocation, 'workload');
+  const workloadName =
+    workloadText === undefined ? undefined : parseWorkloadName(workloadText, settings.namespace);
+  if (node !== undefined && nodeId !== node) return false;
+  if (workloadName !== undefined)
+    return workload === workloadName.name && namespace === workloadName.namespace;
+  return hasFlag(invocation, 'allNamespaces') || namespace === settings.namespace;
+}
+
+function requireContainer(containers: readonly ContainerStatus[], prefix: string): ContainerStatus {
+  const [found, another] = containers.filter(({ containerId }) => containerId.startsWith(prefix));
+  if (found === undefined)
+    throw createUsageFailure(`no container has an id that begins with ${JSON.stringify(prefix)}`);
+  if (another !== undefined)
+    throw createUsageFailure(
+      `several containers have an id that begins with ${JSON.stringify(prefix)}; give more digits`,
+    );
+  return found;
+}

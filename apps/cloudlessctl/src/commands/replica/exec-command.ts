@@ -1,0 +1,88 @@
+import type { Command } from 'commander';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { ExecCommandResponseSchema } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { parseReplicaTarget, toTargetFields } from '../../names.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import { execStream } from './exec-stream.js';
+import { getCommandAfterSeparator, hasFlag, requireOperand } from '../options.js';
+
+const MAX_STDIN_BYTES = 1024 * 1024;
+/** Time limit of the coordinator for a command without `--timeout`. */
+const DEFAULT_TIMEOUT_MS = 30_000;
+/**
+ * The coordinator ends the command at its time limit. The call itself gets this much more time, so
+ * that the result still arrives.
+ */
+const CALL_MARGIN_MS = 15_000;
+
+/** Adds `exec`. */
+export function addExecCommand(tree: CommandTree, parent: Command): void {
+  tree
+    .addCommand(
+      parent,
+      'exec <target> [command...]',
+      'run a command in a workload, replica or container; the command follows --',
+      exec,
+    )
+    .addHelpText('after', '\nExample: cloudlessctl exec -it web -- sh')
+    .option('-i, --stdin', 'stream standard input to the command')
+    .option('-t, --tty', 'allocate a terminal; Ctrl-C is sent to the command')
+    .option('--no-stdin', 'do not read standard input');
+}
+
+/** Prints the output of the command. @returns Its exit code. */
+async function exec(invocation: Invocation): Promise<number> {
+  const { session } = invocation;
+  const target = parseReplicaTarget(
+    requireOperand(invocation, 0, 'target'),
+    session.settings.namespace,
+  );
+  const command = getCommandAfterSeparator(invocation, 1, 'cloudlessctl exec web -- ls -l');
+  if (command.length === 0)
+    throw createUsageFailure(
+      'no command given: put the command after --, for example: cloudlessctl exec web -- ls -l',
+    );
+  const [stdin, tty] = [hasFlag(invocation, 'stdin'), hasFlag(invocation, 'tty')];
+  if (stdin || tty) return execStream(session, { target, command, stdin, tty });
+  const { timeoutMs } = session.settings;
+  const request = {
+    ...toTargetFields(target),
+    command: [...command],
+    ...(timeoutMs === undefined ? {} : { timeout: durationFromMs(timeoutMs) }),
+    stdin: await readStdin(invocation),
+  };
+  const result = await session.client.execCommand(
+    request,
+    session.getCallOptions((timeoutMs ?? DEFAULT_TIMEOUT_MS) + CALL_MARGIN_MS),
+  );
+  if (session.isStructured) {
+    await session.printValue(toMessageJson(ExecCommandResponseSchema, result));
+  } else {
+    await session.print(toOutput(result.stdoutRaw, result.stdout));
+    await session.io.stderr.write(toOutput(result.stderrRaw, result.stderr));
+    if (result.truncated)
+      await session.printNotice(
+        'cloudlessctl: the output is longer than 1 MiB and was truncated; use -i to stream it',
+      );
+  }
+  return result.exitCode & 0xff;
+}
+
+function toOutput(raw: Uint8Array, text: string): Uint8Array | string {
+  return raw.length > 0 ? raw : text;
+}
+
+/**
+ * Reads a pipe or a file to its end. Other inputs may never end, so they are only read with `-i`.
+ */
+async function readStdin({ session, options }: Invocation): Promise<Uint8Array> {
+  const { stdin } = session.io;
+  const isForwarded = options['stdin'] ?? stdin.kind === 'pipe';
+  if (isForwarded !== true) return new Uint8Array();
+  const bytes = await stdin.readAll(MAX_STDIN_BYTES);
+  if (bytes === undefined)
+    throw createUsageFailure('standard input is longer than 1 MiB; use -i to stream it');
+  return bytes;
+}

@@ -1,0 +1,228 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock } from '@cloudless/base/testing';
+import { LogBatchSchema, LogEntrySchema, OutputStream } from '@cloudless/api';
+import type { LogEntry, StreamLogsRequest } from '@cloudless/api';
+import { NOW_MS, aWorkload, runCli } from '../../testing/run-cli.js';
+
+const anEntry = (
+  replica: number,
+  sequence: number,
+  line: string,
+  fields: Partial<LogEntry> = {},
+): LogEntry =>
+  create(LogEntrySchema, {
+    ...{
+      containerId: `c${replica}`,
+      replicaId: `00000000000000aa-${replica}`,
+      sequence: BigInt(sequence),
+      line,
+      raw: fields.raw ?? new Uint8Array(),
+    },
+    ...{
+      partial: fields.partial ?? false,
+      stream: fields.stream ?? OutputStream.STDOUT,
+      time: timestampFromMs(NOW_MS + sequence * 1000),
+    },
+  });
+const one = aWorkload({ status: { desiredReplicas: 1, totalReplicas: 1 } });
+const createCoordinator = (...entries: LogEntry[]) => ({
+  getWorkload: () => aWorkload(),
+  streamLogs: async function* () {
+    yield* entries;
+  },
+});
+
+describe('cloudlessctl logs', () => {
+  it('prints the lines of a single replica without a prefix', async () => {
+    const coordinator = {
+      ...createCoordinator(anEntry(1, 1, 'a'), create(LogEntrySchema, {}), anEntry(1, 2, 'b')),
+      getWorkload: () => one,
+    };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: 'a\nb\n',
+    });
+  });
+
+  it('prefixes lines with their replica when several replicas write', async () => {
+    expect(
+      (
+        await runCli(['logs', 'web'], {
+          coordinator: createCoordinator(
+            anEntry(1, 1, 'a'),
+            anEntry(12, 1, 'b'),
+            anEntry(1, 2, 'c'),
+          ),
+        })
+      ).stdout,
+    ).toBe('web-1 | a\nweb-12 | b\nweb-1  | c\n');
+    const coordinator = {
+      ...createCoordinator(anEntry(1, 1, 'a'), anEntry(2, 1, 'b')),
+      getWorkload: () => one,
+    };
+    expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
+  });
+
+  it('joins the pieces of a long line, and prints the exact bytes', async () => {
+    const pieces = [
+      anEntry(1, 1, 'lo', { partial: true }),
+      anEntry(2, 1, 'x'),
+      anEntry(1, 2, 'ng'),
+      anEntry(1, 3, '?', { raw: Uint8Array.of(0xc3, 0xa9) }),
+      anEntry(2, 2, 'end', { partial: true }),
+    ];
+    expect(
+      (await runCli(['logs', 'web'], { coordinator: createCoordinator(...pieces) })).stdout,
+    ).toBe('web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n');
+  });
+
+  it('sends the values of the flags in the request', async () => {
+    let seen: StreamLogsRequest | undefined;
+    const coordinator = {
+      streamLogs: async function* (request: StreamLogsRequest) {
+        seen = request;
+        yield anEntry(1, 1, 'a');
+      },
+    };
+    const argv = [
+      'logs',
+      '00000000000000aa-1',
+      '--tail',
+      '5',
+      '--since',
+      '10m',
+      '--stream',
+      'stderr',
+      '--timestamps',
+    ];
+    expect((await runCli(argv, { coordinator })).stdout).toBe('2026-01-01T00:00:01Z a\n');
+    expect(seen).toMatchObject({
+      replicaId: '00000000000000aa-1',
+      tailLines: 5,
+      streams: [OutputStream.STDERR],
+      follow: false,
+    });
+    expect(seen?.since).toEqual(timestampFromMs(NOW_MS - 600_000));
+  });
+
+  it('prints all lines of a batch as text and as JSON', async () => {
+    let asked = 0;
+    const aBatch = (...lines: LogEntry[]): LogEntry => {
+      const entries = lines.map((line) =>
+        create(LogEntrySchema, { ...line, containerId: '', replicaId: '' }),
+      );
+      const [first] = lines;
+      const batch = toBinary(LogBatchSchema, create(LogBatchSchema, { entries }));
+      return Object.assign(anEntry(1, Number(first!.sequence), ''), {
+        batch,
+        lastSequence: lines.at(-1)!.sequence,
+      });
+    };
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        asked = request.maxBatchBytes;
+        yield aBatch(anEntry(1, 1, 'a'), anEntry(1, 2, 'lo', { partial: true }));
+        yield aBatch(anEntry(1, 3, 'ng'), anEntry(1, 4, 'b'));
+      },
+    };
+    expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nlong\nb\n');
+    expect(asked).toBeGreaterThan(0);
+    const printed = (await runCli(['logs', 'web', '-o', 'json'], { coordinator })).stdout
+      .trimEnd()
+      .split('\n');
+    expect(printed.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { containerId: 'c1', replicaId: '00000000000000aa-1', sequence: '1', line: 'a' },
+      { sequence: '2', line: 'lo' },
+      { sequence: '3', line: 'ng' },
+      { sequence: '4', line: 'b' },
+    ]);
+  });
+
+  it('reports missing lines on stderr, and as an entry with -o json', async () => {
+    const skipped = { firstSequence: 2n, lastSequence: 1_001n, bytes: 2_048n };
+    const marker = create(LogEntrySchema, {
+      containerId: 'c1',
+      replicaId: '00000000000000aa-1',
+      skipped,
+    });
+    const coordinator = {
+      ...createCoordinator(anEntry(1, 1, 'a'), marker, anEntry(1, 1_002, 'b')),
+      getWorkload: () => one,
+    };
+    expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
+      stdout: 'a\nb\n',
+      stderr:
+        '1000 lines (2Ki) of 00000000000000aa-1 missing: log rotation removed them before they were read\n',
+    });
+    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], { coordinator });
+    expect(JSON.parse(stdout.split('\n')[1]!)).toMatchObject({
+      sequence: '0',
+      skipped: { firstSequence: '2', lastSequence: '1001', bytes: '2048' },
+    });
+  });
+
+  it('continues after the last line when the connection breaks, without repeated lines', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const requests: StreamLogsRequest[] = [];
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        requests.push(request);
+        yield anEntry(1, 1, 'a');
+        if (requests.length === 1) throw new ConnectError('no leader', Code.Unavailable);
+        yield anEntry(1, 2, 'b');
+      },
+    };
+    const running = runCli(['logs', 'web', '-f', '--tail', '1'], { clock, coordinator });
+    let ended = false;
+    void running.then(() => (ended = true));
+    while (!ended) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await clock.advance(100);
+    }
+    expect(await running).toMatchObject({ exitCode: 0, stdout: 'a\nb\n' });
+    expect(requests.map(({ tailLines }) => tailLines)).toEqual([1, undefined]);
+    expect(requests[1]?.after).toMatchObject([{ containerId: 'c1', sequence: 1n }]);
+  });
+
+  it('continues at the start position when the connection breaks before the first line', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const requests: StreamLogsRequest[] = [];
+    const coordinator = {
+      getWorkload: () => one,
+      streamLogs: async function* (request: StreamLogsRequest) {
+        requests.push(request);
+        if (requests.length > 1) return;
+        yield create(LogEntrySchema, {
+          containerId: 'c1',
+          replicaId: '00000000000000aa-1',
+          position: 7n,
+        });
+        throw new ConnectError('no leader', Code.Unavailable);
+      },
+    };
+    const running = runCli(['logs', 'web', '-f', '--tail', '0'], { clock, coordinator });
+    while (requests.length < 2) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await clock.advance(100);
+    }
+    expect(await running).toMatchObject({ exitCode: 0, stdout: '' });
+    expect(requests[1]).toMatchObject({ after: [{ containerId: 'c1', sequence: 7n }] });
+    expect(requests[1]?.tailLines).toBeUndefined();
+  });
+
+  it('prints one JSON entry per line with -o json', async () => {
+    const { stdout } = await runCli(['logs', 'web', '-o', 'json'], {
+      coordinator: createCoordinator(anEntry(1, 1, 'a'), anEntry(2, 1, 'b')),
+    });
+    expect(
+      stdout
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { line: string }).line),
+    ).toEqual(['a', 'b']);
+  });
+});

@@ -1,0 +1,200 @@
+import { Code, ConnectError } from '@connectrpc/connect';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { ManualClock } from '@cloudless/base/testing';
+import { RolloutStatus_Phase as Phase } from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
+import { FAILURE, aRollout, createWatch } from '../../testing/a-rollout.js';
+import { NOW_MS, runCli } from '../../testing/run-cli.js';
+import type { CliOptions, CliResult } from '../../testing/run-cli.js';
+
+const done = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
+const promotion = aRollout({
+  phase: Phase.PAUSED,
+  waitsForPromotion: true,
+  reason: 'step 1 of 2: waits for a promotion',
+  step: 1,
+  steps: 2,
+});
+const follow = (
+  states: Workload[],
+  more: string[] = [],
+  options: CliOptions = {},
+): Promise<CliResult> =>
+  runCli(['rollout', 'status', 'web', ...more], {
+    coordinator: { getWorkload: () => states[0] ?? done, watchWorkloads: createWatch(...states) },
+    ...options,
+  });
+const about = 'workload default/web: version 2, from version 1';
+
+describe('cloudlessctl rollout status', () => {
+  it('prints a line for each change until the rollout is complete', async () => {
+    const states = [
+      aRollout(),
+      aRollout(),
+      aRollout({ reason: 'waits for replica x' }),
+      aRollout({}, { updated: 3 }),
+      done,
+    ];
+    expect(await follow(states)).toMatchObject({
+      exitCode: 0,
+      stderr: '',
+      stdout: [
+        `${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)`,
+        `${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x`,
+        `${about}: InProgress, 3 of 4 new ready, 1 old, 4 ready (minimum 3)`,
+        'workload default/web: version 2 is rolled out: 4 of 4 ready (minimum 3)',
+        '',
+      ].join('\n'),
+    });
+  });
+
+  it('waits until the newest generation is observed', async () => {
+    const asked = aRollout({ phase: Phase.COMPLETED });
+    asked.generation = 4n;
+    const begun = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
+    begun.generation = 4n;
+    if (begun.status !== undefined) begun.status.observedGeneration = 4n;
+    const { stdout, exitCode } = await follow([asked, begun]);
+    expect(exitCode).toBe(0);
+    expect(stdout).toContain('version 2 is rolled out');
+  });
+
+  it.each([
+    {
+      name: 'failed',
+      state: aRollout({ phase: Phase.FAILED, reason: 'x', failure: FAILURE }),
+      says: 'the rollout of version 2 failed: new replicas failed 3 times\nfailing replica: 00000000000000aa-9 on node2, exit code 1\nlast lines of 00000000000000aa-9:\n  starting\n  no such file: config.json',
+    },
+    {
+      name: 'rolled back',
+      state: aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE }),
+      says: 'version 2 failed and was rolled back, as version 3: new replicas failed 3 times\nfailing replica: ',
+    },
+    {
+      name: 'paused by a user',
+      state: aRollout({ phase: Phase.PAUSED, pausedByUser: true, reason: 'paused by a user' }),
+      says: 'the rollout is paused: paused by a user; resume the rollout with: cloudlessctl rollout resume web',
+    },
+    {
+      name: 'paused by impossible limits',
+      state: aRollout({ phase: Phase.PAUSED, reason: 'no replica may be stopped' }),
+      says: 'the rollout is paused: no replica may be stopped\n',
+    },
+  ])('exits with 8 when the rollout is $name', async ({ state, says }) => {
+    for (const more of [[], ['--watch=false']]) {
+      const { exitCode, stderr, stdout } = await follow(
+        [aRollout(), state].slice(more.length),
+        more,
+      );
+      expect(exitCode).toBe(8);
+      expect(stdout).toContain(about.split(':')[0] ?? '');
+      expect(stderr).toContain(`cloudlessctl: workload default/web: ${says}`);
+    }
+  });
+
+  it('keeps watching while a failed version is rolled back', async () => {
+    const back = aRollout({ version: 3, failure: FAILURE });
+    const { stdout, exitCode } = await follow([
+      back,
+      aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE }),
+    ]);
+    expect(exitCode).toBe(8);
+    expect(stdout.match(/InProgress|RolledBack/g)).toEqual(['InProgress', 'RolledBack']);
+  });
+
+  it('exits with 0 at a manual promotion, and prints the promote command', async () => {
+    expect(await follow([promotion])).toMatchObject({
+      exitCode: 0,
+      stdout: `${about}: Paused, 1 of 4 new ready, 3 old, 4 ready (minimum 3): step 1 of 2: waits for a promotion\n`,
+      stderr: 'promote the rollout with: cloudlessctl rollout promote web\n',
+    });
+  });
+
+  it('keeps watching at a manual promotion with --wait-promotion', async () => {
+    const { exitCode, stdout, stderr } = await follow([promotion, done], ['--wait-promotion']);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+    expect(stdout).toContain('is rolled out');
+  });
+
+  it('prints the current status with --watch=false, -o json and -o yaml', async () => {
+    const coordinator = { getWorkload: () => aRollout({ step: 1, steps: 3 }) };
+    expect(
+      await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator }),
+    ).toMatchObject({
+      exitCode: 0,
+      stdout: `${about}: InProgress, step 1 of 3, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+    });
+    const { stdout, exitCode } = await runCli(['rollout', 'status', 'web', '-o', 'json'], {
+      coordinator,
+    });
+    expect(exitCode).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      phase: 'IN_PROGRESS',
+      version: 2,
+      step: 1,
+      pausedByUser: false,
+    });
+    const failed = { getWorkload: () => aRollout({ phase: Phase.FAILED }) };
+    expect(
+      (await runCli(['rollout', 'status', 'web', '-o', 'yaml'], { coordinator: failed })).exitCode,
+    ).toBe(8);
+  });
+
+  it('exits with 3 when the workload does not exist', async () => {
+    const getWorkload = () => {
+      throw new ConnectError('workload default/web does not exist', Code.NotFound);
+    };
+    expect(
+      (await runCli(['rollout', 'status', 'web'], { coordinator: { getWorkload } })).exitCode,
+    ).toBe(3);
+  });
+
+  it('exits with 4 when the workload is deleted while it watches', async () => {
+    const coordinator = {
+      getWorkload: () => done,
+      watchWorkloads: createWatch(aRollout(), 'gone'),
+    };
+    expect(await runCli(['rollout', 'status', 'web'], { coordinator })).toMatchObject({
+      exitCode: 4,
+      stderr: 'cloudlessctl: workload default/web was deleted while waiting\n',
+    });
+  });
+
+  it('exits with 6 when --timeout expires', async () => {
+    const clock = new ManualClock(NOW_MS);
+    let seen = false;
+    const onStdout = (): void => void (seen = true);
+    const running = follow([aRollout()], ['--timeout', '30s'], { clock, onStdout });
+    while (!seen) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(30_000);
+    expect(await running).toMatchObject({
+      exitCode: 6,
+      stderr: `cloudlessctl: the rollout is not complete after 30s: ${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+    });
+  });
+
+  it('draws progress bars on a terminal, and updates the remaining time each second', async () => {
+    const clock = new ManualClock(NOW_MS);
+    const stop = new AbortController();
+    let drawn = '';
+    const onStdout = (text: string): void => void (drawn += text);
+    const until = timestampFromMs(NOW_MS + 90_000);
+    const waiting = aRollout({ reason: 'step 1 of 3: waits 2m', step: 1, steps: 3, until });
+    const running = follow([waiting], [], { clock, onStdout, isTTY: true, signal: stop.signal });
+    while (!drawn.includes('left')) await new Promise((resolve) => setImmediate(resolve));
+    expect(drawn).toContain(
+      [
+        about,
+        '  phase  InProgress, step 1 of 3',
+        '  ready  [######################|#######] 4 of 4, minimum 3',
+        '  new    [########......................] 1 of 4 ready',
+        '  old    [#######################.......] 3',
+        '  step 1 of 3: waits 2m (90s left)',
+      ].join('\n'),
+    );
+    await clock.advance(1_000);
+    while (!drawn.includes('89s left')) await new Promise((resolve) => setImmediate(resolve));
+    stop.abort();
+    expect((await running).exitCode).toBe(130);
+  });
+});

@@ -1,0 +1,165 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import { RolloutStatusSchema, RolloutStatus_Phase } from '@cloudless/api';
+import { create } from '@bufbuild/protobuf';
+import type { Workload } from '@cloudless/api';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+import { CliFailure, ExitCode } from '../../call/failure.js';
+import { formatWorkloadName, parseWorkloadName } from '../../names.js';
+import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { formatRolloutBlock, formatRolloutLine, formatVersions } from '../../views/rollout-view.js';
+import { withFailureDetails } from '../../wait/wait-workload.js';
+import { watchWorkload } from '../../wait/watch-workload.js';
+import { hasFlag, requireOperand, getTextOption } from '../options.js';
+
+/** Interval at which the remaining time is redrawn. */
+const REDRAW_MS = 1_000;
+
+/** Adds `rollout status`. */
+export function addRolloutStatus(tree: CommandTree, parent: Command): void {
+  tree
+    .addCommand(parent, 'status <name>', 'show the status of a rollout until it ends', showStatus)
+    .addOption(
+      new Option('--watch <boolean>', 'false: print the current status and exit')
+        .choices(['true', 'false'])
+        .default('true'),
+    )
+    .option('--wait-promotion', 'keep waiting while the rollout waits for a promotion')
+    .addHelpText(
+      'after',
+      `
+Exits with 0 when the rollout is complete or waits for a promotion, with 8 when it has failed, was rolled back or is paused, and
+with 6 when --timeout expires. -o json and yaml print the current status.`,
+    );
+}
+
+async function showStatus(invocation: Invocation): Promise<number> {
+  const { session } = invocation;
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
+  if (session.isStructured) {
+    await session.printValue(
+      toMessageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
+    );
+    return findEnd(session, workload, false)?.exitCode ?? ExitCode.ok;
+  }
+  if (getTextOption(invocation, 'watch') === 'false') {
+    await session.print(`${formatLine(workload)}\n`);
+    return reportEnd(session, workload, findEnd(session, workload, false));
+  }
+  const [final, end] = await followRollout(session, workload, hasFlag(invocation, 'waitPromotion'));
+  return reportEnd(session, final, end);
+}
+
+/** The result of a rollout that has ended, or that waits for a user. */
+interface RolloutEnd {
+  readonly exitCode: number;
+  /** Message beside the state; may be empty. */
+  readonly text: string;
+}
+
+/** Prints each state until the rollout ends. */
+async function followRollout(
+  session: CliSession,
+  subject: Workload,
+  waitPromotion: boolean,
+): Promise<readonly [Workload, RolloutEnd]> {
+  const { clock } = session.io;
+  let redrawTimer: { cancel(): void } | undefined;
+  let last = formatLine(subject);
+  try {
+    return await watchWorkload<readonly [Workload, RolloutEnd]>(session, {
+      subject,
+      timeoutMs: session.settings.timeoutMs,
+      onTimeout: (after) =>
+        new CliFailure(ExitCode.timeout, `the rollout is not complete after ${after}: ${last}`),
+      evaluate: async (workload, progress) => {
+        redrawTimer?.cancel();
+        if (workload === undefined)
+          throw new CliFailure(
+            ExitCode.conflict,
+            `${formatWorkloadName(subject)} was deleted while waiting`,
+          );
+        last = formatLine(workload);
+        const drawState = async (): Promise<void> => {
+          if (!progress.isRedrawn) return progress.showState(last);
+          await progress.showState(
+            `${formatWorkloadName(workload)}: ${formatVersions(workload)}`,
+            formatRolloutBlock(workload, session.nowMs),
+          );
+          // An error of this write shows up at the next state.
+          redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
+        };
+        await drawState();
+        const end = findEnd(session, workload, waitPromotion);
+        return end === undefined ? undefined : [workload, end];
+      },
+    });
+  } finally {
+    redrawTimer?.cancel();
+  }
+}
+
+/**
+ * Prints the result of the rollout. @returns The exit code. @throws {@link CliFailure} when the
+ * rollout did not succeed.
+ */
+async function reportEnd(
+  session: CliSession,
+  workload: Workload,
+  end: RolloutEnd | undefined,
+): Promise<number> {
+  if (end === undefined) return ExitCode.ok;
+  if (end.exitCode !== ExitCode.ok) {
+    throw await withFailureDetails(
+      session,
+      workload,
+      new CliFailure(end.exitCode, `${formatWorkloadName(workload)}: ${end.text}`),
+    );
+  }
+  if (end.text !== '') await session.printNotice(end.text);
+  return ExitCode.ok;
+}
+
+function findEnd(
+  session: CliSession,
+  workload: Workload,
+  waitPromotion: boolean,
+): RolloutEnd | undefined {
+  const { status: now, generation } = workload;
+  const rollout = now?.rollout;
+  if (now === undefined || rollout === undefined || now.observedGeneration < generation)
+    return undefined;
+  const because = rollout.failure?.reason || rollout.reason;
+  const createFailure = (text: string): RolloutEnd => ({
+    exitCode: ExitCode.rolloutFailed,
+    text: because === '' ? text : `${text}: ${because}`,
+  });
+  switch (rollout.phase) {
+    case RolloutStatus_Phase.COMPLETED:
+      return { exitCode: ExitCode.ok, text: '' };
+    case RolloutStatus_Phase.FAILED:
+      return createFailure(`the rollout of version ${rollout.version} failed`);
+    case RolloutStatus_Phase.ROLLED_BACK:
+      return createFailure(
+        `version ${rollout.failure?.version ?? 0} failed and was rolled back, as version ${rollout.version}`,
+      );
+    case RolloutStatus_Phase.PAUSED:
+      if (rollout.waitsForPromotion && !rollout.pausedByUser) {
+        return waitPromotion
+          ? undefined
+          : { exitCode: ExitCode.ok, text: formatPromoteHint(session, workload) };
+      }
+      return {
+        exitCode: ExitCode.rolloutFailed,
+        text: `the rollout is paused${rollout.reason === '' ? '' : `: ${rollout.reason}`}${rollout.pausedByUser ? `; ${formatResumeHint(session, workload)}` : ''}`,
+      };
+    default:
+      return undefined;
+  }
+}
+
+const formatLine = (workload: Workload): string =>
+  `${formatWorkloadName(workload)}: ${formatRolloutLine(workload)}`;

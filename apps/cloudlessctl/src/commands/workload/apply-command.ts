@@ -1,0 +1,219 @@
+import type { Command } from 'commander';
+import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
+import type { Workload, WorkloadPlan } from '@cloudless/api';
+import { ConnectError } from '@connectrpc/connect';
+import type { CommandTree, Invocation } from '../../command-tree.js';
+import { CliFailure, ExitCode, isTransient, createUsageFailure } from '../../call/failure.js';
+import type { CliIo } from '../../io/io.js';
+import { parseManifest } from '../../manifest/parse-manifest.js';
+import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
+import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { formatPlan } from '../../views/plan-view.js';
+import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.js';
+import { collectValue, hasFlag, getListOption } from '../options.js';
+import { addPlanOptions, handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
+import { printWorkloads } from './workload-commands.js';
+
+/** Adds `apply`. */
+export function addApplyCommand(tree: CommandTree, parent: Command): void {
+  addPlanOptions(
+    tree.addCommand(
+      parent,
+      'apply',
+      'create or update workloads from manifests; prints the differences and the plan',
+      apply,
+    ),
+  )
+    .option(
+      '-f, --filename <path>',
+      'manifest file, directory, or - for standard input (repeatable)',
+      collectValue,
+    )
+    .option('--dry-run', 'print the plan and change nothing')
+    .option('--wait', 'wait until the change is complete, at most 10m or --timeout');
+}
+
+interface PlannedWorkload {
+  readonly workload: ManifestWorkload;
+  readonly plan: WorkloadPlan;
+}
+
+/**
+ * Reads all manifests, plans all workloads, then applies them. Nothing is changed when a document
+ * is invalid or the coordinator refuses one of the plans.
+ */
+async function apply(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  if (await handlePlanOptions(invocation, () => readPlannedChanges(invocation))) return;
+  const workloads = await readManifests(session, requireFilenames(invocation));
+  const planned = await planAll(session, workloads);
+  if (hasFlag(invocation, 'dryRun')) return printPlans(session, planned);
+  const applied: Workload[] = [];
+  for (const { workload, plan } of planned) {
+    if (!session.isStructured)
+      await session.print(formatPlan(formatWorkloadName(workload), plan, session.style));
+    applied.push(await applyWorkload(session, workload, plan, planned.length > 1));
+  }
+  const final: Workload[] = [];
+  for (const workload of applied)
+    final.push(hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload);
+  if (session.isStructured) await printWorkloads(session, final);
+}
+
+function requireFilenames(invocation: Invocation): readonly string[] {
+  const paths = getListOption(invocation, 'filename');
+  if (paths.length === 0)
+    throw createUsageFailure("required option '-f, --filename <path>' not specified");
+  return paths;
+}
+
+/** The changes that the manifests describe, for one plan of all of them. */
+async function readPlannedChanges(invocation: Invocation): Promise<readonly ChangeInit[]> {
+  if (hasFlag(invocation, 'dryRun'))
+    throw createUsageFailure(
+      '--dry-run and --plan exclude each other: --dry-run only prints the plan, --plan also stores it',
+    );
+  const workloads = await readManifests(invocation.session, requireFilenames(invocation));
+  return workloads.map(({ namespace, name, spec }) => ({
+    change: { case: 'apply', value: { namespace, name, spec, updateMask: { paths: ['*'] } } },
+  }));
+}
+
+/** Plans every workload. @throws {@link ConnectError} that lists the refusals of all workloads. */
+async function planAll(
+  session: CliSession,
+  workloads: readonly ManifestWorkload[],
+): Promise<readonly PlannedWorkload[]> {
+  const planned: PlannedWorkload[] = [];
+  const refusals: { readonly workload: ManifestWorkload; readonly reason: ConnectError }[] = [];
+  for (const workload of workloads) {
+    const { namespace, name, spec } = workload;
+    const request = { namespace, name, spec, updateMask: { paths: ['*'] } };
+    try {
+      planned.push({
+        workload,
+        plan: await session.client.planWorkload(request, session.getCallOptions()),
+      });
+    } catch (reason) {
+      if (!(reason instanceof ConnectError) || isTransient(reason)) throw reason;
+      refusals.push({ workload, reason });
+    }
+  }
+  const [first] = refusals;
+  if (first === undefined) return planned;
+  const lines = refusals.map(
+    ({ workload, reason }) => `${formatWorkloadName(workload)}: ${reason.rawMessage}`,
+  );
+  throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
+}
+
+async function applyWorkload(
+  session: CliSession,
+  { namespace, name, spec }: ManifestWorkload,
+  { action, generation: expectedGeneration }: WorkloadPlan,
+  isOneOfMany: boolean,
+): Promise<Workload> {
+  const requestId = session.getRequestId(isOneOfMany ? `${namespace}/${name}` : undefined);
+  if (action === WorkloadPlan_Action.NOTHING)
+    return session.client.getWorkload({ namespace, name }, session.getCallOptions());
+  if (action === WorkloadPlan_Action.CREATE) {
+    const created = await session.client.createWorkload(
+      { namespace, name, spec, requestId },
+      session.getCallOptions(),
+    );
+    await session.printStatus(`${formatWorkloadName(created)}: created`);
+    return created;
+  }
+  // The mask `*` replaces the whole spec, except that a manifest without a replica count keeps the
+  // current count. The expected generation makes the coordinator refuse the update when the
+  // workload has changed since the plan was shown.
+  const request = {
+    namespace,
+    name,
+    spec,
+    updateMask: { paths: ['*'] },
+    requestId,
+    expectedGeneration,
+  };
+  const updated = await session.client.updateWorkload(request, session.getCallOptions());
+  await session.printStatus(`${formatWorkloadName(updated)}: updated`);
+  return updated;
+}
+
+async function printPlans(session: CliSession, planned: readonly PlannedWorkload[]): Promise<void> {
+  if (!session.isStructured) {
+    for (const { workload, plan } of planned)
+      await session.print(formatPlan(formatWorkloadName(workload), plan, session.style));
+    return;
+  }
+  const plans = planned.map(({ workload: { namespace, name }, plan }) => ({
+    namespace,
+    name,
+    plan: toMessageJson(WorkloadPlanSchema, plan),
+  }));
+  await session.printValue({ plans });
+}
+
+async function readManifests(
+  session: CliSession,
+  paths: readonly string[],
+): Promise<readonly ManifestWorkload[]> {
+  const workloads: ManifestWorkload[] = [];
+  const problems: string[] = [];
+  const declaredIn = new Map<string, string>();
+  for (const { file, bytes } of await readFiles(session.io, paths)) {
+    const manifest = parseManifest(file, bytes, session.settings.namespace);
+    problems.push(...manifest.problems.map(formatProblem));
+    for (const workload of manifest.workloads) {
+      const key = `${workload.namespace}/${workload.name}`;
+      const other = declaredIn.get(key);
+      if (other !== undefined && other !== file)
+        problems.push(`${file}: the workload ${key} is already declared in ${other}`);
+      declaredIn.set(key, file);
+      workloads.push(workload);
+    }
+  }
+  if (problems.length > 0)
+    throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
+  return workloads;
+}
+
+async function readFiles(
+  io: CliIo,
+  paths: readonly string[],
+): Promise<readonly { readonly file: string; readonly bytes: Uint8Array }[]> {
+  const files: { file: string; bytes: Uint8Array }[] = [];
+  for (const path of paths) {
+    if (path === '-') {
+      const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
+      if (bytes === undefined)
+        throw createUsageFailure('standard input is larger than 1 MiB; split the manifests');
+      files.push({ file: '<stdin>', bytes });
+      continue;
+    }
+    const names = await withPathInError(path, () => io.files.list(path));
+    const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
+    if (manifests?.length === 0)
+      throw createUsageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
+    for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
+      files.push({ file, bytes: await withPathInError(file, () => io.files.read(file)) });
+    }
+  }
+  return files;
+}
+
+async function withPathInError<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
+  try {
+    return await read();
+  } catch (reason) {
+    const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
+    const message = missing
+      ? 'no such file or directory'
+      : reason instanceof Error
+        ? reason.message
+        : String(reason);
+    throw new CliFailure(ExitCode.usage, `${path}: ${message}`, { cause: reason });
+  }
+}

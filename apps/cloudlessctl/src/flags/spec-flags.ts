@@ -1,0 +1,122 @@
+import { fromJson, toJson } from '@bufbuild/protobuf';
+import type { JsonObject, JsonValue } from '@bufbuild/protobuf';
+import { Option } from 'commander';
+import type { Command } from 'commander';
+import { WorkloadSpecSchema } from '@cloudless/api';
+import type { WorkloadSpec } from '@cloudless/api';
+import { CONTAINER_FLAGS, CONTAINER_SWITCHES } from './container-flags.js';
+import type { SpecFlag } from './flag-values.js';
+import { ROLLOUT_FLAGS } from './rollout-flags.js';
+import { TEMPLATE_FLAGS } from './template-flags.js';
+
+export { parsePairs, parseWholeNumber } from './flag-values.js';
+
+const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, ...ROLLOUT_FLAGS];
+
+/** Adds the flags of a workload spec to a command. */
+export function addSpecFlags(command: Command): void {
+  for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
+    const option = new Option(
+      `${flag} <${value}>`,
+      repeatable ? `${description} (repeatable)` : description,
+    );
+    option.argParser(appendValue);
+    command.addOption(option);
+  }
+  const envFile = new Option(
+    '--env-file <file>',
+    'file of NAME=VALUE lines; --env takes precedence (repeatable)',
+  );
+  command.addOption(envFile.argParser(appendValue));
+  for (const { flag, description } of CONTAINER_SWITCHES) {
+    command.option(flag, description);
+    command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
+  }
+}
+
+function appendValue(given: string, before: readonly string[] | undefined): readonly string[] {
+  return [...(before ?? []), given];
+}
+
+/** The fields of a spec that were set by flags, with their update mask. */
+export interface SpecPatch {
+  readonly spec: WorkloadSpec;
+  /** Paths for the update mask: exactly the fields named on the command line. */
+  readonly paths: readonly string[];
+}
+
+/** Returns true when a given flag adds to a map, so that the current spec is needed. */
+export function needsCurrentSpec(options: Readonly<Record<string, unknown>>): boolean {
+  return SPEC_FLAGS.some(
+    (flag) => flag.adds === true && options[toOptionName(flag.flag)] !== undefined,
+  );
+}
+
+/**
+ * Builds the part of a spec that the flags and the command after `--` set. Call {@link
+ * withEnvFiles} first.
+ * @param current - The current spec, for flags that add to a map.
+ * @throws {@link CliFailure} with exit code 2 for an invalid value.
+ */
+export function createSpecPatch(
+  options: Readonly<Record<string, unknown>>,
+  command: readonly string[],
+  current?: WorkloadSpec,
+): SpecPatch {
+  const before = current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
+  const json: JsonObject = {};
+  const paths: string[] = [];
+  if (command.length > 0) {
+    json['command'] = [...command];
+    paths.push('command');
+  }
+  for (const flag of SPEC_FLAGS) {
+    const given = options[toOptionName(flag.flag)];
+    if (!Array.isArray(given)) continue;
+    const keys = flag.path.split('.').map(toCamelCase);
+    setField(
+      json,
+      keys,
+      flag.parse(
+        given.map(String),
+        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), before),
+      ),
+    );
+    paths.push(flag.path);
+  }
+  for (const { flag, path } of CONTAINER_SWITCHES) {
+    const given = options[toOptionName(flag)];
+    if (typeof given !== 'boolean') continue;
+    setField(json, path.split('.').map(toCamelCase), given);
+    paths.push(path);
+  }
+  return { spec: fromJson(WorkloadSpecSchema, json), paths };
+}
+
+function setField(
+  json: JsonObject,
+  [key = '', ...rest]: readonly string[],
+  value: JsonValue,
+): void {
+  if (rest.length === 0) {
+    json[key] = value;
+    return;
+  }
+  const child = (json[key] ?? {}) as JsonObject;
+  json[key] = child;
+  setField(child, rest, value);
+}
+
+function getChild(value: JsonValue | undefined, key: string): JsonValue | undefined {
+  return value !== null && typeof value === 'object' && !Array.isArray(value)
+    ? value[key]
+    : undefined;
+}
+
+function toOptionName(flag: string): string {
+  return toCamelCase(flag.slice(2).replaceAll('-', '_'));
+}
+
+function toCamelCase(name: string): string {
+  return name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+}

@@ -1,0 +1,25 @@
+import { describeRuntime } from './describe-runtime.js';
+
+describe('describeRuntime', () => {
+  it.each([
+    {
+      containers: { runtime: 'containerd 1.6.20 at /run/containerd/containerd.sock' },
+      chosen: 'auto',
+      text: 'processes, and containers by containerd 1.6.20 at /run/containerd/containerd.sock',
+    },
+    {
+      containers: { why: 'no container runtime was found at /run/crio/crio.sock' },
+      chosen: 'auto',
+      text:
+        'processes; containers are not used: no container runtime was found at /run/crio/crio.sock; ' +
+        '`sudo node tools/containers/setup.mjs install` installs one',
+    },
+    {
+      containers: { why: 'runtime is process' },
+      chosen: 'process',
+      text: 'processes; containers are off because of --runtime process',
+    },
+  ])('returns "$text"', ({ containers, chosen, text }) => {
+    expect(describeRuntime(containers, chosen)).toBe(text);
+  });
+});

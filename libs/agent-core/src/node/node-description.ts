@@ -1,0 +1,85 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  HelloSchema,
+  NodeCapacitySchema,
+  TaintSchema,
+  type Condition,
+  type Hello,
+  type Taint_Effect,
+} from '@cloudless/api';
+import type { AgentIdentity } from '../store/agent-store.js';
+
+/**
+ * Oldest and newest Session protocol of this agent. Version 2 adds tunnels that carry many logs.
+ */
+export const PROTOCOL_MIN = 1;
+export const PROTOCOL_MAX = 2;
+
+/**
+ * Static description of a node in its Hello message. CPU in thousandths of a core, the rest in
+ * bytes.
+ */
+export interface NodeDescription {
+  readonly region: string;
+  readonly zone: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly {
+    readonly key: string;
+    readonly value: string;
+    readonly effect: Taint_Effect;
+  }[];
+  readonly capacity: {
+    readonly cpuMillis: number;
+    readonly memoryBytes: number;
+    readonly storageBytes: number;
+  };
+  /** Reserved for the system; not available to replicas. */
+  readonly reserved: { readonly cpuMillis: number; readonly memoryBytes: number };
+  readonly maxReplicas: number;
+  readonly agentVersion: string;
+  readonly architecture: string;
+  readonly operatingSystem: string;
+  /** Address of AgentService; empty when it is not served. */
+  readonly agentAddress: string;
+}
+
+/** The first message of a session. */
+export function toHello(
+  node: NodeDescription,
+  identity: AgentIdentity,
+  now: {
+    readonly bootId: string;
+    readonly capabilities: readonly string[];
+    readonly conditions: readonly Condition[];
+  },
+): Hello {
+  return create(HelloSchema, {
+    protocolMin: PROTOCOL_MIN,
+    protocolMax: PROTOCOL_MAX,
+    nodeId: identity.nodeId,
+    instanceId: identity.instanceId,
+    clusterId: identity.clusterId ?? '',
+    bootId: now.bootId,
+    highestEpoch: identity.highestEpoch,
+    region: node.region,
+    zone: node.zone,
+    labels: { ...node.labels },
+    taints: node.taints.map((taint) => create(TaintSchema, taint)),
+    capacity: create(NodeCapacitySchema, {
+      cpuMillis: Math.floor(node.capacity.cpuMillis),
+      memoryBytes: BigInt(Math.floor(node.capacity.memoryBytes)),
+      storageBytes: BigInt(Math.floor(node.capacity.storageBytes)),
+    }),
+    reserved: create(NodeCapacitySchema, {
+      cpuMillis: Math.floor(node.reserved.cpuMillis),
+      memoryBytes: BigInt(Math.floor(node.reserved.memoryBytes)),
+    }),
+    maxReplicas: node.maxReplicas,
+    capabilities: [...now.capabilities],
+    agentVersion: node.agentVersion,
+    architecture: node.architecture,
+    operatingSystem: node.operatingSystem,
+    agentAddress: node.agentAddress,
+    conditions: [...now.conditions],
+  });
+}

@@ -1,0 +1,173 @@
+import {
+  Condition_Type as ConditionType,
+  RestartPolicy_Policy as RestartMode,
+  type Usage,
+} from '@cloudless/api';
+import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import { AgentTestBed } from '../testing/agent-test-bed.js';
+import { aStartOrder } from '../testing/builders.js';
+
+const IMAGE = 'nginx:alpine';
+
+/** A node whose container runtime can become unavailable: then every call fails. */
+class Node {
+  readonly world = new AgentTestBed();
+  private silentFrom: number | undefined;
+  private withoutProcess: readonly ContainerId[] = [];
+
+  async start(): Promise<void> {
+    const { world } = this;
+    world.runtime = this.failing(
+      createFakeRuntime({
+        clock: world.clock,
+        capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'],
+      }),
+    );
+    world.machine.images.set(IMAGE);
+    await world.start();
+  }
+
+  away(): void {
+    this.silentFrom = this.world.clock.now();
+  }
+
+  back(): void {
+    this.silentFrom = undefined;
+  }
+
+  /** Ends the main process of the replica's container without a report of the runtime. */
+  killProcess(replicaId: string): void {
+    this.withoutProcess = [this.world.requireReport(replicaId).containerId as ContainerId];
+  }
+
+  async order(
+    replicaId: string,
+    spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {},
+  ): Promise<void> {
+    this.world.coordinator.sendOrder(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
+    await settle();
+  }
+
+  /** The condition in the newest usage report. */
+  condition(): boolean | undefined {
+    return this.usages()
+      .at(-1)
+      ?.conditions.find(({ type }) => type === ConditionType.CONTAINER_RUNTIME_UNAVAILABLE)?.status;
+  }
+
+  usages(): readonly Usage[] {
+    return this.world.coordinator.received.flatMap((message) =>
+      message.case === 'usage' ? [message.value] : [],
+    );
+  }
+
+  private failing(runtime: FakeRuntime): FakeRuntime {
+    const refuse = (): void => {
+      if (this.silentFrom !== undefined) throw new CloudlessError('unavailable', 'nobody answers');
+    };
+    const { start, stop } = runtime;
+    return Object.assign(runtime, {
+      start: async (...given: Parameters<typeof start>) => {
+        refuse();
+        return start.apply(runtime, given);
+      },
+      stop: async (...given: Parameters<typeof stop>) => {
+        refuse();
+        return stop.apply(runtime, given);
+      },
+      health: () => ({
+        containersSilentMs:
+          this.silentFrom === undefined ? 0 : this.world.clock.now() - this.silentFrom,
+        withoutProcess: this.withoutProcess,
+      }),
+    });
+  }
+}
+
+let node: Node;
+beforeEach(async () => {
+  node = new Node();
+  await node.start();
+});
+afterEach(() => node.world.stop());
+
+describe('Agent whose container runtime does not answer', () => {
+  it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
+    await node.world.clock.advance(10_000);
+    expect(node.condition()).toBe(false);
+    node.away();
+    await node.world.clock.advance(6_000);
+    expect(node.condition()).toBe(true);
+    node.back();
+    await node.world.clock.advance(1_000);
+    expect(node.condition()).toBe(false);
+  });
+
+  it('reports no condition for a restart of the runtime within 5 s', async () => {
+    node.away();
+    await node.world.clock.advance(4_000);
+    node.back();
+    await node.world.clock.advance(10_000);
+    expect(
+      node
+        .usages()
+        .flatMap(({ conditions }) => conditions)
+        .filter(({ status }) => status),
+    ).toEqual([]);
+  });
+
+  it('gives up a start after 10 s, and removes the container if it was started nevertheless', async () => {
+    node.away();
+    await node.order('web-1');
+    await node.world.clock.advance(9_000);
+    expect(node.world.summarizeReport()).toMatchObject({ phase: 'STARTING' });
+    await node.world.clock.advance(2_000);
+    expect(node.world.summarizeReport()).toMatchObject({
+      phase: 'STOPPED',
+      reason: expect.stringContaining('does not answer'),
+    });
+    node.back();
+    await node.world.clock.advance(60_000);
+    expect(await node.world.runtime.list()).toEqual([]);
+  });
+
+  it('leaves running containers alone', async () => {
+    await node.order('web-1');
+    node.away();
+    await node.world.clock.advance(60_000);
+    node.back();
+    await node.world.clock.advance(10_000);
+    expect(node.world.summarizeReport()).toMatchObject({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+    });
+    expect(node.world.machine.startCount).toBe(1);
+  });
+
+  it('does not give up a start under restart policy NEVER, as the container may have run', async () => {
+    node.away();
+    await node.order('job-1', { restart: { policy: RestartMode.NEVER } });
+    await node.world.clock.advance(60_000);
+    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'STARTING' });
+    node.back();
+    await node.world.clock.advance(1_000);
+    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'RUNNING' });
+  });
+
+  it('marks a container without its main process as not ready', async () => {
+    await node.order('web-1');
+    node.away();
+    node.killProcess('web-1');
+    await node.world.clock.advance(2_000);
+    expect(node.world.summarizeReport()).toMatchObject({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason:
+        'the main process no longer exists, and the container runtime has not reported its exit',
+    });
+  });
+});

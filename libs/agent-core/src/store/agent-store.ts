@@ -1,0 +1,80 @@
+import type { ReplicaPhase } from '../replica/replica-state.js';
+
+/** Identity of an agent. Stored on disk, so it survives restarts of the agent. */
+export interface AgentIdentity {
+  readonly nodeId: string;
+  /**
+   * Random id, generated once per data directory. Distinguishes two machines that use the same node
+   * id.
+   */
+  readonly instanceId: string;
+  /** Absent until a coordinator has enrolled the node. */
+  readonly clusterId?: string;
+  /** Highest leader epoch that the agent has received. The agent refuses orders of lower epochs. */
+  readonly highestEpoch: bigint;
+}
+
+/**
+ * Stored state of one replica: its newest orders and its progress. The orders are authoritative.
+ * The progress only saves work after a restart of the agent.
+ */
+export interface StoredReplica {
+  readonly replicaId: string;
+  readonly workloadUid: string;
+  /** Encoded newest start `Order`; absent until the first start order. */
+  readonly start?: Uint8Array;
+  /** Encoded newest stop or forget `Order`. */
+  readonly end?: Uint8Array;
+  readonly heldRevision: bigint;
+  /** Boot id of the machine at the time the newest order was stored. */
+  readonly bootId: string;
+  readonly progress: StoredProgress;
+}
+
+/**
+ * Progress of a replica. May lag behind: after a restart, the runtime's list of containers takes
+ * precedence.
+ */
+export interface StoredProgress {
+  readonly phase: ReplicaPhase;
+  readonly reason: string;
+  readonly restarts: number;
+  readonly failures: number;
+  readonly lastExitCode?: number;
+  /** Why the last container ended. */
+  readonly lastEndReason?: string;
+  /** Last output lines of the newest container that failed. */
+  readonly lastLines?: readonly string[];
+  /**
+   * Newest container; `containerEnded`: its exit has been handled; `ready`: the container was
+   * ready.
+   */
+  readonly containerId?: string;
+  readonly containerEnded: boolean;
+  readonly ready: boolean;
+  /** Set while the agent stops the container because a probe failed: the reason of the probe. */
+  readonly killing?: string;
+}
+
+/** Everything that an agent stores. */
+export interface StoredAgent {
+  readonly identity?: AgentIdentity;
+  readonly replicas: readonly StoredReplica[];
+}
+
+/**
+ * Durable storage of an agent. A save is on disk when its promise resolves; after a crash during a
+ * save, the store holds either the old or the new value. The caller never saves the same replica
+ * twice concurrently.
+ */
+export interface AgentStore {
+  /**
+   * @throws kind `internal` when the stored data is damaged. The caller must not treat damaged data
+   *   as an empty store.
+   */
+  load(): Promise<StoredAgent>;
+  saveIdentity(identity: AgentIdentity): Promise<void>;
+  saveReplica(replica: StoredReplica): Promise<void>;
+  /** Does nothing for an unknown id. */
+  removeReplica(replicaId: string): Promise<void>;
+}

@@ -1,0 +1,82 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  AcceptRestoredStateResponseSchema,
+  BackupChunkSchema,
+  type AcceptRestoredStateRequest,
+  type AcceptRestoredStateResponse,
+  type BackupChunk,
+  type BackupRequest,
+} from '@cloudless/api';
+import { errorFields } from '@cloudless/base';
+import { StorageFault } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { AuditLog } from './audit/audit-log.js';
+import type { ApiServerDeps } from './ports.js';
+
+/** Handlers of AdminService. */
+export class AdminHandlers {
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog },
+  ) {}
+
+  /**
+   * Streams the backup as fast as the client reads. Holds no store transaction open between two
+   * chunks.
+   */
+  async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
+    const { signal } = context;
+    await this.recordBackup(context);
+    const chunks = this.deps.state.backup();
+    try {
+      let next = await chunks.next();
+      for (; next.done !== true && !signal.aborted; next = await chunks.next()) {
+        yield create(BackupChunkSchema, { data: next.value });
+      }
+      if (next.done !== true) return;
+      const { revision, entries, bytes, sha256 } = next.value;
+      this.deps.log.info('backup was read', { revision: String(revision), entries, bytes, sha256 });
+    } finally {
+      await chunks.return(undefined as never);
+    }
+  }
+
+  /**
+   * Writes the audit record before the backup begins. When the data file was deleted, no record can
+   * be written, and a backup may be the only way to save the state; a log message then takes the
+   * place of the audit record.
+   */
+  private async recordBackup(context: HandlerContext): Promise<void> {
+    const act = this.deps.audit.getEntry(context);
+    try {
+      await act.recordStart({});
+    } catch (reason) {
+      if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
+      const { rpc, address } = act.facts;
+      this.deps.log.warn('audit record not written: the data file is lost', {
+        rpc,
+        address,
+        ...errorFields(reason),
+      });
+    }
+  }
+
+  /** Accepts the state of a store that went back in time. A repeated call changes nothing. */
+  acceptRestoredState = async (
+    request: AcceptRestoredStateRequest,
+  ): Promise<AcceptRestoredStateResponse> => {
+    const { state, log, audit } = this.deps;
+    if (state.storeRolledBack !== undefined) await audit.getEntry(request).recordStart({});
+    const accepted = await state.acceptRestoredState();
+    const { epoch, orderRevision } = accepted ?? state;
+    if (accepted !== undefined)
+      log.warn('restored state accepted', {
+        epoch: String(epoch),
+        orderRevision: String(orderRevision),
+      });
+    return create(AcceptRestoredStateResponseSchema, {
+      accepted: accepted !== undefined,
+      epoch,
+      orderRevision,
+    });
+  };
+}

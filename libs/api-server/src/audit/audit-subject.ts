@@ -1,0 +1,16 @@
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView } from '@cloudless/cluster-state';
+import type { AuditSubject } from './audit-log.js';
+
+/** The audit subject of a call that was resolved to one replica. */
+export function toAuditSubject(
+  view: ClusterView,
+  { id, uid, nodeId }: ReplicaRecord,
+): AuditSubject {
+  const workload = view.workload(uid)?.value;
+  return {
+    ...(workload === undefined ? {} : { namespace: workload.namespace, workload: workload.name }),
+    nodeId,
+    replicaId: id,
+  };
+}

@@ -1,0 +1,326 @@
+import { clone, create, equals } from '@bufbuild/protobuf';
+import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorService,
+  EnrollNodeResponseSchema,
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ListNodesResponseSchema,
+  NodeStatus_Phase as NodePhase,
+  RemoveNodeResponseSchema,
+  matchesLabels,
+  paginate,
+  parseLabelSelector,
+  type ConfirmNodeLostRequest,
+  type CordonNodeRequest,
+  type DrainNodeRequest,
+  type EnrollNodeRequest,
+  type EnrollNodeResponse,
+  type GetNodeRequest,
+  type ListNodesRequest,
+  type ListNodesResponse,
+  type Node,
+  type NodeSchema,
+  type RemoveNodeRequest,
+  type RemoveNodeResponse,
+  type UncordonNodeRequest,
+  type UpdateNodeRequest,
+  type WatchNodesRequest,
+  type WatchNodesResponse,
+} from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { CloudlessError } from '@cloudless/base';
+import {
+  holdsResources,
+  toReplicaKeyId,
+  type ClusterView,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import { retryOnConflict } from '../mutation/retry-on-conflict.js';
+import { startDrain, uncordonNode, type NodeChange } from './drain.js';
+import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
+import { presentNode } from './node-presenter.js';
+import type { AuditEntry } from '../audit/audit-log.js';
+import type { ApiServerDeps } from '../ports.js';
+import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import type { LivenessChanges } from '../watch/liveness-changes.js';
+import { createNodeSource } from '../watch/watch-nodes.js';
+import { watchRecords } from '../watch/watch-records.js';
+
+/** Together with the node record this stays below the limit of 100 writes in a transaction. */
+const MAX_REMOVED_PER_COMMIT = 80;
+
+/** Handlers of the node calls of CoordinatorService. */
+export class NodeHandlers {
+  constructor(
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
+  ) {}
+
+  /** Registers a machine. A repeated call of the same machine changes nothing. */
+  enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
+    const refused = [
+      ...(request.csr.length > 0 ? ['csr'] : []),
+      ...(request.token === '' ? [] : ['token']),
+    ];
+    if (refused.length > 0) {
+      throw new CloudlessError(
+        'unimplemented',
+        `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`,
+      );
+    }
+    const what = `node "${request.nodeId}"`;
+    return this.deps.mutex.run(what, () =>
+      retryOnConflict({ ...this.deps, subject: what }, () => this.enroll(request)),
+    );
+  };
+
+  getNode = (request: GetNodeRequest): Node =>
+    this.presentNode(this.requireNode(request.nodeId).value);
+
+  listNodes = (request: ListNodesRequest): ListNodesResponse => {
+    const selector = parseLabelSelector(request.labelSelector);
+    const nodes = [...this.deps.state.view().nodes()]
+      .map(({ value }) => value)
+      .filter((record) =>
+        matchesLabels(selector, this.deps.placements.toEffectiveNode(record).labels),
+      )
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
+    const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, {
+      filter: ['nodes', request.labelSelector],
+    });
+    const { revision } = this.deps.state.view();
+    return create(ListNodesResponseSchema, {
+      nodes: items.map((record) => this.presentNode(record)),
+      nextPageToken,
+      revision,
+    });
+  };
+
+  watchNodes(
+    request: WatchNodesRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchNodesResponse> {
+    const { placements } = this.deps;
+    const source = createNodeSource(
+      { placements, picture: (record) => this.presentNode(record) },
+      request,
+    );
+    return watchRecords(this.deps, source, request.afterRevision, signal);
+  }
+
+  updateNode = (request: UpdateNodeRequest): Promise<Node> => {
+    const { placements, clock } = this.deps;
+    return this.updateRecord(CoordinatorService.method.updateNode, request, (before) => {
+      const after = updateNodeRecord(placements, before, request, clock.wallTime());
+      if (equals(NodeRecordSchema, before, after)) return undefined;
+      const what = describeNodeUpdate(placements, before, after);
+      return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
+    });
+  };
+
+  cordonNode = (request: CordonNodeRequest): Promise<Node> =>
+    this.updateRecord(CoordinatorService.method.cordonNode, request, (before) => {
+      if (before.cordoned) return undefined;
+      const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
+      return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
+    });
+
+  uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
+    this.updateRecord(CoordinatorService.method.uncordonNode, request, uncordonNode);
+
+  drainNode = (request: DrainNodeRequest): Promise<Node> =>
+    this.updateRecord(CoordinatorService.method.drainNode, request, (before) => {
+      const { placements, clock } = this.deps;
+      return startDrain(before, request, {
+        nowMs: clock.wallTime(),
+        replicaCount: placements.getAllocated(before.id).replicas,
+      });
+    });
+
+  confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
+    const { nodes, state } = this.deps;
+    const node = await this.updateRecord(
+      CoordinatorService.method.confirmNodeLost,
+      request,
+      (before) => {
+        const { phase } = nodes.status(before.id);
+        if (phase !== NodePhase.LOST) {
+          throw new CloudlessError(
+            'precondition',
+            `node "${before.id}" is ${NodePhase[phase]}, not LOST; wait until its lease has ended, or drain it while it is connected`,
+          );
+        }
+        if (before.lossConfirmed) return undefined;
+        const after = Object.assign(clone(NodeRecordSchema, before), { lossConfirmed: true });
+        const message = `node ${after.id} was confirmed dead: its replicas are replaced at once`;
+        return { after, reason: 'NodeLossConfirmed', message };
+      },
+    );
+    // A retry may arrive after the node has returned, or was lost again.
+    if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
+      nodes.confirmLost(request.nodeId);
+    return node;
+  };
+
+  removeNode = async (request: RemoveNodeRequest): Promise<RemoveNodeResponse> => {
+    const { state, nodes } = this.deps;
+    const { nodeId } = request;
+    const act = this.deps.audit.getEntry(request);
+    const response = await runIdempotent(
+      this.deps,
+      CoordinatorService.method.removeNode,
+      request,
+      async () => {
+        this.checkRemovable(request);
+        await this.removeReplicas(nodeId, act);
+        const node = this.requireNode(nodeId);
+        const transaction = state
+          .transaction()
+          .require('node', nodeId, node)
+          .delete('node', nodeId)
+          .event({
+            ...createEventFields(node.value, request),
+            reason: 'NodeRemoved',
+            message: `node ${nodeId} was removed`,
+          });
+        return { response: create(RemoveNodeResponseSchema), transaction };
+      },
+    );
+    // A retry may arrive after another node of that name has joined.
+    if (state.view().node(nodeId) !== undefined) return response;
+    // A replica may have been placed on the node while the others were removed. Now that the node
+    // has no record, no more can be placed.
+    await this.removeReplicas(nodeId, act);
+    nodes.removeNode(nodeId);
+    return response;
+  };
+
+  presentNode(record: NodeRecord): Node {
+    return presentNode(this.deps, record);
+  }
+
+  private async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+    const { state, clock } = this.deps;
+    const answer = create(EnrollNodeResponseSchema, {
+      nodeId: request.nodeId,
+      clusterId: state.clusterId,
+    });
+    const existing = state.view().node(request.nodeId);
+    if (existing?.value.instanceId === request.instanceId) return answer;
+    if (existing !== undefined) {
+      throw new CloudlessError(
+        'exists',
+        `node "${request.nodeId}" is enrolled by another machine; choose another name, or remove that node first`,
+      );
+    }
+    const record = create(NodeRecordSchema, {
+      id: request.nodeId,
+      instanceId: request.instanceId,
+      createdAt: timestampFromMs(clock.wallTime()),
+    });
+    await this.deps.audit.getEntry(request).commit(
+      state
+        .transaction()
+        .require('node', record.id, 'absent')
+        .put('node', record.id, record)
+        .event({
+          ...createEventFields(record, { requestId: '' }),
+          reason: 'NodeEnrolled',
+          message: `node ${record.id} was enrolled`,
+        }),
+      // A node that is unknown because the store went back in time must be able to join and report
+      // that.
+      'commitObserved',
+    );
+    return answer;
+  }
+
+  private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {
+    const { state, nodes } = this.deps;
+    this.requireNode(nodeId);
+    const live = [...state.view().replicasOn(nodeId)].filter(({ value }) => holdsResources(value));
+    if (!force && live.length > 0) {
+      throw new CloudlessError(
+        'precondition',
+        `node "${nodeId}" holds ${live.length} replicas; drain it first, or remove it with force`,
+      );
+    }
+    if (nodes.status(nodeId).alive) {
+      throw new CloudlessError(
+        'precondition',
+        `node "${nodeId}" is connected; stop its agent first, or it would enrol again at once`,
+      );
+    }
+  }
+
+  private async removeReplicas(nodeId: string, act: AuditEntry): Promise<void> {
+    const { state } = this.deps;
+    for (;;) {
+      const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
+      if (held.length === 0) return;
+      const transaction = state.transaction();
+      for (const { value } of held)
+        transaction.delete('replica', toReplicaKeyId(value.uid, value.sequence));
+      await act.commit(transaction);
+    }
+  }
+
+  /**
+   * @param decide - Returns the changed record and its event, or undefined when there is nothing to
+   *   change.
+   */
+  private updateRecord<Request extends DescMessage>(
+    method: DescMethodUnary<Request, typeof NodeSchema>,
+    request: MessageShape<Request> & NodeMutationRequest,
+    decide: (before: NodeRecord) => NodeChange | undefined,
+  ): Promise<Node> {
+    return runIdempotent(this.deps, method, request, () => {
+      const current = this.requireNode(request.nodeId);
+      const decided = decide(current.value);
+      if (decided === undefined) return { response: this.presentNode(current.value) };
+      const transaction = putNodeChange(
+        this.deps.state.transaction(),
+        current,
+        decided,
+        request.requestId,
+      );
+      return { response: this.presentNode(decided.after), transaction };
+    });
+  }
+
+  private requireNode(nodeId: string): Stored<NodeRecord> {
+    return requireNode(this.deps.state.view(), nodeId);
+  }
+}
+
+/** Returns the node with this id. @throws kind `notFound`. */
+export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
+  const node = view.node(nodeId);
+  if (node !== undefined) return node;
+  throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+}
+
+/** Adds a changed node record and its event to a transaction. */
+export function putNodeChange(
+  transaction: Transaction,
+  current: Stored<NodeRecord>,
+  { after, ...event }: NodeChange,
+  requestId: string,
+): Transaction {
+  return transaction
+    .require('node', after.id, current)
+    .put('node', after.id, after)
+    .event({ ...createEventFields(after, { requestId }), ...event });
+}
+
+interface NodeMutationRequest {
+  readonly nodeId: string;
+  readonly requestId: string;
+}
+
+function createEventFields({ id }: NodeRecord, { requestId }: { readonly requestId: string }) {
+  return { severity: Severity.INFO, category: Category.MEMBERSHIP, nodeId: id, requestId };
+}

@@ -1,0 +1,74 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Condition_Type as ConditionType,
+  ConditionSchema,
+  NodeCapacitySchema,
+  NodeSchema,
+  NodeStatusSchema,
+  type Node,
+} from '@cloudless/api';
+import type { NodeRecord } from '@cloudless/api/store';
+import type { ApiServerDeps } from '../ports.js';
+
+/** Builds the API message of a node from its record, its live status and its placements. */
+export function presentNode(
+  { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
+  record: NodeRecord,
+): Node {
+  const now = nodes.status(record.id);
+  const { hello } = record;
+  const { region, zone, labels, taints } = placements.toEffectiveNode(record);
+  const allocated = placements.getAllocated(record.id);
+  const drain = placements.getDrainStatus(record);
+  const createCondition = (type: ConditionType, status: boolean, reason = '') =>
+    create(ConditionSchema, { type, status, reason });
+  return create(NodeSchema, {
+    id: record.id,
+    region,
+    zone,
+    labels: { ...labels },
+    taints,
+    cordoned: record.cordoned,
+    draining: record.draining,
+    ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
+    status: create(NodeStatusSchema, {
+      phase: now.phase,
+      reason: now.reason,
+      conditions: [
+        createCondition(ConditionType.READY, now.alive, now.reason),
+        createCondition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
+        createCondition(ConditionType.DISK_PRESSURE, now.diskPressure),
+        createCondition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
+        createCondition(ConditionType.QUARANTINED, now.quarantined),
+        createCondition(
+          ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
+          now.containersUnavailable,
+          now.containersUnavailable
+            ? 'the container runtime does not answer: no new container is placed on this node'
+            : '',
+        ),
+      ],
+      allocated: create(NodeCapacitySchema, {
+        cpuMillis: allocated.cpuMillis,
+        memoryBytes: BigInt(allocated.memoryBytes),
+      }),
+      replicaCount: allocated.replicas,
+      capabilities: hello?.capabilities ?? [],
+      maxReplicas: hello?.maxReplicas ?? 0,
+      agentVersion: hello?.agentVersion ?? '',
+      architecture: hello?.architecture ?? '',
+      operatingSystem: hello?.operatingSystem ?? '',
+      agentAddress: hello?.agentAddress ?? '',
+      reliability: now.reliability,
+      ...(hello?.capacity === undefined ? {} : { capacity: hello.capacity }),
+      ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
+      ...(drain === undefined ? {} : { drain }),
+      ...(now.usage === undefined ? {} : { usage: now.usage }),
+      ...(now.connectedSinceMs === undefined || !now.alive
+        ? {}
+        : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
+      ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),
+    }),
+  });
+}

@@ -1,0 +1,146 @@
+import { clone } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { InvalidInputError } from '@cloudless/base';
+import type { Placements } from '../ports.js';
+
+/**
+ * Returns a copy of the record with the changes of the request.
+ * @throws kind `invalid` when a taint to remove cannot be parsed.
+ */
+export function updateNodeRecord(
+  placements: Placements,
+  before: NodeRecord,
+  request: UpdateNodeRequest,
+  nowMs: number,
+): NodeRecord {
+  const removals = request.removeTaints.map(parseTaintRemoval);
+  const record = clone(NodeRecordSchema, before);
+  for (const key of request.removeLabels) {
+    delete record.labels[key];
+    if (!record.removedLabels.includes(key)) record.removedLabels.push(key);
+  }
+  Object.assign(record.labels, request.setLabels);
+  record.removedLabels = record.removedLabels.filter(
+    (key) => !Object.hasOwn(request.setLabels, key),
+  );
+  updateTaints(placements, record, request, removals);
+  stampTaints(placements, before, record, nowMs);
+  if (request.zone !== undefined) record.zone = request.zone;
+  if (request.region !== undefined) record.region = request.region;
+  return record;
+}
+
+/**
+ * Sets the time of each taint of `after`: the current time for a taint that is new or has another
+ * value than in `before`, otherwise the previous time.
+ * @param after - Changed in place.
+ */
+export function stampTaints(
+  { toTaintKey, toEffectiveNode }: Placements,
+  before: NodeRecord,
+  after: NodeRecord,
+  nowMs: number,
+): void {
+  const known = new Map(
+    toEffectiveNode(before).taints.map((taint) => [toTaintKey(taint), taint.value]),
+  );
+  const since: NodeRecord['taintsSince'] = {};
+  for (const taint of toEffectiveNode(after).taints) {
+    const key = toTaintKey(taint);
+    const time = known.get(key) === taint.value ? before.taintsSince[key] : timestampFromMs(nowMs);
+    if (time !== undefined) since[key] = time;
+  }
+  after.taintsSince = since;
+}
+
+/**
+ * Describes the effective changes of a node for people: `label a=b set, taint c:NO_SCHEDULE
+ * removed, zone is "z" now`.
+ */
+export function describeNodeUpdate(
+  placements: Placements,
+  before: NodeRecord,
+  after: NodeRecord,
+): string {
+  const [old, now] = [placements.toEffectiveNode(before), placements.toEffectiveNode(after)];
+  const [oldTaints, nowTaints] = [old, now].map(
+    ({ taints }) => new Map(taints.map((taint) => [placements.toTaintKey(taint), taint])),
+  );
+  const changes = [
+    ...Object.entries(now.labels).flatMap(([key, value]) =>
+      old.labels[key] === value ? [] : [`label ${key}=${value} set`],
+    ),
+    ...Object.keys(old.labels).flatMap((key) =>
+      Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`],
+    ),
+    ...[...(nowTaints ?? [])].flatMap(([key, taint]) =>
+      oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${formatTaint(taint)} set`],
+    ),
+    ...[...(oldTaints ?? [])].flatMap(([key, taint]) =>
+      nowTaints?.has(key) === true ? [] : [`taint ${formatTaint(taint)} removed`],
+    ),
+    ...(old.zone === now.zone ? [] : [`zone is "${now.zone}" now`]),
+    ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
+  ];
+  const more = changes.length - MAX_TOLD_CHANGES;
+  if (changes.length === 0) return 'only the origin of values, with the same effect';
+  return [...changes.slice(0, MAX_TOLD_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(', ');
+}
+
+/** Changes that the text of an event lists. */
+const MAX_TOLD_CHANGES = 10;
+
+function formatTaint({ key, value, effect }: Taint): string {
+  return `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`;
+}
+
+function updateTaints(
+  { toTaintKey, toEffectiveNode }: Placements,
+  record: NodeRecord,
+  request: UpdateNodeRequest,
+  removals: readonly TaintRemoval[],
+): void {
+  const doomed = toEffectiveNode(record).taints.filter((taint) =>
+    removals.some((removal) => matchesRemoval(taint, removal)),
+  );
+  record.taints = record.taints.filter(
+    (taint) => !doomed.some((gone) => toTaintKey(gone) === toTaintKey(taint)),
+  );
+  record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(toTaintKey)])];
+  for (const taint of request.setTaints) {
+    record.taints = [
+      ...record.taints.filter((other) => toTaintKey(other) !== toTaintKey(taint)),
+      taint,
+    ];
+    record.removedTaints = record.removedTaints.filter((key) => key !== toTaintKey(taint));
+  }
+}
+
+interface TaintRemoval {
+  readonly key: string;
+  readonly effect: Taint_Effect | undefined;
+}
+
+function parseTaintRemoval(text: string, index: number): TaintRemoval {
+  const [key = '', effect] = text.split(':');
+  if (effect === undefined) return { key, effect: undefined };
+  const known = Taint_Effect[effect as keyof typeof Taint_Effect];
+  if (typeof known === 'number') return { key, effect: known };
+  throw new InvalidInputError([
+    {
+      field: `remove_taints[${index}]`,
+      message: `"${effect}" is not an effect; use NO_SCHEDULE, PREFER_NO_SCHEDULE or NO_EXECUTE`,
+    },
+  ]);
+}
+
+function matchesRemoval(
+  taint: { readonly key: string; readonly effect: Taint_Effect },
+  removal: TaintRemoval,
+): boolean {
+  return (
+    taint.key === removal.key && (removal.effect === undefined || taint.effect === removal.effect)
+  );
+}

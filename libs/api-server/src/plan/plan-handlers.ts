@@ -1,0 +1,208 @@
+import { create, clone, toBinary } from '@bufbuild/protobuf';
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorService,
+  ExecutePlanResponseSchema,
+  PlanSchema,
+  type CreatePlanRequest,
+  type ExecutePlanRequest,
+  type ExecutePlanResponse,
+  type GetPlanRequest,
+  type Plan,
+  type WorkloadPlan,
+} from '@cloudless/api';
+import { PlanRecordSchema, type PlanRecord } from '@cloudless/api/store';
+import { CloudlessError, randomHex } from '@cloudless/base';
+import type { ClusterView, Stored } from '@cloudless/cluster-state';
+import { retryOnConflict } from '../mutation/retry-on-conflict.js';
+import { presentNode } from '../node/node-presenter.js';
+import { describePlanDifference } from './plan-difference.js';
+import {
+  checkSpecBytes,
+  truncatePlan,
+  computeOutcomeHash,
+  selectPlansToDelete,
+} from './plan-size.js';
+import {
+  validateChanges,
+  putChanges,
+  requireUnchanged,
+  planChanges,
+  type PlannedOutcome,
+} from './planned-changes.js';
+import type { ApiServerDeps } from '../ports.js';
+import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+
+const ID_BYTES = 8;
+/** Time in which a plan can be executed. */
+const PLAN_LIFE_MS = 3_600_000;
+
+/** Handlers of the plan calls of CoordinatorService. */
+export class PlanHandlers {
+  /** Sizes of plan records, which never change. */
+  private readonly recordBytes = new WeakMap<PlanRecord, number>();
+
+  constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
+
+  /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
+  createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
+    const { state, clock, random, audit } = this.deps;
+    validateChanges(request.changes);
+    return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
+      const view = state.view();
+      const nowMs = clock.wallTime();
+      const { plans, changes } = planChanges(this.deps, view, request.changes, nowMs);
+      // Fails now instead of at the execution of the plan.
+      requireUnchanged(state.transaction(), view, plans);
+      checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
+      const plan = truncatePlan(
+        create(PlanSchema, {
+          id: randomHex(random, ID_BYTES),
+          createdAt: timestampFromMs(nowMs),
+          expiresAt: timestampFromMs(nowMs + PLAN_LIFE_MS),
+          changes: request.changes,
+          workloads: [...plans],
+          revision: view.revision,
+        }),
+      );
+      const record = create(PlanRecordSchema, { plan, outcome: computeOutcomeHash(plans) });
+      const transaction = state
+        .transaction()
+        .require('plan', plan.id, 'absent')
+        .put('plan', plan.id, record);
+      for (const id of this.listPlansToDelete(view, record)) transaction.delete('plan', id);
+      await audit.getEntry(request).commit(transaction);
+      return plan;
+    });
+  };
+
+  getPlan = (request: GetPlanRequest): Plan =>
+    getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
+
+  /** Makes all changes of a plan exactly as shown, or none. */
+  executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
+    runIdempotent(this.deps, CoordinatorService.method.executePlan, request, (view) => {
+      const { presenter, state, tracer, clock } = this.deps;
+      const stored = this.requirePlan(view, request.id);
+      const plan = getPlan(stored.value);
+      checkNotExecuted(plan);
+      const { changes, plans } = this.requireSameOutcome(view, plan, stored.value.outcome);
+      const transaction = state.transaction().require('plan', plan.id, stored);
+      const { workloads, nodes } = putChanges(
+        this.deps,
+        view,
+        transaction,
+        changes,
+        request.requestId,
+      );
+      requireUnchanged(transaction, view, plans);
+      const executed = clone(PlanRecordSchema, stored.value);
+      getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
+      transaction.put('plan', plan.id, executed);
+      for (const { uid } of workloads) tracer?.mark(uid);
+      const result = create(ExecutePlanResponseSchema, {
+        workloads: workloads.map((record) => presenter.present(record, false)),
+        nodes: nodes.map((record) => presentNode(this.deps, record)),
+      });
+      return { response: result, transaction };
+    });
+
+  /**
+   * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when
+   * the outcome is not the stored one.
+   */
+  private requireSameOutcome(view: ClusterView, plan: Plan, outcome: Uint8Array): PlannedOutcome {
+    let now: PlannedOutcome;
+    try {
+      now = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
+    } catch (reason) {
+      if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
+      throw createOutdatedError(plan, reason.message, reason);
+    }
+    if (Buffer.compare(computeOutcomeHash(now.plans), outcome) === 0) return now;
+    throw createOutdatedError(
+      plan,
+      describePlanDifference(plan.workloads, truncateLike(plan.workloads, now.plans)) ??
+        'the outcome after the listed steps has changed',
+    );
+  }
+
+  /** @throws kind `notFound` when there is no such plan, or it has expired. */
+  private requirePlan(view: ClusterView, id: string): Stored<PlanRecord> {
+    const stored = view.plan(id);
+    if (stored === undefined) {
+      throw new CloudlessError(
+        'notFound',
+        `plan "${id}" not found: plans are stored for one hour; create a new plan`,
+      );
+    }
+    const expiresMs = toMs(getPlan(stored.value).expiresAt);
+    if (this.deps.clock.wallTime() < expiresMs) return stored;
+    throw new CloudlessError(
+      'notFound',
+      `plan "${id}" expired at ${new Date(expiresMs).toISOString()}; create a new plan`,
+    );
+  }
+
+  /** Returns the ids of the plans to delete when `added` is stored. */
+  private listPlansToDelete(view: ClusterView, added: PlanRecord): readonly string[] {
+    const kept = [...view.plans()].map(([id, { value, revision }]) => ({
+      id,
+      revision,
+      bytes: this.getRecordBytes(value),
+    }));
+    return selectPlansToDelete(kept, this.getRecordBytes(added));
+  }
+
+  private getRecordBytes(record: PlanRecord): number {
+    const known = this.recordBytes.get(record) ?? toBinary(PlanRecordSchema, record).length;
+    this.recordBytes.set(record, known);
+    return known;
+  }
+}
+
+function getPlan({ plan }: PlanRecord): Plan {
+  return plan ?? create(PlanSchema);
+}
+
+function checkNotExecuted({ id, executedAt }: Plan): void {
+  if (executedAt === undefined) return;
+  const when = new Date(timestampMs(executedAt)).toISOString();
+  throw new CloudlessError(
+    'precondition',
+    `plan "${id}" was already executed at ${when}; create a new plan`,
+  );
+}
+
+function createOutdatedError({ id }: Plan, difference: string, cause?: unknown): CloudlessError {
+  return new CloudlessError(
+    'conflict',
+    `plan "${id}" is outdated: ${difference}; create a new plan`,
+    { cause },
+  );
+}
+
+/**
+ * Truncates new plans to the number of steps and placements that the stored plans have, so that
+ * both can be compared.
+ */
+function truncateLike(
+  shown: readonly WorkloadPlan[],
+  now: readonly WorkloadPlan[],
+): readonly WorkloadPlan[] {
+  return now.map((plan, index) => {
+    const was = shown[index];
+    if (was === undefined) return plan;
+    const cut = <Item>(items: Item[], there: number, total: number): Item[] =>
+      there < total ? items.slice(0, there) : items;
+    return {
+      ...plan,
+      steps: cut(plan.steps, was.steps.length, was.totalSteps),
+      placements: cut(plan.placements, was.placements.length, was.totalPlacements),
+    };
+  });
+}
+
+function toMs(time: Plan['createdAt']): number {
+  return time === undefined ? 0 : timestampMs(time);
+}

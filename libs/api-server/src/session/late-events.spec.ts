@@ -1,0 +1,136 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import { CloudlessError, createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
+import { createMemoryStateStore } from '@cloudless/state-store';
+import { ReplicaReportQueue } from './replica-report-queue.js';
+
+/** All on one node: more than the events of one transaction. */
+const REPLICAS = 150;
+
+interface World {
+  readonly clock: ManualClock;
+  readonly state: ClusterState;
+  readonly reports: ReplicaReportQueue;
+  readonly errors: string[];
+}
+
+async function createWorld(replicas: number): Promise<World> {
+  const clock = new ManualClock();
+  const random = createSeededRandom(1);
+  const store = createMemoryStateStore({ clock });
+  const state = await openClusterState({ store, clock, random, log: silentLog, holder: 'test' });
+  for (let from = 0; from < replicas; from += 50) {
+    const transaction = state.transaction();
+    for (let number = from; number < Math.min(replicas, from + 50); number += 1) {
+      const uid = `w${number}`; // each is of a workload of its own: the most that has to be written
+      const place = { id: `w-${number}`, uid, sequence: 1n, nodeId: 'node-1' };
+      transaction.put(
+        'workload',
+        uid,
+        create(WorkloadRecordSchema, { uid, name: `web-${number}` }),
+      );
+      transaction.createReplica(
+        create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }),
+      );
+    }
+    await state.commit(transaction);
+  }
+  const errors: string[] = [];
+  const log: Log = {
+    ...silentLog,
+    error: (message) => errors.push(message),
+    warn: (message) => errors.push(message),
+  };
+  const reports = new ReplicaReportQueue({
+    state,
+    clock,
+    random,
+    log,
+  } as unknown as ConstructorParameters<typeof ReplicaReportQueue>[0]);
+  return { clock, state, reports, errors };
+}
+
+function take({ reports }: World, ready: boolean, from: number, end: number): void {
+  for (let number = from; number < end; number += 1) {
+    reports.enqueue(
+      'node-1',
+      create(ReplicaReportSchema, { replicaId: `w-${number}`, phase: Phase.RUNNING, ready }),
+    );
+  }
+}
+
+async function report(world: World, replicas: number, ready: boolean): Promise<void> {
+  take(world, ready, 0, replicas);
+  await world.reports.flushed('node-1');
+}
+
+/** Ends with a readiness that is left out. */
+async function changeReadiness(world: World, replicas: number): Promise<void> {
+  for (let turn = 0; turn < 9; turn += 1) await report(world, replicas, turn % 2 === 0);
+}
+
+const listLateEvents = ({ state }: World): number =>
+  state
+    .view()
+    .events()
+    .filter(({ count }) => count > 1).length;
+
+describe('suppressed events of replicas', () => {
+  it('stay within the transaction limit when many replicas of a node change readiness repeatedly', async () => {
+    const world = await createWorld(REPLICAS);
+    await changeReadiness(world, REPLICAS);
+    expect(listLateEvents(world)).toBe(0);
+    await world.clock.advance(60_000);
+    await settle();
+    expect(world.errors).toEqual([]);
+    expect(listLateEvents(world)).toBe(REPLICAS);
+    await world.reports.close();
+    await world.state.close();
+  });
+
+  it('stay within the transaction limit together with readiness losses in many workloads', async () => {
+    const world = await createWorld(2 * REPLICAS);
+    const { state, clock } = world;
+    await changeReadiness(world, REPLICAS);
+    take(world, true, REPLICAS, 2 * REPLICAS);
+    await world.reports.flushed('node-1');
+    const sizes: number[] = [];
+    const write = state.commitObserved.bind(state);
+    state.commitObserved = (transaction) => {
+      sizes.push(transaction.size);
+      return write(transaction);
+    };
+    // just when the late ones are due
+    clock.setTimer(60_000, () => take(world, false, REPLICAS, 2 * REPLICAS));
+    await clock.advance(60_000);
+    await settle();
+    expect(Math.max(...sizes)).toBe(99); // a store takes 100
+    expect([world.errors, listLateEvents(world)]).toEqual([[], REPLICAS]);
+    expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(
+      REPLICAS,
+    );
+    await world.reports.close();
+    await state.close();
+  });
+
+  it('are emitted after the commit that contained them met a conflict', async () => {
+    const world = await createWorld(2);
+    await changeReadiness(world, 2);
+    const { state } = world;
+    const write = state.commitObserved.bind(state);
+    let conflicts = 0;
+    state.commitObserved = async (transaction) => {
+      if (conflicts++ === 0) throw new CloudlessError('conflict', 'somebody else was faster');
+      return write(transaction);
+    };
+    await world.clock.advance(60_000);
+    await settle();
+    expect(conflicts).toBeGreaterThan(1);
+    expect(listLateEvents(world)).toBe(2);
+    await world.reports.close();
+    await state.close();
+  });
+});

@@ -1,0 +1,131 @@
+import { clone, equals } from '@bufbuild/protobuf';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  HelloSchema,
+  Taint_Effect,
+  type Hello,
+} from '@cloudless/api';
+import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import type { Stored } from '@cloudless/cluster-state';
+import { retryOnConflict } from '../mutation/retry-on-conflict.js';
+import type { ForeignAgents } from './foreign-agents.js';
+import { stampTaints } from '../node/node-update.js';
+import type { ApiServerDeps } from '../ports.js';
+
+/** Oldest version of the session protocol that this coordinator supports. */
+export const PROTOCOL_MIN = 1;
+/** Newest version of the session protocol that this coordinator supports. */
+export const PROTOCOL_MAX = 2;
+/** First protocol version in which a tunnel can carry several logs. */
+export const LOG_CHANNEL_PROTOCOL = 2;
+
+/** Returns the newest protocol version that both sides support. */
+export function negotiateProtocol(hello: Pick<Hello, 'protocolMax'>): number {
+  return Math.min(hello.protocolMax, PROTOCOL_MAX);
+}
+
+export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
+  readonly foreign: ForeignAgents;
+};
+
+/**
+ * Checks that an agent may join the cluster and saves its Hello in the node record.
+ * @throws kind `precondition` when protocol, cluster or machine differ; `notFound` when the node is
+ *   not enrolled; `invalid` when the Hello contains impossible amounts.
+ */
+export async function admitNode(deps: AdmissionDeps, hello: Hello): Promise<void> {
+  checkBelongs(deps, hello);
+  checkFigures(hello);
+  await retryOnConflict({ ...deps, subject: `node "${hello.nodeId}"` }, async () => {
+    const node = deps.state.view().node(hello.nodeId);
+    if (node === undefined)
+      throw new CloudlessError('notFound', `node "${hello.nodeId}" is not enrolled`);
+    if (node.value.instanceId !== hello.instanceId) {
+      throw new CloudlessError(
+        'precondition',
+        `node "${hello.nodeId}" is enrolled by another machine; choose another name`,
+      );
+    }
+    const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
+    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept))
+      await saveHello(deps, node, kept);
+  });
+}
+
+function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
+  if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
+    throw new CloudlessError(
+      'precondition',
+      `the agent supports protocol ${hello.protocolMin} to ${hello.protocolMax}, ` +
+        `this coordinator supports ${PROTOCOL_MIN} to ${PROTOCOL_MAX}; install matching versions`,
+    );
+  }
+  if (hello.clusterId !== state.clusterId) {
+    if (hello.clusterId !== '') foreign.recordRefusal(hello.nodeId, hello.clusterId);
+    throw new CloudlessError(
+      'precondition',
+      `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
+    );
+  }
+}
+
+/**
+ * Rejects impossible amounts, because they would be stored and break every reader of the record.
+ */
+function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void {
+  const violations: { field: string; message: string }[] = [];
+  for (const [name, amounts] of Object.entries({ capacity, reserved })) {
+    if (amounts === undefined) continue;
+    const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = amounts;
+    const figures = {
+      cpu_millis: cpuMillis,
+      memory_bytes: memoryBytes,
+      storage_bytes: storageBytes,
+      bandwidth_bps: bandwidthBps,
+      gpus,
+    };
+    for (const [field, value] of Object.entries(figures)) {
+      if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
+      violations.push({
+        field: `hello.${name}.${field}`,
+        message: `${value} is not a possible amount`,
+      });
+    }
+  }
+  if (maxReplicas < 0)
+    violations.push({ field: 'hello.max_replicas', message: `${maxReplicas} is negative` });
+  for (const [index, { key, effect }] of taints.entries()) {
+    if (key === '')
+      violations.push({ field: `hello.taints[${index}].key`, message: 'is required' });
+    if (Taint_Effect[effect] === undefined) {
+      violations.push({
+        field: `hello.taints[${index}].effect`,
+        message: `${String(effect)} is no effect`,
+      });
+    }
+  }
+  if (violations.length > 0) throw new InvalidInputError(violations);
+}
+
+async function saveHello(
+  { state, placements, clock }: AdmissionDeps,
+  node: Stored<NodeRecord>,
+  hello: Hello,
+): Promise<void> {
+  const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
+  stampTaints(placements, node.value, record, clock.wallTime());
+  const transaction = state
+    .transaction()
+    .require('node', record.id, node)
+    .put('node', record.id, record);
+  transaction.event({
+    severity: Severity.INFO,
+    category: Category.MEMBERSHIP,
+    reason: node.value.hello === undefined ? 'NodeJoined' : 'NodeChanged',
+    message: `node ${record.id} has ${hello.capacity?.cpuMillis ?? 0} m CPU, zone ${hello.zone || '(none)'}, capabilities ${hello.capabilities.join(', ')}`,
+    nodeId: record.id,
+  });
+  await state.commitObserved(transaction);
+}

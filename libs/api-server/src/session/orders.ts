@@ -1,0 +1,107 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  ForgetOrderSchema,
+  OrderSchema,
+  ReplicaStatus_Phase as Phase,
+  StartOrderSchema,
+  StopOrderSchema,
+  type Order,
+  type ReplicaReport,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { isLive, isTombstone, type ClusterView } from '@cloudless/cluster-state';
+import type { ApiServerDeps } from '../ports.js';
+
+type OrderDeps = Pick<ApiServerDeps, 'state'>;
+
+/**
+ * Returns the orders that follow from the records of a node and that the agent has not
+ * acknowledged.
+ */
+export function listPendingOrders(
+  deps: OrderDeps,
+  nodeId: string,
+  acknowledged: ReadonlyMap<string, bigint>,
+): readonly Order[] {
+  return [...deps.state.view().replicasOn(nodeId)].flatMap(({ value }) => {
+    const order = isAcknowledged(deps, value, acknowledged) ? undefined : createOrder(deps, value);
+    return order === undefined ? [] : [order];
+  });
+}
+
+/** True when the agent has the newest order of the replica. */
+export function isAcknowledged(
+  { state }: OrderDeps,
+  replica: ReplicaRecord,
+  acknowledged: ReadonlyMap<string, bigint>,
+): boolean {
+  return (acknowledged.get(replica.id) ?? -1n) >= state.toOrderRevision(replica.orderRevision);
+}
+
+/**
+ * Returns the order that follows from the record of a replica; undefined when the replica has
+ * ended.
+ */
+export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
+  const orderRevision = state.toOrderRevision(replica.orderRevision);
+  const common = {
+    epoch: state.epoch,
+    orderRevision,
+    replicaId: replica.id,
+    workloadUid: replica.uid,
+  };
+  if (!isLive(replica) && !isTombstone(replica)) return undefined;
+  if (!replica.desiredRunning) {
+    return create(OrderSchema, {
+      ...common,
+      order: { case: 'stop', value: create(StopOrderSchema, { reason: replica.stopReason }) },
+    });
+  }
+  const view = state.view();
+  const workload = view.workload(replica.uid)?.value;
+  const spec = view.version(replica.uid, replica.version)?.template;
+  if (workload === undefined || spec === undefined) return undefined;
+  const { namespace, name } = workload;
+  const start = create(StartOrderSchema, {
+    namespace,
+    workload: name,
+    version: replica.version,
+    slot: replica.slot,
+    spec,
+    ...(replica.stopAfter === undefined ? {} : { stopAfter: replica.stopAfter }),
+  });
+  return create(OrderSchema, { ...common, order: { case: 'start', value: start } });
+}
+
+/**
+ * True when no record assigns the reported replica to this node, or when the record says that the
+ * replica has ended although it runs.
+ */
+export function isOrphan(
+  view: ClusterView,
+  nodeId: string,
+  { replicaId, phase }: ReplicaReport,
+): boolean {
+  const record = view.replica(replicaId)?.value;
+  if (record?.nodeId !== nodeId) return true;
+  return phase <= Phase.STOPPING && !isLive(record) && !isTombstone(record);
+}
+
+/**
+ * Returns the order for an orphan: forget when it has ended, stop when it runs, none while it is
+ * stopping. An orphan whose order is newer than any order of this store is kept, because the store
+ * has gone back in time.
+ */
+export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
+  const { orderRevision: newest, epoch } = state;
+  const { replicaId, workloadUid, orderRevision, phase } = report;
+  if (orderRevision > newest || phase === Phase.STOPPING) return undefined;
+  const common = { epoch, orderRevision: newest, replicaId, workloadUid };
+  if (phase > Phase.STOPPING)
+    return create(OrderSchema, {
+      ...common,
+      order: { case: 'forget', value: create(ForgetOrderSchema) },
+    });
+  const stop = create(StopOrderSchema, { reason: 'no record assigns this replica to this node' });
+  return create(OrderSchema, { ...common, order: { case: 'stop', value: stop } });
+}

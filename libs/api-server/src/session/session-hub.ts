@@ -1,0 +1,507 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorMessageSchema,
+  HeartbeatResponseSchema,
+  NodeStatus_Phase as NodePhase,
+  WelcomeSchema,
+  type AgentMessage,
+  type CoordinatorMessage,
+  type HeartbeatRequest,
+  type HeartbeatResponse,
+  type Hello,
+  type OpenTunnel,
+  type Order,
+  type ReplicaReport,
+  type TunnelRefused,
+  type Welcome,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
+import type { RecordChange } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import { admitNode, negotiateProtocol } from './node-admission.js';
+import type { ForeignAgents } from './foreign-agents.js';
+import {
+  isAcknowledged,
+  isOrphan,
+  createOrder,
+  listPendingOrders,
+  createOrphanOrder,
+} from './orders.js';
+import { OrphanTracker } from './orphan-tracker.js';
+import { OrderMetrics } from './order-metrics.js';
+import { returnNode } from './node-return.js';
+import { SessionOutbox } from './session-outbox.js';
+import type { ApiServerDeps } from '../ports.js';
+import { ReplicaReportQueue, createMissingReports } from './replica-report-queue.js';
+import { RollbackDetector } from './rollback-detector.js';
+
+/** Time after which an order that was not acknowledged is sent again. */
+const RESEND_MS = 1_000;
+
+/** The session of one connected agent. */
+interface AgentSession {
+  readonly nodeId: string;
+  /** Protocol version that both sides use. */
+  readonly protocol: number;
+  /** Newest epoch whose orders the agent had accepted when the session began. */
+  readonly highestEpoch: bigint;
+  readonly outbox: SessionOutbox<CoordinatorMessage>;
+  /** Newest order that the agent has acknowledged, by replica. */
+  readonly acknowledged: Map<string, bigint>;
+  /** Time of the last order, by replica, on the monotonic clock. */
+  readonly sentAt: Map<string, number>;
+  /** Replicas of the agent that no record assigns to its node. */
+  readonly orphans: OrphanTracker;
+  /**
+   * The received part of the inventory, by replica id; undefined once the inventory is complete.
+   */
+  inventory: Map<string, ReplicaReport> | undefined;
+  /** Number of the session in {@link NodeLiveness}; undefined until the inventory is written. */
+  number: number | undefined;
+  /**
+   * The record of the node says that the node is back, and its orders were sent. From then on
+   * overdue orders are sent again.
+   */
+  admitted: boolean;
+}
+
+/** Notifications about tunnels. */
+export interface TunnelListener {
+  onRefused(nodeId: string, refused: TunnelRefused): void;
+  /** The session that tunnels were requested through has ended. */
+  onSessionEnded(nodeId: string): void;
+  /** The lease of the node has ended, so its open tunnels are dead. */
+  onNodeLost(nodeId: string): void;
+}
+
+/** Requests tunnels from agents. */
+export interface TunnelRequester {
+  setTunnelListener(notices: TunnelListener): void;
+  requestTunnel(nodeId: string, request: OpenTunnel): boolean;
+  withdrawTunnel(nodeId: string, tunnelId: string): void;
+}
+
+/**
+ * Approximate time to admit one agent on one core of a small machine. Reconnects of all agents are
+ * spread accordingly.
+ */
+const ADMISSION_MS = 0.5;
+/** Bounds of the longest pause between two dials of an agent. */
+const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
+/**
+ * Largest share of the lease by which the first dial is delayed: a single broken connection must
+ * not cost a node its lease.
+ */
+const SPREAD_LEASE_RATIO = 1 / 3;
+
+/** Computes the reconnect times of agents for the case that all lose their sessions at once. */
+function computeReconnectTimes(
+  nodes: number,
+  leaseMs: number,
+): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
+  const allMs = nodes * ADMISSION_MS;
+  return {
+    reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_LEASE_RATIO)),
+    reconnectPauseMax: durationFromMs(
+      Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs)),
+    ),
+  };
+}
+
+/**
+ * Runs the sessions of agents: receives their reports, sends orders at once, and repeats orders
+ * until the agents acknowledge them.
+ */
+export class SessionHub implements TunnelRequester {
+  private readonly sessions = new Map<string, AgentSession>();
+  private readonly reportQueue: ReplicaReportQueue;
+  private readonly rollbackDetector: RollbackDetector;
+  private readonly orderMetrics: OrderMetrics;
+  private readonly unsubscribes: (() => void)[];
+  private timer: Timer | undefined;
+  /** Number of registered nodes. */
+  private nodeCount: number;
+  private tunnelListener: TunnelListener = {
+    onRefused: () => undefined,
+    onSessionEnded: () => undefined,
+    onNodeLost: () => undefined,
+  };
+
+  constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
+    this.reportQueue = new ReplicaReportQueue(deps);
+    this.rollbackDetector = new RollbackDetector(deps);
+    this.orderMetrics = new OrderMetrics(deps);
+    this.nodeCount = [...deps.state.view().nodes()].length;
+    this.unsubscribes = [
+      this.exposeSessionCount(),
+      deps.state.subscribe((changes) => this.sendChangedOrders(changes)),
+      deps.nodes.subscribe((nodeId) => this.endLostSession(nodeId)),
+    ];
+    this.armResendTimer();
+  }
+
+  /** Sets the receiver of notifications about tunnels. Called once. */
+  setTunnelListener(notices: TunnelListener): void {
+    this.tunnelListener = notices;
+  }
+
+  async close(): Promise<void> {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+    this.timer?.cancel();
+    for (const session of this.sessions.values()) session.outbox.close();
+    await this.reportQueue.close();
+  }
+
+  /** Returns the protocol version of a node's session; undefined when the node is not connected. */
+  getProtocol(nodeId: string): number | undefined {
+    return this.sessions.get(nodeId)?.protocol;
+  }
+
+  /** Asks the agent of a node to open a tunnel. @returns False when the node is not connected. */
+  requestTunnel(nodeId: string, request: OpenTunnel): boolean {
+    const session = this.sessions.get(nodeId);
+    if (session === undefined) return false;
+    session.outbox.push(
+      `tunnel/${request.tunnelId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value: request } }),
+    );
+    return true;
+  }
+
+  /** Removes the request for a tunnel if it was not sent yet. */
+  withdrawTunnel(nodeId: string, tunnelId: string): void {
+    this.sessions.get(nodeId)?.outbox.drop(`tunnel/${tunnelId}`);
+  }
+
+  /**
+   * Handles the Session call. The node counts as alive once its whole inventory is written. Before
+   * that, the records of its replicas describe the time before the agent disconnected, and no
+   * replica may be stopped on that basis.
+   */
+  async *runSession(
+    messages: AsyncIterable<AgentMessage>,
+    context: HandlerContext,
+  ): AsyncGenerator<CoordinatorMessage> {
+    const { clock, nodes, log } = this.deps;
+    const incoming = messages[Symbol.asyncIterator]();
+    const first = await incoming.next();
+    const hello = first.done === true ? undefined : first.value.message;
+    if (hello?.case !== 'hello')
+      throw new CloudlessError(
+        'invalid',
+        'message: the first message of a session must be `hello`',
+      );
+    await admitNode(this.deps, hello.value);
+    this.rollbackDetector.checkHello(hello.value);
+    const session = this.openSession(hello.value);
+    nodes.updateStatus(session.nodeId, hello.value.conditions);
+    const connection = this.deps.getConnection(context);
+    const unsubscribes = [
+      connection?.onPing(() => this.renewLease(session)),
+      connection?.onClose(() => this.endSession(session)),
+    ];
+    log.info('agent connected', { nodeId: session.nodeId });
+    void this.readMessages(session, incoming);
+    try {
+      yield create(CoordinatorMessageSchema, {
+        message: { case: 'welcome', value: this.createWelcome(hello.value) },
+      });
+      for await (const message of session.outbox.drain(clock, context.signal)) {
+        // Applies to queued orders too. They are sent again after the state was accepted.
+        if (message.message.case === 'order' && this.deps.state.storeRolledBack !== undefined)
+          continue;
+        yield message;
+      }
+    } finally {
+      for (const unsubscribe of unsubscribes) unsubscribe?.();
+      this.endSession(session);
+      log.info('agent disconnected', { nodeId: session.nodeId });
+    }
+  }
+
+  /** Handles the Heartbeat call, which does the work of a session in one call. */
+  async handleHeartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
+    const { nodes } = this.deps;
+    const { hello, inventory } = request;
+    if (hello === undefined) throw new CloudlessError('invalid', 'hello: is required');
+    await admitNode(this.deps, hello);
+    const { nodeId } = hello;
+    const reports = inventory?.replicas ?? [];
+    this.rollbackDetector.checkHello(hello);
+    for (const report of reports) {
+      this.rollbackDetector.checkReport(nodeId, hello.highestEpoch, report);
+      this.reportQueue.enqueue(nodeId, report);
+    }
+    if (inventory?.last === true)
+      this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
+    if (nodes.status(nodeId).alive) nodes.renewLease(nodeId);
+    // Must complete before any order is sent: a replica that is missing on the agent has ended and
+    // must not be started again.
+    await this.reportQueue.flushed(nodeId);
+    await returnNode(this.deps, nodeId, () => {
+      if (!nodes.status(nodeId).alive) nodes.startSession(nodeId);
+    });
+    nodes.updateStatus(nodeId, request.usage?.conditions ?? hello.conditions, request.usage?.usage);
+    const acknowledged = new Map(reports.map((report) => [report.replicaId, report.orderRevision]));
+    const { state } = this.deps;
+    const orphans = reports.filter((report) => isOrphan(state.view(), nodeId, report));
+    const orders = [
+      ...listPendingOrders(this.deps, nodeId, acknowledged),
+      ...orphans.flatMap((report) => createOrphanOrder(this.deps, report) ?? []),
+    ];
+    return create(HeartbeatResponseSchema, {
+      welcome: this.createWelcome(hello),
+      orders: state.storeRolledBack === undefined ? orders : [],
+    });
+  }
+
+  private createWelcome(hello: Hello): Welcome {
+    const { state, timings } = this.deps;
+    return create(WelcomeSchema, {
+      clusterId: state.clusterId,
+      epoch: state.epoch,
+      protocol: negotiateProtocol(hello),
+      lease: durationFromMs(timings.leaseMs),
+      pingInterval: durationFromMs(timings.pingMs),
+      usageInterval: durationFromMs(timings.usageMs),
+      ...computeReconnectTimes(this.nodeCount, timings.leaseMs),
+    });
+  }
+
+  /** Opens a session, which ends an older session of the same node. */
+  private openSession(hello: Hello): AgentSession {
+    const { nodeId, highestEpoch } = hello;
+    const older = this.sessions.get(nodeId);
+    if (older !== undefined) this.endSession(older);
+    const session: AgentSession = {
+      nodeId,
+      protocol: negotiateProtocol(hello),
+      highestEpoch,
+      outbox: new SessionOutbox(),
+      acknowledged: new Map(),
+      sentAt: new Map(),
+      orphans: new OrphanTracker(this.deps, nodeId, RESEND_MS, (order) =>
+        this.pushOrder(session, order),
+      ),
+      inventory: new Map(),
+      number: undefined,
+      admitted: false,
+    };
+    this.sessions.set(nodeId, session);
+    return session;
+  }
+
+  /** Exposes the number of sessions as a metric. @returns Unregisters the metric. */
+  private exposeSessionCount(): () => void {
+    const { meter = noMeter } = this.deps;
+    const open = meter.gauge({
+      name: 'cloudless_sessions',
+      help: 'Agents that are connected, by whether their inventory has been taken in.',
+      labels: ['admitted'],
+    });
+    return meter.onExpose(() => {
+      const admitted = [...this.sessions.values()].filter((session) => session.admitted).length;
+      open.set(admitted, { admitted: 'true' });
+      open.set(this.sessions.size - admitted, { admitted: 'false' });
+    });
+  }
+
+  /** Ends a session. A repeated call does nothing. */
+  private endSession(session: AgentSession): void {
+    const { nodeId } = session;
+    session.outbox.close();
+    if (session.number !== undefined) this.deps.nodes.endSession(nodeId, session.number);
+    if (!this.isCurrent(session)) return;
+    this.sessions.delete(nodeId);
+    this.tunnelListener.onSessionEnded(nodeId);
+  }
+
+  /**
+   * Ends a session that outlived its lease, so that the agent connects again and sends its
+   * inventory.
+   */
+  private endLostSession(nodeId: string): void {
+    if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
+    this.tunnelListener.onNodeLost(nodeId);
+    const session = this.sessions.get(nodeId);
+    if (session?.number !== undefined) this.endSession(session);
+  }
+
+  private isCurrent(session: AgentSession): boolean {
+    return this.sessions.get(session.nodeId) === session;
+  }
+
+  private renewLease(session: AgentSession): void {
+    if (this.isCurrent(session)) this.deps.nodes.renewLease(session.nodeId);
+  }
+
+  private async readMessages(
+    session: AgentSession,
+    incoming: AsyncIterator<AgentMessage>,
+  ): Promise<void> {
+    try {
+      for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
+        // Messages of a replaced session are older than those of its successor, so they are
+        // dropped.
+        if (!this.isCurrent(session)) break;
+        this.renewLease(session);
+        await this.handleMessage(session, item.value);
+      }
+    } catch (reason) {
+      this.deps.log.debug('session ended', { nodeId: session.nodeId, ...errorFields(reason) });
+    }
+    this.endSession(session);
+    incoming.return?.().catch(() => undefined);
+  }
+
+  private async handleMessage(session: AgentSession, { message }: AgentMessage): Promise<void> {
+    const { nodeId } = session;
+    switch (message.case) {
+      case 'inventory':
+        for (const report of message.value.replicas) {
+          session.inventory?.set(report.replicaId, report);
+          this.handleReport(session, report);
+        }
+        if (message.value.last) await this.completeInventory(session);
+        return;
+      case 'report':
+        this.handleReport(session, message.value);
+        return;
+      case 'usage':
+        this.deps.nodes.updateStatus(nodeId, message.value.conditions, message.value.usage);
+        return;
+      case 'refused':
+        this.deps.log.error('agent refused an order', {
+          nodeId,
+          replicaId: message.value.replicaId,
+          reason: message.value.reason,
+        });
+        this.rollbackDetector.checkRefusal(nodeId, message.value);
+        return;
+      case 'tunnelRefused':
+        this.tunnelListener.onRefused(nodeId, message.value);
+        return;
+      case 'goodbye':
+        this.deps.log.info('agent says goodbye', { nodeId, reason: message.value.reason });
+        return;
+      case 'hello':
+      case undefined:
+        return;
+    }
+  }
+
+  private async completeInventory(session: AgentSession): Promise<void> {
+    const { nodeId, inventory } = session;
+    if (inventory === undefined) return;
+    session.inventory = undefined;
+    this.enqueueMissing(nodeId, new Set(inventory.keys()));
+    // Must complete before any order is sent: a replica that is missing on the agent has ended and
+    // must not be started again.
+    await this.reportQueue.flushed(nodeId);
+    if (!this.isCurrent(session)) return;
+    await returnNode(
+      this.deps,
+      nodeId,
+      () => (session.number = this.deps.nodes.startSession(nodeId)),
+    );
+    // A lease that ended while the return was written has ended the session.
+    if (!this.isCurrent(session)) return;
+    for (const order of listPendingOrders(this.deps, nodeId, session.acknowledged))
+      this.sendOrder(session, order);
+    // A record may have been deleted while the inventory arrived.
+    for (const report of inventory.values()) session.orphans.handleReport(report);
+    session.admitted = true;
+    session.outbox.push(
+      'admitted',
+      create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
+    );
+  }
+
+  private handleReport(session: AgentSession, report: ReplicaReport): void {
+    const { replicaId, orderRevision } = report;
+    // The inventory describes the time before this session. Later reports may contain orders that
+    // this coordinator has just sent.
+    this.rollbackDetector.checkReport(
+      session.nodeId,
+      session.inventory === undefined ? 0n : session.highestEpoch,
+      report,
+    );
+    const known = session.acknowledged.get(replicaId) ?? -1n;
+    // 0: the agent asks for a repetition of the order.
+    if (orderRevision > known || orderRevision === 0n)
+      session.acknowledged.set(replicaId, orderRevision);
+    this.orderMetrics.recordAcknowledged(session, replicaId, orderRevision);
+    this.reportQueue.enqueue(session.nodeId, report);
+    if (!session.orphans.handleReport(report)) session.acknowledged.delete(replicaId);
+  }
+
+  /** Enqueues reports for replicas that the complete inventory does not contain. */
+  private enqueueMissing(nodeId: string, known: ReadonlySet<string>): void {
+    for (const report of createMissingReports(this.deps.state.view(), nodeId, known))
+      this.reportQueue.enqueue(nodeId, report);
+  }
+
+  /** Sends the orders that follow from a commit to the affected agents. */
+  private sendChangedOrders(changes: readonly RecordChange[]): void {
+    for (const { kind, before, after } of changes) {
+      if (kind === 'node')
+        this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
+      if (kind !== 'replica') continue;
+      const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
+      const session = this.sessions.get((is ?? was)?.nodeId ?? '');
+      if (session === undefined || session.inventory !== undefined) continue;
+      if (is === undefined) {
+        if (was !== undefined) this.handleReplicaDeleted(session, was);
+      } else if (
+        was?.orderRevision !== is.orderRevision &&
+        !isAcknowledged(this.deps, is, session.acknowledged)
+      ) {
+        const order = createOrder(this.deps, is);
+        if (order !== undefined) this.sendOrder(session, order);
+      }
+    }
+  }
+
+  private handleReplicaDeleted(session: AgentSession, replica: ReplicaRecord): void {
+    session.acknowledged.delete(replica.id);
+    session.sentAt.delete(replica.id);
+    session.orphans.handleRecordDeleted(replica);
+  }
+
+  private sendOrder(session: AgentSession, order: Order): void {
+    session.sentAt.set(order.replicaId, this.deps.clock.now());
+    this.pushOrder(session, order);
+  }
+
+  private pushOrder(session: AgentSession, order: Order): void {
+    this.orderMetrics.recordSent(session, order);
+    session.outbox.push(
+      `order/${order.replicaId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
+    );
+  }
+
+  private armResendTimer(): void {
+    this.timer = this.deps.clock.setTimer(RESEND_MS, () => {
+      for (const session of this.sessions.values()) this.resendOrders(session);
+      this.armResendTimer();
+    });
+  }
+
+  private resendOrders(session: AgentSession): void {
+    if (!session.admitted || this.deps.state.storeRolledBack !== undefined) return;
+    for (const order of listPendingOrders(this.deps, session.nodeId, session.acknowledged)) {
+      if (this.isResendDue(session, order.replicaId)) this.sendOrder(session, order);
+    }
+    session.orphans.resendOrders();
+  }
+
+  private isResendDue(session: AgentSession, replicaId: string): boolean {
+    return (
+      this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >=
+      RESEND_MS
+    );
+  }
+}

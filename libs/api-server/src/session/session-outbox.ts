@@ -1,0 +1,57 @@
+import type { Clock, StopSignal } from '@cloudless/base';
+import { BOOKMARK_MS, Wakeup } from '../watch/wakeup.js';
+
+/**
+ * Messages to one agent. A newer message replaces a waiting message with the same key, so the
+ * number of keys is the limit of its size, however slow the agent reads.
+ * @example
+ * ```ts
+ * const outbox = new SessionOutbox<string>();
+ * outbox.push('a', 'a1');
+ * outbox.push('b', 'b1');
+ * outbox.push('a', 'a2'); // replaces a1
+ * for await (const message of outbox.drain(clock, signal)) … // b1, a2
+ * ```
+ */
+export class SessionOutbox<Message> {
+  private readonly waiting = new Map<string, Message>();
+  private readonly wakeup = new Wakeup();
+  private closed = false;
+
+  push(key: string, message: Message): void {
+    if (this.closed) return;
+    this.waiting.delete(key);
+    this.waiting.set(key, message);
+    this.wakeup.notify();
+  }
+
+  /** Removes a message that was not sent yet. */
+  drop(key: string): void {
+    this.waiting.delete(key);
+  }
+
+  /** Number of waiting messages. */
+  get size(): number {
+    return this.waiting.size;
+  }
+
+  close(): void {
+    this.closed = true;
+    this.wakeup.notify();
+  }
+
+  /**
+   * Yields the messages in the order of their last push. Ends when the outbox is closed or the
+   * signal is aborted.
+   */
+  async *drain(clock: Clock, signal: StopSignal): AsyncGenerator<Message> {
+    while (!this.closed && !signal.aborted) {
+      for (const [key, message] of this.waiting) {
+        this.waiting.delete(key);
+        yield message;
+        if (this.closed || signal.aborted) return;
+      }
+      if (this.waiting.size === 0) await this.wakeup.wait(clock, BOOKMARK_MS, signal);
+    }
+  }
+}

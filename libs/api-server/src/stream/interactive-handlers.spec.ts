@@ -1,0 +1,74 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  PortForwardRequestSchema,
+  ReplicaStatus_Phase as Phase,
+  TunnelFrameSchema,
+} from '@cloudless/api';
+import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store';
+import { CloudlessError } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { ClusterState } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { AuditLog, AuditSubject } from '../audit/audit-log.js';
+import { InteractiveHandlers } from './interactive-handlers.js';
+import type { TunnelOpener } from './tunnel-hub.js';
+
+const uid = '0123456789abcdef';
+
+function createState(count: number): ClusterState {
+  const replicas = Array.from({ length: count }, (_, slot) => {
+    const where = {
+      id: `r-${slot + 1}`,
+      uid,
+      slot,
+      nodeId: `node-${slot + 1}`,
+      containerId: `c${slot + 1}`,
+    };
+    return {
+      value: create(ReplicaRecordSchema, {
+        ...where,
+        ready: true,
+        desiredRunning: true,
+        phase: Phase.RUNNING,
+      }),
+    };
+  });
+  const workload = {
+    value: create(WorkloadRecordSchema, { uid, namespace: 'default', name: 'web' }),
+  };
+  const view = {
+    workload: () => workload,
+    workloadByName: () => workload,
+    replicasOf: () => replicas,
+  };
+  return { view: () => view } as unknown as ClusterState;
+}
+
+describe('InteractiveHandlers.portForward', () => {
+  it('writes an audit record for each replica before it opens the tunnel', async () => {
+    const steps: string[] = [];
+    const recordStart = async ({ replicaId }: AuditSubject): Promise<void> =>
+      void steps.push(`recorded ${replicaId}`);
+    const audit = { getEntry: () => ({ recordStart: recordStart }) } as unknown as AuditLog;
+    const tunnels: TunnelOpener = {
+      async *open(nodeId) {
+        steps.push(`dialled ${nodeId}`);
+        if (nodeId === 'node-1')
+          throw new CloudlessError('unavailable', 'node "node-1" is not connected');
+        yield create(TunnelFrameSchema, { frame: { case: 'forwardOutput', value: {} } });
+      },
+    };
+    const handlers = new InteractiveHandlers(
+      { state: createState(3), clock: new ManualClock(), audit, getConnection: () => undefined },
+      tunnels,
+    );
+    async function* sendRequests() {
+      yield create(PortForwardRequestSchema, {
+        request: { case: 'start', value: { name: 'web' } },
+      });
+    }
+    const context = { signal: new AbortController().signal } as HandlerContext;
+    for await (const response of handlers.portForward(sendRequests(), context)) void response;
+    expect(steps).toEqual(['recorded r-1', 'dialled node-1', 'recorded r-2', 'dialled node-2']);
+  });
+});

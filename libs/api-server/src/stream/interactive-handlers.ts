@@ -1,0 +1,172 @@
+import { clone, create } from '@bufbuild/protobuf';
+import {
+  ExecInputEndSchema,
+  ExecStartSchema,
+  PortForwardEndSchema,
+  PortForwardStartSchema,
+  TunnelFrameSchema,
+  readFirstMessage,
+  type ExecRequest,
+  type ExecResponse,
+  type PortForwardRequest,
+  type PortForwardResponse,
+  type PortForwardStart,
+  type TunnelFrame,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { AuditLog } from '../audit/audit-log.js';
+import { toAuditSubject } from '../audit/audit-subject.js';
+import type { ApiServerDeps } from '../ports.js';
+import {
+  requireContainer,
+  listReadyReplicas,
+  resolveTarget,
+  requireRunningReplica,
+} from './stream-target.js';
+import type { TunnelOpener } from './tunnel-hub.js';
+
+/** Handlers of bidirectional calls: Exec, and PortForward. */
+export class InteractiveHandlers {
+  /** Index by which connections are distributed over the replicas of a workload. */
+  private nextReplica = 0;
+
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'getConnection'> & {
+      readonly audit: AuditLog;
+    },
+    private readonly tunnels: TunnelOpener,
+  ) {}
+
+  async *exec(
+    requests: AsyncIterable<ExecRequest>,
+    context: HandlerContext,
+  ): AsyncGenerator<ExecResponse> {
+    const { signal } = context;
+    const items = requests[Symbol.asyncIterator]();
+    const first = (await readFirstMessage(items, this.deps.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
+    const view = this.deps.state.view();
+    const target = resolveTarget(view, first.value);
+    const replica =
+      target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
+    const containerId = requireContainer(target, replica);
+    const value = Object.assign(clone(ExecStartSchema, first.value), selectContainer(containerId));
+    await this.deps.audit
+      .getEntry(context)
+      .recordStart({ ...toAuditSubject(view, replica), command: first.value.command });
+    const input = streamExecInput(items);
+    const client = this.deps.getConnection(context);
+    for await (const { frame } of this.tunnels.open(
+      replica.nodeId,
+      { case: 'execStream', value },
+      signal,
+      input,
+      client,
+    )) {
+      if (frame.case !== 'execOutput') continue;
+      yield frame.value;
+      if (frame.value.response.case === 'exit') return;
+    }
+    throw new CloudlessError(
+      'unavailable',
+      `node "${replica.nodeId}" ended the call without a result`,
+    );
+  }
+
+  /**
+   * Forwards a TCP connection. When the node of a replica cannot be reached, the next replica of
+   * the workload is tried, as long as no data was sent.
+   */
+  async *portForward(
+    requests: AsyncIterable<PortForwardRequest>,
+    context: HandlerContext,
+  ): AsyncGenerator<PortForwardResponse> {
+    const { signal } = context;
+    const items = requests[Symbol.asyncIterator]();
+    const first = (await readFirstMessage(items, this.deps.clock))?.request;
+    if (first?.case !== 'start') throw createStartMissingError();
+    const candidates = this.listCandidates(first.value);
+    const act = this.deps.audit.getEntry(context);
+    for (const [index, { replica, containerId }] of candidates.entries()) {
+      // for each attempt, because the reached replica may be another one
+      await act.recordStart(toAuditSubject(this.deps.state.view(), replica));
+      const value = Object.assign(
+        clone(PortForwardStartSchema, first.value),
+        selectContainer(containerId),
+      );
+      const input = streamForwardInput(items);
+      const client = this.deps.getConnection(context);
+      const frames = this.tunnels.open(
+        replica.nodeId,
+        { case: 'portForward', value },
+        signal,
+        input,
+        client,
+      );
+      let started = false;
+      try {
+        for await (const { frame } of frames) {
+          if (frame.case !== 'forwardOutput') continue;
+          started = true;
+          yield frame.value;
+        }
+        return;
+      } catch (reason) {
+        const another =
+          !started &&
+          index < candidates.length - 1 &&
+          errorKindOf(reason) === 'unavailable' &&
+          !signal.aborted;
+        if (!another) throw reason;
+      }
+    }
+  }
+
+  /** Returns the replicas that the connection may lead to, in the order of the attempts. */
+  private listCandidates(
+    start: PortForwardStart,
+  ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
+    const view = this.deps.state.view();
+    const target = resolveTarget(view, start);
+    if (target.kind !== 'workload')
+      return [{ replica: target.replica, containerId: requireContainer(target, target.replica) }];
+    const ready = listReadyReplicas(view, target);
+    const first = this.nextReplica++ % ready.length;
+    return [...ready.slice(first), ...ready.slice(0, first)].map((replica) => ({
+      replica,
+      containerId: replica.containerId,
+    }));
+  }
+}
+
+function createStartMissingError(): InvalidInputError {
+  return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);
+}
+
+function selectContainer(containerId: string) {
+  return { containerId, replicaId: '', namespace: '', name: '' };
+}
+
+/**
+ * The input frames of a command. Does not close `items`, because the caller may continue to read
+ * from it.
+ */
+async function* streamExecInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
+  for (let item = await items.next(); item.done !== true; item = await items.next()) {
+    yield create(TunnelFrameSchema, { frame: { case: 'execInput', value: item.value } });
+  }
+  const value = { request: { case: 'stdinEnd', value: create(ExecInputEndSchema) } } as const;
+  yield create(TunnelFrameSchema, { frame: { case: 'execInput', value } });
+}
+
+async function* streamForwardInput(
+  items: AsyncIterator<PortForwardRequest>,
+): AsyncGenerator<TunnelFrame> {
+  for (let item = await items.next(); item.done !== true; item = await items.next()) {
+    yield create(TunnelFrameSchema, { frame: { case: 'forwardInput', value: item.value } });
+  }
+  const value = { request: { case: 'end', value: create(PortForwardEndSchema) } } as const;
+  yield create(TunnelFrameSchema, { frame: { case: 'forwardInput', value } });
+}

@@ -1,0 +1,188 @@
+import { clone, create } from '@bufbuild/protobuf';
+import {
+  GetContainerStatsRequestSchema,
+  ListContainerStatsRequestSchema,
+  ListContainerStatsResponseSchema,
+  SilentNodeSchema,
+  resolveNamespace,
+  paginate,
+  type ContainerStats,
+  type ContainerUse,
+  type GetContainerStatsRequest,
+  type ListContainerStatsRequest,
+  type ListContainerStatsResponse,
+  type SilentNode,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import {
+  CloudlessError,
+  InvalidInputError,
+  errorKindOf,
+  errorMessageOf,
+  type StopSignal,
+} from '@cloudless/base';
+import { isLive } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { ApiServerDeps } from '../ports.js';
+import { requireContainer, resolveTarget } from './stream-target.js';
+import type { TunnelOpener } from './tunnel-hub.js';
+import { requireWorkload } from '../workload/workload-change.js';
+
+/** Nodes that are queried at the same time for one call. */
+const PARALLEL_NODES = 16;
+/**
+ * Time after which a node counts as silent, milliseconds. The agent only returns samples that it
+ * has already.
+ */
+const NODE_DEADLINE_MS = 3_000;
+
+/** Handlers of the statistics calls, which query agents through tunnels. */
+export class StatisticsHandlers {
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock'>,
+    private readonly tunnels: TunnelOpener,
+  ) {}
+
+  /** Measures one running container. */
+  async getContainerStats(
+    request: GetContainerStatsRequest,
+    { signal }: HandlerContext,
+  ): Promise<ContainerStats> {
+    if (request.containerId === '' && request.replicaId === '') {
+      throw new InvalidInputError([
+        { field: 'container_id', message: 'either container_id or replica_id is required' },
+      ]);
+    }
+    const target = resolveTarget(this.deps.state.view(), { ...request, namespace: '', name: '' });
+    if (target.kind === 'workload')
+      throw new CloudlessError('internal', 'a request without a name means no workload');
+    const containerId = requireContainer(target, target.replica);
+    const { nodeId } = target.replica;
+    const value = create(GetContainerStatsRequestSchema, { containerId });
+    for await (const { frame } of this.tunnels.open(nodeId, { case: 'stats', value }, signal)) {
+      if (frame.case === 'stats') return frame.value;
+    }
+    throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
+  }
+
+  /**
+   * Lists the usage of a page of running replicas by querying their nodes. Nodes that do not answer
+   * are listed in `silent_nodes`.
+   */
+  async listContainerStats(
+    request: ListContainerStatsRequest,
+    { signal }: HandlerContext,
+  ): Promise<ListContainerStatsResponse> {
+    const { namespace, name, nodeId } = request;
+    const replicas = this.listRunningReplicas(request).sort((a, b) =>
+      toSortKey(a) < toSortKey(b) ? -1 : 1,
+    );
+    const filter = ['container stats', namespace, name, nodeId];
+    const page = paginate(replicas, toSortKey, request, { filter });
+    const nodeOf = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
+    const nodeIds = [...new Set(page.items.map((replica) => replica.nodeId))];
+    const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), {
+      nodeId: '',
+      pageSize: 0,
+      pageToken: '',
+    });
+    const containers: ContainerUse[] = [];
+    const silentNodes: SilentNode[] = [];
+    await forEachParallel(PARALLEL_NODES, nodeIds, async (id) => {
+      try {
+        const told = await this.queryNode(id, asked, signal);
+        // ignores containers of other nodes
+        const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id);
+        containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
+      } catch (reason) {
+        if (signal.aborted) throw reason;
+        silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: describeReason(reason) }));
+      }
+    });
+    containers.sort((a, b) =>
+      toSortKey({ ...a, id: a.replicaId }) < toSortKey({ ...b, id: b.replicaId }) ? -1 : 1,
+    );
+    silentNodes.sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
+    return create(ListContainerStatsResponseSchema, {
+      containers,
+      silentNodes,
+      nextPageToken: page.nextPageToken,
+    });
+  }
+
+  /** @throws kind `notFound` when the workload or the node does not exist. */
+  private listRunningReplicas({
+    namespace,
+    name,
+    nodeId,
+  }: ListContainerStatsRequest): ReplicaRecord[] {
+    const view = this.deps.state.view();
+    if (nodeId !== '' && view.node(nodeId) === undefined)
+      throw new CloudlessError('notFound', `node "${nodeId}" not found`);
+    const uid = name === '' ? undefined : requireWorkload(view, { namespace, name }).value.uid;
+    const candidates = [...(uid === undefined ? view.replicas() : view.replicasOf(uid))].map(
+      ({ value }) => value,
+    );
+    return candidates.filter((replica) => {
+      if (!isLive(replica) || replica.containerId === '' || replica.nodeId === '') return false;
+      if (nodeId !== '' && replica.nodeId !== nodeId) return false;
+      if (name !== '' || namespace === '') return true;
+      const workload = view.workload(replica.uid)?.value;
+      return workload !== undefined && resolveNamespace(workload) === namespace;
+    });
+  }
+
+  private async queryNode(
+    nodeId: string,
+    value: ListContainerStatsRequest,
+    signal: AbortSignal,
+  ): Promise<readonly ContainerUse[]> {
+    const stopping = new AbortController();
+    const stop = (): void => stopping.abort();
+    signal.addEventListener('abort', stop, { once: true });
+    let late = false;
+    const timer = this.deps.clock.setTimer(NODE_DEADLINE_MS, () => {
+      late = true;
+      stop();
+    });
+    try {
+      for await (const { frame } of this.tunnels.open(
+        nodeId,
+        { case: 'statsList', value },
+        stopping.signal as StopSignal,
+      )) {
+        if (frame.case === 'statsList') return frame.value.containers;
+      }
+      throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
+    } catch (reason) {
+      if (late)
+        throw new CloudlessError('deadline', `no answer within ${NODE_DEADLINE_MS / 1_000} s`, {
+          cause: reason,
+        });
+      throw reason;
+    } finally {
+      timer.cancel();
+      signal.removeEventListener('abort', stop);
+    }
+  }
+}
+
+const toSortKey = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string =>
+  `${nodeId}/${id}`;
+
+/** The details of an internal error stay in the log of the process that had it. */
+const describeReason = (reason: unknown): string =>
+  errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason);
+
+/** Runs `work` for each item, at most `limit` at a time. Fails with the first failure. */
+async function forEachParallel<Item>(
+  limit: number,
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  const waiting = [...items];
+  const worker = async (): Promise<void> => {
+    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) await work(item);
+  };
+  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+}

@@ -1,0 +1,351 @@
+import { create } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  OpenTunnelSchema,
+  readFirstMessage,
+  fromConnectError,
+  toErrorKind,
+  computeWindowCost,
+  type OpenTunnel,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { ApiServerDeps } from '../ports.js';
+import type { TunnelRequester } from '../session/session-hub.js';
+import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream-quota.js';
+
+/** Purpose of a tunnel. */
+export type TunnelPurpose = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
+
+/**
+ * Open tunnels of one node. More are refused, so that tunnels do not starve the session of the
+ * node.
+ */
+const MAX_TUNNELS_PER_NODE = 32;
+/**
+ * Log tunnels of agents of protocol 1: half of all tunnels, so that commands have capacity beside
+ * them.
+ */
+const LOG_TUNNELS: StreamQuotaLimits = { perNode: 16, perClient: 12, noun: 'logs' };
+/** The remaining tunnels are for the log channel and for short calls. */
+const INTERACTIVE_TUNNELS: StreamQuotaLimits = {
+  perNode: 24,
+  perClient: 16,
+  noun: 'commands and forwarded connections',
+};
+const DIAL_WITHIN_MS = 10_000;
+const TUNNEL_ID_BYTES = 16;
+
+/** Opens tunnels to agents. */
+export interface TunnelOpener {
+  /**
+   * Opens a tunnel to the agent of a node and streams its frames.
+   * @param input - Frames for the agent, sent within the window that the agent grants.
+   * @param client - Client whose quota the tunnel counts against.
+   */
+  open(
+    nodeId: string,
+    target: TunnelPurpose,
+    signal: StopSignal,
+    input?: AsyncIterable<TunnelFrame>,
+    client?: StreamClient,
+  ): AsyncGenerator<TunnelFrame>;
+}
+
+/** One tunnel from its request to its end. */
+class AgentTunnel {
+  /** Resolves when the requester is done; the call of the agent ends then. */
+  readonly done: Promise<void>;
+  /** Resolves when the agent has opened the tunnel. */
+  readonly frames: Promise<AsyncIterator<TunnelFrame>>;
+  private resolveDone: () => void = () => undefined;
+  private resolveFrames: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
+  private rejectFrames: (reason: unknown) => void = () => undefined;
+  private interrupt: ((reason: unknown) => void) | undefined;
+  private failure: { readonly reason: unknown } | undefined;
+  private isDone = false;
+  /** Bytes that the agent still accepts. */
+  private window = 0;
+  private wakeSender: (() => void) | undefined;
+
+  constructor(
+    readonly nodeId: string,
+    private readonly input: AsyncIterable<TunnelFrame> | undefined,
+    /** Releases the reservation in the quota. */
+    readonly releaseQuota: () => void,
+  ) {
+    this.done = new Promise((resolve) => {
+      this.resolveDone = () => {
+        this.isDone = true;
+        this.wakeSender?.();
+        resolve();
+      };
+    });
+    this.frames = new Promise((resolve, reject) => {
+      this.resolveFrames = resolve;
+      this.rejectFrames = reject;
+    });
+    this.frames.catch(() => undefined);
+  }
+
+  connect(frames: AsyncIterator<TunnelFrame>): void {
+    this.resolveFrames(frames);
+  }
+
+  /**
+   * Fails the tunnel for the reader that waits for its next frame, even when the agent never sends
+   * another frame.
+   */
+  fail(reason: unknown): void {
+    this.failure ??= { reason };
+    this.rejectFrames(reason);
+    this.interrupt?.(reason);
+    this.resolveDone();
+  }
+
+  async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
+    if (this.failure !== undefined) throw this.failure.reason;
+    return new Promise((resolve, reject) => {
+      this.interrupt = reject;
+      frames.next().then(resolve, (cause: unknown) => reject(toStreamError(this.nodeId, cause)));
+    });
+  }
+
+  /** Increases the window: the agent accepts more input. */
+  grant(bytes: bigint): void {
+    this.window += Number(bytes);
+    this.wakeSender?.();
+  }
+
+  /** Frames for the agent, within its window. Ends with the tunnel. */
+  async *streamOutgoing(): AsyncGenerator<TunnelFrame> {
+    const items = this.input?.[Symbol.asyncIterator]();
+    try {
+      for (
+        let item = await this.nextInput(items);
+        item !== undefined;
+        item = await this.nextInput(items)
+      ) {
+        this.window -= computeWindowCost(item);
+        yield item;
+      }
+      await this.done;
+    } catch (reason) {
+      this.fail(reason); // the client disconnected or sent an invalid message
+    } finally {
+      void items?.return?.().catch(() => undefined);
+    }
+  }
+
+  finish(): void {
+    this.resolveDone();
+  }
+
+  /** Waits for window and input. Returns undefined when no more frames follow. */
+  private async nextInput(
+    items: AsyncIterator<TunnelFrame> | undefined,
+  ): Promise<TunnelFrame | undefined> {
+    while (this.window <= 0 && !this.isDone)
+      await new Promise<void>((resolve) => (this.wakeSender = resolve));
+    if (this.isDone || items === undefined) return undefined;
+    return new Promise((resolve, reject) => {
+      this.wakeSender = () => (this.isDone ? resolve(undefined) : undefined);
+      items.next().then(({ done, value }) => resolve(done === true ? undefined : value), reject);
+    });
+  }
+}
+
+/**
+ * Maps the failure of a stream from an agent. A frame that is too large for this server must not be
+ * retried, because the call has been carried out. Any other failure means that the agent, or the
+ * connection to it, has gone.
+ */
+function toStreamError(nodeId: string, cause: unknown): CloudlessError {
+  return fromConnectError(cause).kind === 'exhausted'
+    ? new CloudlessError(
+        'exhausted',
+        `node "${nodeId}" has executed the call, but its response is too large; request less data`,
+        {
+          cause,
+        },
+      )
+    : new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`, {
+        cause,
+      });
+}
+
+/**
+ * Tunnels to agents, which accept no connections: the coordinator requests a tunnel with a one-use
+ * id through the session, and the agent opens it.
+ */
+export class TunnelHub implements TunnelOpener {
+  /** Requested tunnels that the agents have not opened yet. */
+  private readonly waiting = new Map<string, AgentTunnel>();
+  private readonly byNode = new Map<string, Set<AgentTunnel>>();
+  private readonly logQuota = new StreamQuota(LOG_TUNNELS);
+  private readonly interactiveQuota = new StreamQuota(INTERACTIVE_TUNNELS);
+  private closed = false;
+
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'random' | 'clock'>,
+    private readonly sessions: TunnelRequester,
+  ) {
+    sessions.setTunnelListener({
+      onRefused: (nodeId, { tunnelId, reason }) => {
+        const tunnel = this.waiting.get(tunnelId);
+        if (tunnel?.nodeId === nodeId)
+          tunnel.fail(new CloudlessError('exhausted', `node "${nodeId}": ${reason}`));
+      },
+      onSessionEnded: (nodeId) => {
+        for (const tunnel of this.waiting.values())
+          if (tunnel.nodeId === nodeId) tunnel.fail(createUnreachableError(nodeId));
+      },
+      onNodeLost: (nodeId) => {
+        for (const tunnel of this.byNode.get(nodeId) ?? [])
+          tunnel.fail(createUnreachableError(nodeId));
+      },
+    });
+  }
+
+  /**
+   * Opens a tunnel and streams its frames. Leaving the loop, or aborting, ends the agent's side as
+   * well.
+   * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many
+   *   tunnels are open, or the error that the agent reports.
+   */
+  async *open(
+    nodeId: string,
+    target: TunnelPurpose,
+    signal: StopSignal,
+    input?: AsyncIterable<TunnelFrame>,
+    client?: StreamClient,
+  ): AsyncGenerator<TunnelFrame> {
+    const { random, clock } = this.deps;
+    const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
+    const tunnel = this.add(nodeId, input, this.getQuota(target)?.acquire(nodeId, client));
+    const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
+    const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
+      fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`),
+    );
+    const release = (): void => {
+      timer.cancel();
+      signal.removeEventListener('abort', onAbort);
+      if (this.waiting.delete(tunnelId)) this.sessions.withdrawTunnel(nodeId, tunnelId);
+      this.remove(tunnel);
+      tunnel.finish();
+    };
+    // Released at once, because a client that has disconnected may never read the item that waits
+    // for it.
+    const onAbort = (): void => {
+      fail('the client has disconnected');
+      release();
+    };
+    signal.addEventListener('abort', onAbort);
+    try {
+      this.waiting.set(tunnelId, tunnel);
+      const dialWithin = durationFromMs(DIAL_WITHIN_MS);
+      const execInPieces = target.case === 'exec';
+      const request = create(OpenTunnelSchema, { tunnelId, dialWithin, target, execInPieces });
+      if (signal.aborted) onAbort();
+      else if (!this.sessions.requestTunnel(nodeId, request))
+        tunnel.fail(createUnreachableError(nodeId));
+      const frames = await tunnel.frames;
+      timer.cancel();
+      for (
+        let item = await tunnel.next(frames);
+        item.done !== true;
+        item = await tunnel.next(frames)
+      ) {
+        const { frame } = item.value;
+        if (frame.case === 'error')
+          throw new CloudlessError(toErrorKind(frame.value.code), frame.value.message);
+        if (frame.case === 'end') return;
+        if (frame.case === 'window') tunnel.grant(frame.value);
+        else yield item.value;
+      }
+      throw new CloudlessError('unavailable', `the stream from node "${nodeId}" was interrupted`);
+    } finally {
+      release();
+    }
+  }
+
+  /**
+   * Handles the Tunnel call. The first frame names the tunnel; the response stays open until the
+   * requester is done.
+   */
+  async *handleTunnel(
+    messages: AsyncIterable<TunnelFrame>,
+    _context: HandlerContext,
+  ): AsyncGenerator<TunnelFrame> {
+    const frames = messages[Symbol.asyncIterator]();
+    const opening = (await readFirstMessage(frames, this.deps.clock))?.frame;
+    if (opening?.case !== 'tunnelId')
+      throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
+    const waiting = this.waiting.get(opening.value);
+    if (waiting === undefined)
+      throw new CloudlessError(
+        'notFound',
+        'no request waits for this tunnel; it may have timed out',
+      );
+    this.waiting.delete(opening.value);
+    waiting.connect(frames);
+    yield* waiting.streamOutgoing();
+  }
+
+  /** Fails all tunnels and refuses new ones. */
+  close(): void {
+    this.closed = true;
+    for (const tunnels of this.byNode.values())
+      for (const tunnel of tunnels) tunnel.fail(createClosingError());
+  }
+
+  /** Number of open tunnels of all nodes. */
+  get size(): number {
+    let size = 0;
+    for (const tunnels of this.byNode.values()) size += tunnels.size;
+    return size;
+  }
+
+  /** Returns the quota for a kind of long-lived stream; undefined for short calls. */
+  private getQuota(target: TunnelPurpose): StreamQuota | undefined {
+    if (target.case === 'logs') return this.logQuota;
+    const interactive =
+      target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
+    return interactive ? this.interactiveQuota : undefined;
+  }
+
+  private add(
+    nodeId: string,
+    input: AsyncIterable<TunnelFrame> | undefined,
+    giveBack: () => void = () => undefined,
+  ): AgentTunnel {
+    const open = this.byNode.get(nodeId) ?? new Set<AgentTunnel>();
+    if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
+      giveBack();
+      if (this.closed) throw createClosingError();
+      throw new CloudlessError(
+        'exhausted',
+        `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
+      );
+    }
+    const tunnel = new AgentTunnel(nodeId, input, giveBack);
+    this.byNode.set(nodeId, open.add(tunnel));
+    return tunnel;
+  }
+
+  private remove(tunnel: AgentTunnel): void {
+    const open = this.byNode.get(tunnel.nodeId);
+    open?.delete(tunnel);
+    tunnel.releaseQuota();
+    if (open?.size === 0) this.byNode.delete(tunnel.nodeId);
+  }
+}
+
+function createClosingError(): CloudlessError {
+  return new CloudlessError('unavailable', 'the coordinator is shutting down');
+}
+
+function createUnreachableError(nodeId: string): CloudlessError {
+  return new CloudlessError('unavailable', `node "${nodeId}" is not connected`);
+}

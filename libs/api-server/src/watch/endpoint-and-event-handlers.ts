@@ -1,0 +1,119 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  EndpointSetSchema,
+  ListEventsResponseSchema,
+  ReplicaEndpointSchema,
+  paginate,
+  type EndpointSet,
+  type ListEndpointsRequest,
+  type ListEventsRequest,
+  type ListEventsResponse,
+  type WatchEndpointsRequest,
+  type WatchEventsRequest,
+  type WatchEventsResponse,
+} from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import { isLive, createServingFilter } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import type { ApiServerDeps } from '../ports.js';
+import type { LivenessChanges } from './liveness-changes.js';
+import { createEndpointSource } from './watch-endpoints.js';
+import { createEventFilter, watchEvents } from './watch-events.js';
+import { watchRecords } from './watch-records.js';
+import { findRelatedEvents } from './related-events.js';
+import { requireWorkload } from '../workload/workload-change.js';
+
+/** Handlers of the endpoint and event calls of CoordinatorService. */
+export class EndpointAndEventHandlers {
+  constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
+
+  listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
+    this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
+
+  /**
+   * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
+   */
+  async *watchEndpoints(
+    request: WatchEndpointsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<EndpointSet> {
+    const { uid } = requireWorkload(this.deps.state.view(), request).value;
+    const source = createEndpointSource(this.deps.placements, uid, (record) =>
+      this.createEndpointSet(record),
+    );
+    for await (const item of watchRecords(this.deps, source, request.afterRevision, signal)) {
+      if (item === 'gone') return;
+      yield item;
+    }
+  }
+
+  listEvents = (request: ListEventsRequest): ListEventsResponse => {
+    const view = this.deps.state.view();
+    const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
+    const events = relatedTo === '' ? view.events() : findRelatedEvents(view.events(), relatedTo);
+    const matching = events.filter(createEventFilter(request));
+    const { items, nextPageToken } = paginate(
+      newestFirst ? matching.reverse() : matching,
+      ({ id }) => id,
+      request,
+      {
+        filter: [
+          'events',
+          namespace,
+          workload,
+          nodeId,
+          newestFirst,
+          categories.join(','),
+          relatedTo,
+        ],
+        ...(newestFirst ? { compare: compareDescending } : {}),
+      },
+    );
+    return create(ListEventsResponseSchema, {
+      events: [...items],
+      nextPageToken,
+      revision: view.revision,
+    });
+  };
+
+  watchEvents(
+    request: WatchEventsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchEventsResponse> {
+    return watchEvents(this.deps, request, signal);
+  }
+
+  private createEndpointSet(record: WorkloadRecord): EndpointSet {
+    const { state, placements } = this.deps;
+    const view = state.view();
+    const serves = createServingFilter(view, record.uid);
+    const serving = [...view.replicasOf(record.uid)]
+      .map(({ value }) => value)
+      .filter(serves)
+      .filter(
+        (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica),
+      )
+      .sort((a, b) => Number(a.sequence - b.sequence));
+    const endpoints = serving.flatMap((replica) =>
+      replica.endpoints.map(({ portName, ip, port }) => {
+        const node = view.node(replica.nodeId)?.value;
+        return create(ReplicaEndpointSchema, {
+          replicaId: replica.id,
+          nodeId: replica.nodeId,
+          zone: node === undefined ? '' : placements.toEffectiveNode(node).zone,
+          version: replica.version,
+          portName,
+          ip,
+          port,
+        });
+      }),
+    );
+    return create(EndpointSetSchema, {
+      endpoints,
+      revision: view.revision,
+      readyReplicas: serving.length,
+    });
+  }
+}
+
+const compareDescending = (a: string, b: string): number => (a > b ? -1 : a < b ? 1 : 0);

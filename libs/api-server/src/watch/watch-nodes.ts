@@ -1,0 +1,93 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  NodeSchema,
+  WatchNodesResponseSchema,
+  WatchNodesResponse_Kind as WatchKind,
+  matchesLabels,
+  parseLabelSelector,
+  type Node,
+  type WatchNodesRequest,
+  type WatchNodesResponse,
+} from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
+import type { Placements } from '../ports.js';
+import type { WatchSource } from './watch-records.js';
+
+/** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
+export function createNodeSource(
+  deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
+  request: WatchNodesRequest,
+): WatchSource<'node', WatchNodesResponse> {
+  const selector = parseLabelSelector(request.labelSelector);
+  const picture = (record: NodeRecord): Node => {
+    const node = deps.picture(record);
+    if (!request.includeUsage && node.status !== undefined) delete node.status.usage;
+    return node;
+  };
+  return {
+    kind: 'node',
+    dependsOn: ['node', 'replica', 'control'],
+    getKey: ({ id }) => id,
+    findRecord: (view, id) => view.node(id),
+    listRecords: (view) => view.nodes(),
+    matchesFilter: (record) =>
+      (request.nodeId === '' || record.id === request.nodeId) &&
+      matchesLabels(selector, deps.placements.toEffectiveNode(record).labels),
+    listAffectedKeys: listAffectedNodes,
+    listKeysAffectedByLiveness: (_view, nodeId, what) =>
+      what === 'liveness' || request.includeUsage ? [nodeId] : [],
+    toItem: (news) => {
+      const { revision } = news;
+      switch (news.kind) {
+        case 'put':
+          return create(WatchNodesResponseSchema, {
+            kind: WatchKind.PUT,
+            node: picture(news.record),
+            revision,
+          });
+        case 'deleted': {
+          const node = create(NodeSchema, { id: news.record.id });
+          return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });
+        }
+        case 'synced':
+          return create(WatchNodesResponseSchema, { kind: WatchKind.SYNCED, revision });
+        case 'bookmark':
+          return create(WatchNodesResponseSchema, { kind: WatchKind.BOOKMARK, revision });
+      }
+    },
+  };
+}
+
+/**
+ * Returns the ids of the nodes whose API message a change may affect: nodes show the resources of
+ * their replicas, and draining nodes show what the remaining workloads wait for.
+ */
+function listAffectedNodes(
+  view: ClusterView,
+  change: RecordChange | HistoricChange,
+): Iterable<string> {
+  if (change.kind === 'node') return [change.id];
+  if (change.kind === 'control') return listDrainingNodes(view, change.id);
+  if (change.kind !== 'replica') return [];
+  const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
+  const after = change.after as ReplicaRecord | undefined;
+  const replica = after ?? before;
+  // The history does not contain the node of a deleted replica.
+  if (replica === undefined) return [...view.nodes()].map(({ value }) => value.id);
+  const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
+  // A drain waits for replacements that have no node yet.
+  const wasWaiting = before === undefined || before.nodeId === '';
+  return new Set([...held, ...(wasWaiting ? listDrainingNodes(view, replica.uid) : [])]);
+}
+
+/** Returns the draining nodes that still have replicas of a workload. */
+function* listDrainingNodes(view: ClusterView, uid: string): Generator<string> {
+  for (const { value } of view.drainingNodes()) {
+    for (const replica of view.replicasOn(value.id)) {
+      if (replica.value.uid !== uid) continue;
+      yield value.id;
+      break;
+    }
+  }
+}

@@ -1,0 +1,125 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  WatchWorkloadsResponseSchema,
+  WatchWorkloadsResponse_Kind as WatchKind,
+  WorkloadSchema,
+  matchesLabels,
+  parseLabelSelector,
+  type ReplicaStatus,
+  type WatchWorkloadsRequest,
+  type WatchWorkloadsResponse,
+} from '@cloudless/api';
+import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
+import {
+  isTombstone,
+  type ClusterView,
+  type HistoricChange,
+  type RecordChange,
+} from '@cloudless/cluster-state';
+import type { ApiServerDeps, Placements } from '../ports.js';
+import type { WatchSource } from './watch-records.js';
+
+/**
+ * The watch source of workloads. @throws kind `invalid` when the label selector cannot be parsed.
+ */
+export function createWorkloadSource(
+  deps: Pick<ApiServerDeps, 'state' | 'presenter' | 'placements'>,
+  request: WatchWorkloadsRequest,
+): WatchSource<'workload', WatchWorkloadsResponse> {
+  const selector = parseLabelSelector(request.labelSelector);
+  return {
+    ...createWorkloadRecordSource(deps.placements),
+    matchesFilter: (record) =>
+      (request.namespace === '' || record.namespace === request.namespace) &&
+      (request.name === '' || record.name === request.name) &&
+      matchesLabels(selector, record.spec?.labels ?? {}),
+    listKeysAffectedByLiveness: (view, nodeId, what) =>
+      what === 'liveness' ? listWorkloadsOnNode(view, nodeId) : [],
+    toItem: (news) => {
+      const { revision } = news;
+      switch (news.kind) {
+        case 'put':
+          return create(WatchWorkloadsResponseSchema, {
+            kind: WatchKind.PUT,
+            workload: deps.presenter.present(news.record, true),
+            revision,
+          });
+        case 'deleted': {
+          const { namespace, name, uid } = news.record;
+          const replicas = listLostReplicas(deps, uid);
+          const workload = create(WorkloadSchema, {
+            namespace,
+            name,
+            uid,
+            ...(replicas.length === 0 ? {} : { status: { replicas } }),
+          });
+          return create(WatchWorkloadsResponseSchema, {
+            kind: WatchKind.DELETED,
+            workload,
+            revision,
+          });
+        }
+        case 'synced':
+          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.SYNCED, revision });
+        case 'bookmark':
+          return create(WatchWorkloadsResponseSchema, { kind: WatchKind.BOOKMARK, revision });
+      }
+    },
+  };
+}
+
+/**
+ * The part of a watch source that all watches of workloads share: which records an item depends on.
+ */
+export function createWorkloadRecordSource(
+  placements: Placements,
+): Pick<
+  WatchSource<'workload', unknown>,
+  'kind' | 'dependsOn' | 'getKey' | 'findRecord' | 'listRecords' | 'listAffectedKeys'
+> {
+  return {
+    kind: 'workload',
+    dependsOn: ['workload', 'control', 'version', 'replica', 'node'],
+    getKey: ({ uid }: WorkloadRecord) => uid,
+    findRecord: (view, uid) => view.workload(uid),
+    listRecords: (view) => view.workloads(),
+    listAffectedKeys: (view, change) => {
+      if (change.kind === 'workload' || change.kind === 'control') return [change.id];
+      if (change.kind === 'replica' || change.kind === 'version')
+        return [change.id.slice(0, change.id.indexOf('/'))];
+      // Replicas show the zone of their node.
+      return change.kind === 'node' && mayHaveChangedZone(placements, change)
+        ? listWorkloadsOnNode(view, change.id)
+        : [];
+    },
+  };
+}
+
+/** Returns the replicas of a deleted workload that may still run on lost nodes. */
+function listLostReplicas(
+  { state, presenter }: Parameters<typeof createWorkloadSource>[0],
+  uid: string,
+): ReplicaStatus[] {
+  const view = state.view();
+  if (view.workload(uid) !== undefined) return [];
+  return [...view.replicasOf(uid)]
+    .filter(({ value }) => isTombstone(value))
+    .map(({ value }) => presenter.presentReplica(value));
+}
+
+function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<string> {
+  return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
+}
+
+function mayHaveChangedZone(
+  { toEffectiveNode }: Placements,
+  change: RecordChange | HistoricChange,
+): boolean {
+  const before = 'before' in change ? (change.before as NodeRecord) : undefined;
+  const after = change.after as NodeRecord | undefined;
+  return (
+    before === undefined ||
+    after === undefined ||
+    toEffectiveNode(before).zone !== toEffectiveNode(after).zone
+  );
+}

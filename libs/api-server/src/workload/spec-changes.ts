@@ -1,0 +1,121 @@
+import { clone, create, equals } from '@bufbuild/protobuf';
+import {
+  WorkloadSpecSchema,
+  checkSameMode,
+  checkScalable,
+  checkSpec,
+  resolveNamespace,
+  checkSupported,
+  updateSpec,
+  type PlanWorkloadRequest,
+  type ScaleWorkloadRequest,
+  type UpdateWorkloadRequest,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import type { ClusterView } from '@cloudless/cluster-state';
+import type { ApiServerDeps } from '../ports.js';
+import {
+  requireMutableWorkload,
+  createDeletingError,
+  getSpec,
+  type WorkloadChange,
+  type WorkloadName,
+} from './workload-change.js';
+
+type SpecCheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits'>;
+
+/**
+ * Plans the creation of a workload.
+ * @throws kind `exists` when the workload exists, `invalid` or `unimplemented` for its spec.
+ */
+export function planCreate(
+  deps: SpecCheckDeps,
+  view: ClusterView,
+  request: WorkloadName & { readonly spec?: WorkloadSpec | undefined },
+): WorkloadChange {
+  const namespace = resolveNamespace(request);
+  const spec = validateSpec(deps, request.spec);
+  const existing = view.workloadByName(namespace, request.name);
+  if (existing !== undefined) throw createExistsError(existing.value);
+  return { namespace, name: request.name, current: undefined, spec, reason: 'WorkloadCreated' };
+}
+
+/**
+ * Plans an update of a workload.
+ * @throws the errors of {@link requireMutableWorkload}; kind `invalid` or `unimplemented` for the
+ *   resulting spec.
+ */
+export function planUpdate(
+  deps: SpecCheckDeps,
+  view: ClusterView,
+  request: UpdateWorkloadRequest,
+): WorkloadChange {
+  const current = requireMutableWorkload(view, request);
+  const { namespace, name } = current.value;
+  const before = getSpec(current.value);
+  const spec = updateSpec(before, specOrDefault(request.spec), request.updateMask?.paths);
+  checkSameMode(before, spec);
+  const checked = equals(WorkloadSpecSchema, spec, before) ? spec : validateSpec(deps, spec);
+  return { namespace, name, current, spec: checked, reason: 'WorkloadUpdated' };
+}
+
+/** Plans the creation of a workload, or its update when it exists. @throws the errors of either. */
+export function planApply(
+  deps: SpecCheckDeps,
+  view: ClusterView,
+  request: PlanWorkloadRequest,
+): WorkloadChange {
+  const current = view.workloadByName(resolveNamespace(request), request.name);
+  if (current === undefined) return planCreate(deps, view, request);
+  if (current.value.deletionRequestedAt !== undefined) throw createDeletingError(current.value);
+  const { namespace, name } = current.value;
+  const spec = updateSpec(
+    getSpec(current.value),
+    specOrDefault(request.spec),
+    request.updateMask?.paths,
+  );
+  checkSameMode(getSpec(current.value), spec);
+  return { namespace, name, current, spec: validateSpec(deps, spec), reason: 'WorkloadUpdated' };
+}
+
+/** Plans a change of the replica count. @throws the errors of {@link requireMutableWorkload}. */
+export function planScale(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
+  const current = requireMutableWorkload(view, request);
+  const { namespace, name } = current.value;
+  checkScalable(getSpec(current.value));
+  const replicas = request.replicas ?? 0;
+  const spec = Object.assign(clone(WorkloadSpecSchema, getSpec(current.value)), { replicas });
+  return { namespace, name, current, spec, reason: 'WorkloadScaled' };
+}
+
+/** Returns the spec if it is valid and supported. @throws kind `invalid` or `unimplemented`. */
+export function validateSpec(
+  { explainImpossibleLimits }: SpecCheckDeps,
+  spec: WorkloadSpec | undefined,
+): WorkloadSpec {
+  const checked = specOrDefault(spec);
+  checkSpec(checked);
+  checkSupported(checked);
+  const impossible = checked.rollout?.maxSurge === 0 ? explainImpossibleLimits(checked) : undefined;
+  if (impossible !== undefined)
+    throw new InvalidInputError([{ field: 'spec.rollout', message: impossible }]);
+  return checked;
+}
+
+function specOrDefault(spec: WorkloadSpec | undefined): WorkloadSpec {
+  return spec ?? create(WorkloadSpecSchema);
+}
+
+function createExistsError({
+  namespace,
+  name,
+  deletionRequestedAt,
+}: WorkloadRecord): CloudlessError {
+  const hint =
+    deletionRequestedAt === undefined
+      ? 'already exists; update it, or choose another name'
+      : 'is being deleted; wait until it is gone';
+  return new CloudlessError('exists', `workload "${namespace}/${name}" ${hint}`);
+}

@@ -1,0 +1,192 @@
+import { create, equals } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  WorkloadSpec_Mode as Mode,
+  WorkloadSpecSchema,
+  resolveNamespace,
+  type Workload,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  WorkloadRecordSchema,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { CloudlessError, randomHex } from '@cloudless/base';
+import {
+  toNameKeyId,
+  putSpecUpdate,
+  toVersionKeyId,
+  createVersionRecord,
+  type ClusterView,
+  type Stored,
+  type Transaction,
+} from '@cloudless/cluster-state';
+import type { ApiServerDeps } from '../ports.js';
+import type { MutationResult } from '../mutation/idempotent-mutation.js';
+
+/** The fields by which a request names a workload. */
+export interface WorkloadName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** A validated change of one workload that is not yet part of a transaction. */
+export interface WorkloadChange extends WorkloadName {
+  /** Absent: the workload is created. */
+  readonly current: Stored<WorkloadRecord> | undefined;
+  /** The new spec. */
+  readonly spec: WorkloadSpec;
+  /** Reason of the event about the change. */
+  readonly reason: string;
+  /**
+   * Origin of the new version when it is not a change of the spec by a user: `undo to version 1`.
+   */
+  readonly cause?: string;
+}
+
+/**
+ * Creates the transaction of a change as its own call. Without a difference there is nothing to
+ * write.
+ */
+export function changeWorkload(
+  deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'presenter'>,
+  view: ClusterView,
+  change: WorkloadChange,
+  requestId: string,
+): MutationResult<Workload> {
+  const { state, presenter } = deps;
+  if (change.current !== undefined && !hasChanges(change))
+    return { response: presenter.present(change.current.value, true) };
+  const transaction = state.transaction();
+  const record = putWorkloadChange(deps, view, transaction, change, requestId);
+  return { response: presenter.present(record, true), transaction };
+}
+
+/** True when the new spec differs, or the workload is new. */
+export function hasChanges({ current, spec }: WorkloadChange): boolean {
+  return current === undefined || !equals(WorkloadSpecSchema, spec, getSpec(current.value));
+}
+
+/** Adds a change and its event to a transaction. @returns The new record. */
+export function putWorkloadChange(
+  deps: Pick<ApiServerDeps, 'clock' | 'random'>,
+  view: ClusterView,
+  transaction: Transaction,
+  change: WorkloadChange,
+  requestId: string,
+): WorkloadRecord {
+  const { current, spec, reason, cause } = change;
+  if (current === undefined) return putNewWorkload(deps, transaction, change, requestId);
+  const told = cause === undefined ? {} : { cause };
+  const record = putSpecUpdate(transaction, view, current, {
+    spec,
+    requestId,
+    nowMs: deps.clock.wallTime(),
+    ...told,
+  });
+  const { namespace, name, version, generation } = record;
+  const wants =
+    spec.mode === Mode.GLOBAL
+      ? 'has new settings'
+      : `now has ${spec.replicas ?? 1} desired replicas`;
+  const what = version === current.value.version ? wants : `is now at version ${version}`;
+  const why = cause === undefined ? '' : `, ${cause}`;
+  const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
+  transaction.event({ ...createEventFields(record, requestId), reason, message });
+  return record;
+}
+
+function putNewWorkload(
+  { clock, random }: Pick<ApiServerDeps, 'clock' | 'random'>,
+  transaction: Transaction,
+  { namespace, name, spec, reason }: WorkloadChange,
+  requestId: string,
+): WorkloadRecord {
+  const nowMs = clock.wallTime();
+  const uid = randomHex(random, UID_BYTES);
+  const createdAt = timestampFromMs(nowMs);
+  const record = create(WorkloadRecordSchema, {
+    uid,
+    namespace,
+    name,
+    spec,
+    generation: 1n,
+    version: 1,
+    createdAt,
+    requestId,
+  });
+  transaction
+    .require('name', toNameKeyId(namespace, name), 'absent')
+    .put('name', toNameKeyId(namespace, name), create(WorkloadRecordSchema, { uid }))
+    .put('workload', uid, record)
+    .put(
+      'version',
+      toVersionKeyId(uid, 1),
+      createVersionRecord(spec, { version: 1, nowMs, earlier: [] }),
+    )
+    .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
+    .event({
+      ...createEventFields(record, requestId),
+      reason,
+      message: `workload ${namespace}/${name} was created`,
+    });
+  return record;
+}
+
+const UID_BYTES = 8;
+
+/** Fields that all events about a change of a workload share. */
+export function createEventFields({ namespace, name }: WorkloadName, requestId: string) {
+  return {
+    severity: Severity.INFO,
+    category: Category.WORKLOAD,
+    namespace,
+    workload: name,
+    requestId,
+  };
+}
+
+export function getSpec({ spec }: WorkloadRecord): WorkloadSpec {
+  return spec ?? create(WorkloadSpecSchema);
+}
+
+/** Returns the workload that a request names. @throws kind `notFound`. */
+export function requireWorkload(view: ClusterView, request: WorkloadName): Stored<WorkloadRecord> {
+  const namespace = resolveNamespace(request);
+  const workload = view.workloadByName(namespace, request.name);
+  if (workload !== undefined) return workload;
+  throw new CloudlessError('notFound', `workload "${namespace}/${request.name}" not found`);
+}
+
+/**
+ * Returns the workload that a request names if it may be changed.
+ * @throws kind `notFound`; `precondition` while the workload is being deleted; `conflict` when its
+ *   generation is not the expected one.
+ */
+export function requireMutableWorkload(
+  view: ClusterView,
+  request: WorkloadName & { readonly expectedGeneration?: bigint | undefined },
+): Stored<WorkloadRecord> {
+  const current = requireWorkload(view, request);
+  if (current.value.deletionRequestedAt !== undefined) throw createDeletingError(current.value);
+  checkGeneration(current.value, request.expectedGeneration);
+  return current;
+}
+
+/**
+ * @throws kind `conflict` when the workload does not have the generation that the client expects.
+ */
+export function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): void {
+  if (expected === undefined || expected === record.generation) return;
+  throw new CloudlessError(
+    'conflict',
+    `workload "${record.namespace}/${record.name}" is at generation ${record.generation}, not ${expected}; read the workload again and repeat the change`,
+  );
+}
+
+export function createDeletingError({ namespace, name }: WorkloadName): CloudlessError {
+  return new CloudlessError('precondition', `workload "${namespace}/${name}" is being deleted`);
+}

@@ -1,0 +1,146 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  CoordinatorService,
+  ListWorkloadsResponseSchema,
+  matchesLabels,
+  paginate,
+  parseLabelSelector,
+  type CreateWorkloadRequest,
+  type DeleteWorkloadRequest,
+  type ExplainWorkloadRequest,
+  type ExplainWorkloadResponse,
+  type GetWorkloadRequest,
+  type ListWorkloadsRequest,
+  type ListWorkloadsResponse,
+  type PlanWorkloadRequest,
+  type ScaleWorkloadRequest,
+  type UpdateWorkloadRequest,
+  type WatchWorkloadsRequest,
+  type WatchWorkloadsResponse,
+  type Workload,
+  type WorkloadPlan,
+} from '@cloudless/api';
+import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
+import { toNameKeyId } from '@cloudless/cluster-state';
+import type { HandlerContext } from '@connectrpc/connect';
+import { truncateWorkloadPlan } from '../plan/plan-size.js';
+import type { ApiServerDeps } from '../ports.js';
+import {
+  runIdempotent,
+  type MutationResult,
+  type MutationDeps,
+} from '../mutation/idempotent-mutation.js';
+import type { LivenessChanges } from '../watch/liveness-changes.js';
+import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
+import { watchRecords } from '../watch/watch-records.js';
+import { createWorkloadSource } from '../watch/watch-workloads.js';
+import {
+  createEventFields,
+  changeWorkload,
+  checkGeneration,
+  requireWorkload,
+} from './workload-change.js';
+
+/** Handlers of the workload calls of CoordinatorService. */
+export class WorkloadHandlers {
+  constructor(
+    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
+  ) {}
+
+  createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
+    validateSpec(this.deps, request.spec);
+    return runIdempotent(this.deps, CoordinatorService.method.createWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planCreate(this.deps, view, request), request.requestId),
+    );
+  };
+
+  updateWorkload = (request: UpdateWorkloadRequest): Promise<Workload> =>
+    runIdempotent(this.deps, CoordinatorService.method.updateWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planUpdate(this.deps, view, request), request.requestId),
+    );
+
+  scaleWorkload = (request: ScaleWorkloadRequest): Promise<Workload> =>
+    runIdempotent(this.deps, CoordinatorService.method.scaleWorkload, request, (view) =>
+      changeWorkload(this.deps, view, planScale(view, request), request.requestId),
+    );
+
+  deleteWorkload = (request: DeleteWorkloadRequest): Promise<Workload> =>
+    runIdempotent(this.deps, CoordinatorService.method.deleteWorkload, request, (view) => {
+      const current = requireWorkload(view, request);
+      checkGeneration(current.value, request.expectedGeneration);
+      if (current.value.deletionRequestedAt !== undefined)
+        return this.createUnchangedResult(current.value);
+      const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
+        deletionRequestedAt: this.getTimestamp(),
+        requestId: request.requestId,
+      });
+      const transaction = this.deps.state
+        .transaction()
+        .require('workload', record.uid, current)
+        .put('workload', record.uid, record)
+        .event({
+          ...createEventFields(record, request.requestId),
+          reason: 'WorkloadDeletionRequested',
+          message: `deletion of ${record.namespace}/${record.name} was requested`,
+        });
+      return { response: this.deps.presenter.present(record, true), transaction };
+    });
+
+  getWorkload = (request: GetWorkloadRequest): Workload =>
+    this.deps.presenter.present(requireWorkload(this.deps.state.view(), request).value, true);
+
+  listWorkloads = (request: ListWorkloadsRequest): ListWorkloadsResponse => {
+    const selector = parseLabelSelector(request.labelSelector);
+    const matching = [...this.deps.state.view().workloads()]
+      .map(({ value }) => value)
+      .filter((record) => request.namespace === '' || record.namespace === request.namespace)
+      .filter((record) => matchesLabels(selector, record.spec?.labels ?? {}))
+      .sort((a, b) => (toNameKey(a) < toNameKey(b) ? -1 : 1));
+    const { items, nextPageToken } = paginate(matching, toNameKey, request, {
+      filter: ['workloads', request.namespace, request.labelSelector],
+    });
+    const workloads = items.map((record) =>
+      this.deps.presenter.present(record, request.includeReplicas),
+    );
+    return create(ListWorkloadsResponseSchema, {
+      workloads,
+      nextPageToken,
+      revision: this.deps.state.view().revision,
+    });
+  };
+
+  watchWorkloads(
+    request: WatchWorkloadsRequest,
+    { signal }: HandlerContext,
+  ): AsyncGenerator<WatchWorkloadsResponse> {
+    return watchRecords(
+      this.deps,
+      createWorkloadSource(this.deps, request),
+      request.afterRevision,
+      signal,
+    );
+  }
+
+  planWorkload = (request: PlanWorkloadRequest): WorkloadPlan => {
+    const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
+    return truncateWorkloadPlan(
+      this.deps.dryRun.planChange({ ...change, current: current?.value }),
+    );
+  };
+
+  explainWorkload = (request: ExplainWorkloadRequest): ExplainWorkloadResponse =>
+    this.deps.dryRun.explain(requireWorkload(this.deps.state.view(), request).value);
+
+  private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
+    return { response: this.deps.presenter.present(record, true) };
+  }
+
+  private getTimestamp() {
+    return timestampFromMs(this.deps.clock.wallTime());
+  }
+}
+
+function toNameKey({ namespace, name }: WorkloadRecord): string {
+  return toNameKeyId(namespace, name);
+}

@@ -1,0 +1,231 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import fc from 'fast-check';
+import {
+  Disconnect_Mode as Mode,
+  Volume_EmptyDir_Medium as Medium,
+  WorkloadSpecSchema,
+  listRequiredCapabilities,
+} from '../index.js';
+import { arbitraryMessage } from '../testing/arb-message.js';
+import { listSpecLeaves } from '../testing/index.js';
+
+type Init = MessageInitShape<typeof WorkloadSpecSchema>;
+const needsOf = (init: Init): readonly string[] =>
+  listRequiredCapabilities(create(WorkloadSpecSchema, init));
+const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
+
+describe('listRequiredCapabilities', () => {
+  it.each<{ name: string; given: Init; needs: string[] }>([
+    { name: 'a command', given: { command: ['b'] }, needs: ['runtime.process'] },
+    {
+      name: 'a process by name',
+      given: { command: ['b'], runtime: 'process' },
+      needs: ['runtime.process'],
+    },
+    {
+      name: 'limits of a process, which no node supports',
+      given: { command: ['b'], resources: allLimits },
+      needs: [
+        'runtime.process',
+        'process.limits.cpu',
+        'process.limits.memory',
+        'process.limits.pids',
+      ],
+    },
+    {
+      name: 'limits of 0, which mean no limit',
+      given: { command: ['b'], resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } },
+      needs: ['runtime.process'],
+    },
+    {
+      name: 'an EXCLUSIVE process',
+      given: { command: ['b'], disconnect: { mode: Mode.EXCLUSIVE } },
+      needs: ['runtime.process', 'disconnect.exclusive'],
+    },
+    { name: 'an image', given: { image: 'a' }, needs: ['runtime.cri'] },
+    {
+      name: 'an image with a command',
+      given: { image: 'a', command: ['b'] },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a runtime by name',
+      given: { command: ['b'], runtime: 'cri' },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'limits of a container',
+      given: { image: 'a', resources: allLimits },
+      needs: ['runtime.cri', 'limits.cpu', 'limits.memory', 'limits.pids'],
+    },
+    {
+      name: 'an EXCLUSIVE container of an older version, which no node supports',
+      given: { image: 'a', disconnect: { mode: Mode.EXCLUSIVE } },
+      needs: ['runtime.cri', 'cri.disconnect.exclusive'],
+    },
+    {
+      name: 'an init process',
+      given: { image: 'a', init: true },
+      needs: ['runtime.cri', 'container.init'],
+    },
+    {
+      name: 'the size of /dev/shm',
+      given: { image: 'a', shmSizeBytes: 1n },
+      needs: ['runtime.cri', 'container.shm'],
+    },
+    {
+      name: 'an empty directory in memory',
+      given: {
+        image: 'a',
+        volumes: [{ source: { case: 'emptyDir', value: { medium: Medium.MEMORY } } }],
+      },
+      needs: ['runtime.cri', 'volumes.emptydir', 'volumes.memory'],
+    },
+    {
+      name: 'a user by name',
+      given: { image: 'a', security: { user: 'nginx' } },
+      needs: ['runtime.cri', 'security.username'],
+    },
+    {
+      name: 'supplemental groups',
+      given: { image: 'a', security: { supplementalGroups: [1n], fsGroup: 0n } },
+      needs: ['runtime.cri', 'security.groups'],
+    },
+    {
+      name: 'kernel parameters',
+      given: { image: 'a', sysctls: { 'net.core.somaxconn': '1', 'kernel.shm_rmid_forced': '1' } },
+      needs: ['runtime.cri', 'sysctl.kernel.shm_rmid_forced', 'sysctl.net.core.somaxconn'],
+    },
+    {
+      name: 'devices, one of them twice',
+      given: {
+        image: 'a',
+        devices: ['/dev/kvm', '/dev/fuse', '/dev/kvm'].map((hostPath) => ({ hostPath })),
+      },
+      needs: ['runtime.cri', 'device./dev/fuse', 'device./dev/kvm'],
+    },
+    {
+      name: 'the platform of an image',
+      given: { image: 'a', imagePull: { platform: 'linux/arm64' } },
+      needs: ['runtime.cri', 'platform.linux/arm64'],
+    },
+    {
+      name: 'limits of each process',
+      given: { image: 'a', ulimits: [{ name: 'core' }, { name: 'nofile', soft: 500n }] },
+      needs: ['runtime.cri', 'container.ulimits'],
+    },
+    { name: 'no init process', given: { image: 'a', init: false }, needs: ['runtime.cri'] },
+    {
+      name: 'requests',
+      given: { image: 'a', resources: { requests: { cpuMillis: 5 } } },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a port',
+      given: { image: 'a', ports: [{ containerPort: 80 }] },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'host ports',
+      given: {
+        image: 'a',
+        ports: [
+          { containerPort: 80, hostPort: 1 },
+          { containerPort: 81, hostPort: 2 },
+        ],
+      },
+      needs: ['runtime.cri', 'ports.host'],
+    },
+    {
+      name: 'host_network with a port',
+      given: {
+        image: 'a',
+        network: { hostNetwork: true },
+        ports: [{ containerPort: 80, hostPort: 80 }],
+      },
+      needs: ['runtime.cri', 'network.host'],
+    },
+    {
+      name: 'a hostname and DNS servers',
+      given: { image: 'a', network: { hostname: 'x', dnsServers: ['::1'] } },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'volumes of all kinds, some twice',
+      given: {
+        image: 'a',
+        volumes: [
+          { source: { case: 'named', value: {} } },
+          { source: { case: 'emptyDir', value: {} } },
+          { source: { case: 'hostPath', value: {} } },
+          { source: { case: 'emptyDir', value: {} } },
+        ],
+      },
+      needs: ['runtime.cri', 'volumes.emptydir', 'volumes.hostpath', 'volumes.named'],
+    },
+    {
+      name: 'an empty security context',
+      given: { image: 'a', security: {} },
+      needs: ['runtime.cri'],
+    },
+    {
+      name: 'a user',
+      given: { image: 'a', security: { runAsUser: 0n } },
+      needs: ['runtime.cri', 'security.context'],
+    },
+    {
+      name: 'no_new_privileges false',
+      given: { image: 'a', security: { noNewPrivileges: false } },
+      needs: ['runtime.cri', 'security.context'],
+    },
+    {
+      name: 'settings that only some nodes support',
+      given: {
+        image: 'a',
+        security: { apparmorProfile: 'Unconfined', selinuxOptions: '::a_t:', privileged: true },
+      },
+      needs: ['runtime.cri', 'security.apparmor', 'security.selinux', 'security.privileged'],
+    },
+    {
+      name: 'a runtime class',
+      given: { image: 'a', security: { runtimeClass: 'runsc' } },
+      needs: ['runtime.cri', 'runtime-class.runsc'],
+    },
+  ])('returns $needs for $name', ({ given, needs }) => {
+    expect(needsOf(given)).toEqual(needs);
+  });
+
+  it('uses the disconnect policy of the spec, because a template has none', () => {
+    const template = create(WorkloadSpecSchema, { command: ['a'] });
+    const spec = create(WorkloadSpecSchema, {
+      command: ['a'],
+      disconnect: { mode: Mode.EXCLUSIVE },
+    });
+    expect(listRequiredCapabilities(template, spec)).toEqual([
+      'runtime.process',
+      'disconnect.exclusive',
+    ]);
+    expect(listRequiredCapabilities(spec, template)).toEqual(['runtime.process']);
+    expect(listRequiredCapabilities(template, undefined)).toEqual(['runtime.process']);
+  });
+
+  it.each(listSpecLeaves().filter(({ path }) => path.startsWith('security.')))(
+    '$path asks for something',
+    ({ spec }) => {
+      expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
+    },
+  );
+
+  it('returns no duplicates, and no container capabilities for a process', () => {
+    fc.assert(
+      fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
+        const needs = listRequiredCapabilities(spec);
+        expect(new Set(needs).size).toBe(needs.length);
+        const ofProcess = needs.filter((name) =>
+          /^(runtime\.process$|process\.|disconnect\.)/.test(name),
+        );
+        expect([0, needs.length]).toContain(ofProcess.length);
+      }),
+    );
+  });
+});

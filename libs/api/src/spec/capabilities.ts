@@ -1,0 +1,118 @@
+import { isFieldSet } from '@bufbuild/protobuf';
+import { resolveDisconnectTimes } from './defaults.js';
+import {
+  SecurityContextSchema,
+  Volume_EmptyDir_Medium as Medium,
+  type SecurityContext,
+  type Volume,
+  type WorkloadSpec,
+} from '../gen.js';
+
+/** Capability that a node needs for each kind of volume. */
+const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {
+  emptyDir: 'volumes.emptydir',
+  hostPath: 'volumes.hostpath',
+  named: 'volumes.named',
+};
+
+/**
+ * Returns the capabilities that a node needs to run replicas of a template. The scheduler filters
+ * nodes by them. Plain names are abilities of container runtimes. An ability that a process would
+ * need and no process runtime has is named `process.<name>`; one that no container runtime has,
+ * `cri.<name>`. A node with both runtimes therefore never offers an ability of one runtime for the
+ * other.
+ * @param template - The replica template.
+ * @param spec - The current spec, whose `disconnect` is not part of the template.
+ * @returns Names without duplicates, such as `['runtime.cri', 'limits.memory']`.
+ */
+export function listRequiredCapabilities(
+  template: WorkloadSpec,
+  spec: Pick<WorkloadSpec, 'disconnect'> | undefined = template,
+): readonly string[] {
+  const isContainer = template.image !== '' || template.runtime === 'cri';
+  const isExclusive = resolveDisconnectTimes(spec).stopAfterMs !== undefined;
+  const limits = listLimitCapabilities(template);
+  if (!isContainer) {
+    return [
+      'runtime.process',
+      ...limits.map((name) => `process.${name}`),
+      ...(isExclusive ? ['disconnect.exclusive'] : []),
+    ];
+  }
+  return [
+    'runtime.cri',
+    ...limits,
+    ...(template.init === true ? ['container.init'] : []),
+    ...(template.shmSizeBytes > 0n ? ['container.shm'] : []),
+    ...Object.keys(template.sysctls)
+      .sort()
+      .map((name) => `sysctl.${name}`),
+    ...[...new Set(template.devices.map(({ hostPath }) => `device.${hostPath}`))].sort(),
+    ...listPlatformCapabilities(template),
+    ...(template.ulimits.length > 0 ? ['container.ulimits'] : []),
+    ...listNetworkCapabilities(template),
+    ...listVolumeCapabilities(template),
+    ...(template.security === undefined ? [] : listSecurityCapabilities(template.security)),
+    ...(isExclusive ? ['cri.disconnect.exclusive'] : []),
+  ];
+}
+
+function listPlatformCapabilities({ imagePull }: WorkloadSpec): readonly string[] {
+  const platform = imagePull?.platform ?? '';
+  return platform === '' ? [] : [`platform.${platform}`];
+}
+
+/** A limit of 0 means no limit. */
+function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
+  const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
+  return [
+    ...(cpuMillis > 0 ? ['limits.cpu'] : []),
+    ...(memoryBytes > 0n ? ['limits.memory'] : []),
+    ...(pids > 0 ? ['limits.pids'] : []),
+  ];
+}
+
+/** With `host_network`, host ports need no port mapping of the runtime. */
+function listNetworkCapabilities({ network, ports }: WorkloadSpec): readonly string[] {
+  if (network?.hostNetwork === true) return ['network.host'];
+  return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
+}
+
+function listVolumeCapabilities({ volumes }: WorkloadSpec): readonly string[] {
+  const kinds = volumes.flatMap(({ source }) => {
+    if (source.case === undefined) return [];
+    const isInMemory = source.case === 'emptyDir' && source.value.medium === Medium.MEMORY;
+    return [VOLUME_CAPABILITIES[source.case], ...(isInMemory ? ['volumes.memory'] : [])];
+  });
+  return [...new Set(kinds)].sort();
+}
+
+/** Fields of the security context with their own capability. All others need `security.context`. */
+const FIELDS_WITH_OWN_CAPABILITY: ReadonlySet<string> = new Set([
+  ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
+  ...['user', 'supplemental_groups', 'fs_group'],
+]);
+
+function listSecurityCapabilities(security: SecurityContext): readonly string[] {
+  const {
+    apparmorProfile,
+    selinuxOptions,
+    privileged,
+    runtimeClass,
+    user,
+    supplementalGroups,
+    fsGroup,
+  } = security;
+  const hasContext = SecurityContextSchema.fields.some(
+    (field) => !FIELDS_WITH_OWN_CAPABILITY.has(field.name) && isFieldSet(security, field),
+  );
+  return [
+    ...(hasContext ? ['security.context'] : []),
+    ...(user === '' ? [] : ['security.username']),
+    ...(supplementalGroups.length > 0 || fsGroup !== undefined ? ['security.groups'] : []),
+    ...(apparmorProfile === '' ? [] : ['security.apparmor']),
+    ...(selinuxOptions === '' ? [] : ['security.selinux']),
+    ...(privileged ? ['security.privileged'] : []),
+    ...(runtimeClass === '' ? [] : [`runtime-class.${runtimeClass}`]),
+  ];
+}

@@ -1,0 +1,50 @@
+import type { Violation } from '@cloudless/base';
+import { validateDevices } from './device-rules.js';
+import {
+  ImagePullSchema,
+  NetworkSchema,
+  SecurityContextSchema,
+  type WorkloadSpec,
+} from '../gen.js';
+import { isPresent } from './is-present.js';
+import { validateNetwork } from './network-rules.js';
+import { validatePlatform } from './platform-rules.js';
+import { validateSecurity } from './security-rules.js';
+import { validateSysctls } from './sysctl-rules.js';
+import { validateUlimits } from './ulimit-rules.js';
+import { validateVolumes } from './volume-rules.js';
+
+const NEEDS_CONTAINER = 'needs a container: set image';
+
+/** Validates the fields that only containers have. Paths start with `spec`. */
+export function* validateContainer(spec: WorkloadSpec): Generator<Violation> {
+  if (spec.image === '') {
+    for (const field of listContainerFields(spec)) yield { field, message: NEEDS_CONTAINER };
+    return;
+  }
+  yield* validateSecurity(spec);
+  yield* validateVolumes(spec);
+  yield* validateNetwork(spec);
+  yield* validateSysctls(spec);
+  yield* validateUlimits(spec);
+  yield* validateDevices(spec);
+  yield* validatePlatform(spec);
+}
+
+/**
+ * Fields that a process cannot have. Resource limits are not included: each runtime decides about
+ * them.
+ */
+function* listContainerFields(spec: WorkloadSpec): Generator<string> {
+  if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';
+  if (spec.volumes.length > 0) yield 'spec.volumes';
+  if (isPresent(NetworkSchema, spec.network)) yield 'spec.network';
+  if (isPresent(ImagePullSchema, spec.imagePull)) yield 'spec.image_pull';
+  if (spec.init !== undefined) yield 'spec.init';
+  if (spec.shmSizeBytes !== 0n) yield 'spec.shm_size_bytes';
+  if (spec.ulimits.length > 0) yield 'spec.ulimits';
+  if (Object.keys(spec.sysctls).length > 0) yield 'spec.sysctls';
+  if (spec.devices.length > 0) yield 'spec.devices';
+  for (const [index, port] of spec.ports.entries())
+    if (port.hostPort !== 0) yield `spec.ports[${index}].host_port`;
+}

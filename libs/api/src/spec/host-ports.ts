@@ -1,0 +1,28 @@
+import { Port_Protocol as Protocol, type Port, type WorkloadSpec } from '../gen.js';
+
+/** A port of the node that a replica reserves. */
+export interface ReplicaHostPort {
+  readonly protocol: 'tcp' | 'udp';
+  readonly number: number;
+}
+
+/**
+ * Returns the ports of the node that a replica reserves: ports with a `host_port`; with
+ * `host_network` all declared ports, because they are ports of the node. A port that is declared
+ * twice appears twice.
+ */
+export function listHostPorts({
+  ports,
+  network,
+}: Pick<WorkloadSpec, 'ports' | 'network'>): readonly ReplicaHostPort[] {
+  return ports.flatMap((port) => {
+    const number = resolveNodePort(port, network?.hostNetwork === true);
+    return number === 0
+      ? []
+      : [{ protocol: port.protocol === Protocol.UDP ? 'udp' : 'tcp', number }];
+  });
+}
+
+function resolveNodePort({ hostPort, containerPort }: Port, sharesNetwork: boolean): number {
+  return hostPort !== 0 || !sharesNetwork ? hostPort : containerPort;
+}

@@ -1,0 +1,106 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { validateRollout } from './rollout-rules.js';
+import {
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  WorkloadSpecSchema,
+  type RolloutSchema,
+} from '../gen.js';
+
+type Init = MessageInitShape<typeof RolloutSchema>;
+
+const violationsOf = (rollout: Init) =>
+  [...validateRollout(create(WorkloadSpecSchema, { rollout }))].map(
+    ({ field, message }) => `${field}: ${message}`,
+  );
+const { BLUE_GREEN, RECREATE } = Strategy;
+const MANUAL = Promotion.MANUAL;
+
+describe('checkSpec for rollouts', () => {
+  it.each<{ name: string; rollout: Init; refused: string }>([
+    {
+      name: 'a promotion without BLUE_GREEN',
+      rollout: { promotion: MANUAL },
+      refused:
+        'spec.rollout.promotion: only BLUE_GREEN has a promotion of the switch; for a rolling update set the promotion of spec.rollout.steps',
+    },
+    {
+      name: 'a pause_duration without BLUE_GREEN',
+      rollout: { strategy: RECREATE, pauseDuration: durationFromMs(1) },
+      refused:
+        'spec.rollout.pause_duration: only BLUE_GREEN keeps the old version; set spec.rollout.strategy',
+    },
+    {
+      name: 'max_surge with BLUE_GREEN',
+      rollout: { strategy: BLUE_GREEN, maxSurge: 2 },
+      refused:
+        'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; BLUE_GREEN starts all new replicas at once',
+    },
+    {
+      name: 'max_surge 0 with RECREATE',
+      rollout: { strategy: RECREATE, maxSurge: 0 },
+      refused:
+        'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; RECREATE stops all replicas first',
+    },
+    {
+      name: 'canary steps with BLUE_GREEN',
+      rollout: { strategy: BLUE_GREEN, steps: [{ replicas: 1 }] },
+      refused: 'spec.rollout.steps: only ROLLING_UPDATE has canary steps, not BLUE_GREEN',
+    },
+    {
+      name: 'a step without replicas and percent',
+      rollout: { steps: [{ wait: durationFromMs(1) }] },
+      refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+    },
+    {
+      name: 'a step with both replicas and percent',
+      rollout: { steps: [{ replicas: 1, percent: 10 }] },
+      refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+    },
+    {
+      name: 'a MANUAL step with a wait',
+      rollout: { steps: [{ replicas: 1, promotion: MANUAL, wait: durationFromMs(1) }] },
+      refused:
+        'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion, not for a time; remove one of them',
+    },
+    {
+      name: 'a step with fewer replicas than the step before',
+      rollout: { steps: [{ replicas: 2 }, { replicas: 2 }] },
+      refused: 'spec.rollout.steps[1]: must be larger than the step before it',
+    },
+    {
+      name: 'a step with a smaller percentage than the step before',
+      rollout: { steps: [{ percent: 50 }, { percent: 25 }] },
+      refused: 'spec.rollout.steps[1]: must be larger than the step before it',
+    },
+  ])('rejects $name', ({ rollout, refused }) => {
+    expect(violationsOf(rollout)).toEqual([refused]);
+  });
+
+  it.each<{ name: string; rollout: Init }>([
+    {
+      name: 'the defaults, with any strategy',
+      rollout: { strategy: BLUE_GREEN, maxSurge: 1, pauseDuration: durationFromMs(0) },
+    },
+    {
+      name: 'canary steps',
+      rollout: {
+        steps: [
+          { replicas: 1, promotion: MANUAL },
+          { percent: 25, wait: durationFromMs(60_000) },
+        ],
+      },
+    },
+    {
+      name: 'BLUE_GREEN with manual promotion',
+      rollout: { strategy: BLUE_GREEN, promotion: MANUAL, pauseDuration: durationFromMs(1) },
+    },
+    {
+      name: 'RECREATE with min_available for drains',
+      rollout: { strategy: RECREATE, minAvailable: 1 },
+    },
+  ])('accepts $name', ({ rollout }) => {
+    expect(violationsOf(rollout)).toEqual([]);
+  });
+});

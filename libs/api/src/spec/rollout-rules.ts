@@ -1,0 +1,77 @@
+import type { Violation } from '@cloudless/base';
+import { durationMs } from '@bufbuild/protobuf/wkt';
+import { DEFAULTS } from './defaults.js';
+import {
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  type Rollout,
+  type WorkloadSpec,
+} from '../gen.js';
+
+/**
+ * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the
+ * order of canary steps.
+ */
+export function* validateRollout({ rollout }: WorkloadSpec): Generator<Violation> {
+  if (rollout === undefined) return;
+  yield* validateStrategy(rollout);
+  yield* validateSteps(rollout);
+}
+
+function* validateStrategy(rollout: Rollout): Generator<Violation> {
+  const { strategy, promotion, pauseDuration, maxSurge } = rollout;
+  if (strategy !== Strategy.BLUE_GREEN) {
+    if (promotion === Promotion.MANUAL) {
+      const field = 'spec.rollout.promotion';
+      yield {
+        field,
+        message:
+          'only BLUE_GREEN has a promotion of the switch; for a rolling update set the promotion of spec.rollout.steps',
+      };
+    }
+    if (pauseDuration !== undefined && durationMs(pauseDuration) !== DEFAULTS.pauseMs)
+      yield {
+        field: 'spec.rollout.pause_duration',
+        message: 'only BLUE_GREEN keeps the old version; set spec.rollout.strategy',
+      };
+  }
+  if (
+    strategy !== Strategy.ROLLING_UPDATE &&
+    (maxSurge ?? DEFAULTS.maxSurge) !== DEFAULTS.maxSurge
+  ) {
+    const instead =
+      strategy === Strategy.BLUE_GREEN
+        ? 'starts all new replicas at once'
+        : 'stops all replicas first';
+    yield {
+      field: 'spec.rollout.max_surge',
+      message: `only ROLLING_UPDATE supports a surge; ${Strategy[strategy]} ${instead}`,
+    };
+  }
+}
+
+function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
+  if (steps.length > 0 && strategy !== Strategy.ROLLING_UPDATE)
+    yield {
+      field: 'spec.rollout.steps',
+      message: `only ROLLING_UPDATE has canary steps, not ${Strategy[strategy]}`,
+    };
+  for (const [index, { replicas, percent, wait, promotion }] of steps.entries()) {
+    const field = `spec.rollout.steps[${index}]`;
+    if (replicas > 0 === percent > 0)
+      yield { field, message: 'needs either replicas or percent, above 0' };
+    const waits = wait !== undefined && durationMs(wait) > 0;
+    if (promotion === Promotion.MANUAL && waits)
+      yield {
+        field: `${field}.wait`,
+        message: 'a MANUAL step waits for a promotion, not for a time; remove one of them',
+      };
+    const before = steps[index - 1];
+    if (before === undefined) continue;
+    const shrinks =
+      before.replicas > 0 && replicas > 0
+        ? replicas <= before.replicas
+        : before.percent > 0 && percent > 0 && percent <= before.percent;
+    if (shrinks) yield { field, message: 'must be larger than the step before it' };
+  }
+}

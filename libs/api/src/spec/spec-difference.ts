@@ -1,0 +1,196 @@
+import { InvalidInputError } from '@cloudless/base';
+import {
+  clone,
+  toJson,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+} from '@bufbuild/protobuf';
+import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
+import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
+
+/** A field that differs between two specs. */
+export interface SpecDifference {
+  /** Path below `spec`, in proto spelling: `rollout.max_surge`. */
+  readonly path: string;
+  /** JSON. Absent when the field is not set. */
+  readonly before?: JsonValue;
+  readonly after?: JsonValue;
+}
+
+/**
+ * Applies an update to a spec.
+ * @param patch - The spec of the request.
+ * @param paths - The update mask. Absent: exactly the fields present in `patch` change; messages
+ *   are merged field by field, and lists, maps and scalars are replaced. `*` replaces the whole
+ *   spec, but keeps `replicas` when the patch has none. A named path takes the value of the patch,
+ *   or is cleared when the patch has none.
+ * @returns A new spec.
+ * @throws {@link InvalidInputError} listing every path that names no field.
+ * @example
+ * ```ts
+ * updateSpec(current, create(WorkloadSpecSchema, { image: 'nginx:1.29' }), ['image']);
+ * ```
+ */
+export function updateSpec(
+  current: WorkloadSpec,
+  patch: WorkloadSpec,
+  paths: readonly string[] | undefined,
+): WorkloadSpec {
+  if (paths === undefined || paths.length === 0) {
+    const merged = clone(WorkloadSpecSchema, current);
+    mergePresent(
+      reflect(WorkloadSpecSchema, merged),
+      reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch)),
+    );
+    return merged;
+  }
+  if (paths.includes('*')) {
+    if (paths.length > 1)
+      throw new InvalidInputError([
+        { field: 'update_mask', message: '"*" cannot be combined with other paths' },
+      ]);
+    const replaced = clone(WorkloadSpecSchema, patch);
+    if (replaced.replicas === undefined && current.replicas !== undefined)
+      replaced.replicas = current.replicas;
+    return replaced;
+  }
+  const wrong = paths.flatMap((path) => findPathProblems(WorkloadSpecSchema, path));
+  if (wrong.length > 0)
+    throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
+  const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
+  const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
+  for (const path of paths) applyPath(updated, source, path.split('.'));
+  return updated.message as WorkloadSpec;
+}
+
+/** Messages of this API are merged field by field. A Duration or Timestamp is one value. */
+function isMergedByField(
+  field: DescField,
+): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
+  return field.fieldKind === 'message' && field.message.typeName.startsWith('cloudless.');
+}
+
+function mergePresent(target: ReflectMessage, patch: ReflectMessage): void {
+  for (const field of patch.fields) {
+    if (!patch.isSet(field)) continue;
+    if (isMergedByField(field) && target.isSet(field))
+      mergePresent(target.get(field), patch.get(field));
+    else target.set(field, patch.get(field));
+  }
+}
+
+function findPathProblems(schema: DescMessage, path: string): readonly string[] {
+  let inner: DescMessage = schema;
+  const names = path.split('.');
+  for (const [index, name] of names.entries()) {
+    const field = inner.fields.find((known) => known.name === name);
+    if (field === undefined)
+      return [
+        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${inner.name}`,
+      ];
+    if (index === names.length - 1) return [];
+    if (!isMergedByField(field))
+      return [`"${path}" is below "${name}", which can only be replaced as a whole`];
+    inner = field.message;
+  }
+  return [];
+}
+
+/** @param source - Absent when the patch has no value; the field is cleared then. */
+function applyPath(
+  target: ReflectMessage,
+  source: ReflectMessage | undefined,
+  [head, ...rest]: readonly string[],
+): void {
+  const field = target.fields.find(({ name }) => name === head);
+  if (field === undefined) return;
+  const isGiven = source?.isSet(field) ?? false;
+  if (rest.length === 0 || !isMergedByField(field)) {
+    if (isGiven) target.set(field, source?.get(field));
+    else target.clear(field);
+    return;
+  }
+  if (!isGiven && !target.isSet(field)) return; // nothing to clear, so nothing to make
+  const inner = target.isSet(field) ? target.get(field) : reflect(field.message);
+  applyPath(inner, isGiven ? source?.get(field) : undefined, rest);
+  target.set(field, inner);
+}
+
+/**
+ * Returns every field that differs, in the order of the proto. Lists are compared as a whole, maps
+ * by key.
+ */
+export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecDifference[] {
+  return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
+}
+
+function diffMessages(
+  before: ReflectMessage | undefined,
+  after: ReflectMessage | undefined,
+  prefix: string,
+): SpecDifference[] {
+  const fields = (before ?? after)?.fields ?? [];
+  return fields.flatMap((field): SpecDifference[] => {
+    const hasBefore = before?.isSet(field) ?? false;
+    const hasAfter = after?.isSet(field) ?? false;
+    if (!hasBefore && !hasAfter) return [];
+    const path = `${prefix}${field.name}`;
+    if (isMergedByField(field)) {
+      const inner = diffMessages(
+        hasBefore ? before?.get(field) : undefined,
+        hasAfter ? after?.get(field) : undefined,
+        `${path}.`,
+      );
+      return inner.length > 0 || hasBefore === hasAfter
+        ? inner
+        : [createDifference(path, hasBefore ? {} : undefined, hasAfter ? {} : undefined)];
+    }
+    const left = hasBefore ? toFieldJson(before, field) : undefined;
+    const right = hasAfter ? toFieldJson(after, field) : undefined;
+    if (field.fieldKind === 'map') return diffMaps(path, left, right);
+    return isSame(left, right) ? [] : [createDifference(path, left, right)];
+  });
+}
+
+function diffMaps(
+  path: string,
+  before: JsonValue | undefined,
+  after: JsonValue | undefined,
+): SpecDifference[] {
+  const left = toObject(before);
+  const right = toObject(after);
+  return [...new Set([...Object.keys(left), ...Object.keys(right)])]
+    .sort()
+    .filter((key) => !isSame(left[key], right[key]))
+    .map((key) => createDifference(`${path}[${JSON.stringify(key)}]`, left[key], right[key]));
+}
+
+function toObject(value: JsonValue | undefined): { readonly [key: string]: JsonValue } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+}
+
+/** Both values come from one schema, so equal values have their keys in the same order. */
+function isSame(left: JsonValue | undefined, right: JsonValue | undefined): boolean {
+  return left === right || JSON.stringify(left) === JSON.stringify(right);
+}
+
+/** Converts one field to JSON through a message that contains nothing else. */
+function toFieldJson(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
+  if (message === undefined) return undefined;
+  const alone = reflect(field.parent);
+  alone.set(field, message.get(field));
+  return toObject(toJson(field.parent, alone.message))[field.jsonName];
+}
+
+function createDifference(
+  path: string,
+  before: JsonValue | undefined,
+  after: JsonValue | undefined,
+): SpecDifference {
+  return {
+    path,
+    ...(before === undefined ? {} : { before }),
+    ...(after === undefined ? {} : { after }),
+  };
+}

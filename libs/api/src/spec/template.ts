@@ -1,0 +1,46 @@
+import { clone } from '@bufbuild/protobuf';
+import { withDefaults } from './defaults.js';
+import {
+  ImagePullSchema,
+  NetworkSchema,
+  SecurityContextSchema,
+  WorkloadSpecSchema,
+  type WorkloadSpec,
+} from '../gen.js';
+import { isPresent } from './is-present.js';
+
+/**
+ * Returns the replica template of a spec with all defaults. Two specs have the same version exactly
+ * when their templates are equal.
+ */
+export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
+  return removeSettings(removeDefaults(withDefaults(spec)));
+}
+
+/** Returns the part of a spec that a version stores as the user wrote it, without defaults. */
+export function extractTemplate(spec: WorkloadSpec): WorkloadSpec {
+  return removeSettings(clone(WorkloadSpecSchema, spec));
+}
+
+/** Removes the fields, in place, whose change needs no new version. */
+function removeSettings(spec: WorkloadSpec): WorkloadSpec {
+  delete spec.replicas;
+  delete spec.rollout;
+  delete spec.disconnect;
+  return spec;
+}
+
+/**
+ * Removes container settings, in place, that equal their default. These defaults cannot be filled
+ * in instead: a process has no such settings, and nodes are filtered by the settings that are
+ * present.
+ */
+function removeDefaults(spec: WorkloadSpec): WorkloadSpec {
+  const { security } = spec;
+  if (security?.noNewPrivileges === !security?.privileged) delete security?.noNewPrivileges;
+  if (security?.seccompProfile === 'RuntimeDefault') security.seccompProfile = '';
+  if (!isPresent(SecurityContextSchema, security)) delete spec.security;
+  if (!isPresent(NetworkSchema, spec.network)) delete spec.network;
+  if (!isPresent(ImagePullSchema, spec.imagePull)) delete spec.imagePull;
+  return spec;
+}

@@ -1,0 +1,60 @@
+import type { Violation } from '@cloudless/base';
+import { findPathProblem, isWithin } from './absolute-path.js';
+import type { Volume, WorkloadSpec } from '../gen.js';
+
+/** Mounted by the container runtime itself, so no volume can be mounted there. */
+const RESERVED_PATHS = ['/', '/dev'];
+/** No volume can be mounted at or below these paths: files of the kernel must not be hidden. */
+const RESERVED_TREES = ['/proc', '/sys'];
+
+/** Directory of POSIX shared memory. */
+const SHARED_MEMORY = '/dev/shm';
+
+/** Validates volumes beyond the rules of the proto. Paths start with `spec`. */
+export function* validateVolumes({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
+  const names = new Set<string>();
+  const paths = new Set<string>();
+  for (const [index, volume] of volumes.entries()) {
+    const field = `spec.volumes[${index}]`;
+    if (names.has(volume.name))
+      yield { field: `${field}.name`, message: `"${volume.name}" is used twice` };
+    names.add(volume.name);
+    const problem =
+      findMountPathProblem(volume.mountPath) ??
+      (paths.has(volume.mountPath) ? 'is used twice' : undefined);
+    if (problem === undefined && volume.mountPath === SHARED_MEMORY && shmSizeBytes > 0n) {
+      yield {
+        field: `${field}.mount_path`,
+        message: `"${SHARED_MEMORY}" is created by shm_size_bytes; remove one of them`,
+      };
+    }
+    if (problem !== undefined)
+      yield {
+        field: `${field}.mount_path`,
+        message: `${JSON.stringify(volume.mountPath)} ${problem}`,
+      };
+    paths.add(volume.mountPath);
+    yield* validateSource(field, volume);
+  }
+}
+
+function findMountPathProblem(path: string): string | undefined {
+  const problem = findPathProblem(path);
+  if (problem !== undefined) return problem;
+  const isTaken =
+    RESERVED_PATHS.includes(path) || RESERVED_TREES.some((taken) => isWithin(path, taken));
+  if (isTaken) return 'is reserved for the container runtime; choose another directory';
+  return undefined;
+}
+
+function* validateSource(field: string, { source }: Volume): Generator<Violation> {
+  if (source.case === undefined) {
+    yield { field, message: 'one of empty_dir, host_path and named is required' };
+    return;
+  }
+  if (source.case !== 'hostPath') return;
+  const { path } = source.value;
+  const problem = findPathProblem(path);
+  if (problem !== undefined)
+    yield { field: `${field}.host_path.path`, message: `${JSON.stringify(path)} ${problem}` };
+}

@@ -1,0 +1,33 @@
+import { createClient, type Client, type Transport } from '@connectrpc/connect';
+import { AdminService, AgentService, CoordinatorService } from '../gen.js';
+
+/** Client of CoordinatorService, the public API of a coordinator. */
+export type CoordinatorClient = Client<typeof CoordinatorService>;
+/** Client of AgentService, served by agents and forwarded by coordinators. */
+export type AgentClient = Client<typeof AgentService>;
+/** Client of AdminService, the operator API of a coordinator. */
+export type AdminClient = Client<typeof AdminService>;
+
+/**
+ * Creates a client of the public API.
+ * @param transport - From `@connectrpc/connect-node` (programs) or `@connectrpc/connect-web`
+ *   (browsers).
+ * @example
+ * ```ts
+ * const client = createCoordinatorClient(createGrpcTransport({ baseUrl: 'http://localhost:8080'
+ * })); const { workloads } = await client.listWorkloads({ namespace: 'default' });
+ * ```
+ */
+export function createCoordinatorClient(transport: Transport): CoordinatorClient {
+  return createClient(CoordinatorService, transport);
+}
+
+/** @param transport - As for {@link createCoordinatorClient}. */
+export function createAgentClient(transport: Transport): AgentClient {
+  return createClient(AgentService, transport);
+}
+
+/** @param transport - As for {@link createCoordinatorClient}. */
+export function createAdminClient(transport: Transport): AdminClient {
+  return createClient(AdminService, transport);
+}

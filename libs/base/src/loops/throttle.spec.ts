@@ -1,0 +1,34 @@
+import { ManualClock } from '../testing/index.js';
+import { Throttle } from './throttle.js';
+
+describe('Throttle', () => {
+  it('lets a burst pass, then one per interval, and reports how many were suppressed', async () => {
+    const clock = new ManualClock();
+    const throttle = new Throttle({ clock, burst: 2, everyMs: 1_000 });
+    expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
+    expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
+    const sinceMs = clock.wallTime();
+    expect(throttle.take('a')).toEqual({ passes: false, waitMs: 1_000 });
+    await clock.advance(400);
+    expect(throttle.take('a')).toEqual({ passes: false, waitMs: 600 });
+    expect(throttle.take('b').passes).toBe(true);
+    await clock.advance(600);
+    expect(throttle.take('a')).toEqual({ passes: true, left: { count: 2, sinceMs } });
+    expect(throttle.take('a').passes).toBe(false);
+  });
+
+  it('forgets the least recently used key', () => {
+    const throttle = new Throttle({
+      clock: new ManualClock(),
+      burst: 1,
+      everyMs: 1_000,
+      maxKeys: 2,
+    });
+    throttle.take('a');
+    throttle.take('b');
+    throttle.take('a');
+    throttle.take('c');
+    expect(throttle.take('a').passes).toBe(false);
+    expect(throttle.take('b').passes).toBe(true);
+  });
+});

@@ -1,0 +1,134 @@
+import { createSeededRandom, WorkQueue, type WorkResult } from '../index.js';
+import { ManualClock, RecordingMeter, settle } from '../testing/index.js';
+
+function aQueue(handle: (key: string) => Promise<WorkResult>, clock = new ManualClock()) {
+  const errors: unknown[] = [];
+  const queue = new WorkQueue<string>({
+    clock,
+    random: createSeededRandom(1),
+    handle,
+    onError: (_key, reason) => errors.push(reason),
+    backoff: { firstMs: 100, maxMs: 1_000 },
+  });
+  return { queue, clock, errors };
+}
+
+describe('WorkQueue', () => {
+  it('keeps a key once, however often it is woken', async () => {
+    const seen: string[] = [];
+    const { queue } = aQueue(async (key) => {
+      seen.push(key);
+      return { kind: 'done' };
+    });
+    queue.wake('a');
+    queue.wake('b');
+    queue.wake('b');
+    await settle();
+    expect(seen).toEqual(['a', 'b']);
+    expect(queue.size).toBe(0);
+  });
+
+  it('runs a key again when it was woken while it ran, and never twice at the same time', async () => {
+    const releases: (() => void)[] = [];
+    let running = 0;
+    let most = 0;
+    const { queue } = aQueue(async () => {
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise<void>((resolve) => releases.push(resolve));
+      running -= 1;
+      return { kind: 'done' };
+    });
+    queue.wake('a');
+    queue.wake('a');
+    await settle();
+    releases[0]?.();
+    await settle();
+    releases[1]?.();
+    await settle();
+    expect({ passes: releases.length, most }).toEqual({ passes: 2, most: 1 });
+  });
+
+  it('retries a failed key with growing, bounded delay, and resets the delay after a success', async () => {
+    const at: number[] = [];
+    let failures = 5;
+    const { queue, clock, errors } = aQueue(async () => {
+      at.push(clock.now());
+      if (failures-- > 0) throw new Error('no');
+      return { kind: 'done' };
+    });
+    queue.wake('a');
+    await clock.advance(10_000);
+    expect(at).toEqual([0, 100, 300, 700, 1_500, 2_500]);
+    expect(errors).toHaveLength(5);
+    failures = 1;
+    queue.wake('a');
+    await clock.advance(100);
+    expect(at.slice(6)).toEqual([10_000, 10_100]);
+  });
+
+  it('runs a delayed key at once when it is woken', async () => {
+    const at: number[] = [];
+    const { queue, clock } = aQueue(async () => {
+      at.push(clock.now());
+      return at.length === 1 ? { kind: 'after', delayMs: 1_000 } : { kind: 'done' };
+    });
+    queue.wake('a');
+    await clock.advance(10);
+    queue.wake('a');
+    await clock.advance(5_000);
+    expect(at).toEqual([0, 10]);
+  });
+
+  it('stop waits for running keys and starts no others', async () => {
+    let release = (): void => undefined;
+    let passes = 0;
+    const { queue } = aQueue(async () => {
+      passes += 1;
+      await new Promise<void>((resolve) => (release = resolve));
+      return { kind: 'again' };
+    });
+    queue.wake('a');
+    await settle();
+    const stopped = queue.stop();
+    queue.wake('b');
+    release();
+    await stopped;
+    expect(passes).toBe(1);
+  });
+
+  it('measures passes, queue length, waiting time and retries', async () => {
+    const clock = new ManualClock();
+    const meter = new RecordingMeter();
+    let open: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => (open = resolve));
+    const queue = new WorkQueue<string>({
+      clock,
+      random: createSeededRandom(1),
+      metrics: { meter, loop: 'test' },
+      handle: async (key) => {
+        await gate;
+        if (key === 'fails') throw new Error('no');
+        return { kind: key === 'retries' ? 'retry' : 'done' };
+      },
+      onError: () => undefined,
+      backoff: { firstMs: 100, maxMs: 1_000 },
+    });
+    for (const key of ['works', 'retries', 'fails']) queue.wake(key);
+    await clock.advance(3_000);
+    const labels = { loop: 'test' };
+    // one of three is running
+    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(2);
+    expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(3);
+    open();
+    await clock.advance(10);
+    expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(0);
+    expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(0);
+    expect(await meter.read('cloudless_loop_retrying', labels)).toBe(2);
+    for (const result of ['done', 'retry', 'failed']) {
+      expect(await meter.read('cloudless_loop_passes_total', { loop: 'test', result })).toBe(1);
+    }
+    expect(await meter.read('cloudless_loop_pass_duration_seconds', labels)).toBe(3);
+    await queue.stop();
+  });
+});

@@ -1,0 +1,187 @@
+import { backoffDelayMs, type BackoffPolicy } from '../time/backoff.js';
+import type { Clock, Timer } from '../time/clock.js';
+import { DURATION_BUCKETS, type Meter } from '../observability/meter.js';
+import type { Random } from '../random.js';
+
+/** Result of one pass over a key. */
+export type WorkResult =
+  | { readonly kind: 'done' } // nothing to do until an event wakes the key
+  | { readonly kind: 'again' } // run once more at once
+  | { readonly kind: 'after'; readonly delayMs: number } // run again after the delay, or earlier when woken
+  | { readonly kind: 'retry' }; // something changed or is unavailable: back off
+
+export interface WorkQueueOptions<Key> {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Handles one key. A rejection counts as `retry` and is passed to `onError`. */
+  readonly handle: (key: Key) => Promise<WorkResult>;
+  readonly onError: (key: Key, reason: unknown) => void;
+  readonly backoff: BackoffPolicy;
+  /** Number of keys that may run at the same time, at least 1. Default: 1. */
+  readonly concurrency?: number;
+  /** Records passes under this loop name. Default: no metrics. */
+  readonly metrics?: { readonly meter: Meter; readonly loop: string };
+}
+
+/**
+ * Runs a handler for woken keys. Keeps each key once, never runs a key twice at the same time, and
+ * retries failures with growing, jittered, bounded delay. Wake a key as often as events arrive.
+ */
+export class WorkQueue<Key extends string> {
+  /** Time at which each key began to wait, on the monotonic clock. */
+  private readonly waiting = new Map<Key, number>();
+  private readonly running = new Set<Key>();
+  private readonly wokenWhileRunning = new Set<Key>();
+  private readonly timers = new Map<Key, Timer>();
+  private readonly failures = new Map<Key, number>();
+  private stopped = false;
+  private idleWaiters: (() => void)[] = [];
+
+  private readonly metrics: LoopMetrics | undefined;
+
+  constructor(private readonly options: WorkQueueOptions<Key>) {
+    const { metrics, clock } = options;
+    if (metrics === undefined) return;
+    this.metrics = measureLoop(metrics.meter, metrics.loop, () => {
+      const [oldest] = this.waiting.values(); // in the order in which the keys were woken
+      return {
+        depth: this.waiting.size,
+        retrying: this.failures.size,
+        oldestMs: oldest === undefined ? 0 : clock.now() - oldest,
+      };
+    });
+  }
+
+  /** Number of keys that are waiting, running or delayed. */
+  get size(): number {
+    return this.waiting.size + this.running.size + this.timers.size;
+  }
+
+  /** Requests a pass over `key` soon. A delayed key runs at once. */
+  wake(key: Key): void {
+    if (this.stopped) return;
+    this.timers.get(key)?.cancel();
+    this.timers.delete(key);
+    if (this.running.has(key)) {
+      this.wokenWhileRunning.add(key);
+      return;
+    }
+    this.enqueue(key);
+    this.startPasses();
+  }
+
+  /** Starts no more passes; resolves when running passes have ended. */
+  async stop(): Promise<void> {
+    this.stopped = true;
+    this.metrics?.close();
+    for (const timer of this.timers.values()) timer.cancel();
+    this.timers.clear();
+    this.waiting.clear();
+    if (this.running.size > 0) await new Promise<void>((resolve) => this.idleWaiters.push(resolve));
+  }
+
+  private startPasses(): void {
+    for (const key of this.waiting.keys()) {
+      if (this.running.size >= (this.options.concurrency ?? 1)) return;
+      this.waiting.delete(key);
+      this.running.add(key);
+      void this.run(key);
+    }
+  }
+
+  private async run(key: Key): Promise<void> {
+    let result: WorkResult;
+    let failed = false;
+    const began = this.options.clock.now();
+    try {
+      result = await this.options.handle(key);
+    } catch (reason) {
+      this.options.onError(key, reason);
+      result = { kind: 'retry' };
+      failed = true;
+    }
+    this.metrics?.recordPass(failed ? 'failed' : result.kind, this.options.clock.now() - began);
+    this.running.delete(key);
+    if (!this.stopped) this.finishPass(key, result);
+    if (this.running.size === 0) this.idleWaiters.splice(0).forEach((resolve) => resolve());
+    this.startPasses();
+  }
+
+  private finishPass(key: Key, result: WorkResult): void {
+    const woken = this.wokenWhileRunning.delete(key);
+    if (result.kind === 'retry') {
+      const failures = (this.failures.get(key) ?? 0) + 1;
+      this.failures.set(key, failures);
+      this.scheduleRetry(key, backoffDelayMs(this.options.backoff, failures, this.options.random));
+      return;
+    }
+    this.failures.delete(key);
+    if (woken || result.kind === 'again') this.enqueue(key);
+    else if (result.kind === 'after') this.scheduleRetry(key, result.delayMs);
+  }
+
+  private enqueue(key: Key): void {
+    if (!this.waiting.has(key)) this.waiting.set(key, this.options.clock.now());
+  }
+
+  private scheduleRetry(key: Key, delayMs: number): void {
+    const timer = this.options.clock.setTimer(delayMs, () => {
+      if (this.timers.get(key) === timer) this.timers.delete(key);
+      this.wake(key);
+    });
+    this.timers.set(key, timer);
+  }
+}
+
+interface LoopMetrics {
+  recordPass(result: WorkResult['kind'] | 'failed', durationMs: number): void;
+  close(): void;
+}
+
+/** Records the metrics of one loop. All loops share their metrics and differ by label. */
+function measureLoop(
+  meter: Meter,
+  loop: string,
+  collect: () => { readonly depth: number; readonly retrying: number; readonly oldestMs: number },
+): LoopMetrics {
+  const labels = { loop };
+  const passes = meter.counter({
+    name: 'cloudless_loop_passes_total',
+    help: 'Passes of a control loop, by how they ended: done, again, after, retry (something it had read changed) or failed.',
+    labels: ['loop', 'result'],
+  });
+  const duration = meter.histogram({
+    name: 'cloudless_loop_pass_duration_seconds',
+    help: 'Time of one pass of a control loop.',
+    labels: ['loop'],
+    buckets: DURATION_BUCKETS,
+  });
+  const depth = meter.gauge({
+    name: 'cloudless_loop_queue_depth',
+    help: 'Keys that wait for a pass of their loop.',
+    labels: ['loop'],
+  });
+  const oldest = meter.gauge({
+    name: 'cloudless_loop_oldest_wait_seconds',
+    help: 'How long the key that waits longest has waited for a pass.',
+    labels: ['loop'],
+  });
+  const retrying = meter.gauge({
+    name: 'cloudless_loop_retrying',
+    help: 'Keys whose last pass asked for a retry or failed.',
+    labels: ['loop'],
+  });
+  const close = meter.onExpose(() => {
+    const now = collect();
+    depth.set(now.depth, labels);
+    oldest.set(now.oldestMs / 1_000, labels);
+    retrying.set(now.retrying, labels);
+  });
+  return {
+    recordPass: (result, durationMs) => {
+      passes.add(1, { loop, result });
+      duration.observe(durationMs / 1_000, labels);
+    },
+    close,
+  };
+}

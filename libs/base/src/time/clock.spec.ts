@@ -1,0 +1,67 @@
+import { StoppedError, sleep } from '../index.js';
+import { ManualClock, settle } from '../testing/index.js';
+
+function createWatchedSignal(promise: Promise<void>) {
+  const seen: { outcome?: 'done' | StoppedError } = {};
+  promise.then(
+    () => (seen.outcome = 'done'),
+    (reason: StoppedError) => (seen.outcome = reason),
+  );
+  return seen;
+}
+
+describe('sleep', () => {
+  it('resolves after its delay and not earlier', async () => {
+    const clock = new ManualClock();
+    const sleeping = createWatchedSignal(sleep(clock, 100));
+    await clock.advance(99);
+    expect(sleeping.outcome).toBeUndefined();
+    await clock.advance(1);
+    expect(sleeping.outcome).toBe('done');
+  });
+
+  it('rejects at once when the signal is aborted, with the reason as cause, and leaves no timer', async () => {
+    const clock = new ManualClock();
+    const stop = new AbortController();
+    const nap = createWatchedSignal(sleep(clock, 100, stop.signal));
+    await clock.advance(10);
+    stop.abort('shutting down');
+    await settle();
+    expect(nap.outcome).toBeInstanceOf(StoppedError);
+    expect(nap.outcome).toMatchObject({
+      name: 'StoppedError',
+      message: 'stopped',
+      cause: 'shutting down',
+    });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('rejects without a timer when the signal was already aborted', async () => {
+    const clock = new ManualClock();
+    await expect(sleep(clock, 100, AbortSignal.abort(new Error('why')))).rejects.toMatchObject({
+      cause: { message: 'why' },
+    });
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('leaves no listener on the signal after the sleep or after an abort', async () => {
+    const clock = new ManualClock();
+    let listeners = 0;
+    const signal = {
+      aborted: false,
+      addEventListener: () => void (listeners += 1),
+      removeEventListener: () => void (listeners -= 1),
+    };
+    for (let round = 0; round < 3; round += 1) {
+      const nap = createWatchedSignal(sleep(clock, 5, signal));
+      expect(listeners).toBe(1);
+      await clock.advance(5);
+      expect(nap.outcome).toBe('done');
+      expect(listeners).toBe(0);
+    }
+  });
+
+  it('has no cause when the signal has no reason', () => {
+    expect(new StoppedError()).not.toHaveProperty('cause');
+  });
+});

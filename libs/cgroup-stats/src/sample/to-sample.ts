@@ -1,0 +1,209 @@
+import { parseAmount, parseCounter, parseLimit } from '../parsers/amounts.js';
+import { quotaToMillis } from '../capacity.js';
+import {
+  parseCfsQuota,
+  parseCpuMax,
+  parseCpuStat,
+  parseCpuThrottling,
+  parseCpuacctUsage,
+  type CpuStat,
+} from '../parsers/cpu.js';
+import type { GroupTexts, SampleTexts } from '../hierarchy/group-files.js';
+import { parseIoStat, parseThrottleIo, type IoUse } from '../parsers/io.js';
+import { MalformedCgroupFileError } from '../parsers/malformed.js';
+import { parseMemoryStat, workingSetBytes } from '../parsers/memory.js';
+import { parseNetDev } from '../parsers/network.js';
+import { parsePressure } from '../parsers/pressure.js';
+import type { ContainerSample, CpuUse, MemoryUse, PidsUse, PressureUse } from './sample.js';
+
+/** A sample, and the files that could not be parsed. Their parts of the sample are absent. */
+export interface SampleResult {
+  readonly sample: ContainerSample;
+  readonly problems: readonly MalformedCgroupFileError[];
+}
+
+/**
+ * Builds a sample from the texts of its files. A malformed file omits its part of the sample and no
+ * other part.
+ */
+export function toSample(
+  source: string,
+  atMs: number,
+  { groups, netDev }: SampleTexts,
+): SampleResult {
+  const problems: MalformedCgroupFileError[] = [];
+  const tryRead = <Key extends keyof ContainerSample>(
+    key: Key,
+    read: () => ContainerSample[Key] | undefined,
+  ) => {
+    try {
+      const value = read();
+      return value === undefined ? {} : { [key]: value };
+    } catch (reason) {
+      if (!(reason instanceof MalformedCgroupFileError)) throw reason;
+      problems.push(reason);
+      return {};
+    }
+  };
+  const sample: ContainerSample = {
+    source,
+    ...originOf(groups),
+    atMs,
+    ...tryRead('cpu', () => toCpu(groups)),
+    ...tryRead('memory', () => toMemory(groups.memory)),
+    ...tryRead('io', () => toIo(groups.io)),
+    ...tryRead('network', () => (netDev === undefined ? undefined : parseNetDev(netDev))),
+    ...tryRead('pids', () => toPids(groups.pids)),
+    ...tryRead('pressure', () => toPressure(groups.unified)),
+  };
+  return { sample, problems };
+}
+
+function originOf(groups: SampleTexts['groups']): Pick<ContainerSample, 'origin'> {
+  const read = Object.values(groups).filter(({ texts }) => Object.keys(texts).length > 0);
+  const [v1, v2] = [
+    read.some(({ version }) => version === 1),
+    read.some(({ version }) => version === 2),
+  ];
+  if (v1 && v2) return { origin: 'hybrid' };
+  return v1 || v2 ? { origin: v1 ? 'v1' : 'v2' } : {};
+}
+
+/**
+ * v1 counts in `cpuacct` and throttles in `cpu`; v2 does both in `cpu.stat`, which contains the
+ * time even without the controller.
+ */
+function toCpu({ cpu, cpuacct, unified }: SampleTexts['groups']): CpuUse | undefined {
+  const accountedCpu = toAccountedCpu(readGroup(cpuacct));
+  const stat =
+    accountedCpu ?? readGroup(unified).parse('cpu.stat', (_, text) => parseCpuStat(text));
+  if (stat === undefined) return undefined;
+  const files = readGroup(cpu);
+  const throttling =
+    cpu?.version === 1
+      ? files.parse('cpu.stat', (_, text) => parseCpuThrottling(text))
+      : stat.throttling;
+  const period = files.parse('cpu.cfs_period_us', (_, text) => text);
+  const quota =
+    period === undefined
+      ? files.parse('cpu.max', (_, text) => parseCpuMax(text))
+      : files.parse('cpu.cfs_quota_us', (_, text) => parseCfsQuota(text, period));
+  return withoutUndefined({
+    ...stat,
+    throttling,
+    limitMillis: quota === undefined ? undefined : quotaToMillis(quota),
+  });
+}
+
+function toAccountedCpu(files: GroupReading): CpuStat | undefined {
+  const usage = files.parse('cpuacct.usage', (_, text) => parseCpuacctUsage(text));
+  if (usage === undefined) return undefined;
+  const userNsec = files.parse('cpuacct.usage_user', parseCounter);
+  const systemNsec = files.parse('cpuacct.usage_sys', parseCounter);
+  return withoutUndefined({ ...usage, userNsec, systemNsec });
+}
+
+function toMemory(group: GroupTexts | undefined): MemoryUse | undefined {
+  const files = readGroup(group);
+  const isV1 = group?.version === 1;
+  const usageBytes = files.parse(isV1 ? 'memory.usage_in_bytes' : 'memory.current', parseAmount);
+  if (usageBytes === undefined) return undefined;
+  const limitBytes = files.parse(isV1 ? 'memory.limit_in_bytes' : 'memory.max', parseLimit);
+  const stat = files.parse('memory.stat', (_, text) => parseMemoryStat(text));
+  return withoutUndefined({
+    usageBytes,
+    workingSetBytes: stat === undefined ? undefined : workingSetBytes(usageBytes, stat),
+    limitBytes,
+    peakBytes: files.parse(isV1 ? 'memory.max_usage_in_bytes' : 'memory.peak', parseAmount),
+    fileBytes: stat?.fileBytes,
+    anonBytes: stat?.anonBytes,
+    ...(isV1
+      ? swapOfV1(files, usageBytes, limitBytes, stat?.swapBytes)
+      : {
+          swapBytes: files.parse('memory.swap.current', parseAmount),
+          swapLimitBytes: files.parse('memory.swap.max', parseLimit),
+        }),
+  });
+}
+
+/** The `memsw` files of v1 count memory and swap together. */
+function swapOfV1(
+  files: GroupReading,
+  usageBytes: number,
+  limitBytes: number | undefined,
+  swapBytes: number | undefined,
+) {
+  const both = files.parse('memory.memsw.usage_in_bytes', parseAmount);
+  const bothLimit = files.parse('memory.memsw.limit_in_bytes', parseLimit);
+  return {
+    swapBytes: swapBytes ?? (both === undefined ? undefined : Math.max(0, both - usageBytes)),
+    swapLimitBytes:
+      limitBytes === undefined || bothLimit === undefined
+        ? undefined
+        : Math.max(0, bothLimit - limitBytes),
+  };
+}
+
+function toIo(group: GroupTexts | undefined): IoUse | undefined {
+  const files = readGroup(group);
+  if (group?.version === 2) return files.parse('io.stat', (_, text) => parseIoStat(text));
+  const firstPresent = (name: string) =>
+    files.parse(`${name}_recursive`, parseThrottleIo) ?? files.parse(name, parseThrottleIo);
+  const [bytes, operations] = [
+    firstPresent('blkio.throttle.io_service_bytes'),
+    firstPresent('blkio.throttle.io_serviced'),
+  ];
+  if (bytes === undefined || operations === undefined) return undefined;
+  return {
+    readBytes: bytes.read,
+    writeBytes: bytes.write,
+    readOperations: operations.read,
+    writeOperations: operations.write,
+  };
+}
+
+function toPids(group: GroupTexts | undefined): PidsUse | undefined {
+  const files = readGroup(group);
+  const current = files.parse('pids.current', parseAmount);
+  return current === undefined
+    ? undefined
+    : withoutUndefined({ current, limit: files.parse('pids.max', parseLimit) });
+}
+
+function toPressure(group: GroupTexts | undefined): PressureUse | undefined {
+  const files = readGroup(group);
+  const pressure: PressureUse = withoutUndefined({
+    cpu: files.parse('cpu.pressure', parsePressure),
+    memory: files.parse('memory.pressure', parsePressure),
+    io: files.parse('io.pressure', parsePressure),
+  });
+  return Object.keys(pressure).length === 0 ? undefined : pressure;
+}
+
+interface GroupReading {
+  /** Returns undefined when the group has no such file. */
+  parse<Value>(name: string, parser: (file: string, text: string) => Value): Value | undefined;
+}
+
+const readGroup = (group: GroupTexts | undefined): GroupReading => ({
+  parse(name, parser) {
+    const text = group?.texts[name];
+    return text === undefined ? undefined : parser(name, text);
+  },
+});
+
+type Defined<Fields> = {
+  [Key in keyof Fields as undefined extends Fields[Key] ? never : Key]: Fields[Key];
+} & {
+  [Key in keyof Fields as undefined extends Fields[Key] ? Key : never]?: Exclude<
+    Fields[Key],
+    undefined
+  >;
+};
+
+/** Removes fields with the value undefined. */
+function withoutUndefined<Fields extends object>(fields: Fields): Defined<Fields> {
+  return Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Defined<Fields>;
+}

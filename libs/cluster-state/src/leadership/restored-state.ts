@@ -1,0 +1,333 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import {
+  ClusterRecordSchema,
+  ControlRecordSchema,
+  LeaderRecordSchema,
+  LeadershipSchema,
+  RestoredStateSchema,
+  type ClusterRecord,
+  type LeaderRecord,
+  type Leadership,
+  type RestoredState,
+} from '@cloudless/api/store';
+import { CloudlessError, errorFields, errorKindOf, type Clock, type Log } from '@cloudless/base';
+import type { Revision } from '@cloudless/state-store';
+import { CLUSTER_ID_KEY, LEADER_KEY } from '../records/records.js';
+import type { Transaction } from '../transaction.js';
+import type { IndexedView, Stored } from '../view/view.js';
+
+/** The command by which an operator accepts a rolled-back store. */
+export const ACCEPT_COMMAND = 'cloudlessctl admin accept-restored-state';
+
+/** The epoch and order revision that an agent holds and this store has never issued. */
+export interface AgentOrderState {
+  readonly nodeId: string;
+  readonly epoch: bigint;
+  readonly orderRevision: bigint;
+}
+
+/** The epoch and order revision after the acceptance. */
+export interface AcceptedState {
+  readonly epoch: bigint;
+  readonly orderRevision: bigint;
+}
+
+/** The store was rolled back: no decision may be committed until an operator accepts the state. */
+export class RestoredStateError extends CloudlessError {
+  constructor(restored: RestoredState, present: AcceptedState) {
+    super('precondition', describeRestoredState(restored, present));
+  }
+}
+
+/** The text for operators: the proof, the consequence, and what to do. */
+export function describeRestoredState(
+  restored: RestoredState,
+  { epoch, orderRevision }: AcceptedState,
+): string {
+  const { nodeId, highestEpoch, highestOrderRevision } = restored;
+  const held = [
+    ...(highestEpoch > 0n ? [`epoch ${highestEpoch} (here: ${epoch})`] : []),
+    ...(highestOrderRevision > 0n
+      ? [`order revision ${highestOrderRevision} (here: ${orderRevision})`]
+      : []),
+  ];
+  return (
+    `the store went back in time: node "${nodeId}" holds orders that this store has never issued, ${held.join(' and ')}; nothing is ` +
+    `started, stopped or changed until an operator accepts this state; to do so, run: ${ACCEPT_COMMAND}`
+  );
+}
+
+export interface RestoredStateDeps {
+  readonly view: IndexedView;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** The current epoch of our leadership. */
+  readonly epoch: () => bigint;
+  readonly transaction: () => Transaction;
+  /** Commits also while the store is known to have been rolled back. */
+  readonly commitObserved: (transaction: Transaction) => Promise<Revision>;
+}
+
+/**
+ * Most earlier leaderships in the leader record. Orders of older leaderships are compared with the
+ * oldest of these.
+ */
+const MAX_EARLIER = 100;
+/**
+ * Added to the order revision at an acceptance. More orders than a store can have lost, so that one
+ * acceptance covers agents that reconnect later.
+ */
+const ORDER_REVISION_GAP = 2n ** 40n;
+/** Added to the epoch at an acceptance. More leaderships than a store can have lost. */
+const EPOCH_GAP = 1_000n;
+/**
+ * Added to the sequence of each workload at an acceptance, so that ids of lost replicas are never
+ * reused.
+ */
+const SEQUENCE_GAP = 1_000_000n;
+const MAX_CONTROLS_PER_COMMIT = 80;
+const MAX_ATTEMPTS = 16;
+
+/**
+ * Detects that the store was rolled back (a backup was restored, a disk was swapped) from the
+ * orders that agents hold, records that in the store, and continues when an operator accepts the
+ * state.
+ */
+export class RestoredStateTracker {
+  /** The proof that this coordinator found; valid at once, the record follows. */
+  private reported: RestoredState | undefined;
+  private isWriting = false;
+  /** Epoch of the acceptance that is being committed. */
+  private acceptingEpoch: bigint | undefined;
+
+  constructor(private readonly deps: RestoredStateDeps) {}
+
+  /** The proof that the store was rolled back; undefined without one, or after the acceptance. */
+  get storeRolledBack(): RestoredState | undefined {
+    return this.reported ?? this.clusterRecord?.value.restored;
+  }
+
+  /** The newest order revision that an agent can hold now. */
+  get orderRevision(): bigint {
+    return this.deps.view.revision + this.orderRevisionOffset;
+  }
+
+  /** Added to every store revision that an agent receives. */
+  get orderRevisionOffset(): bigint {
+    return this.clusterRecord?.value.orderRevisionOffset ?? 0n;
+  }
+
+  /**
+   * The newest order revision that leaderships up to and including `epoch` can have issued; 0 when
+   * unknown.
+   */
+  getNewestOrderRevision(epoch: bigint): bigint {
+    const leader = this.leaderRecord;
+    if (leader === undefined || epoch === 0n || epoch >= leader.value.epoch)
+      return this.orderRevision;
+    const next = leader.value.earlier.find((leadership) => leadership.epoch > epoch);
+    return next?.orderRevision ?? leader.revision + this.orderRevisionOffset;
+  }
+
+  /** Records that an agent holds an epoch or order revision that this store has never issued. */
+  reportNewerState(held: AgentOrderState): void {
+    const { clock, log } = this.deps;
+    const before = this.storeRolledBack;
+    if (
+      before !== undefined &&
+      held.epoch <= before.highestEpoch &&
+      held.orderRevision <= before.highestOrderRevision
+    )
+      return;
+    this.reported = create(RestoredStateSchema, {
+      nodeId: before?.nodeId ?? held.nodeId,
+      highestEpoch: maxBigint(before?.highestEpoch ?? 0n, held.epoch),
+      highestOrderRevision: maxBigint(before?.highestOrderRevision ?? 0n, held.orderRevision),
+      noticedAt: before?.noticedAt ?? timestampFromMs(clock.wallTime()),
+    });
+    if (before === undefined)
+      log.error('store went back in time', {
+        reason: describeRestoredState(this.reported, this.currentState),
+      });
+    if (!this.isWriting) void this.persist();
+  }
+
+  /** Tells whether a leader record is the one that our acceptance wrote. */
+  isAcceptedBy({ epoch, holder }: LeaderRecord, ourselves: string): boolean {
+    return epoch === this.acceptingEpoch && holder === ourselves;
+  }
+
+  /** Completes an acceptance. A proof that is newer than the accepted state stays. */
+  finishAcceptance(): void {
+    this.acceptingEpoch = undefined;
+    const { reported } = this;
+    if (reported === undefined) return;
+    const { epoch, orderRevision } = this.currentState;
+    if (reported.highestEpoch <= epoch && reported.highestOrderRevision <= orderRevision)
+      this.reported = undefined;
+  }
+
+  /**
+   * Accepts the state.
+   * @returns Undefined when there is nothing to accept.
+   */
+  async accept(): Promise<AcceptedState | undefined> {
+    if (this.storeRolledBack === undefined) return undefined;
+    await this.skipSequences();
+    return this.retryOnConflict(() => this.acceptOnce());
+  }
+
+  /** Creates the leader record of a new leadership. */
+  createLeaderRecord(
+    before: Stored<LeaderRecord> | undefined,
+    epoch: bigint,
+    holder: string,
+  ): LeaderRecord {
+    const last: Leadership[] =
+      before === undefined
+        ? []
+        : [
+            create(LeadershipSchema, {
+              epoch: before.value.epoch,
+              orderRevision: before.revision + this.orderRevisionOffset,
+            }),
+          ];
+    const earlier = [...(before?.value.earlier ?? []), ...last].slice(-MAX_EARLIER);
+    return create(LeaderRecordSchema, { epoch, holder, earlier });
+  }
+
+  private get clusterRecord(): Stored<ClusterRecord> | undefined {
+    return this.deps.view.get('meta', CLUSTER_ID_KEY);
+  }
+
+  private get leaderRecord(): Stored<LeaderRecord> | undefined {
+    return this.deps.view.get('leader', LEADER_KEY);
+  }
+
+  private get currentState(): AcceptedState {
+    return { epoch: this.deps.epoch(), orderRevision: this.orderRevision };
+  }
+
+  /**
+   * Stores the proof, also a newer one that arrives during the write. The proof is valid even when
+   * it cannot be stored.
+   */
+  private async persist(): Promise<void> {
+    this.isWriting = true;
+    try {
+      for (
+        let persisted: RestoredState | undefined;
+        this.reported !== undefined && this.reported !== persisted;
+      ) {
+        const next = this.reported;
+        await this.retryOnConflict(() => this.persistOnce(next));
+        persisted = next;
+      }
+    } catch (reason) {
+      this.deps.log.error('rollback of the store could not be recorded', errorFields(reason));
+    } finally {
+      this.isWriting = false;
+    }
+  }
+
+  private async persistOnce(restored: RestoredState): Promise<void> {
+    const { clusterRecord } = this;
+    if (clusterRecord === undefined || this.reported === undefined) return;
+    const transaction = this.putCluster(clusterRecord, { restored });
+    if (clusterRecord.value.restored === undefined) {
+      transaction.event({
+        severity: Severity.ERROR,
+        category: Category.SYSTEM,
+        reason: 'StoreWentBackInTime',
+        message: describeRestoredState(restored, this.currentState),
+        nodeId: restored.nodeId,
+      });
+    }
+    await this.deps.commitObserved(transaction);
+  }
+
+  /**
+   * Skips replica ids that the lost part of the history may have used. Repeating this skips more.
+   */
+  private async skipSequences(): Promise<void> {
+    const uids = [...this.deps.view.workloads()].map(({ value }) => value.uid);
+    for (let from = 0; from < uids.length; from += MAX_CONTROLS_PER_COMMIT) {
+      const batch = uids.slice(from, from + MAX_CONTROLS_PER_COMMIT);
+      await this.retryOnConflict(async () => {
+        const transaction = this.deps.transaction();
+        for (const uid of batch) {
+          const control = this.deps.view.control(uid);
+          if (control === undefined) continue;
+          const next = clone(ControlRecordSchema, control.value);
+          next.nextSequence += SEQUENCE_GAP;
+          transaction.require('control', uid, control).put('control', uid, next);
+        }
+        if (transaction.size > 0) await this.deps.commitObserved(transaction);
+      });
+    }
+  }
+
+  private async acceptOnce(): Promise<AcceptedState | undefined> {
+    const { clusterRecord, leaderRecord, storeRolledBack } = this;
+    if (clusterRecord === undefined || leaderRecord === undefined || storeRolledBack === undefined)
+      return undefined;
+    const before = this.currentState;
+    const lostRevisions = maxBigint(
+      0n,
+      storeRolledBack.highestOrderRevision - before.orderRevision,
+    );
+    const epoch = maxBigint(storeRolledBack.highestEpoch, before.epoch) + EPOCH_GAP;
+    const orderRevisionOffset =
+      clusterRecord.value.orderRevisionOffset + lostRevisions + ORDER_REVISION_GAP;
+    const transaction = this.putCluster(clusterRecord, {
+      orderRevisionOffset,
+      restored: undefined,
+    });
+    // Without earlier leaderships: orders that the lost part of the history issued in their name
+    // count as old.
+    const { holder } = leaderRecord.value;
+    transaction.put('leader', LEADER_KEY, create(LeaderRecordSchema, { epoch, holder }));
+    transaction.event({
+      severity: Severity.WARNING,
+      category: Category.SYSTEM,
+      reason: 'RestoredStateAccepted',
+      message: `the restored state was accepted, from epoch ${epoch} on: agents get orders from it, and containers that it does not know are stopped`,
+    });
+    this.acceptingEpoch = epoch;
+    const revision = await this.deps.commitObserved(transaction);
+    return { epoch, orderRevision: revision + orderRevisionOffset };
+  }
+
+  private putCluster(
+    cluster: Stored<ClusterRecord>,
+    changes: {
+      readonly restored: RestoredState | undefined;
+      readonly orderRevisionOffset?: bigint;
+    },
+  ): Transaction {
+    const { restored, orderRevisionOffset = cluster.value.orderRevisionOffset } = changes;
+    const next = Object.assign(clone(ClusterRecordSchema, cluster.value), { orderRevisionOffset });
+    if (restored === undefined) delete next.restored;
+    else next.restored = restored;
+    return this.deps
+      .transaction()
+      .require('meta', CLUSTER_ID_KEY, cluster)
+      .put('meta', CLUSTER_ID_KEY, next);
+  }
+
+  private async retryOnConflict<Result>(attempt: () => Promise<Result>): Promise<Result> {
+    for (let count = 1; ; count += 1) {
+      try {
+        return await attempt();
+      } catch (reason) {
+        if (errorKindOf(reason) !== 'conflict' || count >= MAX_ATTEMPTS) throw reason;
+      }
+    }
+  }
+}
+
+function maxBigint(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
+}

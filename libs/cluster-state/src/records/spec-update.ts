@@ -1,0 +1,128 @@
+import { clone, create, equals } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  Rollout_Strategy as Strategy,
+  WorkloadSpecSchema,
+  extractTemplate,
+  toTemplate,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import {
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { toVersionKeyId } from './records.js';
+import type { Transaction } from '../transaction.js';
+import type { ClusterView, Stored } from '../view/view.js';
+
+/** A new spec of a workload, and its origin. */
+export interface SpecUpdate {
+  readonly spec: WorkloadSpec;
+  readonly requestId: string;
+  readonly nowMs: number;
+  /**
+   * The origin shown in the version history, for changes other than a user's update: `undo to
+   * version 1`.
+   */
+  readonly cause?: string;
+}
+
+/**
+ * Writes a changed spec as the next generation, and as a new version when the replica template
+ * differs.
+ */
+export function putSpecUpdate(
+  transaction: Transaction,
+  view: Pick<ClusterView, 'versions'>,
+  current: Stored<WorkloadRecord>,
+  change: SpecUpdate,
+): WorkloadRecord {
+  const { spec, requestId, nowMs, cause = '' } = change;
+  const next = clone(WorkloadRecordSchema, current.value);
+  const before = next.spec ?? create(WorkloadSpecSchema);
+  next.spec = spec;
+  next.requestId = requestId;
+  next.generation += 1n;
+  transaction.require('workload', next.uid, current);
+  if (!equals(WorkloadSpecSchema, toTemplate(before), toTemplate(spec))) {
+    next.version += 1;
+    const record = createVersionRecord(spec, {
+      version: next.version,
+      nowMs,
+      cause,
+      earlier: view.versions(next.uid),
+    });
+    transaction.put('version', toVersionKeyId(next.uid, next.version), record);
+  }
+  transaction.put('workload', next.uid, next);
+  return next;
+}
+
+/**
+ * Builds the record of a version.
+ * @param fields - `earlier`: the kept versions, ascending.
+ */
+export function createVersionRecord(
+  spec: WorkloadSpec,
+  fields: {
+    readonly version: number;
+    readonly nowMs: number;
+    readonly cause?: string;
+    readonly earlier: readonly VersionRecord[];
+  },
+): VersionRecord {
+  const template = toTemplate(spec);
+  const same = fields.earlier.find(
+    (kept) => kept.template !== undefined && equals(WorkloadSpecSchema, kept.template, template),
+  );
+  return create(VersionRecordSchema, {
+    version: fields.version,
+    template,
+    createdAt: timestampFromMs(fields.nowMs),
+    asWritten: extractTemplate(spec),
+    sameAs: same === undefined ? 0 : same.sameAs || same.version,
+    cause: fields.cause ?? '',
+  });
+}
+
+/** The oldest version with the same template. Replicas of both versions are interchangeable. */
+export function toCanonicalVersion(
+  view: Pick<ClusterView, 'version'>,
+  uid: string,
+  version: number,
+): number {
+  return view.version(uid, version)?.sameAs || version;
+}
+
+/**
+ * Tells which replicas of a workload are endpoints and count as ready: all, but under BLUE_GREEN
+ * only those of the active version.
+ */
+export function createServingFilter(
+  view: Pick<ClusterView, 'version' | 'control'>,
+  uid: string,
+): (replica: ReplicaRecord) => boolean {
+  const control = view.control(uid)?.value;
+  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || control.activeVersion === 0)
+    return () => true;
+  const active = toCanonicalVersion(view, uid, control.activeVersion);
+  return ({ version }) => toCanonicalVersion(view, uid, version) === active;
+}
+
+/**
+ * The spec that an undo writes: the template of an older version, everything else from the current
+ * spec.
+ */
+export function restoreSpecOfVersion(
+  present: WorkloadSpec,
+  { asWritten, template }: VersionRecord,
+): WorkloadSpec {
+  const spec = clone(WorkloadSpecSchema, asWritten ?? template ?? create(WorkloadSpecSchema));
+  if (present.replicas !== undefined) spec.replicas = present.replicas;
+  if (present.rollout !== undefined) spec.rollout = present.rollout;
+  if (present.disconnect !== undefined) spec.disconnect = present.disconnect;
+  return spec;
+}

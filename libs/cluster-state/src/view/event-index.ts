@@ -1,0 +1,92 @@
+import type { Event } from '@cloudless/api';
+import { toNameKeyId } from '../records/records.js';
+
+/** The workload or node that an event is about as a whole. */
+export type EventSubject =
+  | { readonly kind: 'workload'; readonly namespace: string; readonly name: string }
+  | { readonly kind: 'node'; readonly nodeId: string };
+
+/**
+ * Index of the newest events, so that a new event can name its cause: one event for each replica
+ * with a record, and one for each reason about a workload or node.
+ */
+export class EventIndex {
+  private readonly byReplica = new Map<string, Event>();
+  private readonly bySubject = new Map<string, Event>();
+
+  getLastOfReplica(replicaId: string): Event | undefined {
+    return this.byReplica.get(replicaId);
+  }
+
+  getLast(subject: EventSubject, reasons: readonly string[]): Event | undefined {
+    const key = toSubjectKey(subject);
+    const candidates = reasons.flatMap((reason) => this.bySubject.get(`${reason} ${key}`) ?? []);
+    return candidates.reduce<Event | undefined>(
+      (newest, event) => (newest === undefined || event.id > newest.id ? event : newest),
+      undefined,
+    );
+  }
+
+  /** Applies a change of one event. */
+  apply(before: Event | undefined, after: Event | undefined): void {
+    if (after !== undefined) this.add(after);
+    else if (before !== undefined) this.remove(before);
+  }
+
+  /** Removes a replica whose record was deleted. */
+  forgetReplica(replicaId: string): void {
+    this.byReplica.delete(replicaId);
+  }
+
+  private add(event: Event): void {
+    for (const id of listAffectedReplicaIds(event)) keepNewest(this.byReplica, id, event);
+    const key = toEventKey(event);
+    if (key !== undefined) keepNewest(this.bySubject, key, event);
+  }
+
+  private remove(event: Event): void {
+    for (const id of listAffectedReplicaIds(event)) deleteIfSame(this.byReplica, id, event);
+    const key = toEventKey(event);
+    if (key !== undefined) deleteIfSame(this.bySubject, key, event);
+  }
+}
+
+/** Ids of all replicas that an event is about. */
+export function listReplicaIds({ replicaId, replicaIds }: Event): readonly string[] {
+  return replicaIds.length > 0 ? replicaIds : replicaId === '' ? [] : [replicaId];
+}
+
+/**
+ * Ids of the replicas that an event may be the last event of. None for audit events, which are
+ * causes only of the event beside them.
+ */
+function listAffectedReplicaIds(event: Event): readonly string[] {
+  return event.audit === undefined ? listReplicaIds(event) : [];
+}
+
+function toSubjectKey(subject: EventSubject): string {
+  return subject.kind === 'workload'
+    ? `workload ${toNameKeyId(subject.namespace, subject.name)}`
+    : `node ${subject.nodeId}`;
+}
+
+/** The index key of an event; undefined for events about single replicas and for audit events. */
+function toEventKey(event: Event): string | undefined {
+  if (event.audit !== undefined) return undefined;
+  const { reason, namespace, workload, nodeId } = event;
+  if (workload !== '') {
+    return event.replicaId === ''
+      ? `${reason} ${toSubjectKey({ kind: 'workload', namespace, name: workload })}`
+      : undefined;
+  }
+  return nodeId === '' ? undefined : `${reason} ${toSubjectKey({ kind: 'node', nodeId })}`;
+}
+
+function keepNewest(map: Map<string, Event>, key: string, event: Event): void {
+  const known = map.get(key);
+  if (known === undefined || known.id <= event.id) map.set(key, event);
+}
+
+function deleteIfSame(map: Map<string, Event>, key: string, event: Event): void {
+  if (map.get(key)?.id === event.id) map.delete(key);
+}

@@ -1,0 +1,223 @@
+import { CloudlessError, errorFields, errorKindOf, type Log } from '@cloudless/base';
+import type { ChangeBatch, Revision, StateStore, StoreEntry } from '@cloudless/state-store';
+import {
+  KEY_PREFIX,
+  RECORD_KINDS,
+  decodeRecord,
+  toKey,
+  parseKey,
+  type RecordKind,
+  type RecordOf,
+} from '../records/records.js';
+import { IndexedView, type RecordChange, type Stored } from './view.js';
+
+/**
+ * Called with every batch of changes after the view shows it, in revision order. Must not throw.
+ */
+export type ChangeListener = (changes: readonly RecordChange[], revision: Revision) => void;
+
+/** A decoded record; without `after`, a deleted one. */
+interface DecodedChange {
+  readonly kind: RecordKind;
+  readonly id: string;
+  readonly after: Stored<RecordOf<RecordKind>> | undefined;
+}
+
+/**
+ * Keeps a view up to date with a store: reads a snapshot, then applies every later change; reads a
+ * new snapshot when the changes were compacted. The view moves from one revision to the next in one
+ * turn of the event loop: no reader sees a part of a batch or snapshot.
+ */
+export class ViewFollower {
+  readonly view = new IndexedView();
+  private readonly listeners = new Set<ChangeListener>();
+  private waiters: {
+    readonly revision: Revision;
+    readonly resolve: () => void;
+    readonly reject: (reason: unknown) => void;
+  }[] = [];
+  private readonly endListeners = new Set<(reason: CloudlessError) => void>();
+  private readonly stopping = new AbortController();
+  private following: Promise<void> = Promise.resolve();
+  private ended: CloudlessError | undefined;
+
+  constructor(
+    private readonly store: StateStore,
+    private readonly log: Log,
+  ) {}
+
+  /** Why the view stopped following, kind `unavailable`; undefined while it follows. */
+  get failure(): CloudlessError | undefined {
+    return this.ended;
+  }
+
+  /**
+   * Reads the whole store and follows it from there on.
+   * @throws kind `internal` naming a record that cannot be read.
+   */
+  async start(): Promise<void> {
+    this.following = this.follow(await this.load());
+  }
+
+  /** @returns Ends the subscription. */
+  subscribe(listener: ChangeListener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  /**
+   * Calls `listener` when the view stops following, immediately if it already has.
+   * @returns Ends the subscription.
+   */
+  onEnd(listener: (reason: CloudlessError) => void): () => void {
+    if (this.ended !== undefined) listener(this.ended);
+    else this.endListeners.add(listener);
+    return () => this.endListeners.delete(listener);
+  }
+
+  /**
+   * Resolves when the view shows `revision` or a later one.
+   * @throws kind `unavailable` when it never will.
+   */
+  waitForRevision(revision: Revision): Promise<void> {
+    if (this.view.revision >= revision) return Promise.resolve();
+    if (this.ended !== undefined) return Promise.reject(this.ended);
+    return new Promise((resolve, reject) => this.waiters.push({ revision, resolve, reject }));
+  }
+
+  /** Stops following; the store stays open. */
+  async close(): Promise<void> {
+    this.stopping.abort();
+    await this.following;
+    this.end(new CloudlessError('unavailable', 'the coordinator is stopping'));
+  }
+
+  private async follow(snapshot: Revision): Promise<void> {
+    const { signal } = this.stopping;
+    try {
+      for (let after = snapshot; !signal.aborted; after = await this.load()) {
+        if ((await this.watch(after)) === 'compacted') continue;
+        if (!signal.aborted) throw new CloudlessError('unavailable', 'the state store was closed');
+        return;
+      }
+    } catch (reason) {
+      if (signal.aborted) return;
+      this.log.error('state store watch failed', errorFields(reason));
+      this.end(new CloudlessError('unavailable', 'the state store failed', { cause: reason }));
+    }
+  }
+
+  private async watch(after: Revision): Promise<'ended' | 'compacted'> {
+    try {
+      for await (const batch of this.store.watch({
+        prefix: KEY_PREFIX,
+        after,
+        signal: this.stopping.signal,
+      }))
+        this.applyBatch(batch);
+      return 'ended';
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'compacted') throw reason;
+      this.log.warn('view fell behind the store, reading a new snapshot', {
+        revision: this.view.revision,
+      });
+      return 'compacted';
+    }
+  }
+
+  private applyBatch({ changes, revision }: ChangeBatch): void {
+    const decoded = changes.flatMap((change) => {
+      if (change.kind === 'put') return decodeEntry(change.entry);
+      const parsed = parseKey(change.key);
+      return parsed === undefined ? [] : [{ ...parsed, after: undefined }];
+    });
+    this.publish(decoded, revision);
+  }
+
+  /** Applies a snapshot: its records are set, and records that it lacks are deleted. */
+  private async load(): Promise<Revision> {
+    const { entries, revision } = await this.readAll();
+    const seen = new Set(entries.map(({ key }) => key));
+    const changed = entries.filter((entry) => this.isChanged(entry)).flatMap(decodeEntry);
+    const deleted = RECORD_KINDS.flatMap((kind) =>
+      [...this.view.listIds(kind)]
+        .filter((id) => !seen.has(toKey(kind, id)))
+        .map((id): DecodedChange => ({ kind, id, after: undefined })),
+    );
+    this.publish([...changed, ...deleted], revision);
+    return revision;
+  }
+
+  private isChanged({ key, modRevision }: StoreEntry): boolean {
+    const parsed = parseKey(key);
+    return parsed !== undefined && this.view.get(parsed.kind, parsed.id)?.revision !== modRevision;
+  }
+
+  /**
+   * Reads all entries at one revision. Starts again when the store compacts that revision during
+   * the read.
+   */
+  private async readAll(): Promise<{
+    readonly entries: readonly StoreEntry[];
+    readonly revision: Revision;
+  }> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.readPages();
+      } catch (reason) {
+        if (errorKindOf(reason) !== 'compacted' || attempt >= MAX_READS) throw reason;
+      }
+    }
+  }
+
+  private async readPages(): Promise<{
+    readonly entries: readonly StoreEntry[];
+    readonly revision: Revision;
+  }> {
+    let page = await this.store.range({ prefix: KEY_PREFIX });
+    const { revision } = page;
+    const entries = [...page.entries];
+    while (page.next !== undefined) {
+      page = await this.store.range({ prefix: KEY_PREFIX, after: page.next, revision });
+      for (const entry of page.entries) entries.push(entry);
+    }
+    return { entries, revision };
+  }
+
+  private publish(decoded: readonly DecodedChange[], revision: Revision): void {
+    const changes = decoded.map(({ kind, id, after }) => this.view.apply(kind, id, after));
+    this.view.revision = revision;
+    if (changes.length > 0) for (const listener of this.listeners) listener(changes, revision);
+    const due = this.waiters.filter((waiter) => waiter.revision <= revision);
+    if (due.length === 0) return;
+    this.waiters = this.waiters.filter((waiter) => waiter.revision > revision);
+    for (const waiter of due) waiter.resolve();
+  }
+
+  private end(reason: CloudlessError): void {
+    this.ended ??= reason;
+    for (const waiter of this.waiters.splice(0)) waiter.reject(reason);
+    const listeners = [...this.endListeners];
+    this.endListeners.clear();
+    for (const listener of listeners) listener(this.ended);
+  }
+}
+
+/** Decodes an entry; empty for a key of an unknown kind. */
+function decodeEntry({ key, value, modRevision }: StoreEntry): DecodedChange[] {
+  const parsed = parseKey(key);
+  if (parsed === undefined) return [];
+  const bytes = key.length + value.byteLength;
+  return [
+    {
+      ...parsed,
+      after: { value: decodeRecord(parsed.kind, parsed.id, value), revision: modRevision, bytes },
+    },
+  ];
+}
+
+/**
+ * Most attempts: a store that compacts its newest revision this often during a read cannot be
+ * followed.
+ */
+const MAX_READS = 10;

@@ -1,0 +1,201 @@
+import { create } from '@bufbuild/protobuf';
+import { EventSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+} from '@cloudless/api/store';
+import fc from 'fast-check';
+import {
+  toNameKeyId,
+  toReplicaKeyId,
+  toVersionKeyId,
+  type RecordKind,
+  type RecordOf,
+} from '../records/records.js';
+import { IndexedView, type Stored } from './view.js';
+
+interface Write {
+  readonly kind: RecordKind;
+  readonly id: string;
+  readonly value: RecordOf<RecordKind> | undefined;
+}
+
+const uids = ['u1', 'u2', 'u3'];
+const uid = fc.constantFrom(...uids);
+const small = fc.integer({ min: 1, max: 6 });
+const orDeleted = <Value>(value: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+  fc.option(value, { nil: undefined, freq: 3 });
+
+const arbReplica: fc.Arbitrary<Write> = fc
+  .tuple(
+    uid,
+    small,
+    orDeleted(
+      fc.record({
+        nodeId: fc.constantFrom('', 'n1', 'n2'),
+        phase: fc.integer({ min: 0, max: 7 }),
+        desiredRunning: fc.boolean(),
+      }),
+    ),
+  )
+  .map(([of, sequence, fields]) => ({
+    kind: 'replica',
+    id: toReplicaKeyId(of, BigInt(sequence)),
+    value:
+      fields &&
+      create(ReplicaRecordSchema, {
+        id: `${of}-${sequence}`,
+        uid: of,
+        sequence: BigInt(sequence),
+        ...fields,
+      }),
+  }));
+const arbVersion: fc.Arbitrary<Write> = fc
+  .tuple(uid, small, orDeleted(fc.constant({})))
+  .map(([of, version, fields]) => ({
+    kind: 'version',
+    id: toVersionKeyId(of, version),
+    value: fields && create(VersionRecordSchema, { version }),
+  }));
+const arbEvent: fc.Arbitrary<Write> = fc
+  .tuple(fc.integer({ min: 10, max: 30 }), orDeleted(fc.string({ maxLength: 2 })))
+  .map(([count, message]) => ({
+    kind: 'event',
+    id: `e${count}`,
+    value: message === undefined ? undefined : create(EventSchema, { id: `e${count}`, message }),
+  }));
+const arbName: fc.Arbitrary<Write> = fc
+  .tuple(fc.constantFrom('web', 'db'), orDeleted(uid))
+  .map(([name, of]) => ({
+    kind: 'name',
+    id: toNameKeyId('default', name),
+    value: of === undefined ? undefined : create(WorkloadRecordSchema, { uid: of }),
+  }));
+const arbOther: fc.Arbitrary<Write> = fc.oneof(
+  fc.tuple(uid, orDeleted(small)).map(([of, slot]): Write => ({
+    kind: 'workload',
+    id: of,
+    value:
+      slot === undefined ? undefined : create(WorkloadRecordSchema, { uid: of, version: slot }),
+  })),
+  fc.tuple(uid, orDeleted(small)).map(([of, version]): Write => ({
+    kind: 'control',
+    id: of,
+    value:
+      version === undefined
+        ? undefined
+        : create(ControlRecordSchema, { uid: of, activeVersion: version }),
+  })),
+  fc.tuple(fc.constantFrom('n1', 'n2'), orDeleted(fc.boolean())).map(([id, draining]): Write => ({
+    kind: 'node',
+    id,
+    value:
+      draining === undefined
+        ? undefined
+        : create(NodeRecordSchema, { id, cordoned: true, draining }),
+  })),
+);
+const arbWrites = fc.array(
+  fc.oneof(arbReplica, arbReplica, arbReplica, arbVersion, arbEvent, arbName, arbOther),
+  {
+    maxLength: 60,
+  },
+);
+
+const idsOf = (replicas: Iterable<Stored<{ id: string }>>): string[] =>
+  [...replicas].map(({ value }) => value.id).sort();
+
+describe('IndexedView', () => {
+  it('returns the same as a scan of all records after every change', () => {
+    fc.assert(
+      fc.property(arbWrites, (writes) => {
+        const view = new IndexedView();
+        const model = new Map<string, Stored<RecordOf<RecordKind>>>();
+        for (const [index, { kind, id, value }] of writes.entries()) {
+          const key = `${kind} ${id}`;
+          const after = value === undefined ? undefined : { value, revision: BigInt(index) };
+          expect(view.apply(kind, id, after)).toEqual({
+            kind,
+            id,
+            ...(model.has(key) ? { before: model.get(key)?.value } : {}),
+            ...(after === undefined ? {} : { after: value }),
+          });
+          if (after === undefined) model.delete(key);
+          else model.set(key, after);
+          expectSame(view, model);
+        }
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it('sorts events that arrive out of order, also after removals', () => {
+    const view = new IndexedView();
+    const put = (id: string): unknown =>
+      view.apply('event', id, { value: create(EventSchema, { id }), revision: 1n });
+    const listed = (): string[] => view.events().map(({ id }) => id);
+    put('b');
+    expect(listed()).toEqual(['b']);
+    put('d');
+    put('c');
+    expect(listed()).toEqual(['b', 'c', 'd']);
+    view.apply('event', 'b', undefined);
+    put('e');
+    expect(listed()).toEqual(['c', 'd', 'e']);
+  });
+});
+
+function expectSame(
+  view: IndexedView,
+  model: ReadonlyMap<string, Stored<RecordOf<RecordKind>>>,
+): void {
+  const all = <Kind extends RecordKind>(kind: Kind): Stored<RecordOf<Kind>>[] =>
+    [...model]
+      .filter(([key]) => key.startsWith(`${kind} `))
+      .map(([, stored]) => stored as Stored<RecordOf<Kind>>);
+  const replicas = all('replica');
+  expect(idsOf(view.replicas())).toEqual(idsOf(replicas));
+  for (const of of uids) {
+    expect(idsOf(view.replicasOf(of))).toEqual(
+      idsOf(replicas.filter(({ value }) => value.uid === of)),
+    );
+    expect(view.versions(of)).toEqual(
+      [1, 2, 3, 4, 5, 6].flatMap(
+        (version) => model.get(`version ${toVersionKeyId(of, version)}`)?.value ?? [],
+      ),
+    );
+    expect(view.version(of, 2)).toBe(model.get(`version ${toVersionKeyId(of, 2)}`)?.value);
+    expect(view.workload(of)).toBe(model.get(`workload ${of}`));
+    expect(view.control(of)).toBe(model.get(`control ${of}`));
+  }
+  for (const node of ['', 'n1', 'n2']) {
+    const there = node === '' ? [] : replicas.filter(({ value }) => value.nodeId === node);
+    expect(idsOf(view.replicasOn(node))).toEqual(idsOf(there));
+    expect(view.node(node)).toBe(model.get(`node ${node}`));
+  }
+  const waiting = replicas.filter(
+    ({ value }) => value.nodeId === '' && value.desiredRunning && value.phase === Phase.PENDING,
+  );
+  expect(idsOf(view.unplaced())).toEqual(idsOf(waiting));
+  for (const { value, revision } of replicas)
+    expect(view.replica(value.id)).toEqual({ value, revision });
+  expect(view.replica('u9-9')).toBeUndefined();
+  const names = model.get(`name ${toNameKeyId('default', 'web')}`)?.value as
+    RecordOf<'name'> | undefined;
+  expect(view.workloadByName('default', 'web')).toBe(names && model.get(`workload ${names.uid}`));
+  const sorted = (ids: Iterable<Stored<{ uid?: string; id?: string }>>): string[] =>
+    [...ids].map(({ value }) => value.uid ?? value.id ?? '').sort();
+  expect(sorted(view.workloads())).toEqual(sorted(all('workload')));
+  expect(sorted(view.nodes())).toEqual(sorted(all('node')));
+  expect(sorted(view.drainingNodes())).toEqual(
+    sorted(all('node').filter(({ value }) => value.draining)),
+  );
+  expect(view.events().map(({ id }) => id)).toEqual(
+    all('event')
+      .map(({ value }) => value.id)
+      .sort(),
+  );
+}

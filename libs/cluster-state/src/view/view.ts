@@ -1,0 +1,312 @@
+import { ReplicaStatus_Phase as Phase, type Event } from '@cloudless/api';
+import type {
+  ControlRecord,
+  EvidenceRecord,
+  PlanRecord,
+  NodeRecord,
+  RemovedEventsRecord,
+  ReplicaRecord,
+  RequestRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import type { Revision } from '@cloudless/state-store';
+import { EventIndex, type EventSubject } from './event-index.js';
+import {
+  REMOVED_EVENTS_KEY,
+  toNameKeyId,
+  type RecordKind,
+  type RecordOf,
+} from '../records/records.js';
+
+/** A record with the revision that wrote it, for conditional writes. */
+export interface Stored<Value> {
+  readonly value: Value;
+  readonly revision: Revision;
+  /** Bytes of key and value in the store; absent for a record that was not read from the store. */
+  readonly bytes?: number;
+}
+
+/**
+ * One changed record. An absent `before` or `after` means that the record did not or does not
+ * exist.
+ */
+export interface RecordChange<Kind extends RecordKind = RecordKind> {
+  readonly kind: Kind;
+  readonly id: string;
+  readonly before?: RecordOf<Kind>;
+  readonly after?: RecordOf<Kind>;
+}
+
+/**
+ * The cluster's state at one revision. Records are shared and read-only: copy a record to change
+ * it.
+ */
+export interface ClusterView {
+  readonly revision: Revision;
+  workload(uid: string): Stored<WorkloadRecord> | undefined;
+  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined;
+  workloads(): Iterable<Stored<WorkloadRecord>>;
+  control(uid: string): Stored<ControlRecord> | undefined;
+  /** The readiness guard: changes whenever a replica of the workload stops being ready. */
+  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined;
+  plan(id: string): Stored<PlanRecord> | undefined;
+  plans(): Iterable<readonly [string, Stored<PlanRecord>]>;
+  version(uid: string, version: number): VersionRecord | undefined;
+  /** Ascending. */
+  versions(uid: string): readonly VersionRecord[];
+  replica(id: string): Stored<ReplicaRecord> | undefined;
+  replicas(): Iterable<Stored<ReplicaRecord>>;
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>>;
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>>;
+  /** Replicas that wait for a node: not placed, wanted, and not ended. */
+  unplaced(): Iterable<Stored<ReplicaRecord>>;
+  node(id: string): Stored<NodeRecord> | undefined;
+  nodes(): Iterable<Stored<NodeRecord>>;
+  /** Nodes that are draining or drained, until they are uncordoned. */
+  drainingNodes(): Iterable<Stored<NodeRecord>>;
+  /** Oldest first. */
+  events(): readonly Event[];
+  /** The newest kept event about a replica that still has a record. */
+  lastEventOfReplica(replicaId: string): Event | undefined;
+  /** The newest kept event with one of these reasons about a workload or node as a whole. */
+  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined;
+  event(id: string): Stored<Event> | undefined;
+  request(id: string): Stored<RequestRecord> | undefined;
+  requests(): Iterable<readonly [string, Stored<RequestRecord>]>;
+  /** The newest removed event of each category; undefined when none was removed. */
+  removedEvents(): Stored<RemovedEventsRecord> | undefined;
+}
+
+type ReplicaGroups = Map<string, Map<string, Stored<ReplicaRecord>>>;
+
+/** The indexed view that `ClusterState` maintains. */
+export class IndexedView implements ClusterView {
+  revision: Revision = 0n;
+  private readonly byKind: { readonly [Kind in RecordKind]: Map<string, Stored<RecordOf<Kind>>> } =
+    {
+      meta: new Map(),
+      leader: new Map(),
+      workload: new Map(),
+      name: new Map(),
+      version: new Map(),
+      control: new Map(),
+      replica: new Map(),
+      node: new Map(),
+      event: new Map(),
+      request: new Map(),
+      evidence: new Map(),
+      plan: new Map(),
+      removed: new Map(),
+    };
+  private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
+  private readonly replicasByWorkload: ReplicaGroups = new Map();
+  private readonly replicasByNode: ReplicaGroups = new Map();
+  private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
+  private readonly drainingById = new Map<string, Stored<NodeRecord>>();
+  private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
+  private eventList: readonly Event[] | undefined;
+  private readonly eventIndex = new EventIndex();
+
+  /** Any record by kind and key id. */
+  get<Kind extends RecordKind>(kind: Kind, id: string): Stored<RecordOf<Kind>> | undefined {
+    return this.byKind[kind].get(id);
+  }
+
+  listIds(kind: RecordKind): Iterable<string> {
+    return this.byKind[kind].keys();
+  }
+
+  workload(uid: string): Stored<WorkloadRecord> | undefined {
+    return this.byKind.workload.get(uid);
+  }
+
+  workloadByName(namespace: string, name: string): Stored<WorkloadRecord> | undefined {
+    const index = this.byKind.name.get(toNameKeyId(namespace, name));
+    return index === undefined ? undefined : this.byKind.workload.get(index.value.uid);
+  }
+
+  workloads(): Iterable<Stored<WorkloadRecord>> {
+    return this.byKind.workload.values();
+  }
+
+  control(uid: string): Stored<ControlRecord> | undefined {
+    return this.byKind.control.get(uid);
+  }
+
+  readinessGuard(uid: string): Stored<EvidenceRecord> | undefined {
+    return this.byKind.evidence.get(uid);
+  }
+
+  plan(id: string): Stored<PlanRecord> | undefined {
+    return this.byKind.plan.get(id);
+  }
+
+  plans(): Iterable<readonly [string, Stored<PlanRecord>]> {
+    return this.byKind.plan;
+  }
+
+  version(uid: string, version: number): VersionRecord | undefined {
+    return this.versionsByWorkload.get(uid)?.get(version);
+  }
+
+  versions(uid: string): readonly VersionRecord[] {
+    return [...(this.versionsByWorkload.get(uid)?.values() ?? [])].sort(
+      (a, b) => a.version - b.version,
+    );
+  }
+
+  replica(id: string): Stored<ReplicaRecord> | undefined {
+    return this.replicasById.get(id);
+  }
+
+  replicas(): Iterable<Stored<ReplicaRecord>> {
+    return this.replicasById.values();
+  }
+
+  replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
+    return this.replicasByWorkload.get(uid)?.values() ?? [];
+  }
+
+  replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
+    return this.replicasByNode.get(nodeId)?.values() ?? [];
+  }
+
+  unplaced(): Iterable<Stored<ReplicaRecord>> {
+    return this.unplacedReplicas.values();
+  }
+
+  node(id: string): Stored<NodeRecord> | undefined {
+    return this.byKind.node.get(id);
+  }
+
+  nodes(): Iterable<Stored<NodeRecord>> {
+    return this.byKind.node.values();
+  }
+
+  drainingNodes(): Iterable<Stored<NodeRecord>> {
+    return this.drainingById.values();
+  }
+
+  events(): readonly Event[] {
+    this.eventList ??= [...this.byKind.event.values()]
+      .map(({ value }) => value)
+      .sort((a, b) => (a.id < b.id ? -1 : 1));
+    return this.eventList;
+  }
+
+  event(id: string): Stored<Event> | undefined {
+    return this.byKind.event.get(id);
+  }
+
+  lastEventOfReplica(replicaId: string): Event | undefined {
+    return this.eventIndex.getLastOfReplica(replicaId);
+  }
+
+  lastEvent(subject: EventSubject, reasons: readonly string[]): Event | undefined {
+    return this.eventIndex.getLast(subject, reasons);
+  }
+
+  request(id: string): Stored<RequestRecord> | undefined {
+    return this.byKind.request.get(id);
+  }
+
+  requests(): Iterable<readonly [string, Stored<RequestRecord>]> {
+    return this.byKind.request;
+  }
+
+  removedEvents(): Stored<RemovedEventsRecord> | undefined {
+    return this.byKind.removed.get(REMOVED_EVENTS_KEY);
+  }
+
+  /**
+   * Applies one change of the store.
+   * @returns The record before and after it.
+   */
+  apply<Kind extends RecordKind>(
+    kind: Kind,
+    id: string,
+    after: Stored<RecordOf<Kind>> | undefined,
+  ): RecordChange<Kind> {
+    const map = this.byKind[kind];
+    const before = map.get(id);
+    if (after === undefined) map.delete(id);
+    else map.set(id, after);
+    if (kind === 'event') {
+      this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
+      this.eventIndex.apply(before?.value as Event | undefined, after?.value as Event | undefined);
+    }
+    if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
+    if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
+    if (kind === 'replica')
+      this.indexReplica(
+        before as Stored<ReplicaRecord> | undefined,
+        after as Stored<ReplicaRecord> | undefined,
+      );
+    return {
+      kind,
+      id,
+      ...(before === undefined ? {} : { before: before.value }),
+      ...(after === undefined ? {} : { after: after.value }),
+    };
+  }
+
+  /**
+   * New events usually arrive in order and are appended to the sorted list. Any other change
+   * discards the list; the next read sorts it again.
+   */
+  private appendEvent(after: Stored<Event> | undefined, replaced: boolean): void {
+    const last = this.eventList?.at(-1);
+    const inOrder =
+      after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
+    if (this.eventList !== undefined && inOrder) (this.eventList as Event[]).push(after.value);
+    else this.eventList = undefined;
+  }
+
+  private indexNode(id: string, node: Stored<NodeRecord> | undefined): void {
+    if (node?.value.draining === true) this.drainingById.set(id, node);
+    else this.drainingById.delete(id);
+  }
+
+  private indexVersion(id: string, record: VersionRecord | undefined): void {
+    const [uid = '', number = ''] = id.split('/');
+    const versions = this.versionsByWorkload.get(uid) ?? new Map<number, VersionRecord>();
+    if (record === undefined) versions.delete(Number(number));
+    else versions.set(record.version, record);
+    if (versions.size === 0) this.versionsByWorkload.delete(uid);
+    else this.versionsByWorkload.set(uid, versions);
+  }
+
+  private indexReplica(
+    before: Stored<ReplicaRecord> | undefined,
+    after: Stored<ReplicaRecord> | undefined,
+  ): void {
+    if (before !== undefined) {
+      this.replicasById.delete(before.value.id);
+      this.unplacedReplicas.delete(before.value.id);
+      removeFromGroup(this.replicasByWorkload, before.value.uid, before.value.id);
+      removeFromGroup(this.replicasByNode, before.value.nodeId, before.value.id);
+    }
+    if (after === undefined) {
+      if (before !== undefined) this.eventIndex.forgetReplica(before.value.id);
+      return;
+    }
+    this.replicasById.set(after.value.id, after);
+    addToGroup(this.replicasByWorkload, after.value.uid, after);
+    if (after.value.nodeId !== '') addToGroup(this.replicasByNode, after.value.nodeId, after);
+    else if (after.value.desiredRunning && after.value.phase === Phase.PENDING)
+      this.unplacedReplicas.set(after.value.id, after);
+  }
+}
+
+function addToGroup(group: ReplicaGroups, key: string, replica: Stored<ReplicaRecord>): void {
+  const members = group.get(key) ?? new Map<string, Stored<ReplicaRecord>>();
+  members.set(replica.value.id, replica);
+  group.set(key, members);
+}
+
+function removeFromGroup(group: ReplicaGroups, key: string, replicaId: string): void {
+  const members = group.get(key);
+  members?.delete(replicaId);
+  if (members?.size === 0) group.delete(key);
+}

@@ -1,0 +1,181 @@
+import { clone, create } from '@bufbuild/protobuf';
+import {
+  DrainStatus_Phase as DrainPhase,
+  Event_Category as Category,
+  Event_Severity as Severity,
+  type DrainStatus,
+  type Event_Severity,
+} from '@cloudless/api';
+import {
+  DrainRecordSchema,
+  NodeRecordSchema,
+  type DrainRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import {
+  WorkQueue,
+  logFailure,
+  noMeter,
+  type Clock,
+  type Log,
+  type Meter,
+  type Random,
+  type WorkResult,
+} from '@cloudless/base';
+import type { ClusterState, RecordChange, Stored } from '@cloudless/cluster-state';
+import { commitOrReconcileAgain } from '../commit.js';
+import { toDrainStatus, listReplicasHeldBy } from './drain-status.js';
+import { getRemainingDrainMs } from './eviction.js';
+import type { NodeDirectory } from '../node/node-directory.js';
+
+export interface DrainReconcilerDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly meter?: Meter;
+}
+
+/** Most workloads that the event names; the status of the node lists more. */
+const MAX_NAMED = 5;
+
+/** How a drain ends. */
+interface DrainOutcome {
+  readonly phase: DrainPhase.DRAINED | DrainPhase.FAILED;
+  readonly severity: Event_Severity;
+  readonly reason: string;
+  readonly message: string;
+}
+
+/**
+ * Completes drains: DRAINED when no replica is left on the node, FAILED when the deadline has
+ * passed. The workload reconcilers replace the replicas, within one disruption budget for each
+ * workload. Level-triggered and without state of its own, so a drain continues after a crash.
+ */
+export class DrainReconciler {
+  private readonly queue: WorkQueue<string>;
+  private readonly unsubscribe: () => void;
+
+  constructor(private readonly deps: DrainReconcilerDeps) {
+    this.queue = new WorkQueue<string>({
+      clock: deps.clock,
+      random: deps.random,
+      metrics: { meter: deps.meter ?? noMeter, loop: 'drain' },
+      handle: (nodeId) => this.reconcile(nodeId),
+      onError: (nodeId, reason) =>
+        logFailure(deps.log, 'drain reconcile failed', reason, { nodeId }),
+      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
+      concurrency: 16,
+    });
+    this.wakeAll();
+    this.unsubscribe = deps.state.subscribe((changes) => this.wakeFor(changes));
+  }
+
+  async close(): Promise<void> {
+    this.unsubscribe();
+    await this.queue.stop();
+  }
+
+  private wakeFor(changes: readonly RecordChange[]): void {
+    const view = this.deps.state.view();
+    for (const { kind, id, before, after } of changes) {
+      if (kind === 'meta') this.wakeAll();
+      const nodeIds =
+        kind === 'node'
+          ? [id]
+          : kind === 'replica'
+            ? listNodeIds(before as ReplicaRecord, after as ReplicaRecord)
+            : [];
+      for (const nodeId of nodeIds)
+        if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
+    }
+  }
+
+  private wakeAll(): void {
+    for (const { value } of this.deps.state.view().drainingNodes()) this.queue.wake(value.id);
+  }
+
+  /**
+   * Runs one pass over a node: compares its drain with the remaining replicas and with the time.
+   * Level-triggered.
+   */
+  async reconcile(nodeId: string): Promise<WorkResult> {
+    const { state, nodes, clock } = this.deps;
+    // The change of the cluster record wakes this loop when an operator accepts the state.
+    if (state.storeRolledBack !== undefined) return { kind: 'done' };
+    const view = state.view();
+    const node = view.node(nodeId);
+    if (node?.value.draining !== true) return { kind: 'done' };
+    const drain = node.value.drain ?? create(DrainRecordSchema, { phase: DrainPhase.DRAINING });
+    // A drained node accepts nothing new: it stays drained.
+    if (drain.phase === DrainPhase.DRAINED) return { kind: 'done' };
+    if (listReplicasHeldBy(view, nodeId).length === 0)
+      return this.finishDrain(node, drain, createDrainedOutcome(nodeId, drain));
+    const remainingMs = getRemainingDrainMs(drain, clock.wallTime());
+    // The workload reconcilers stop what is left of a forced drain.
+    if (remainingMs === undefined || drain.force) return { kind: 'done' };
+    if (remainingMs > 0) return { kind: 'after', delayMs: remainingMs };
+    return this.finishDrain(
+      node,
+      drain,
+      createFailedOutcome(nodeId, drain, toDrainStatus({ view, nodes }, node.value)),
+    );
+  }
+
+  private async finishDrain(
+    node: Stored<NodeRecord>,
+    drain: DrainRecord,
+    outcome: DrainOutcome,
+  ): Promise<WorkResult> {
+    const { state, log } = this.deps;
+    const { id } = node.value;
+    const { phase, ...event } = outcome;
+    const next = Object.assign(clone(NodeRecordSchema, node.value), {
+      drain: Object.assign(clone(DrainRecordSchema, drain), { phase }),
+      // A drained node stays in draining until it is uncordoned; a failed drain evicts nothing
+      // more.
+      draining: phase === DrainPhase.DRAINED,
+    });
+    const transaction = state.transaction().require('node', id, node).put('node', id, next);
+    transaction.event({
+      ...event,
+      category: Category.MEMBERSHIP,
+      nodeId: id,
+      causedBy: state
+        .view()
+        .lastEvent({ kind: 'node', nodeId: id }, ['NodeDraining', 'NodeDrainChanged']),
+    });
+    const result = await commitOrReconcileAgain(state, transaction);
+    log.info('drain ended', { nodeId: id, phase: DrainPhase[phase] });
+    return result;
+  }
+}
+
+function listNodeIds(
+  before: ReplicaRecord | undefined,
+  after: ReplicaRecord | undefined,
+): readonly string[] {
+  return [before?.nodeId ?? '', after?.nodeId ?? ''].filter((nodeId) => nodeId !== '');
+}
+
+function createDrainedOutcome(nodeId: string, { total }: DrainRecord): DrainOutcome {
+  const message = `node ${nodeId} is drained: nothing is left of the ${total} ${total === 1 ? 'replica' : 'replicas'} it held; it stays cordoned until it is uncordoned`;
+  return { phase: DrainPhase.DRAINED, severity: Severity.INFO, reason: 'NodeDrained', message };
+}
+
+function createFailedOutcome(
+  nodeId: string,
+  { total }: DrainRecord,
+  status: DrainStatus | undefined,
+): DrainOutcome {
+  const { remaining = 0, waiting = [] } = status ?? {};
+  const remainder = `${remaining} of ${total} ${total === 1 ? 'replica' : 'replicas'} left`;
+  return {
+    phase: DrainPhase.FAILED,
+    severity: Severity.ERROR,
+    reason: 'NodeDrainFailed',
+    message: `the drain of node ${nodeId} has failed: its deadline has passed with ${remainder}; nothing more is moved, and the node stays cordoned. Left: ${waiting.slice(0, MAX_NAMED).join('; ')}${waiting.length > MAX_NAMED ? '; …' : ''}`,
+  };
+}

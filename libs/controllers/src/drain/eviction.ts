@@ -1,0 +1,101 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { Taint_Effect as Effect, type Toleration } from '@cloudless/api';
+import type { DrainRecord, NodeRecord, ReplicaRecord } from '@cloudless/api/store';
+import type { ClusterView } from '@cloudless/cluster-state';
+import { isTolerated } from '@cloudless/scheduler';
+import { toEffectiveNode, toTaintKey } from '../node/effective-node.js';
+import { isSupportedTaint, toMs, toTaint, toToleration } from '../placement/scheduler-input.js';
+
+/** Tells whether and when a replica has to leave its node. */
+export interface Eviction {
+  /**
+   * True while the node is drained, or has a NO_EXECUTE taint that the replica does not tolerate or
+   * no longer tolerates.
+   */
+  readonly draining: boolean;
+  /**
+   * True when the replica stops whatever `min_available` says: the drain is forced, and has no
+   * deadline or has passed it.
+   */
+  readonly forced: boolean;
+  /** Milliseconds until the answer changes by time alone; absent when it never does. */
+  readonly changesInMs?: number;
+}
+
+const NOT_EVICTED: Eviction = { draining: false, forced: false };
+
+/**
+ * The eviction of a replica from its node by a drain or a NO_EXECUTE taint.
+ * @param nowMs - Wall-clock milliseconds: deadlines and taints outlive a coordinator.
+ */
+export function findEviction(
+  view: Pick<ClusterView, 'node' | 'version'>,
+  replica: Pick<ReplicaRecord, 'nodeId' | 'uid' | 'version'>,
+  nowMs: number,
+): Eviction {
+  const node = replica.nodeId === '' ? undefined : view.node(replica.nodeId)?.value;
+  if (node === undefined) return NOT_EVICTED;
+  if (node.draining) return evictForDrain(node.drain, nowMs);
+  const remainingMs = getRemainingTolerationMs(
+    node,
+    () => view.version(replica.uid, replica.version)?.template?.placement?.tolerations,
+    nowMs,
+  );
+  if (remainingMs <= 0) return { draining: true, forced: false };
+  return Number.isFinite(remainingMs) ? { ...NOT_EVICTED, changesInMs: remainingMs } : NOT_EVICTED;
+}
+
+/**
+ * Milliseconds until the deadline of a drain, 0 when it has passed, undefined without a deadline.
+ * Never more than the whole period of the drain, even when the clock was set back.
+ */
+export function getRemainingDrainMs(
+  { startedAt, deadline }: DrainRecord,
+  nowMs: number,
+): number | undefined {
+  if (deadline === undefined) return undefined;
+  const endMs = timestampMs(deadline);
+  const periodMs =
+    startedAt === undefined ? Number.POSITIVE_INFINITY : endMs - timestampMs(startedAt);
+  return Math.max(0, Math.min(periodMs, endMs - nowMs));
+}
+
+function evictForDrain(drain: DrainRecord | undefined, nowMs: number): Eviction {
+  if (drain?.force !== true) return { draining: true, forced: false };
+  const remainingMs = getRemainingDrainMs(drain, nowMs) ?? 0;
+  return remainingMs <= 0
+    ? { draining: true, forced: true }
+    : { draining: true, forced: false, changesInMs: remainingMs };
+}
+
+/**
+ * Milliseconds for which a replica may still stay under the NO_EXECUTE taints of its node: 0 when
+ * it has to leave, `Infinity` without a limit.
+ */
+function getRemainingTolerationMs(
+  node: NodeRecord,
+  tolerations: () => readonly Toleration[] | undefined,
+  nowMs: number,
+): number {
+  const taints = toEffectiveNode(node).taints.filter(
+    (taint) => taint.effect === Effect.NO_EXECUTE && isSupportedTaint(taint),
+  );
+  if (taints.length === 0) return Number.POSITIVE_INFINITY;
+  const tolerationList = tolerations() ?? [];
+  return Math.min(
+    ...taints.map((taint) => {
+      const periodsMs = tolerationList
+        .filter((toleration) => isTolerated(toTaint(taint), [toToleration(toleration)]))
+        .map(({ tolerationPeriod }) =>
+          tolerationPeriod === undefined ? Number.POSITIVE_INFINITY : toMs(tolerationPeriod),
+        );
+      const allowedMs = Math.max(0, ...periodsMs);
+      const sinceMs = toTimestampMs(node.taintsSince[toTaintKey(taint)] ?? node.createdAt);
+      return Math.max(0, Math.min(allowedMs, sinceMs + allowedMs - nowMs));
+    }),
+  );
+}
+
+function toTimestampMs(time: Parameters<typeof timestampMs>[0] | undefined): number {
+  return time === undefined ? 0 : timestampMs(time);
+}

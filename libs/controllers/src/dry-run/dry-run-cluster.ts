@@ -1,0 +1,240 @@
+import { clone, create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  ReplicaRecordSchema,
+  type ControlRecord,
+  type NodeRecord,
+  type ReplicaRecord,
+  type VersionRecord,
+  type WorkloadRecord,
+} from '@cloudless/api/store';
+import { replicaIdOf, toReplicaId, toWorkloadId } from '@cloudless/base';
+import {
+  copyReplica,
+  holdsResources,
+  isLive,
+  type ClusterState,
+  type ClusterView,
+  type Stored,
+} from '@cloudless/cluster-state';
+import type { Cluster } from '@cloudless/scheduler';
+import type { NodeDirectory } from '../node/node-directory.js';
+import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
+import { toReservation, toSchedulerNode } from '../placement/scheduler-input.js';
+
+export interface DryRunClusterDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly readiness: ReadinessTracker;
+  readonly cluster: Cluster;
+}
+
+/**
+ * Most node evaluations of one plan. They take about 0.1 s, during which the coordinator does
+ * nothing else.
+ */
+const MAX_NODE_EVALUATIONS = 20_000;
+
+/** The view of a dry run: the records of the state, overlaid with predicted ones. */
+export type DryRunView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
+
+/**
+ * A simulated cluster for dry runs: the records of the state overlaid with predicted ones, and a
+ * copy of the scheduler's model. The state itself is never changed.
+ */
+export class DryRunCluster {
+  readonly schedulerModel: Cluster;
+  /** Reads predicted records first, then those of the state. */
+  readonly view: DryRunView;
+  private readonly base: ClusterView;
+  private readonly workloads = new Map<string, WorkloadRecord>();
+  private readonly controls = new Map<string, ControlRecord>();
+  private readonly newVersions = new Map<string, VersionRecord>();
+  private readonly nodeRecords = new Map<string, NodeRecord>();
+  private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
+  /** The next sequence number of each workload. */
+  private readonly sequences = new Map<string, bigint>();
+  private readonly nodeCount: number;
+  private evaluatedNodes = 0;
+  private readonly createdReplicas = new Set<ReplicaRecord>();
+  /** Ids of replicas that are predicted to be available. */
+  private readonly predictedReady = new Set<string>();
+
+  constructor(private readonly deps: DryRunClusterDeps) {
+    this.base = deps.state.view();
+    this.schedulerModel = deps.cluster.clone();
+    this.view = this.createOverlay();
+    this.nodeCount = [...this.base.nodes()].length;
+  }
+
+  /** Readiness of existing and of predicted replicas. */
+  readonly readiness: Pick<ReadinessTracker, 'readyForMs'> = {
+    readyForMs: (replica) =>
+      this.predictedReady.has(replica.id)
+        ? Number.POSITIVE_INFINITY
+        : this.deps.readiness.readyForMs(replica),
+  };
+
+  /** Adds a workload as a change would leave it. */
+  putWorkload(workload: WorkloadRecord, version: VersionRecord | undefined): void {
+    this.workloads.set(workload.uid, workload);
+    if (version !== undefined) this.newVersions.set(workload.uid, version);
+    if (this.view.control(workload.uid) === undefined) {
+      this.putControl(create(ControlRecordSchema, { uid: workload.uid, nextSequence: 1n }));
+    }
+  }
+
+  putControl(control: ControlRecord): void {
+    this.controls.set(control.uid, control);
+  }
+
+  /** A copy of the control record of a workload, to change and put back. */
+  copyControl(uid: string): ControlRecord {
+    const control = this.view.control(uid)?.value;
+    return control === undefined
+      ? create(ControlRecordSchema, { uid, nextSequence: 1n })
+      : clone(ControlRecordSchema, control);
+  }
+
+  /** Adds a node as a change would leave it. */
+  putNode(node: NodeRecord): void {
+    this.nodeRecords.set(node.id, node);
+    this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
+  }
+
+  /** All replicas of a workload, ended and lost ones included. */
+  replicasOf(uid: string): readonly ReplicaRecord[] {
+    return this.replicas.get(uid) ?? [...this.base.replicasOf(uid)].map(({ value }) => value);
+  }
+
+  /** Ids of workloads with replicas on a node that are not stopping. */
+  workloadsOn(nodeId: string): readonly string[] {
+    const candidates = new Set([
+      ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
+      ...this.replicas.keys(),
+    ]);
+    const staysThere = (replica: ReplicaRecord): boolean =>
+      replica.nodeId === nodeId && replica.desiredRunning && holdsResources(replica);
+    return [...candidates].filter((uid) => this.replicasOf(uid).some(staysThere));
+  }
+
+  /**
+   * Marks a replica as stopping: it still holds its resources, but no longer counts for the spread
+   * of its workload.
+   */
+  markLeaving(workload: WorkloadRecord, replica: ReplicaRecord): void {
+    const template = this.view.version(workload.uid, replica.version)?.template;
+    if (replica.nodeId === '' || template === undefined) return;
+    this.schedulerModel.reserve({ ...toReservation(workload, replica, template), leaving: true });
+  }
+
+  /** Releases the resources of a replica, as its confirmed stop would. */
+  release(replicaId: string): void {
+    this.schedulerModel.release(toReplicaId(replicaId));
+  }
+
+  /**
+   * Counts one placement decision against the budget of the plan.
+   * @returns Whether the budget allows the decision.
+   */
+  consumePlacementBudget(): boolean {
+    this.evaluatedNodes += this.nodeCount;
+    return this.evaluatedNodes <= MAX_NODE_EVALUATIONS;
+  }
+
+  /**
+   * Creates a predicted replica without a node.
+   * @param onlyNodeId - The only node that the replica may run on; empty for any node.
+   */
+  createReplica(workload: WorkloadRecord, version: number, onlyNodeId: string): ReplicaRecord {
+    const { uid } = workload;
+    const sequence = this.sequences.get(uid) ?? this.view.control(uid)?.value.nextSequence ?? 1n;
+    this.sequences.set(uid, sequence + 1n);
+    const id = replicaIdOf(toWorkloadId(uid), Number(sequence));
+    const init = {
+      id,
+      uid,
+      sequence,
+      version,
+      onlyNodeId,
+      desiredRunning: true,
+      phase: Phase.PENDING,
+    };
+    const created = create(ReplicaRecordSchema, init);
+    this.createdReplicas.add(created);
+    return created;
+  }
+
+  /**
+   * Places a replica, predicts that it becomes ready, and reserves its resources.
+   * @param nodeId - Empty when the node was not predicted.
+   */
+  placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
+    // A predicted replica is in no view: it need not be copied.
+    const placed = this.createdReplicas.has(replica)
+      ? replica
+      : clone(ReplicaRecordSchema, replica);
+    Object.assign(placed, { nodeId, phase: Phase.RUNNING, ready: true });
+    const template = this.view.version(workload.uid, replica.version)?.template;
+    if (nodeId !== '' && template !== undefined)
+      this.schedulerModel.reserve(toReservation(workload, placed, template));
+    return placed;
+  }
+
+  /** Adds replicas of a workload, or replaces those with the same id. */
+  putReplicas(uid: string, replicas: readonly ReplicaRecord[]): void {
+    if (replicas.length === 0) return;
+    const byId = new Map(
+      [...this.replicasOf(uid), ...replicas].map((replica) => [replica.id, replica]),
+    );
+    this.replicas.set(uid, [...byId.values()]);
+  }
+
+  /**
+   * Predicts the end of the current steps of a workload: remaining replicas are ready, stopped ones
+   * are gone.
+   * @param changed - Replicas that were created or changed.
+   */
+  settleReplicas(
+    uid: string,
+    stopped: ReadonlySet<string>,
+    changed: readonly ReplicaRecord[],
+  ): void {
+    const replaced = new Set(changed.map(({ id }) => id));
+    const others = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !replaced.has(id));
+    const settled = others.flatMap((replica) => {
+      if (!isLive(replica) || replica.lost) return [replica];
+      if (!replica.desiredRunning) {
+        this.release(replica.id);
+        return [];
+      }
+      return [
+        replica.ready || replica.nodeId === ''
+          ? replica
+          : copyReplica(replica, { phase: Phase.RUNNING, ready: true }),
+      ];
+    });
+    const replicas = [...settled, ...changed].sort((a, b) => Number(a.sequence - b.sequence));
+    this.replicas.set(uid, replicas);
+    for (const replica of replicas) if (replica.ready) this.predictedReady.add(replica.id);
+  }
+
+  private createOverlay(): DryRunView {
+    const { base } = this;
+    const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
+    const preferPlanned = <Value>(
+      planned: Value | undefined,
+      otherwise: () => Stored<Value> | undefined,
+    ): Stored<Value> | undefined => (planned === undefined ? otherwise() : stored(planned));
+    return {
+      workload: (uid) => preferPlanned(this.workloads.get(uid), () => base.workload(uid)),
+      control: (uid) => preferPlanned(this.controls.get(uid), () => base.control(uid)),
+      node: (id) => preferPlanned(this.nodeRecords.get(id), () => base.node(id)),
+      version: (uid, version) => {
+        const added = this.newVersions.get(uid);
+        return added?.version === version ? added : base.version(uid, version);
+      },
+    };
+  }
+}

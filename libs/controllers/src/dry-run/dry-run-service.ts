@@ -1,0 +1,93 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  ExplainWorkloadResponseSchema,
+  NodeVerdictSchema,
+  ScoreTermsSchema,
+  WorkloadSpecSchema,
+  toTemplate,
+  withDefaults,
+  type ExplainWorkloadResponse,
+  type WorkloadPlan,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import { findImpossibleLimits } from '@cloudless/rollout';
+import { toEffectiveNode } from '../node/effective-node.js';
+import { DryRunPlanner, type DryRunPlannerDeps, type PlanSubject } from './dry-run-planner.js';
+import { toPlacementRequest } from '../placement/scheduler-input.js';
+import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
+import type { WorkloadPresenter } from '../workload/workload-presenter.js';
+
+export interface DryRunServiceDeps extends DryRunPlannerDeps {
+  readonly presenter: WorkloadPresenter;
+}
+
+/** Predicts changes, and explains placements. Commits nothing. */
+export class DryRunService {
+  constructor(private readonly deps: DryRunServiceDeps) {}
+
+  /** Predicts one change. */
+  planChange(subject: PlanSubject): WorkloadPlan {
+    return this.createPlanner().planChange(subject);
+  }
+
+  /** Returns a planner for several changes, each on the result of the previous ones. */
+  createPlanner(): DryRunPlanner {
+    return new DryRunPlanner(this.deps);
+  }
+
+  /** Explains for each node whether it could run one more replica of the workload. */
+  explain(record: WorkloadRecord): ExplainWorkloadResponse {
+    const { cluster, presenter, state } = this.deps;
+    const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
+    const view = state.view();
+    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value);
+    const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
+    const occupied = targets && findOccupiedTargets(targets, replicas);
+    const verdicts = cluster
+      .explain(toPlacementRequest(record, template))
+      .map((verdict) =>
+        occupied?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict,
+      );
+    const presented = presenter.present(record, true);
+    const fitting = verdicts.filter(({ fits }) => fits).length;
+    const status = presented.status;
+    const verdictText =
+      occupied === undefined ? 'would take one more' : 'run their replica or would take it';
+    return create(ExplainWorkloadResponseSchema, {
+      namespace: record.namespace,
+      name: record.name,
+      summary:
+        `${status?.readyReplicas ?? 0} of ${status?.desiredReplicas ?? 0} replicas are ready; ` +
+        `${fitting} of ${verdicts.length} nodes ${verdictText}` +
+        (status?.reason ? `; ${status.reason}` : ''),
+      nodes: verdicts.map((verdict) => {
+        const node = view.node(verdict.nodeId)?.value;
+        const zone = node === undefined ? '' : toEffectiveNode(node).zone;
+        const { nodeId, fits, score, terms } = verdict;
+        return create(NodeVerdictSchema, {
+          nodeId,
+          zone,
+          fits,
+          reason: verdict.fits ? '' : verdict.detail,
+          score,
+          terms: create(ScoreTermsSchema, terms),
+        });
+      }),
+      replicas: status?.replicas ?? [],
+    });
+  }
+}
+
+/** Why the limits of a spec allow no step of an update; undefined when they allow one. */
+export function explainImpossibleLimits(spec: WorkloadSpec): string | undefined {
+  const { rollout, replicas } = withDefaults(spec);
+  return findImpossibleLimits({
+    // The number of targets of a GLOBAL workload may change at any time: only limits that allow no
+    // step for any number are refused.
+    desired: isGlobal(spec) ? Number.MAX_SAFE_INTEGER : (replicas ?? 0),
+    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
+    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
+    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
+  });
+}

@@ -1,0 +1,354 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase, WorkloadSpecSchema, withDefaults } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { Clock } from '@cloudless/base';
+import { toCanonicalVersion } from '@cloudless/cluster-state';
+import {
+  advanceRollout,
+  predictRollout,
+  formatDuration,
+  type PredictedStep,
+  type RolloutAdvance,
+  type RolloutObserved,
+  type RolloutState,
+  type WaitReason,
+} from '@cloudless/rollout';
+import type { NodeDirectory } from '../node/node-directory.js';
+import { DryRunPlacement } from './dry-run-placement.js';
+import { toRolloutInput } from '../rollout/rollout-input.js';
+import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
+import { countStillWanted } from '../workload/workload-pass.js';
+import type { DryRunCluster } from './dry-run-cluster.js';
+
+/** One predicted step, with the counts after it. */
+export interface DryRunStep {
+  readonly description: string;
+  readonly ready: number;
+  readonly live: number;
+}
+
+/** The predicted steps of one workload, up to the point where nothing more happens by itself. */
+export interface DryRunResult {
+  readonly steps: readonly DryRunStep[];
+  readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
+  /** Number of new replicas that no node fits. The reason is in {@link unplacedReason}. */
+  readonly unplaced: number;
+  readonly unplacedReason: string;
+  /** Number of new replicas whose placement was not predicted. */
+  readonly notPredicted: number;
+  readonly lowestReady: number;
+  readonly highestLive: number;
+  readonly minAvailable: number;
+  /** Why the workload does not reach its wanted state by itself; undefined when it does. */
+  readonly stuckReason: string | undefined;
+}
+
+export interface DryRunDeps {
+  readonly nodes: NodeDirectory;
+  readonly clock: Pick<Clock, 'wallTime'>;
+}
+
+/**
+ * Most rounds of a dry run. A rollout has at most 32 canary steps, each with a wait; more rounds
+ * mean that it never ends.
+ */
+const MAX_ROUNDS = 200;
+
+/**
+ * Predicts the changes of a workload until nothing more happens by itself. Uses the functions of
+ * the controllers and assumes that nothing fails: new replicas become ready, stops are confirmed,
+ * waits pass, and every promotion is granted.
+ */
+export function simulateRollout(
+  cluster: DryRunCluster,
+  deps: DryRunDeps,
+  workload: WorkloadRecord,
+): DryRunResult {
+  return new WorkloadDryRun(cluster, deps, workload).run();
+}
+
+/** The dry run of one workload. */
+class WorkloadDryRun {
+  private readonly steps: DryRunStep[] = [];
+  private readonly placement: DryRunPlacement;
+  private replicasById: ReadonlyMap<string, ReplicaRecord> = new Map();
+  private state: RolloutState;
+  private nowMs: number;
+  private stuckReason: string | undefined;
+
+  constructor(
+    private readonly cluster: DryRunCluster,
+    private readonly deps: DryRunDeps,
+    private readonly workload: WorkloadRecord,
+  ) {
+    this.placement = new DryRunPlacement(cluster, workload);
+    this.state = toRolloutState(cluster.copyControl(workload.uid));
+    this.nowMs = deps.clock.wallTime();
+  }
+
+  run(): DryRunResult {
+    const { uid } = this.workload;
+    const waiting = this.cluster
+      .replicasOf(uid)
+      .filter(
+        ({ desiredRunning, nodeId, phase }) =>
+          desiredRunning && nodeId === '' && phase === Phase.PENDING,
+      );
+    const { observed } = this.advance();
+    const placed = this.placement.placeReplicas(waiting, observed);
+    this.cluster.putReplicas(uid, [...placed, ...this.placement.unplaced]);
+    let rounds = 0;
+    while (rounds < MAX_ROUNDS && this.runRound()) rounds += 1;
+    if (rounds === MAX_ROUNDS)
+      this.stuckReason = 'the rollout needs more rounds than a dry run predicts';
+    this.storeState();
+    const unchanged = predictRollout(observed);
+    const [first] = this.steps;
+    return {
+      steps: this.steps,
+      placements: this.placement.placements,
+      unplaced: this.placement.unplaced.length,
+      unplacedReason: this.placement.unplaced.length === 0 ? '' : this.placement.reason,
+      notPredicted: this.placement.notPredicted,
+      lowestReady: this.steps.reduce(
+        (lowest, { ready }) => Math.min(lowest, ready),
+        first?.ready ?? unchanged.lowestAvailable,
+      ),
+      highestLive: this.steps.reduce(
+        (highest, { live }) => Math.max(highest, live),
+        first?.live ?? unchanged.highestLive,
+      ),
+      minAvailable: observed.minAvailable,
+      stuckReason: this.stuckReason,
+    };
+  }
+
+  /**
+   * Predicts the steps of one round.
+   * @returns Whether more may follow.
+   */
+  private runRound(): boolean {
+    const { observed, state, decision } = this.advance();
+    const predicted = predictRollout(observed).steps;
+    // While replicas have no node, only the steps of the first decision are valid: the prediction
+    // assumes that every new replica becomes ready.
+    const currentDecision =
+      decision.kind === 'steps' ? predicted.filter((step) => step.decision === 0) : [];
+    const applied = this.applyPredictedSteps(
+      this.placement.unplaced.length === 0 ? predicted : currentDecision,
+      observed,
+    );
+    if (applied > 0) {
+      this.state = state;
+      return true;
+    }
+    return this.handleWait(this.advance());
+  }
+
+  /**
+   * Handles a round without steps: a switch, a promotion, or a wait.
+   * @returns Whether more may follow.
+   */
+  private handleWait({ state, decision, observed }: RolloutAdvance): boolean {
+    const before = this.state;
+    this.state = state;
+    if (decision.kind === 'steps') {
+      const isSwitch = decision.steps.some(({ kind }) => kind === 'switchVersion');
+      if (isSwitch)
+        this.addStep(
+          `switch to version ${this.toShownVersion(observed.version)}`,
+          observed,
+          this.toCanonical(state.activeVersion),
+        );
+      return isSwitch;
+    }
+    if (decision.kind === 'converged') return before.stepsDone !== state.stepsDone;
+    if (state.waitsForPromotion && !state.promoted) {
+      this.addStep('wait until promoted', observed);
+      this.state = { ...state, promoted: true };
+      return true;
+    }
+    if (
+      state.waitsUntilMs !== undefined &&
+      this.endsWithTime(state, decision.reason.kind, observed)
+    ) {
+      this.nowMs = Math.max(this.nowMs, state.waitsUntilMs);
+      return true;
+    }
+    this.stuckReason =
+      state.phase === 'failed' ? `its rollout has failed: ${state.reason}` : decision.reason.text;
+    return false;
+  }
+
+  /**
+   * Tells whether the wait ends by time alone, and adds it as a step. The full time is shown even
+   * when a part has passed already.
+   */
+  private endsWithTime(
+    state: RolloutState,
+    waitKind: WaitReason['kind'],
+    observed: RolloutObserved,
+  ): boolean {
+    const { canarySteps, pauseMs } = toRolloutSettings(
+      this.workload.spec ?? create(WorkloadSpecSchema),
+    );
+    const stage = canarySteps[state.stepsDone];
+    if (state.stepReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion') {
+      if (stage.wait.ms > 0) this.addStep(`wait ${formatDuration(stage.wait.ms)}`, observed);
+      return true;
+    }
+    if (waitKind === 'kept')
+      this.addStep(`keep version ${state.fromVersion} for ${formatDuration(pauseMs)}`, observed);
+    return waitKind === 'kept';
+  }
+
+  private advance(): RolloutAdvance {
+    const { cluster, workload } = this;
+    const { uid, version } = workload;
+    const spec = workload.spec ?? create(WorkloadSpecSchema);
+    const control = cluster.copyControl(uid);
+    const replicas = cluster.replicasOf(uid);
+    const desired = countStillWanted(
+      cluster.view,
+      workload,
+      replicas,
+      withDefaults(spec).replicas ?? 0,
+    );
+    const clock = { wallTime: () => this.nowMs };
+    const sources = {
+      view: cluster.view,
+      nodes: this.deps.nodes,
+      readiness: cluster.readiness,
+      cluster: cluster.schedulerModel,
+      clock,
+    };
+    const { observed } = toRolloutInput(sources, workload, replicas, desired);
+    return advanceRollout(this.state, {
+      settings: toRolloutSettings(spec),
+      version,
+      toCanonical: (number) => this.toCanonical(number),
+      observed,
+      pausedByUser: control.pausedVersion === version,
+      failures: this.state.version === version ? (control.rollout?.failedNew ?? 0) : 0,
+      changed: true,
+      nowMs: this.nowMs,
+    });
+  }
+
+  /**
+   * Applies predicted steps up to a switch, or up to a decision that leaves replicas without a
+   * node.
+   * @returns The number of applied steps.
+   */
+  private applyPredictedSteps(steps: readonly PredictedStep[], observed: RolloutObserved): number {
+    const stopped = new Set<string>();
+    const placed: ReplicaRecord[] = [];
+    this.replicasById = new Map(
+      this.cluster.replicasOf(this.workload.uid).map((replica) => [replica.id, replica]),
+    );
+    let applied = 0;
+    while (applied < steps.length) {
+      const end = findEndOfDecision(steps, applied);
+      if (end === applied) break;
+      placed.push(...this.applyDecision(steps.slice(applied, end), stopped, observed));
+      applied = end;
+      // Later decisions assume that all of these become ready.
+      if (this.placement.unplaced.length > 0) break;
+    }
+    this.cluster.settleReplicas(this.workload.uid, stopped, [
+      ...placed,
+      ...this.placement.unplaced,
+    ]);
+    return applied;
+  }
+
+  /**
+   * Applies the steps of one decision. New replicas are placed before resources are released, as
+   * stops take time; those that found no node are tried again after the release.
+   */
+  private applyDecision(
+    steps: readonly PredictedStep[],
+    stopped: Set<string>,
+    observed: RolloutObserved,
+  ): readonly ReplicaRecord[] {
+    const wanted = [...this.placement.unplaced];
+    const releasedIds: string[] = [];
+    for (const predicted of steps) {
+      const { step } = predicted;
+      const counts = { ready: predicted.available, live: predicted.live };
+      if (step.kind === 'createReplica') {
+        const where = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
+        this.steps.push({
+          description: `create 1 of version ${this.toShownVersion(step.version)}${where}`,
+          ...counts,
+        });
+        wanted.push(this.cluster.createReplica(this.workload, step.version, step.nodeId ?? ''));
+      } else if (step.kind === 'stopReplica') {
+        this.steps.push({
+          description: `stop 1 of version ${this.getVersionOf(step.replicaId)}`,
+          ...counts,
+        });
+        const leaving = this.replicasById.get(step.replicaId);
+        if (leaving !== undefined) this.cluster.markLeaving(this.workload, leaving);
+        stopped.add(step.replicaId);
+        releasedIds.push(step.replicaId);
+      }
+    }
+    const staying = wanted.filter(({ id }) => !stopped.has(id));
+    const placed = this.placement.placeReplicas(staying, observed);
+    for (const replicaId of releasedIds) this.cluster.release(replicaId);
+    return releasedIds.length > 0
+      ? [...placed, ...this.placement.placeReplicas(this.placement.unplaced, observed)]
+      : placed;
+  }
+
+  /** Stores the predicted rollout state in the simulated cluster. */
+  private storeState(): void {
+    const control = this.cluster.copyControl(this.workload.uid);
+    writeRolloutState(control, this.state);
+    control.observedGeneration = this.workload.generation;
+    this.cluster.putControl(control);
+  }
+
+  private addStep(description: string, observed: RolloutObserved, active?: number): void {
+    const { strategy, replicas } = observed;
+    const serving = active ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
+    const live = replicas.filter(({ lost }) => !lost);
+    const ready = live.filter(
+      (replica) =>
+        replica.available &&
+        replica.desired === 'running' &&
+        (serving === undefined || replica.version === serving),
+    );
+    this.steps.push({ description, ready: ready.length, live: live.length });
+  }
+
+  private toCanonical(version: number): number {
+    return toCanonicalVersion(this.cluster.view, this.workload.uid, version);
+  }
+
+  /**
+   * The version number to show. The planner uses the oldest version with the same template; users
+   * know the wanted version by its newest number.
+   */
+  private toShownVersion(version: number): number {
+    return this.toCanonical(this.workload.version) === version ? this.workload.version : version;
+  }
+
+  private getVersionOf(replicaId: string): number {
+    return this.replicasById.get(replicaId)?.version ?? this.workload.version;
+  }
+}
+
+/**
+ * The index after the last step of a decision, or of a switch in it. The steps after a switch
+ * follow from the state that the switch leaves.
+ */
+function findEndOfDecision(steps: readonly PredictedStep[], from: number): number {
+  const decision = steps[from]?.decision;
+  const isMove = (next: PredictedStep): boolean =>
+    next.decision === decision && next.step.kind !== 'switchVersion';
+  let end = from;
+  for (let next = steps[end]; next !== undefined && isMove(next); next = steps[end]) end += 1;
+  return end;
+}

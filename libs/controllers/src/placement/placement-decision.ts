@@ -1,0 +1,189 @@
+import { Rollout_Strategy as Strategy } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { toNodeId } from '@cloudless/base';
+import {
+  toCanonicalVersion,
+  isLive,
+  type ClusterView,
+  type Stored,
+} from '@cloudless/cluster-state';
+import {
+  describeFailure,
+  describeReasons,
+  type Cluster,
+  type Placement,
+  type PlacementReason,
+  type PlacementRequest,
+} from '@cloudless/scheduler';
+import { countStillWanted } from '../workload/workload-pass.js';
+
+/** The decision for one replica: a node, or the reason why it has none. */
+export interface ReplicaDecision {
+  readonly replica: Stored<ReplicaRecord>;
+  readonly outcome:
+    { readonly nodeId: string; readonly score: number } | { readonly reason: string };
+}
+
+/** The decision for a batch of replicas. */
+export interface PlacementDecision {
+  /** The replicas with a decision, in input order. */
+  readonly decided: readonly ReplicaDecision[];
+  /** Whether all placements have to be committed before any other decision. */
+  readonly isAtomic: boolean;
+  /**
+   * Why some replicas have no node, for the event; undefined when every considered replica has one.
+   */
+  readonly refusal?: string;
+}
+
+/**
+ * Decides for replicas that may run on any node.
+ * @param limit - Most replicas to place now. The rest is decided in the next call, on the state of
+ *   that time.
+ */
+export function decideAny(
+  cluster: Cluster,
+  request: PlacementRequest,
+  replicas: readonly Stored<ReplicaRecord>[],
+  limit: number,
+): PlacementDecision {
+  const placements = cluster.place(request, Math.min(replicas.length, limit));
+  const refused = placements.find((placement) => !placement.placed);
+  // A refusal of one replica holds for all after it, also for those beyond this commit.
+  const outcomes =
+    refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
+  const decided = pairWithPlacements(replicas, outcomes, (why) => `no node fits: ${why}`);
+  if (refused === undefined) return { decided, isAtomic: false };
+  const placed = placements.filter((placement) => placement.placed).length;
+  return {
+    decided,
+    isAtomic: false,
+    refusal: `no node fits ${formatReplicaCount(replicas.length - placed)}: ${describeRefusal(refused)}`,
+  };
+}
+
+/** Most nodes that an event names. */
+const MAX_NAMED = 5;
+
+/** Decides for replicas that may each run on one given node only (mode GLOBAL). */
+export function decideBound(
+  cluster: Cluster,
+  request: PlacementRequest,
+  replicas: readonly Stored<ReplicaRecord>[],
+): PlacementDecision {
+  const placements = cluster.placeOn(
+    request,
+    replicas.map(({ value }) => toNodeId(value.onlyNodeId)),
+  );
+  const decided = pairWithPlacements(replicas, placements, describeBoundRefusal);
+  const refusals = decided.flatMap(({ outcome }) => ('reason' in outcome ? [outcome.reason] : []));
+  if (refusals.length === 0) return { decided, isAtomic: false };
+  const more = refusals.length > MAX_NAMED ? `; and ${refusals.length - MAX_NAMED} more` : '';
+  const where = refusals.length === 1 ? 'on its node' : 'each on its node';
+  const refusal = `${formatReplicaCount(refusals.length)} cannot be placed ${where}: ${refusals.slice(0, MAX_NAMED).join('; ')}${more}`;
+  return { decided, isAtomic: false, refusal };
+}
+
+/** The new set of a blue/green rollout: its size, and how many of its replicas have no node yet. */
+export interface NewSet {
+  readonly size: number;
+  readonly missing: number;
+  /** False while its first replicas are still being created. */
+  readonly complete: boolean;
+}
+
+/** Places a whole set or nothing: a part would hold resources and never serve. */
+export function decideSet(
+  cluster: Cluster,
+  request: PlacementRequest,
+  replicas: readonly Stored<ReplicaRecord>[],
+  { size, missing, complete }: NewSet,
+): PlacementDecision {
+  if (!complete) return { decided: [], isAtomic: true };
+  const placements = cluster.place(request, missing);
+  const refused = placements.filter((placement) => !placement.placed);
+  const [first] = refused;
+  if (first === undefined)
+    return { decided: pairWithPlacements(replicas, placements, (why) => why), isAtomic: true };
+  const reason =
+    `the new set of ${formatReplicaCount(size)} is placed as a whole, and ${refused.length} of them ` +
+    `${refused.length === 1 ? 'finds' : 'find'} no node: ${describeRefusal(first)}`;
+  return {
+    decided: replicas.map((replica) => ({ replica, outcome: { reason } })),
+    isAtomic: true,
+    refusal: reason,
+  };
+}
+
+/**
+ * The new set that replicas of a version belong to: that of a blue/green rollout to a version other
+ * than the serving one. Undefined for all other replicas, also for a first deployment, where some
+ * replicas are better than none.
+ */
+export function findNewSet(
+  view: ClusterView,
+  workload: WorkloadRecord,
+  version: number,
+): NewSet | undefined {
+  const { uid } = workload;
+  const control = view.control(uid)?.value;
+  const activeVersion = control?.activeVersion ?? 0;
+  const toCanonical = (number: number): number => toCanonicalVersion(view, uid, number);
+  if (control?.rollout?.strategy !== Strategy.BLUE_GREEN || activeVersion === 0) return undefined;
+  if (toCanonical(activeVersion) === toCanonical(version)) return undefined;
+  const replicas = [...view.replicasOf(uid)].map(({ value }) => value);
+  const size = countStillWanted(view, workload, replicas, workload.spec?.replicas ?? 1);
+  const members = replicas.filter(
+    (replica) =>
+      replica.desiredRunning &&
+      !replica.lost &&
+      isLive(replica) &&
+      toCanonical(replica.version) === toCanonical(version),
+  );
+  const waiting = members.filter(({ nodeId }) => nodeId === '').length;
+  const placed = members.length - waiting;
+  return {
+    size,
+    missing: Math.max(waiting, size - placed),
+    complete: placed > 0 || waiting >= size,
+  };
+}
+
+function pairWithPlacements(
+  replicas: readonly Stored<ReplicaRecord>[],
+  placements: readonly Placement[],
+  toReason: (why: string, replica: ReplicaRecord, reasons: readonly PlacementReason[]) => string,
+): readonly ReplicaDecision[] {
+  return replicas.flatMap((replica, index): ReplicaDecision[] => {
+    const placement = placements[index];
+    if (placement === undefined) return [];
+    if (!placement.placed)
+      return [
+        {
+          replica,
+          outcome: {
+            reason: toReason(describeRefusal(placement), replica.value, placement.reasons),
+          },
+        },
+      ];
+    return [{ replica, outcome: { nodeId: placement.nodeId, score: placement.score } }];
+  });
+}
+
+function describeRefusal(placement: Placement): string {
+  return placement.placed ? '' : describeReasons(placement.reasons);
+}
+
+function describeBoundRefusal(
+  _why: string,
+  { onlyNodeId }: ReplicaRecord,
+  [reason]: readonly PlacementReason[],
+): string {
+  return reason === undefined
+    ? `node ${onlyNodeId} is not in the cluster`
+    : `node ${onlyNodeId} does not fit: ${describeFailure(reason)}`;
+}
+
+function formatReplicaCount(replicas: number): string {
+  return `${replicas} ${replicas === 1 ? 'replica' : 'replicas'}`;
+}

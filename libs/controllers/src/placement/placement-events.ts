@@ -1,0 +1,85 @@
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import type { ClusterView } from '@cloudless/cluster-state';
+import { selectNewest } from '../causes.js';
+
+/** A replica with its node and the score of that node. */
+export interface PlacedReplica {
+  readonly replica: ReplicaRecord;
+  readonly nodeId: string;
+  readonly score: number;
+}
+
+/** Shared by all events of one decision. */
+export interface DecisionFacts {
+  readonly view: Pick<ClusterView, 'lastEventOfReplica'>;
+  readonly workload: WorkloadRecord;
+  readonly decisionId: string;
+}
+
+/** The event for replicas that were placed. */
+export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
+  const counts = new Map<string, number>();
+  for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
+  const distribution = [...counts].map(([nodeId, count]) => `${count} on ${nodeId}`).join(', ');
+  return {
+    severity: Severity.INFO,
+    reason: 'ReplicasPlaced',
+    message: `placed ${placed.length} ${placed.length === 1 ? 'replica' : 'replicas'}: ${distribution}`,
+    ...(counts.size === 1 ? { nodeId: placed[0]?.nodeId ?? '' } : {}),
+    ...describeSubject(
+      facts,
+      placed.map(({ replica }) => replica),
+      explainScores(placed),
+    ),
+  };
+}
+
+/** The event for replicas that no node fits. */
+export function createUnplacedEvent(
+  facts: DecisionFacts,
+  refused: readonly ReplicaRecord[],
+  why: string,
+) {
+  return {
+    severity: Severity.WARNING,
+    reason: 'ReplicasUnplaced',
+    message: why,
+    ...describeSubject(facts, refused, why),
+  };
+}
+
+function describeSubject(
+  { view, workload, decisionId }: DecisionFacts,
+  replicas: readonly ReplicaRecord[],
+  why: string,
+) {
+  const [first] = replicas;
+  return {
+    category: Category.SCHEDULING,
+    namespace: workload.namespace,
+    workload: workload.name,
+    replicaIds: replicas.map(({ id }) => id),
+    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
+    causedBy: selectNewest(...replicas.map(({ id }) => view.lastEventOfReplica(id))),
+    decision: { id: decisionId, why },
+  };
+}
+
+/**
+ * Explains a placement by its scores. A score is that at the moment of the placement: the next
+ * replica finds a fuller node.
+ */
+function explainScores(placed: readonly PlacedReplica[]): string {
+  const [first] = placed;
+  const scores = placed.map(({ score }) => score);
+  const [lowest, highest] = [Math.min(...scores), Math.max(...scores)].map((score) =>
+    score.toFixed(3),
+  );
+  if (first === undefined) return '';
+  if (first.replica.onlyNodeId !== '')
+    return `each goes to the one node that it is for, which fits; scores from ${lowest} to ${highest}`;
+  return placed.length === 1
+    ? `${first.nodeId} was the best node that fits, with a score of ${highest}`
+    : `each went to the best node that fitted it, with scores from ${lowest} to ${highest}`;
+}

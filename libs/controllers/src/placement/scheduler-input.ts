@@ -1,0 +1,239 @@
+import { durationMs } from '@bufbuild/protobuf/wkt';
+import {
+  listRequiredCapabilities,
+  listHostPorts,
+  LabelRequirement_Operator as LabelOperator,
+  Placement_Locality as Locality,
+  Spread_Mode as SpreadMode,
+  Taint_Effect as Effect,
+  Toleration_Operator as TolerationOperator,
+  type Affinity_NodeTerm,
+  type Affinity_WorkloadTerm,
+  type LabelRequirement as ApiRequirement,
+  type NodeCapacity,
+  type Taint as ApiTaint,
+  type Toleration as ApiToleration,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import type {
+  LabelRequirement,
+  NodeTerm,
+  PlacementRequest,
+  Reservation,
+  ResourceAmounts,
+  SchedulerNode,
+  Taint,
+  TaintEffect,
+  Toleration,
+  WorkloadTerm,
+} from '@cloudless/scheduler';
+import { toEffectiveNode } from '../node/effective-node.js';
+import type { NodeLiveStatus } from '../node/node-directory.js';
+
+const effects: Record<Effect, TaintEffect> = {
+  [Effect.NO_SCHEDULE]: 'NoSchedule',
+  [Effect.PREFER_NO_SCHEDULE]: 'PreferNoSchedule',
+  [Effect.NO_EXECUTE]: 'NoExecute',
+};
+
+const operators: Record<LabelOperator, LabelRequirement['operator']> = {
+  [LabelOperator.IN]: 'In',
+  [LabelOperator.NOT_IN]: 'NotIn',
+  [LabelOperator.EXISTS]: 'Exists',
+  [LabelOperator.DOES_NOT_EXIST]: 'DoesNotExist',
+  [LabelOperator.GT]: 'Gt',
+  [LabelOperator.LT]: 'Lt',
+};
+
+/** The capability that every OCI container needs. */
+const CONTAINER_CAPABILITY = 'runtime.cri';
+
+/** The scheduler's node, from a node record and the live status. */
+export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus): SchedulerNode {
+  const { hello } = record;
+  const { region, zone, labels, taints } = toEffectiveNode(record);
+  return {
+    id: toNodeId(record.id),
+    region,
+    zone,
+    labels,
+    taints: taints.filter(isSupportedTaint).map(toTaint),
+    capacity: toAmounts(hello?.capacity),
+    systemReserved: toReserved(hello?.reserved),
+    ...(hello === undefined || hello.maxReplicas <= 0 ? {} : { maxReplicas: hello.maxReplicas }),
+    capabilities: hello?.capabilities ?? [],
+    ...(liveStatus.containersUnavailable ? { suspendedCapabilities: [CONTAINER_CAPABILITY] } : {}),
+    conditions: {
+      memoryPressure: liveStatus.memoryPressure,
+      diskPressure: liveStatus.diskPressure,
+      networkUnavailable: liveStatus.networkUnavailable,
+    },
+    reliability: liveStatus.reliability,
+    // Orders cannot reach a node without a live session, so nothing new is placed there.
+    availability: {
+      lost: record.lost || !liveStatus.alive,
+      draining: record.draining,
+      cordoned: record.cordoned,
+      quarantined: liveStatus.quarantined,
+    },
+  };
+}
+
+/** The placement request of one replica, from the replica template. */
+export function toPlacementRequest(
+  workload: WorkloadRecord,
+  template: WorkloadSpec,
+): PlacementRequest {
+  const { placement } = template;
+  const spread = placement?.spread;
+  return {
+    workloadId: toWorkloadId(workload.uid),
+    namespace: workload.namespace,
+    labels: template.labels,
+    resources: toRequests(template),
+    hostPorts: listHostPorts(template),
+    ...(template.priority === undefined ? {} : { priority: template.priority }),
+    regions: placement?.regions ?? [],
+    zones: placement?.zones ?? [],
+    locality: placement?.locality === Locality.PREFERRED ? 'preferred' : 'required',
+    nodeSelector: placement?.nodeSelector ?? {},
+    nodeAffinity: (placement?.affinity?.nodes ?? []).map(toNodeTerm),
+    nodeAntiAffinity: (placement?.antiAffinity?.nodes ?? []).map(toNodeTerm),
+    workloadAffinity: (placement?.affinity?.workloads ?? []).map(toWorkloadTerm),
+    workloadAntiAffinity: (placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
+    tolerations: (placement?.tolerations ?? []).flatMap(toPlacingTolerations),
+    ...(spread === undefined
+      ? {}
+      : {
+          spread: {
+            topology: spread.topology,
+            mode: spread.mode === SpreadMode.REQUIRED ? 'required' : 'preferred',
+            maxSkew: Math.max(1, spread.maxSkew),
+          },
+        }),
+    // The disconnect policy is not part of the template: a change of it replaces no replica.
+    capabilities: listRequiredCapabilities(template, workload.spec),
+  };
+}
+
+/**
+ * The placement request that decides whether a replica may stay on its node: taints that are
+ * tolerated for a limited time count as tolerated.
+ */
+export function toStayingRequest(
+  workload: WorkloadRecord,
+  template: WorkloadSpec,
+): PlacementRequest {
+  return {
+    ...toPlacementRequest(workload, template),
+    tolerations: (template.placement?.tolerations ?? []).map(toToleration),
+  };
+}
+
+/** The reservation of a placed replica on its node. */
+export function toReservation(
+  workload: { readonly namespace: string },
+  replica: ReplicaRecord,
+  template: WorkloadSpec,
+): Reservation {
+  return {
+    replicaId: toReplicaId(replica.id),
+    nodeId: toNodeId(replica.nodeId),
+    workloadId: toWorkloadId(replica.uid),
+    namespace: workload.namespace,
+    labels: template.labels,
+    resources: toRequests(template),
+    hostPorts: listHostPorts(template),
+    workloadAntiAffinity: (template.placement?.antiAffinity?.workloads ?? []).map(toWorkloadTerm),
+    leaving: !replica.desiredRunning,
+  };
+}
+
+function toRequests(template: WorkloadSpec): ResourceAmounts {
+  const requests = template.resources?.requests;
+  return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
+}
+
+/** Agents are not trusted input: impossible figures are replaced by the nearest possible ones. */
+function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
+  return {
+    cpuMillis: toAmount(capacity?.cpuMillis),
+    memoryBytes: toAmount(capacity?.memoryBytes),
+    storageBytes: toAmount(capacity?.storageBytes),
+    bandwidthBps: toAmount(capacity?.bandwidthBps),
+    gpus: toAmount(capacity?.gpus),
+  };
+}
+
+function toReserved(reserved: NodeCapacity | undefined) {
+  return { cpuMillis: toAmount(reserved?.cpuMillis), memoryBytes: toAmount(reserved?.memoryBytes) };
+}
+
+function toAmount(value: number | bigint | undefined): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Number(value ?? 0)));
+}
+
+/**
+ * Tells whether this version supports a taint. Unknown effects and taints without a key are
+ * ignored.
+ */
+export function isSupportedTaint({ key, effect }: ApiTaint): boolean {
+  return key !== '' && Object.hasOwn(effects, effect);
+}
+
+export function toTaint(taint: ApiTaint): Taint {
+  return { key: taint.key, value: taint.value, effect: effects[taint.effect] };
+}
+
+/**
+ * The tolerations of a new replica. A NO_EXECUTE taint that is tolerated only for a time keeps new
+ * replicas away, as they would have to leave again.
+ */
+function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] {
+  const tolerated = toToleration(toleration);
+  if (toleration.tolerationPeriod === undefined) return [tolerated];
+  if (toleration.effect !== undefined) return [];
+  return [
+    { ...tolerated, effect: 'NoSchedule' },
+    { ...tolerated, effect: 'PreferNoSchedule' },
+  ];
+}
+
+export function toToleration(toleration: ApiToleration): Toleration {
+  return {
+    key: toleration.key,
+    operator: toleration.operator === TolerationOperator.EXISTS ? 'Exists' : 'Equal',
+    value: toleration.value,
+    ...(toleration.effect === undefined ? {} : { effect: effects[toleration.effect] }),
+  };
+}
+
+function toRequirement({ key, operator, values }: ApiRequirement): LabelRequirement {
+  return { key, operator: operators[operator], ...(values.length > 0 ? { values } : {}) };
+}
+
+function toTermMode(
+  weight: number,
+): { readonly mode: 'required' } | { readonly mode: 'preferred'; readonly weight: number } {
+  return weight === 0 ? { mode: 'required' } : { mode: 'preferred', weight };
+}
+
+function toNodeTerm(term: Affinity_NodeTerm): NodeTerm {
+  return { ...toTermMode(term.weight), requirements: term.match.map(toRequirement) };
+}
+
+function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
+  return {
+    ...toTermMode(term.weight),
+    selector: term.match.map(toRequirement),
+    topology: term.topology === '' ? 'node' : term.topology,
+    namespaces: term.namespaces,
+  };
+}
+
+/** Milliseconds of an optional duration; 0 when absent. */
+export function toMs(duration: Parameters<typeof durationMs>[0] | undefined): number {
+  return duration === undefined ? 0 : durationMs(duration);
+}

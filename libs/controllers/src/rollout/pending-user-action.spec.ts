@@ -1,0 +1,93 @@
+import { create } from '@bufbuild/protobuf';
+import { RolloutStatus_Phase as Phase } from '@cloudless/api';
+import { ControlRecordSchema, RolloutRecordSchema } from '@cloudless/api/store';
+import { getPendingUserAction } from './pending-user-action.js';
+
+const continues = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
+const { IN_PROGRESS, PAUSED, FAILED, COMPLETED, ROLLED_BACK } = Phase;
+
+describe('getPendingUserAction', () => {
+  it.each([
+    { name: 'no change without a request', phase: IN_PROGRESS, shows: {} },
+    {
+      name: 'PAUSED after a pause',
+      phase: IN_PROGRESS,
+      pausedVersion: 2,
+      shows: { phase: PAUSED },
+    },
+    {
+      name: 'no change after a pause of another version',
+      phase: IN_PROGRESS,
+      pausedVersion: 1,
+      shows: {},
+    },
+    {
+      name: 'no change after a pause of a completed rollout',
+      phase: COMPLETED,
+      pausedVersion: 2,
+      shows: {},
+    },
+    {
+      name: 'no change after a pause of a rolled-back rollout',
+      phase: ROLLED_BACK,
+      pausedVersion: 2,
+      shows: {},
+    },
+    { name: 'IN_PROGRESS after a resume', phase: PAUSED, shows: continues },
+    {
+      name: 'no change while impossible limits pause the rollout',
+      phase: PAUSED,
+      reason: 'no replica may be stopped',
+      shows: {},
+    },
+    { name: 'no change after a failure', phase: FAILED, reason: 'the replica crashes', shows: {} },
+    {
+      name: 'no change after a failure of a paused rollout',
+      phase: FAILED,
+      reason: 'the replica crashes',
+      pausedVersion: 2,
+      shows: {},
+    },
+    {
+      name: 'IN_PROGRESS after a retry of a failed rollout',
+      phase: FAILED,
+      rollout: { retry: true },
+      shows: continues,
+    },
+    {
+      name: 'no change during a wait for a promotion',
+      phase: PAUSED,
+      reason: 'step 1',
+      rollout: { waitsForPromotion: true },
+      shows: {},
+    },
+    {
+      ...{
+        name: 'IN_PROGRESS after a promotion',
+        phase: PAUSED,
+        reason: 'step 1',
+        shows: continues,
+      },
+      rollout: { waitsForPromotion: true, promoted: true },
+    },
+    {
+      ...{
+        name: 'PAUSED after a promotion of a paused rollout',
+        phase: PAUSED,
+        reason: 'step 1',
+        pausedVersion: 2,
+        shows: { phase: PAUSED },
+      },
+      rollout: { waitsForPromotion: true, promoted: true },
+    },
+  ])('returns $name', ({ phase, reason = '', pausedVersion = 0, rollout = {}, shows }) => {
+    const control = create(ControlRecordSchema, {
+      rolloutPhase: phase,
+      rolloutReason: reason,
+      pausedVersion,
+    });
+    expect(
+      getPendingUserAction(control, create(RolloutRecordSchema, { version: 2, ...rollout })),
+    ).toEqual(shows);
+  });
+});

@@ -1,0 +1,183 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as RolloutPhase,
+  WorkloadSpecSchema,
+  withDefaults,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { toReplicaId } from '@cloudless/base';
+import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
+import {
+  resolveLimits,
+  type RolloutLimits,
+  type RolloutObserved,
+  type RolloutReplica,
+} from '@cloudless/rollout';
+import { findEviction } from '../drain/eviction.js';
+import type { NodeDirectory } from '../node/node-directory.js';
+import type { ReadinessTracker } from './readiness-tracker.js';
+import { toMs } from '../placement/scheduler-input.js';
+import {
+  findGlobalTargets,
+  type GlobalTargets,
+  type GlobalTargetSources,
+} from './global-targets.js';
+import { isFinishedOfActiveVersion, WAITS_FOR_NODE } from '../workload/workload-pass.js';
+
+/** The input of the rollout planner, and when it changes by time alone. */
+export interface RolloutInput {
+  readonly observed: RolloutObserved;
+  /**
+   * Milliseconds until the next ready replica becomes available, or a replica has to leave its
+   * node, by time alone; undefined when neither is pending.
+   */
+  readonly recheckInMs: number | undefined;
+}
+
+export interface RolloutInputSources extends GlobalTargetSources {
+  readonly view: Pick<ClusterView, 'node' | 'version' | 'control'>;
+  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
+  readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
+}
+
+/** The rollout limits of a spec for a wanted number of replicas. */
+export function resolveSpecLimits(spec: WorkloadSpec, desired: number): RolloutLimits {
+  const { rollout } = spec;
+  return resolveLimits({
+    desired,
+    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
+    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
+    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
+  });
+}
+
+/**
+ * @param desired - Number of wanted replicas; 0 while the workload is being deleted. Ignored in
+ *   mode GLOBAL, where the number of targets counts.
+ */
+export function toRolloutInput(
+  sources: RolloutInputSources,
+  workload: WorkloadRecord,
+  replicas: readonly ReplicaRecord[],
+  desired: number,
+): RolloutInput {
+  const spec = withDefaults(workload.spec ?? create(WorkloadSpecSchema));
+  const minReadyMs = toMs(spec.rollout?.minReadyDuration);
+  const nowMs = sources.clock.wallTime();
+  let recheckInMs: number | undefined;
+  const toRolloutReplica = (replica: ReplicaRecord): RolloutReplica => {
+    const readyForMs = sources.readiness.readyForMs(replica);
+    if (readyForMs !== undefined && readyForMs < minReadyMs) {
+      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, minReadyMs - readyForMs);
+    }
+    const eviction = findEviction(sources.view, replica, nowMs);
+    if (eviction.changesInMs !== undefined)
+      recheckInMs = Math.min(recheckInMs ?? Number.POSITIVE_INFINITY, eviction.changesInMs);
+    return {
+      id: toReplicaId(replica.id),
+      version: toCanonicalVersion(sources.view, workload.uid, replica.version),
+      // A stopping replica counts against the batch while it still serves.
+      available: replica.desiredRunning
+        ? readyForMs !== undefined && readyForMs >= minReadyMs
+        : replica.ready,
+      desired: replica.desiredRunning ? 'running' : 'stopped',
+      lost: replica.lost,
+      draining: eviction.draining,
+      forced: eviction.forced,
+      // Ready for less than min_ready_duration, or on a silent node: the replica may serve, so it
+      // must not be stopped like an unready one.
+      notYetAvailable:
+        readyForMs !== undefined ||
+        (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
+      createdSequence: Number(replica.sequence),
+      nodeId: replica.nodeId === '' ? replica.onlyNodeId : replica.nodeId,
+      ...(isUnplaceable(replica) ? { unplaced: replica.reason } : {}),
+    };
+  };
+  const version = toCanonicalVersion(sources.view, workload.uid, workload.version);
+  const targets =
+    workload.deletionRequestedAt === undefined
+      ? findGlobalTargets(sources, workload, replicas)
+      : undefined;
+  const rolloutReplicas = [
+    ...replicas.filter(isLive).map(toRolloutReplica),
+    ...findFinishedOfActiveVersion(sources.view, workload, replicas),
+  ];
+  const observed: RolloutObserved =
+    targets === undefined
+      ? { ...resolveSpecLimits(spec, desired), version, replicas: rolloutReplicas }
+      : {
+          ...resolveGlobalLimits(spec, targets, rolloutReplicas),
+          version,
+          ...withoutPinned(targets, rolloutReplicas),
+        };
+  return { observed, recheckInMs };
+}
+
+/** Tells whether the placer has tried to place a replica and found no node. */
+function isUnplaceable({ nodeId, reason }: ReplicaRecord): boolean {
+  return nodeId === '' && reason !== '' && reason !== WAITS_FOR_NODE;
+}
+
+/**
+ * Finished replicas of the active version, where the rollout of another version keeps replicas of
+ * the active one: they count as available replicas. A plain update replaces them all, so it gets
+ * none.
+ */
+function findFinishedOfActiveVersion(
+  view: RolloutInputSources['view'],
+  workload: WorkloadRecord,
+  replicas: readonly ReplicaRecord[],
+): readonly RolloutReplica[] {
+  const control = view.control(workload.uid)?.value;
+  const { strategy, steps } = workload.spec?.rollout ?? {};
+  const keepsActiveVersion =
+    strategy === Strategy.BLUE_GREEN ||
+    (steps !== undefined && steps.length > 0) ||
+    control?.pausedVersion === workload.version ||
+    control?.rolloutPhase === RolloutPhase.FAILED;
+  if (control === undefined || !keepsActiveVersion || workload.deletionRequestedAt !== undefined)
+    return [];
+  return replicas
+    .filter((replica) => isFinishedOfActiveVersion(view, workload, control.activeVersion, replica))
+    .map((replica): RolloutReplica => ({
+      id: toReplicaId(replica.id),
+      version: toCanonicalVersion(view, workload.uid, replica.version),
+      available: true,
+      desired: 'running',
+      lost: false,
+      draining: false,
+      createdSequence: Number(replica.sequence),
+      nodeId: replica.nodeId,
+    }));
+}
+
+/**
+ * The limits of a GLOBAL workload for its schedulable targets. `min_available` is about all
+ * replicas, so available pinned replicas, which the planner does not see, reduce it.
+ */
+function resolveGlobalLimits(
+  spec: WorkloadSpec,
+  targets: GlobalTargets,
+  replicas: readonly RolloutReplica[],
+): RolloutLimits {
+  const limits = resolveSpecLimits(spec, targets.nodeIds.length - targets.ended.length);
+  const want = targets.schedulable.length;
+  const availablePinned = replicas.filter(
+    ({ id, available }) => available && targets.pinned.has(id),
+  ).length;
+  return {
+    ...limits,
+    want,
+    minAvailable: Math.min(want, Math.max(0, limits.minAvailable - availablePinned)),
+  };
+}
+
+function withoutPinned(
+  { schedulable, pinned }: GlobalTargets,
+  replicas: readonly RolloutReplica[],
+): Pick<RolloutObserved, 'globalTargets' | 'replicas'> {
+  return { globalTargets: schedulable, replicas: replicas.filter(({ id }) => !pinned.has(id)) };
+}

@@ -1,0 +1,212 @@
+import { clone, create, equals } from '@bufbuild/protobuf';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  WorkloadSpecSchema,
+  type Event,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  VersionRecordSchema,
+  type ControlRecord,
+  type VersionRecord,
+} from '@cloudless/api/store';
+import {
+  toCanonicalVersion,
+  putSpecUpdate,
+  restoreSpecOfVersion,
+  toVersionKeyId,
+  type EventInit,
+} from '@cloudless/cluster-state';
+import {
+  advanceRollout,
+  type RolloutAdvance,
+  type RolloutEvent,
+  type RolloutObserved,
+} from '@cloudless/rollout';
+import { findChangeEvent } from '../causes.js';
+import { countFailures, toRolloutFailure } from './rollout-failure.js';
+import { writeRolloutState, toRolloutState, toRolloutSettings } from './rollout-state.js';
+import { MAX_PASS_WRITES, type WorkloadPass } from '../workload/workload-pass.js';
+
+/** Versions that are kept for `UndoRollout`. */
+const MAX_VERSIONS = 10;
+
+/**
+ * Advances the rollout of a pass by one decision, and writes its new state and its events into the
+ * pass. The caller applies the steps.
+ */
+export function advancePass(
+  pass: WorkloadPass,
+  observed: RolloutObserved,
+  nowMs: number,
+): RolloutAdvance {
+  const { nextControl, workload, view } = pass;
+  const { uid, version, generation, spec } = workload.value;
+  const state = toRolloutState(nextControl);
+  const replicas = pass.replicas.map(({ value }) => value);
+  const isNewRollout = state.version !== version;
+  const sources = { view, rollout: nextControl.rollout };
+  const failures = isNewRollout
+    ? 0
+    : (nextControl.rollout?.failedGone ?? 0) +
+      sum(replicas.map((replica) => countFailures(sources, replica)));
+  const advance = advanceRollout(state, {
+    settings: toRolloutSettings(spec ?? create(WorkloadSpecSchema)),
+    version,
+    toCanonical: (number) => toCanonicalVersion(view, uid, number),
+    observed,
+    pausedByUser: nextControl.pausedVersion === version,
+    failures,
+    changed: nextControl.observedGeneration !== generation,
+    nowMs,
+  });
+  writeRolloutState(nextControl, advance.state);
+  nextControl.observedGeneration = generation;
+  if (nextControl.rollout !== undefined) {
+    nextControl.rollout.failedNew = failures;
+    if (isNewRollout)
+      Object.assign(nextControl.rollout, {
+        firstSequence: nextControl.nextSequence,
+        failedGone: 0,
+      });
+  }
+  updateFailure(pass, advance, isNewRollout, nowMs);
+  for (const news of advance.events) addRolloutEvent(pass, news);
+  if (nextControl.activeVersion !== state.activeVersion) markVersionRolledOut(pass);
+  if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
+  return advance;
+}
+
+/**
+ * Updates the failure in the control record. It is kept until the next rollout begins, and during
+ * the rollback that it caused.
+ */
+function updateFailure(
+  { nextControl, replicas, view }: WorkloadPass,
+  { state, events }: RolloutAdvance,
+  isNewRollout: boolean,
+  nowMs: number,
+): void {
+  if (nextControl.rollout === undefined) return;
+  // A rollback may begin and end in one pass; only its phase shows it then.
+  const isOver = isNewRollout
+    ? state.rollsBackFrom === 0 && state.phase !== 'rolledBack'
+    : state.phase === 'completed';
+  if (isOver) delete nextControl.rollout.failure;
+  if (!events.some(({ kind }) => kind === 'failed')) return;
+  const values = replicas.map(({ value }) => value);
+  const failure = toRolloutFailure({ view, rollout: nextControl.rollout }, values, {
+    reason: state.reason,
+    version: state.version,
+    nowMs,
+  });
+  nextControl.rollout.failure = failure;
+  nextControl.rolloutReason = failure.reason;
+}
+
+/** Marks the newly active version as one that `UndoRollout` may return to. */
+function markVersionRolledOut({
+  nextControl,
+  versions,
+  workload,
+  transaction,
+}: WorkloadPass): void {
+  const activeVersion = versions.find(({ version }) => version === nextControl.activeVersion);
+  if (activeVersion === undefined || activeVersion.rolledOut) return;
+  const record = Object.assign(clone(VersionRecordSchema, activeVersion), { rolledOut: true });
+  transaction.put('version', toVersionKeyId(workload.value.uid, activeVersion.version), record);
+}
+
+function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
+  const { transaction, workload, nextControl } = pass;
+  const target = pass.versions.find((record) => record.version === version);
+  const spec = workload.value.spec;
+  if (target === undefined || spec === undefined) return; // the rollout stays failed
+  const cause = `rollback to version ${version}`;
+  const record = putSpecUpdate(transaction, { versions: () => pass.versions }, workload, {
+    spec: restoreSpecOfVersion(spec, target),
+    requestId: '',
+    nowMs,
+    cause,
+  });
+  transaction.event({
+    ...describeSubject(pass),
+    severity: Severity.WARNING,
+    reason: 'WorkloadRolledBack',
+    message: `version ${record.version} is the template of version ${version} again, as version ${workload.value.version} failed: ${nextControl.rolloutReason}`,
+  });
+}
+
+const eventTypes: Readonly<
+  Record<RolloutEvent['kind'], { readonly reason: string; readonly severity: Severity }>
+> = {
+  started: { reason: 'RolloutStarted', severity: Severity.INFO },
+  completed: { reason: 'RolloutCompleted', severity: Severity.INFO },
+  failed: { reason: 'RolloutFailed', severity: Severity.ERROR },
+  rolledBack: { reason: 'RolloutRolledBack', severity: Severity.WARNING },
+  paused: { reason: 'RolloutPaused', severity: Severity.INFO },
+  resumed: { reason: 'RolloutResumed', severity: Severity.INFO },
+  stageReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
+  awaitsPromotion: { reason: 'RolloutAwaitsPromotion', severity: Severity.INFO },
+  switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
+};
+
+function addRolloutEvent(pass: WorkloadPass, { kind, message }: RolloutEvent): void {
+  const { nextControl, transaction } = pass;
+  const version = nextControl.rollout?.version ?? 0;
+  transaction.event({
+    ...describeSubject(pass),
+    ...eventTypes[kind],
+    message:
+      kind === 'failed' ? `version ${version} failed: ${nextControl.rolloutReason}` : message,
+    ...(kind === 'failed' ? { replicaId: nextControl.rollout?.failure?.replicaId ?? '' } : {}),
+    causedBy: findCause(pass, kind),
+  });
+}
+
+function findCause(
+  { view, workload }: WorkloadPass,
+  kind: RolloutEvent['kind'],
+): Event | undefined {
+  const { namespace, name } = workload.value;
+  const findLast = (...reasons: string[]) =>
+    view.lastEvent({ kind: 'workload', namespace, name }, reasons);
+  if (kind === 'started') return findChangeEvent(view, workload.value);
+  if (kind === 'resumed') return findLast('RolloutResumeRequested');
+  if (kind === 'paused') return findLast('RolloutPauseRequested');
+  return findLast('RolloutStarted');
+}
+
+function describeSubject({
+  workload,
+}: WorkloadPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
+  const { namespace, name } = workload.value;
+  return { category: Category.ROLLOUT, namespace, workload: name };
+}
+
+/**
+ * Deletes old versions. Keeps the newest {@link MAX_VERSIONS}, the active version, and versions
+ * that replicas still run.
+ * @param versions - Ascending.
+ */
+export function pruneVersions(
+  { workload, replicas, transaction, nextControl }: WorkloadPass,
+  versions: readonly VersionRecord[],
+): void {
+  const inUse = new Set(replicas.map(({ value }) => value.version));
+  for (const number of [nextControl.activeVersion, nextControl.rollout?.fromVersion ?? 0])
+    inUse.add(number);
+  for (const { version } of versions.slice(0, Math.max(0, versions.length - MAX_VERSIONS))) {
+    if (transaction.size >= MAX_PASS_WRITES) return;
+    if (!inUse.has(version))
+      transaction.delete('version', toVersionKeyId(workload.value.uid, version));
+  }
+}
+
+export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
+  return equals(ControlRecordSchema, a, b);
+}
+
+const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, number) => total + number, 0);

@@ -1,0 +1,143 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs, timestampMs, type Timestamp } from '@bufbuild/protobuf/wkt';
+import {
+  Rollout_OnFailure as OnFailure,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  RolloutStatus_Phase as Phase,
+  withDefaults,
+  type Rollout_Step,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import { RolloutRecordSchema, type ControlRecord } from '@cloudless/api/store';
+import {
+  NO_ROLLOUT,
+  type RolloutPhase,
+  type RolloutSettings,
+  type CanaryStep,
+  type RolloutState,
+} from '@cloudless/rollout';
+import { toMs } from '../placement/scheduler-input.js';
+
+const strategies: Record<Strategy, RolloutState['strategy']> = {
+  [Strategy.ROLLING_UPDATE]: 'rollingUpdate',
+  [Strategy.RECREATE]: 'recreate',
+  [Strategy.BLUE_GREEN]: 'blueGreen',
+};
+const strategyNumbers: Record<RolloutState['strategy'], Strategy> = {
+  rollingUpdate: Strategy.ROLLING_UPDATE,
+  recreate: Strategy.RECREATE,
+  blueGreen: Strategy.BLUE_GREEN,
+};
+
+const phases: Record<Phase, RolloutPhase> = {
+  [Phase.STARTING]: 'starting',
+  [Phase.IN_PROGRESS]: 'inProgress',
+  [Phase.PAUSED]: 'paused',
+  [Phase.FAILED]: 'failed',
+  [Phase.COMPLETED]: 'completed',
+  [Phase.ROLLED_BACK]: 'rolledBack',
+};
+const phaseNumbers: Record<RolloutPhase, Phase> = {
+  starting: Phase.STARTING,
+  inProgress: Phase.IN_PROGRESS,
+  paused: Phase.PAUSED,
+  failed: Phase.FAILED,
+  completed: Phase.COMPLETED,
+  rolledBack: Phase.ROLLED_BACK,
+};
+
+/** The rollout settings of a spec. */
+export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
+  const { rollout } = withDefaults(spec);
+  return {
+    strategy: strategies[rollout?.strategy ?? Strategy.ROLLING_UPDATE],
+    canarySteps: (rollout?.steps ?? []).map(toStage),
+    manualSwitch: rollout?.promotion === Promotion.MANUAL,
+    pauseMs: toMs(rollout?.pauseDuration),
+    progressDeadlineMs: toMs(rollout?.progressDeadline),
+    maxFailedNew: rollout?.maxFailedNew ?? 0,
+    onFailure: rollout?.onFailure === OnFailure.ROLLBACK ? 'rollback' : 'pause',
+  };
+}
+
+function toStage({ replicas, percent, wait, promotion }: Rollout_Step): CanaryStep {
+  return {
+    size: replicas > 0 ? { replicas } : { percent },
+    wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: toMs(wait) },
+  };
+}
+
+/** The rollout state that a control record holds. */
+export function toRolloutState(control: ControlRecord): RolloutState {
+  const { rollout } = control;
+  if (rollout === undefined) {
+    // The record was written by an older coordinator: its active version has been rolled out.
+    const { activeVersion } = control;
+    return activeVersion === 0
+      ? NO_ROLLOUT
+      : { ...NO_ROLLOUT, version: activeVersion, activeVersion, phase: 'completed' };
+  }
+  const { stepReachedAt, switchedAt, until } = rollout;
+  const state: { -readonly [Key in keyof RolloutState]: RolloutState[Key] } = {
+    phase: phases[control.rolloutPhase],
+    reason: control.rolloutReason,
+    version: rollout.version,
+    fromVersion: rollout.fromVersion,
+    activeVersion: control.activeVersion,
+    strategy: strategies[rollout.strategy],
+    startedAtMs: toTimestampMs(rollout.startedAt),
+    stepsDone: rollout.stepsDone,
+    waitsForPromotion: rollout.waitsForPromotion,
+    promoted: rollout.promoted,
+    retry: rollout.retry,
+    forgivenFailures: rollout.forgiven,
+    bestProgress: Number(rollout.progress),
+    progressAtMs: toTimestampMs(rollout.progressAt),
+    rollsBackFrom: rollout.rollsBack,
+  };
+  if (stepReachedAt !== undefined) state.stepReachedAtMs = timestampMs(stepReachedAt);
+  if (switchedAt !== undefined) state.switchedAtMs = timestampMs(switchedAt);
+  if (until !== undefined) state.waitsUntilMs = timestampMs(until);
+  return state;
+}
+
+/**
+ * Writes a rollout state into a control record, in place. Fields that the state does not cover stay
+ * as they are.
+ */
+export function writeRolloutState(control: ControlRecord, state: RolloutState): void {
+  const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};
+  control.rolloutPhase = phaseNumbers[state.phase];
+  control.rolloutReason = state.reason;
+  control.activeVersion = state.activeVersion;
+  control.rollout = create(RolloutRecordSchema, {
+    version: state.version,
+    fromVersion: state.fromVersion,
+    strategy: strategyNumbers[state.strategy],
+    startedAt: timestampFromMs(state.startedAtMs),
+    stepsDone: state.stepsDone,
+    waitsForPromotion: state.waitsForPromotion,
+    promoted: state.promoted,
+    retry: state.retry,
+    forgiven: state.forgivenFailures,
+    progress: BigInt(state.bestProgress),
+    progressAt: timestampFromMs(state.progressAtMs),
+    rollsBack: state.rollsBackFrom,
+    failedNew,
+    failedGone,
+    firstSequence,
+    ...(state.stepReachedAtMs === undefined
+      ? {}
+      : { stepReachedAt: timestampFromMs(state.stepReachedAtMs) }),
+    ...(state.switchedAtMs === undefined
+      ? {}
+      : { switchedAt: timestampFromMs(state.switchedAtMs) }),
+    ...(state.waitsUntilMs === undefined ? {} : { until: timestampFromMs(state.waitsUntilMs) }),
+    ...(failure === undefined ? {} : { failure }),
+  });
+}
+
+function toTimestampMs(at: Timestamp | undefined): number {
+  return at === undefined ? 0 : timestampMs(at);
+}

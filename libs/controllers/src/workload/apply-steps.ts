@@ -1,0 +1,205 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { ReplicaStatus_Phase as Phase, resolveDisconnectTimes } from '@cloudless/api';
+import { ReplicaRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
+import { replicaIdOf, toWorkloadId } from '@cloudless/base';
+import { toCanonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
+import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
+import { toDisconnectFields } from './sync-disconnect-policy.js';
+import type { SlotBackoffs } from './slot-backoff.js';
+import type { ReplicaSteps } from './step-events.js';
+import {
+  isFinished,
+  MAX_REPLICA_WRITES,
+  WAITS_FOR_NODE,
+  type WorkloadPass,
+} from './workload-pass.js';
+
+/** The replicas that a decision created and stopped, and the wait for slots in back-off. */
+export interface AppliedSteps extends ReplicaSteps {
+  /** Milliseconds until the next slot may be filled; undefined when no slot is in back-off. */
+  readonly retryDelayMs: number | undefined;
+}
+
+/**
+ * Adds the steps of a decision to the transaction of the pass, up to {@link MAX_REPLICA_WRITES}.
+ * Any prefix of a decision is safe; the next pass decides the rest anew.
+ */
+export function applySteps(
+  pass: WorkloadPass,
+  steps: readonly RolloutStep[],
+  backoffs: SlotBackoffs,
+  now: { readonly wallTimeMs: number; readonly revision: bigint },
+): AppliedSteps {
+  const byId = new Map<string, Stored<ReplicaRecord>>(
+    pass.replicas.map((replica) => [replica.value.id, replica]),
+  );
+  const slotOfNode = findSlotsOfNodes(pass, steps);
+  const slots = new FreeSlots(
+    pass.replicas.map(({ value }) => value).filter(createSlotFilter(pass)),
+    new Set(slotOfNode.values()),
+  );
+  const created: ReplicaRecord[] = [];
+  const stopped: ReplicaRecord[] = [];
+  let retryDelayMs: number | undefined;
+  for (const step of steps) {
+    if (created.length + stopped.length >= MAX_REPLICA_WRITES) break;
+    if (step.kind === 'createReplica') {
+      const slot = slots.allocate(
+        step.nodeId === undefined ? undefined : slotOfNode.get(step.nodeId),
+      );
+      const waitMs = backoffs.getWaitMs(slot);
+      if (waitMs > 0) {
+        retryDelayMs = Math.min(retryDelayMs ?? waitMs, waitMs);
+        continue;
+      }
+      created.push(createReplica(pass, step, slot, now.wallTimeMs));
+    } else if (step.kind === 'stopReplica') {
+      const replica = byId.get(step.replicaId);
+      if (replica === undefined) continue;
+      stopReplica(pass, replica, now.revision);
+      stopped.push(replica.value);
+    }
+  }
+  return { created, stopped, retryDelayMs };
+}
+
+/**
+ * Adds the workload's readiness guard to the condition of the commit when the pass stops a replica
+ * that serves or may serve, switches versions, or completes the rollout. A replica that stops being
+ * ready at the same moment then fails the commit, and the workload is reconciled again.
+ */
+export function requireReadinessGuard(
+  pass: WorkloadPass,
+  observed: RolloutObserved,
+  steps: readonly RolloutStep[],
+): void {
+  const mayServe = observed.replicas.filter(
+    (replica) => replica.available || replica.notYetAvailable === true,
+  );
+  const ids = new Set<string>(mayServe.map(({ id }) => id));
+  const dependsOnReadiness = steps.some(
+    (step) =>
+      step.kind === 'switchVersion' || (step.kind === 'stopReplica' && ids.has(step.replicaId)),
+  );
+  const becomesActive = pass.nextControl.activeVersion !== pass.control.value.activeVersion;
+  if (dependsOnReadiness || becomesActive)
+    pass.transaction.require('evidence', pass.workload.value.uid, pass.readinessGuard);
+}
+
+function createReplica(
+  pass: WorkloadPass,
+  { version, nodeId = '' }: { readonly version: number; readonly nodeId?: string },
+  slot: number,
+  wallTimeMs: number,
+): ReplicaRecord {
+  const { transaction, nextControl, workload } = pass;
+  const sequence = nextControl.nextSequence;
+  nextControl.nextSequence += 1n;
+  const replica = create(ReplicaRecordSchema, {
+    id: replicaIdOf(toWorkloadId(workload.value.uid), Number(sequence)),
+    uid: workload.value.uid,
+    sequence,
+    slot,
+    version: selectRecordedVersion(pass, version),
+    onlyNodeId: nodeId,
+    desiredRunning: true,
+    phase: Phase.PENDING,
+    reason: WAITS_FOR_NODE,
+    ...toDisconnectFields(resolveDisconnectTimes(workload.value.spec)),
+    createdAt: timestampFromMs(wallTimeMs),
+  });
+  transaction.createReplica(replica);
+  return replica;
+}
+
+/**
+ * The version number that a new replica gets. The planner uses the oldest version with the same
+ * template, whose record may be gone; the wanted version and the active version always have a
+ * record.
+ */
+function selectRecordedVersion(
+  { view, nextControl, workload }: WorkloadPass,
+  version: number,
+): number {
+  const { uid } = workload.value;
+  const recorded = [workload.value.version, nextControl.activeVersion];
+  return (
+    recorded.find((candidate) => toCanonicalVersion(view, uid, candidate) === version) ?? version
+  );
+}
+
+function stopReplica(
+  { transaction, deleting, workload, view }: WorkloadPass,
+  replica: Stored<ReplicaRecord>,
+  revision: bigint,
+): void {
+  const { value } = replica;
+  if (value.nodeId === '') {
+    transaction.deleteReplica(replica);
+    return;
+  }
+  const stopReason = deleting
+    ? 'the workload is being deleted'
+    : toCanonicalVersion(view, value.uid, value.version) ===
+        toCanonicalVersion(view, value.uid, workload.value.version)
+      ? 'scaled down or moved'
+      : 'replaced by another version';
+  transaction.updateReplica(
+    replica,
+    copyReplica(value, { desiredRunning: false, stopReason, orderRevision: revision }),
+  );
+}
+
+/**
+ * Tells which replicas occupy their slots. A stopping replica frees its slot at once, except under
+ * the disconnect policy EXCLUSIVE, where at most one process may run in each slot: there, it frees
+ * the slot when it has ended.
+ */
+function createSlotFilter({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
+  const exclusive = resolveDisconnectTimes(workload.value.spec).stopAfterMs !== undefined;
+  return (replica) =>
+    (replica.desiredRunning && (isLive(replica) || isFinished(view, workload.value, replica))) ||
+    (isLive(replica) && !replica.lost && (exclusive || replica.stopAfter !== undefined));
+}
+
+/**
+ * The slot of the latest replica on each node that a step names. A GLOBAL workload reuses the slot
+ * of the node, so that each node has its own back-off.
+ */
+function findSlotsOfNodes(
+  { replicas }: WorkloadPass,
+  steps: readonly RolloutStep[],
+): ReadonlyMap<string, number> {
+  const wanted = new Set(
+    steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)),
+  );
+  const slots = new Map<string, number>();
+  for (const { value } of replicas)
+    if (wanted.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
+  return slots;
+}
+
+/** Allocates slots that no replica occupies, lowest first. */
+class FreeSlots {
+  private readonly used: Set<number>;
+  private lowest = 0;
+
+  /** @param reserved - Slots that are allocated only when `take` names them. */
+  constructor(
+    replicas: readonly ReplicaRecord[],
+    private readonly reserved: ReadonlySet<number>,
+  ) {
+    this.used = new Set(replicas.map(({ slot }) => slot));
+  }
+
+  allocate(preferred?: number): number {
+    if (preferred !== undefined && !this.used.has(preferred)) {
+      this.used.add(preferred);
+      return preferred;
+    }
+    while (this.used.has(this.lowest) || this.reserved.has(this.lowest)) this.lowest += 1;
+    this.used.add(this.lowest);
+    return this.lowest;
+  }
+}

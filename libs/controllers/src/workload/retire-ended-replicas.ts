@@ -1,0 +1,103 @@
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { copyReplica, isLive, isTombstone, type Stored } from '@cloudless/cluster-state';
+import { countFailures } from '../rollout/rollout-failure.js';
+import type { SlotBackoffs } from './slot-backoff.js';
+import {
+  isFinished,
+  isFinishedOfActiveVersion,
+  MAX_REPLICA_WRITES,
+  type WorkloadPass,
+} from './workload-pass.js';
+
+/**
+ * Deletes the records of replicas that have stopped as ordered, and retires failed replicas: their
+ * slots enter back-off, and replacements follow. Adds at most {@link MAX_REPLICA_WRITES} writes;
+ * the next pass handles the rest.
+ * @param readyForMs - Returns for how many milliseconds a replica was ready before it last stopped
+ *   being ready.
+ */
+export function retireEndedReplicas(
+  pass: WorkloadPass,
+  backoffs: SlotBackoffs,
+  readyForMs: (replicaId: string) => number,
+): void {
+  const { transaction, deleting } = pass;
+  const newestFailed = findNewestFailedBySlot(pass);
+  for (const replica of pass.replicas) {
+    if (transaction.size >= MAX_REPLICA_WRITES) return;
+    const { value } = replica;
+    if (isTombstone(value) || isLive(value)) continue;
+    const { view, workload, nextControl } = pass;
+    const finishedOfActiveVersion = isFinishedOfActiveVersion(
+      view,
+      workload.value,
+      nextControl.activeVersion,
+      value,
+    );
+    const finished = finishedOfActiveVersion || isFinished(view, workload.value, value);
+    if (value.phase === Phase.STOPPED || deleting) {
+      // A replica that stopped without an order may do so again at once.
+      if (value.desiredRunning && !deleting)
+        backoffs.recordFailure(value.slot, readyForMs(value.id));
+      deleteReplicaRecord(pass, replica);
+    } else if (value.phase === Phase.FAILED && value.desiredRunning && !finished) {
+      backoffs.recordFailure(value.slot, readyForMs(value.id));
+      transaction.updateReplica(
+        replica,
+        copyReplica(value, { desiredRunning: false, stopReason: value.reason }),
+      );
+      transaction.event(createFailedEvent(pass, value));
+    } else if (finished ? !value.desiredRunning : isDeletable(value, newestFailed)) {
+      deleteReplicaRecord(pass, replica);
+    }
+  }
+}
+
+/**
+ * Deletes the record of a replica. Its failures still count against the rollout that created it.
+ */
+function deleteReplicaRecord(
+  { transaction, nextControl, view }: WorkloadPass,
+  replica: Stored<ReplicaRecord>,
+): void {
+  const { rollout } = nextControl;
+  if (rollout !== undefined) rollout.failedGone += countFailures({ view, rollout }, replica.value);
+  transaction.deleteReplica(replica);
+}
+
+/**
+ * Tells whether an ended replica can be deleted. The newest failed replica of each slot is kept for
+ * diagnosis.
+ */
+function isDeletable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
+  return (
+    replica.phase === Phase.SUCCEEDED || replica.sequence < (newestFailed.get(replica.slot) ?? 0n)
+  );
+}
+
+function findNewestFailedBySlot({ replicas }: WorkloadPass): ReadonlyMap<number, bigint> {
+  const failed = replicas.filter(({ value }) => value.phase === Phase.FAILED);
+  return new Map(failed.map(({ value }) => [value.slot, value.sequence]));
+}
+
+function createFailedEvent(
+  { workload, view }: WorkloadPass,
+  { id, reason, nodeId }: ReplicaRecord,
+) {
+  return {
+    severity: Severity.WARNING,
+    category: Category.WORKLOAD,
+    reason: 'ReplicaFailed',
+    message: `replica ${id} failed: ${reason}`,
+    namespace: workload.value.namespace,
+    workload: workload.value.name,
+    replicaId: id,
+    nodeId,
+    causedBy: view.lastEventOfReplica(id),
+  };
+}

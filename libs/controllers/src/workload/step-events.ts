@@ -1,0 +1,157 @@
+import { Event_Category as Category, Event_Severity as Severity, type Event } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { RolloutObserved } from '@cloudless/rollout';
+import {
+  findChangeEvent,
+  findEndEvent,
+  findEvictionEvent,
+  findNewestEnded,
+  selectNewest,
+} from '../causes.js';
+import type { WorkloadPass } from './workload-pass.js';
+
+/** The replicas that a pass created and stopped. */
+export interface ReplicaSteps {
+  readonly created: readonly ReplicaRecord[];
+  /** Each replica as it was before the stop. */
+  readonly stopped: readonly ReplicaRecord[];
+}
+
+/**
+ * Most causes of one pass, each with an event of its own. The events then fit into one transaction
+ * with all replicas and the control record.
+ */
+const MAX_CAUSES = 14;
+
+/** The id that the events and log lines of one rollout decision share. */
+export function toDecisionId({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
+  return `rollout/${workload.value.uid}@${view.revision}`;
+}
+
+/**
+ * Adds the events of a decision: one for the created and one for the stopped replicas of each
+ * cause.
+ */
+export function addStepEvents(
+  pass: WorkloadPass,
+  observed: RolloutObserved,
+  steps: ReplicaSteps,
+): void {
+  if (steps.created.length === 0 && steps.stopped.length === 0) return;
+  const { view, workload } = pass;
+  const values = pass.replicas.map(({ value }) => value);
+  const change = findChangeEvent(view, workload.value);
+  const evicted = new Set<string>(
+    observed.replicas.filter(({ draining }) => draining).map(({ id }) => id),
+  );
+  const findEvictionOf = (replica: ReplicaRecord) =>
+    evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined;
+  const eviction = selectNewest(
+    ...values.map((replica) =>
+      replica.desiredRunning && !replica.lost ? findEvictionOf(replica) : undefined,
+    ),
+  );
+  const newestEnded = findNewestEnded(values);
+  const findCreateCause = ({ slot }: ReplicaRecord): Event | undefined =>
+    selectNewest(change, eviction, findEndEvent(view, newestEnded.get(slot)));
+  for (const [cause, created] of groupByCause(steps.created, findCreateCause)) {
+    addEvent(pass, {
+      reason: 'ReplicasCreated',
+      verb: 'created',
+      replicas: created,
+      why: explainCreates(observed),
+      cause,
+    });
+  }
+  const findStopCause = (replica: ReplicaRecord): Event | undefined =>
+    findEvictionOf(replica) ?? change;
+  for (const [cause, stopped] of groupByCause(steps.stopped, findStopCause)) {
+    const why = explainStops(view, observed, steps.stopped);
+    addEvent(pass, {
+      reason: 'ReplicasStopping',
+      verb: 'ordered to stop',
+      replicas: stopped,
+      why,
+      cause,
+    });
+  }
+}
+
+interface StepEvent {
+  readonly reason: string;
+  readonly verb: string;
+  readonly replicas: readonly ReplicaRecord[];
+  readonly why: string;
+  readonly cause: Event | undefined;
+}
+
+function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: StepEvent): void {
+  const { namespace, name, requestId } = pass.workload.value;
+  const [first] = replicas;
+  const nodes = new Set(replicas.map(({ nodeId }) => nodeId));
+  pass.transaction.event({
+    severity: Severity.INFO,
+    category: Category.ROLLOUT,
+    reason,
+    message: `${replicas.length} ${replicas.length === 1 ? 'replica' : 'replicas'} ${verb}: ${why}`,
+    namespace,
+    workload: name,
+    replicaIds: replicas.map(({ id }) => id),
+    ...(replicas.length === 1 ? { replicaId: first?.id ?? '' } : {}),
+    ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
+    decision: { id: toDecisionId(pass), why },
+    causedBy: cause,
+    // The event of the user's change may have been removed; the request id still names the request.
+    ...(cause === undefined ? { requestId } : {}),
+  });
+}
+
+function explainCreates({ want, version, maxSurge, replicas }: RolloutObserved): string {
+  const staying = replicas.filter((replica) => replica.desired === 'running' && !replica.lost);
+  const current = staying.filter(
+    (replica) => replica.version === version && !replica.draining,
+  ).length;
+  const surge = staying.length > current && maxSurge > 0 ? `, at most ${want + maxSurge} live` : '';
+  return `version ${version}: ${want} wanted, ${current} present${surge}`;
+}
+
+function explainStops(
+  view: WorkloadPass['view'],
+  observed: RolloutObserved,
+  stopped: readonly ReplicaRecord[],
+): string {
+  const { want, version, minAvailable, replicas } = observed;
+  const ids = new Set<string>(stopped.map(({ id }) => id));
+  const stopping = replicas.filter(({ id }) => ids.has(id));
+  const ready = replicas.filter(
+    (replica) => replica.available && replica.desired === 'running' && !ids.has(replica.id),
+  ).length;
+  const stays = `${ready} ready ${ready === 1 ? 'replica remains' : 'replicas remain'}`;
+  if (stopping.some(({ forced }) => forced === true)) {
+    return `the drain of the node is forced; ${stays}, min_available ${minAvailable} is not enforced`;
+  }
+  const reason = stopping.some(({ draining }) => draining)
+    ? stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true)
+      ? 'the node is being drained'
+      : 'a taint of the node is not tolerated'
+    : stopping.some((replica) => replica.version !== version)
+      ? `replaced by version ${version}`
+      : `only ${want} ${want === 1 ? 'is' : 'are'} wanted`;
+  return `${reason}; ${stays}, min_available is ${minAvailable}`;
+}
+
+function groupByCause(
+  replicas: readonly ReplicaRecord[],
+  findCause: (replica: ReplicaRecord) => Event | undefined,
+): ReadonlyMap<Event | undefined, readonly ReplicaRecord[]> {
+  const groups = new Map<Event | undefined, ReplicaRecord[]>();
+  for (const replica of replicas) {
+    const cause = findCause(replica);
+    // Beyond the limit, replicas join the newest cause: a hundred replicas that fail at one moment
+    // have a hundred causes.
+    const key =
+      groups.has(cause) || groups.size < MAX_CAUSES ? cause : selectNewest(...groups.keys());
+    groups.set(key, [...(groups.get(key) ?? []), replica]);
+  }
+  return groups;
+}

@@ -1,0 +1,57 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import { copyReplica, isLive } from '@cloudless/cluster-state';
+import { toMs } from '../placement/scheduler-input.js';
+import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
+
+/** The fields of a replica that hold the disconnect policy. */
+export type DisconnectFields = Pick<ReplicaRecord, 'stopAfter' | 'lostAfter'>;
+
+/** The disconnect fields of a new replica. */
+export function toDisconnectFields({
+  stopAfterMs,
+  lostAfterMs,
+}: DisconnectTimes): Partial<DisconnectFields> {
+  return {
+    ...(stopAfterMs === undefined ? {} : { stopAfter: durationFromMs(stopAfterMs) }),
+    ...(lostAfterMs === 0 ? {} : { lostAfter: durationFromMs(lostAfterMs) }),
+  };
+}
+
+/**
+ * Updates the disconnect fields of running replicas to the current spec without a restart. A
+ * changed stop time sends a new order to the agent. A shorter `lost_after` applies only after the
+ * agent has confirmed the newest order: until then the agent may still act on the older one. Adds
+ * at most {@link MAX_REPLICA_WRITES} writes.
+ */
+export function syncDisconnectPolicy(
+  { workload, replicas, transaction, deleting }: WorkloadPass,
+  revision: bigint,
+): void {
+  if (deleting) return;
+  const { stopAfterMs, lostAfterMs } = resolveDisconnectTimes(workload.value.spec);
+  for (const replica of replicas) {
+    const { value } = replica;
+    if (transaction.size >= MAX_REPLICA_WRITES) return;
+    if (!isLive(value) || value.lost || !value.desiredRunning) continue;
+    const orderedLostAfterMs = toMs(value.lostAfter);
+    const isPlaced = value.nodeId !== '';
+    const needsOrder =
+      stopAfterMs !== (value.stopAfter === undefined ? undefined : toMs(value.stopAfter));
+    const isUnconfirmed = isPlaced && (needsOrder || value.stopAfterUnconfirmed);
+    const waitMs = isUnconfirmed ? Math.max(orderedLostAfterMs, lostAfterMs) : lostAfterMs;
+    if (!needsOrder && waitMs === orderedLostAfterMs) continue;
+    const next = copyReplica(value, {
+      stopAfterUnconfirmed: isUnconfirmed,
+      ...(needsOrder && isPlaced ? { orderRevision: revision } : {}),
+    });
+    delete next.stopAfter;
+    delete next.lostAfter;
+    const fields = toDisconnectFields({
+      lostAfterMs: waitMs,
+      ...(stopAfterMs === undefined ? {} : { stopAfterMs }),
+    });
+    transaction.updateReplica(replica, Object.assign(next, fields));
+  }
+}

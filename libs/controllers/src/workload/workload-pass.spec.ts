@@ -1,0 +1,133 @@
+import { create } from '@bufbuild/protobuf';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  ReplicaRecordSchema,
+  WorkloadRecordSchema,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import { toReplicaId } from '@cloudless/base';
+import { Transaction, type Stored } from '@cloudless/cluster-state';
+import { resolveLimits, type RolloutReplica, type RolloutStep } from '@cloudless/rollout';
+import { retireEndedReplicas } from './retire-ended-replicas.js';
+import { SlotBackoffs } from './slot-backoff.js';
+import { requireReadinessGuard, applySteps } from './apply-steps.js';
+import type { WorkloadPass } from './workload-pass.js';
+
+const NOW = { wallTimeMs: 0, revision: 9n };
+/** Most writes of a store transaction. */
+const MAX_WRITES = 100;
+
+function aPass(
+  count: number,
+  fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>,
+): WorkloadPass {
+  const replicas = Array.from({ length: count }, (_, index): Stored<ReplicaRecord> => {
+    const place = {
+      id: `w-${index}`,
+      uid: 'w',
+      sequence: BigInt(index),
+      slot: index,
+      nodeId: 'node-1',
+      version: 1,
+    };
+    return {
+      value: create(ReplicaRecordSchema, { ...place, desiredRunning: true, ...fields }),
+      revision: BigInt(index + 1),
+    };
+  });
+  const control = create(ControlRecordSchema, { uid: 'w', nextSequence: BigInt(count) });
+  return {
+    view: {
+      revision: 9n,
+      lastEvent: () => undefined,
+      lastEventOfReplica: () => undefined,
+      node: () => undefined,
+      version: () => undefined,
+    },
+    workload: { value: create(WorkloadRecordSchema, { uid: 'w', version: 1 }), revision: 1n },
+    control: { value: control, revision: 1n },
+    readinessGuard: 'absent',
+    versions: [],
+    replicas,
+    transaction: new Transaction({ nextId: () => '1', nowMs: () => 0 }),
+    nextControl: control,
+    deleting: false,
+  };
+}
+
+describe('workload pass', () => {
+  it('fits into one transaction when 500 replicas failed at once', () => {
+    const pass = aPass(500, { phase: Phase.FAILED });
+    retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, 0), () => 0);
+    expect(pass.transaction.size).toBeGreaterThan(50);
+    expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1); // and the control record
+  });
+
+  it('fits into one transaction when 500 replicas are wanted', () => {
+    const pass = aPass(0, {});
+    const steps = Array.from(
+      { length: 500 },
+      () => ({ kind: 'createReplica', version: 1 }) as const,
+    );
+    expect(applySteps(pass, steps, new SlotBackoffs(pass.nextControl, 0), NOW).created.length).toBe(
+      pass.transaction.size,
+    );
+    expect(pass.transaction.size).toBeLessThanOrEqual(MAX_WRITES - 10);
+  });
+
+  const anObserved = (pass: WorkloadPass, facts: Partial<RolloutReplica>) => ({
+    ...resolveLimits({ desired: 2 }),
+    version: 1,
+    replicas: pass.replicas.map(({ value }): RolloutReplica => ({
+      id: toReplicaId(value.id),
+      version: 1,
+      desired: 'running',
+      available: false,
+      lost: false,
+      draining: false,
+      createdSequence: Number(value.sequence),
+      ...facts,
+    })),
+  });
+  const stop: readonly RolloutStep[] = [{ kind: 'stopReplica', replicaId: toReplicaId('w-0') }];
+
+  it.each<{
+    readonly name: string;
+    readonly facts: Partial<RolloutReplica>;
+    readonly steps: readonly RolloutStep[];
+    readonly rests: boolean;
+  }>([
+    { name: 'the stop of a ready replica', facts: { available: true }, steps: stop, rests: true },
+    {
+      name: 'the stop of a replica that may serve',
+      facts: { available: false, notYetAvailable: true },
+      steps: stop,
+      rests: true,
+    },
+    {
+      name: 'the stop of an unready replica',
+      facts: { available: false },
+      steps: stop,
+      rests: false,
+    },
+    {
+      name: 'a version switch',
+      facts: { available: true },
+      steps: [{ kind: 'switchVersion', version: 2 }],
+      rests: true,
+    },
+    {
+      name: 'a creation',
+      facts: { available: true },
+      steps: [{ kind: 'createReplica', version: 1 }],
+      rests: false,
+    },
+  ])('requires the readiness guard for $name: $rests', ({ facts, steps, rests }) => {
+    const pass = aPass(3, { phase: Phase.RUNNING, ready: facts.available ?? false });
+    requireReadinessGuard(pass, anObserved(pass, facts), steps);
+    expect(pass.transaction.toCompares()).toEqual(
+      rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
+    );
+  });
+});

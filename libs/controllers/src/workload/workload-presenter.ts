@@ -1,0 +1,330 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  ReplicaStatusSchema,
+  ReplicaStatus_Phase as ReplicaPhase,
+  RestartPolicy_Policy as RestartMode,
+  RolloutStatusSchema,
+  RolloutStatus_Phase as RolloutPhase,
+  VersionInfoSchema,
+  WorkloadSchema,
+  WorkloadSpecSchema,
+  WorkloadStatusSchema,
+  WorkloadStatus_Phase as Phase,
+  withDefaults,
+  type ReplicaStatus,
+  type RolloutStatus,
+  type VersionInfo,
+  type Workload,
+  type WorkloadSpec,
+} from '@cloudless/api';
+import type {
+  ControlRecord,
+  ReplicaRecord,
+  VersionRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import {
+  toCanonicalVersion,
+  isLive,
+  isTombstone,
+  createServingFilter,
+  type ClusterState,
+  type ClusterView,
+} from '@cloudless/cluster-state';
+import { getPendingUserAction, isInProgress } from '../rollout/pending-user-action.js';
+import { getZone } from '../node/effective-node.js';
+import type { NodeDirectory } from '../node/node-directory.js';
+import { resolveSpecLimits } from '../rollout/rollout-input.js';
+import {
+  findGlobalTargets,
+  type GlobalTargets,
+  type GlobalTargetSources,
+} from '../rollout/global-targets.js';
+import { WAITS_FOR_NODE } from './workload-pass.js';
+
+/** Builds the API messages of workloads and replicas from records and liveness. */
+export class WorkloadPresenter {
+  constructor(
+    private readonly state: ClusterState,
+    private readonly nodes: NodeDirectory,
+    private readonly targetSources: Omit<GlobalTargetSources, 'view'>,
+  ) {}
+
+  /**
+   * The API message of a workload.
+   * @param full - Whether to include replicas and versions.
+   */
+  present(record: WorkloadRecord, full: boolean): Workload {
+    const view = this.state.view();
+    const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value).sort(compareAge);
+    const control = view.control(record.uid)?.value;
+    const versions = full
+      ? view
+          .versions(record.uid)
+          .map((version) => toVersionInfo(version, control?.activeVersion || record.version))
+      : [];
+    const targets = findGlobalTargets({ ...this.targetSources, view }, record, replicas);
+    return create(WorkloadSchema, {
+      namespace: record.namespace,
+      name: record.name,
+      uid: record.uid,
+      spec: record.spec ?? create(WorkloadSpecSchema),
+      generation: record.generation,
+      ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
+      ...(record.deletionRequestedAt === undefined
+        ? {}
+        : { deletionRequestedAt: record.deletionRequestedAt }),
+      status: {
+        ...toWorkloadStatus(view, record, control, replicas, targets),
+        replicas: full ? replicas.map((replica) => this.presentReplica(replica)) : [],
+        versions,
+      },
+    });
+  }
+
+  /** The API message of a replica. */
+  presentReplica(replica: ReplicaRecord): ReplicaStatus {
+    const node = this.state.view().node(replica.nodeId)?.value;
+    return create(ReplicaStatusSchema, {
+      id: replica.id,
+      slot: replica.slot,
+      version: replica.version,
+      phase: toShownPhase(replica),
+      ready: replica.ready && replica.desiredRunning,
+      reason: replica.reason,
+      nodeId: replica.nodeId,
+      zone: node === undefined ? '' : getZone(node),
+      containerId: replica.containerId,
+      restarts: replica.restarts,
+      endpoints: replica.endpoints,
+      stale: replica.nodeId !== '' && !this.nodes.isAlive(replica.nodeId),
+      leaving: !replica.desiredRunning && isLive(replica),
+      ...(replica.createdAt === undefined ? {} : { createdAt: replica.createdAt }),
+      ...(replica.readySince === undefined || !replica.ready
+        ? {}
+        : { readySince: replica.readySince }),
+      ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
+      lastEndReason: replica.lastEndReason,
+      lastLines: replica.lastLines,
+      ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
+      mayStillRun: isTombstone(replica),
+      ...(replica.container === undefined ? {} : { container: replica.container }),
+    });
+  }
+}
+
+/**
+ * The phase that users see: STOPPING from the moment of the stop order, before the agent reports
+ * it.
+ */
+function toShownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
+  return isLive({ phase }) && !desiredRunning ? ReplicaPhase.STOPPING : phase;
+}
+
+const compareAge = (a: ReplicaRecord, b: ReplicaRecord): number => Number(a.sequence - b.sequence);
+
+function toWorkloadStatus(
+  view: ClusterView,
+  record: WorkloadRecord,
+  control: ControlRecord | undefined,
+  replicas: readonly ReplicaRecord[],
+  targets: GlobalTargets | undefined,
+) {
+  const spec = withDefaults(record.spec ?? create(WorkloadSpecSchema));
+  const desired = targets?.nodeIds.length ?? spec.replicas ?? 0;
+  const live = replicas.filter((replica) => isLive(replica) && !replica.lost);
+  const serving = live.filter((replica) => replica.desiredRunning);
+  const isWanted = createVersionFilter(view, record);
+  const serves = createServingFilter(view, record.uid);
+  const ready = serving.filter((replica) => replica.ready && serves(replica)).length;
+  const updated = serving.filter(isWanted).length;
+  const ended = replicas.filter((replica) => isWanted(replica) && replica.desiredRunning);
+  const succeeded = ended.filter(({ phase }) => phase === ReplicaPhase.SUCCEEDED).length;
+  const failed = ended.filter(
+    ({ phase }) => phase === ReplicaPhase.FAILED && spec.restart?.policy === RestartMode.NEVER,
+  );
+  const facts: StatusFacts = {
+    record,
+    control,
+    desired,
+    live,
+    serving,
+    ready,
+    updated,
+    succeeded,
+    failed,
+    replicas,
+    targets,
+  };
+  return create(WorkloadStatusSchema, {
+    phase: toPhase(facts),
+    observedGeneration: control?.observedGeneration ?? 0n,
+    version: record.version,
+    desiredReplicas: desired,
+    totalReplicas: live.length,
+    readyReplicas: ready,
+    updatedReplicas: updated,
+    succeededReplicas: succeeded,
+    reason: explainStatus(facts),
+    minAvailable: resolveSpecLimits(spec, desired).minAvailable,
+    activeVersion: control?.activeVersion ?? 0,
+    rollout: toRolloutStatus(record, control, { updated, ready, total: live.length }),
+  });
+}
+
+/** Tells which replicas have the wanted template. */
+function createVersionFilter(
+  view: ClusterView,
+  { uid, version }: WorkloadRecord,
+): (replica: ReplicaRecord) => boolean {
+  const wanted = toCanonicalVersion(view, uid, version);
+  return (replica) => toCanonicalVersion(view, uid, replica.version) === wanted;
+}
+
+/** The rollout status of a workload. A rollout that no pass has begun shows only its version. */
+function toRolloutStatus(
+  { version, spec }: WorkloadRecord,
+  control: ControlRecord | undefined,
+  counts: { readonly updated: number; readonly ready: number; readonly total: number },
+): RolloutStatus {
+  const rollout = control?.rollout;
+  const fromVersion = control?.activeVersion ?? 0;
+  if (control === undefined || rollout?.version !== version)
+    return create(RolloutStatusSchema, {
+      phase: RolloutPhase.STARTING,
+      version,
+      fromVersion,
+      ...counts,
+    });
+  const steps = spec?.rollout?.steps.length ?? 0;
+  return create(RolloutStatusSchema, {
+    ...counts,
+    phase: control.rolloutPhase,
+    reason: control.rolloutReason,
+    waitsForPromotion: rollout.waitsForPromotion,
+    ...getPendingUserAction(control, rollout),
+    version,
+    fromVersion: rollout.fromVersion,
+    step:
+      rollout.stepsDone < steps && isInProgress(control) && rollout.fromVersion !== 0
+        ? rollout.stepsDone + 1
+        : 0,
+    steps,
+    pausedByUser: control.pausedVersion === version && isInProgress(control),
+    failedNew: rollout.failedNew,
+    strategy: rollout.strategy,
+    ...(rollout.startedAt === undefined ? {} : { startedAt: rollout.startedAt }),
+    ...(rollout.until === undefined ? {} : { until: rollout.until }),
+    ...(rollout.failure === undefined ? {} : { failure: rollout.failure }),
+  });
+}
+
+interface StatusFacts {
+  readonly record: WorkloadRecord;
+  readonly control: ControlRecord | undefined;
+  readonly desired: number;
+  readonly live: readonly ReplicaRecord[];
+  readonly serving: readonly ReplicaRecord[];
+  readonly ready: number;
+  readonly updated: number;
+  readonly succeeded: number;
+  readonly failed: readonly ReplicaRecord[];
+  readonly replicas: readonly ReplicaRecord[];
+  /** Defined in mode GLOBAL only. */
+  readonly targets: GlobalTargets | undefined;
+}
+
+function toPhase({
+  record,
+  control,
+  desired,
+  live,
+  serving,
+  updated,
+  succeeded,
+  failed,
+}: StatusFacts): Phase {
+  if (record.deletionRequestedAt !== undefined) return Phase.TERMINATING;
+  if (succeeded > 0 && succeeded >= desired && live.length === 0) return Phase.SUCCEEDED;
+  if (failed.length > 0) return Phase.FAILED;
+  const unplaced = serving.filter(({ nodeId }) => nodeId === '').length;
+  if (unplaced > 0) return unplaced === serving.length ? Phase.PENDING : Phase.SCHEDULING;
+  if (desired > 0 && serving.length === 0 && succeeded === 0) return Phase.PENDING;
+  const settled = control?.observedGeneration === record.generation;
+  const isExact =
+    live.length === serving.length &&
+    serving.length + succeeded === desired &&
+    updated === serving.length;
+  return settled && isExact ? Phase.RUNNING : Phase.UPDATING;
+}
+
+/** Why the workload is not in its wanted state; the most severe cause comes first. */
+function explainStatus({
+  serving,
+  ready,
+  desired,
+  succeeded,
+  failed,
+  replicas,
+  control,
+  targets,
+}: StatusFacts): string {
+  const unplaced = serving.filter(({ nodeId }) => nodeId === '');
+  if (unplaced.length > 0) {
+    const why = unplaced.find(({ reason }) => reason !== '')?.reason ?? WAITS_FOR_NODE;
+    return `${unplaced.length} of ${desired} replicas without a node: ${why}`;
+  }
+  const failedReplica = failed[0];
+  if (failedReplica !== undefined)
+    return `replica ${failedReplica.id} failed: ${failedReplica.reason}`;
+  if (ready + succeeded >= desired)
+    return targets === undefined ? '' : explainGlobalTargets(targets, replicas);
+  const unready = serving.find((replica) => !replica.ready && replica.reason !== '');
+  if (unready !== undefined)
+    return `${ready} of ${desired} ready: replica ${unready.id}: ${unready.reason}`;
+  const retiredReplica = replicas.findLast(
+    ({ phase, lost }) => phase === ReplicaPhase.FAILED && !lost,
+  );
+  if (retiredReplica !== undefined)
+    return `${ready} of ${desired} ready: replica ${retiredReplica.id} failed: ${retiredReplica.reason}`;
+  return control?.rolloutReason ?? '';
+}
+
+/** What is unusual although every target node has its replica. */
+function explainGlobalTargets(
+  { nodeIds, pinned }: GlobalTargets,
+  replicas: readonly ReplicaRecord[],
+): string {
+  if (nodeIds.length === 0) return 'no node fits';
+  const nodes = replicas.filter(({ id }) => pinned.has(id)).map(({ nodeId }) => nodeId);
+  if (nodes.length === 0) return '';
+  const [subject, where] =
+    nodes.length === 1
+      ? ['1 replica stays', 'its node takes']
+      : [`${nodes.length} replicas stay`, 'their nodes take'];
+  return `${subject} at another version as ${where} nothing new: ${nodes.sort().join(', ')}`;
+}
+
+function toVersionInfo(
+  { version, template, createdAt, sameAs, cause }: VersionRecord,
+  active: number,
+): VersionInfo {
+  return create(VersionInfoSchema, {
+    version,
+    sameAs,
+    cause,
+    active: version === active,
+    summary: template === undefined ? '' : summarizeTemplate(template),
+    ...(createdAt === undefined ? {} : { createdAt }),
+  });
+}
+
+/** A one-line summary of a template: its image, or its command line. */
+export function summarizeTemplate(spec: WorkloadSpec): string {
+  const words = spec.image !== '' ? [spec.image] : [...spec.command, ...spec.args];
+  const text = words.join(' ');
+  return text.length > MAX_SUMMARY ? `${text.slice(0, MAX_SUMMARY - 1)}…` : text;
+}
+
+/** Longest summary, so that it fits into a table column. */
+const MAX_SUMMARY = 80;

@@ -1,0 +1,296 @@
+import { clone } from '@bufbuild/protobuf';
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import { ControlRecordSchema, type ReplicaRecord, type WorkloadRecord } from '@cloudless/api/store';
+import {
+  WorkQueue,
+  logFailure,
+  type Clock,
+  noMeter,
+  noTracer,
+  type Log,
+  type Meter,
+  type Random,
+  type Tracer,
+  type WorkResult,
+} from '@cloudless/base';
+import {
+  isLive,
+  isTombstone,
+  toNameKeyId,
+  toVersionKeyId,
+  type ClusterState,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
+import { decideNextSteps } from '@cloudless/rollout';
+import type { Cluster } from '@cloudless/scheduler';
+import { findChangeEvent } from '../causes.js';
+import { commitOrReconcileAgain } from '../commit.js';
+import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
+import type { NodeDirectory } from '../node/node-directory.js';
+import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
+import { toRolloutInput } from '../rollout/rollout-input.js';
+import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
+import { isGlobal } from '../rollout/global-targets.js';
+import { retireEndedReplicas } from './retire-ended-replicas.js';
+import { SlotBackoffs } from './slot-backoff.js';
+import { toDecisionId, addStepEvents } from './step-events.js';
+import { requireReadinessGuard, applySteps } from './apply-steps.js';
+import { MAX_PASS_WRITES, countStillWanted, type WorkloadPass } from './workload-pass.js';
+
+export interface WorkloadReconcilerDeps {
+  readonly state: ClusterState;
+  readonly nodes: NodeDirectory;
+  readonly readiness: ReadinessTracker;
+  readonly cluster: Pick<Cluster, 'eligibleNodes'>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly meter?: Meter;
+  readonly tracer?: Tracer;
+}
+
+/**
+ * Reconciles workloads with their specs: creates and stops replicas as the rollout planner decides,
+ * replaces failed replicas, and deletes workloads. Level-triggered: a pass may run at any time and
+ * for any reason.
+ */
+export class WorkloadReconciler {
+  private readonly queue: WorkQueue<string>;
+  private readonly unsubscribes: (() => void)[];
+  /**
+   * Ids of workloads in mode GLOBAL. Any change of a node may add or remove a target of such a
+   * workload.
+   */
+  private readonly globalWorkloads = new Set<string>();
+
+  constructor(private readonly deps: WorkloadReconcilerDeps) {
+    this.queue = new WorkQueue<string>({
+      clock: deps.clock,
+      random: deps.random,
+      metrics: { meter: deps.meter ?? noMeter, loop: 'workload' },
+      handle: (uid) =>
+        (deps.tracer ?? noTracer).follow(uid, 'reconcile workload', { workloadId: uid }, () =>
+          this.reconcile(uid),
+        ),
+      onError: (uid, reason) =>
+        logFailure(deps.log, 'reconcile failed', reason, { workloadId: uid }),
+      backoff: { firstMs: 20, maxMs: 5_000, jitter: 0.2 },
+      concurrency: 16,
+    });
+    this.wakeAll();
+    this.unsubscribes = [
+      deps.state.subscribe((changes) => this.wakeFor(changes)),
+      deps.nodes.subscribe((nodeId) => this.wakeForNode(nodeId)),
+    ];
+  }
+
+  async close(): Promise<void> {
+    for (const unsubscribe of this.unsubscribes) unsubscribe();
+    await this.queue.stop();
+  }
+
+  /**
+   * Runs one pass over a workload. Safe to call at any time.
+   * @returns `again` when the pass committed something and more may follow, `after` with the time
+   *   of the next decision that depends on time alone, else `done`.
+   */
+  async reconcile(uid: string): Promise<WorkResult> {
+    const { state, clock, readiness } = this.deps;
+    // The change of the cluster record wakes this loop when an operator accepts the state.
+    if (state.storeRolledBack !== undefined) return { kind: 'done' };
+    const view = state.view();
+    const workload = view.workload(uid);
+    const control = view.control(uid);
+    const replicas = [...view.replicasOf(uid)].sort((a, b) =>
+      Number(a.value.sequence - b.value.sequence),
+    );
+    if (workload === undefined || control === undefined) return this.deleteEndedReplicas(replicas);
+    const pass: WorkloadPass = {
+      view,
+      workload,
+      control,
+      replicas,
+      readinessGuard: view.readinessGuard(uid) ?? 'absent',
+      versions: view.versions(uid),
+      transaction: state.transaction(),
+      nextControl: clone(ControlRecordSchema, control.value),
+      deleting: workload.value.deletionRequestedAt !== undefined,
+    };
+    retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, clock.wallTime()), (id) =>
+      readiness.lastReadyForMs(id),
+    );
+    syncDisconnectPolicy(pass, view.revision);
+    if (pass.transaction.size > 0) return this.commit(pass);
+    return this.advance(pass);
+  }
+
+  private wakeFor(changes: readonly RecordChange[]): void {
+    for (const { kind, id, before, after } of changes) {
+      if (kind === 'workload') this.trackMode(id, after as WorkloadRecord | undefined);
+      if (kind === 'workload' || kind === 'control') this.queue.wake(id);
+      else if (kind === 'replica') this.queue.wake(((after ?? before) as ReplicaRecord).uid);
+      else if (kind === 'node') this.wakeForNode(id);
+      else if (kind === 'meta') this.wakeAll();
+    }
+  }
+
+  private wakeAll(): void {
+    const view = this.deps.state.view();
+    for (const { value } of view.workloads()) {
+      this.trackMode(value.uid, value);
+      this.queue.wake(value.uid);
+    }
+    for (const { value } of view.replicas()) this.queue.wake(value.uid);
+  }
+
+  private wakeForNode(nodeId: string): void {
+    for (const { value } of this.deps.state.view().replicasOn(nodeId)) this.queue.wake(value.uid);
+    for (const uid of this.globalWorkloads) this.queue.wake(uid);
+  }
+
+  private trackMode(uid: string, workload: WorkloadRecord | undefined): void {
+    if (isGlobal(workload?.spec)) this.globalWorkloads.add(uid);
+    else this.globalWorkloads.delete(uid);
+  }
+
+  /**
+   * Deletes the replica records of a deleted workload once the stop of each replica is confirmed.
+   * Tombstones stay until their node confirms the stop.
+   */
+  private async deleteEndedReplicas(
+    replicas: readonly Stored<ReplicaRecord>[],
+  ): Promise<WorkResult> {
+    const ended = replicas
+      .filter(({ value }) => !isTombstone(value) && !isLive(value))
+      .slice(0, MAX_PASS_WRITES);
+    if (ended.length === 0) return { kind: 'done' };
+    const transaction = this.deps.state.transaction();
+    for (const replica of ended) transaction.deleteReplica(replica);
+    return commitOrReconcileAgain(this.deps.state, transaction);
+  }
+
+  private async advance(pass: WorkloadPass): Promise<WorkResult> {
+    const { workload, deleting, nextControl, transaction } = pass;
+    const { state, nodes, readiness, cluster, clock } = this.deps;
+    const view = state.view();
+    // A change of the spec resets the back-off of every slot.
+    if (nextControl.observedGeneration !== workload.value.generation) nextControl.backoff = {};
+    if (deleting) nextControl.observedGeneration = workload.value.generation;
+    const values = pass.replicas.map(({ value }) => value);
+    const wantedReplicas = deleting
+      ? 0
+      : countStillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
+    const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
+    const input = toRolloutInput(
+      { view, nodes, readiness, cluster, clock },
+      workload.value,
+      values,
+      wantedReplicas,
+    );
+    const { recheckInMs } = input;
+    const advance = deleting ? undefined : advancePass(pass, input.observed, now.wallTimeMs);
+    const { observed, decision } = advance ?? {
+      observed: input.observed,
+      decision: decideNextSteps(input.observed),
+    };
+    if (deleting && decision.kind === 'converged') return this.removeWorkload(pass);
+    const steps = decision.kind === 'steps' ? decision.steps : [];
+    const { created, stopped, retryDelayMs } = applySteps(
+      pass,
+      steps,
+      new SlotBackoffs(nextControl, now.wallTimeMs),
+      now,
+    );
+    addStepEvents(pass, observed, { created, stopped });
+    requireReadinessGuard(pass, observed, steps);
+    pruneVersions(pass, pass.versions);
+    if (!isSameControl(pass.control.value, nextControl) || transaction.size > 0)
+      return this.commit(pass);
+    const wakeInMs =
+      advance?.wakeAtMs === undefined ? undefined : advance.wakeAtMs - now.wallTimeMs;
+    const nextPassMs = Math.min(
+      ...[recheckInMs, retryDelayMs, wakeInMs].map((ms) => ms ?? Number.POSITIVE_INFINITY),
+    );
+    return Number.isFinite(nextPassMs) ? { kind: 'after', delayMs: nextPassMs } : { kind: 'done' };
+  }
+
+  private async removeWorkload({
+    workload,
+    control,
+    transaction,
+    view,
+    replicas,
+  }: WorkloadPass): Promise<WorkResult> {
+    const { uid, namespace, name } = workload.value;
+    const versions = this.deps.state.view().versions(uid);
+    for (const { version } of versions.slice(0, MAX_PASS_WRITES))
+      transaction.delete('version', toVersionKeyId(uid, version));
+    transaction.require('workload', uid, workload).require('control', uid, control);
+    if (versions.length <= MAX_PASS_WRITES) {
+      transaction
+        .delete('workload', uid)
+        .delete('control', uid)
+        .delete('evidence', uid)
+        .delete('name', toNameKeyId(namespace, name));
+      transaction.event({
+        severity: Severity.INFO,
+        category: Category.WORKLOAD,
+        reason: 'WorkloadDeleted',
+        ...describeRemoval({ namespace, name }, replicas),
+        namespace,
+        workload: name,
+        causedBy: findChangeEvent(view, workload.value),
+      });
+    }
+    return commitOrReconcileAgain(this.deps.state, transaction);
+  }
+
+  /**
+   * Commits a pass. Every creation and every stop requires the control record to be unchanged and
+   * rewrites it, so that all of them share one disruption budget.
+   */
+  private async commit(pass: WorkloadPass): Promise<WorkResult> {
+    const { workload, control, transaction, nextControl } = pass;
+    const { uid, requestId } = workload.value;
+    const { state, log } = this.deps;
+    transaction
+      .require('control', uid, control)
+      .put('control', uid, nextControl)
+      .require('workload', uid, workload);
+    const writes = transaction.size;
+    // Same id as in the events of this pass: the revision of the view changes with the commit.
+    const decisionId = toDecisionId(pass);
+    const result = await commitOrReconcileAgain(state, transaction);
+    const requestField = requestId === '' ? {} : { requestId };
+    log.info('workload advanced', { workloadId: uid, writes, decisionId, ...requestField });
+    return result;
+  }
+}
+
+/**
+ * Message and replica ids of the event of a deletion. The ids are those of replicas that may still
+ * run on lost nodes.
+ */
+function describeRemoval(
+  { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
+  replicas: readonly Stored<ReplicaRecord>[],
+): { readonly message: string; readonly replicaIds: string[] } {
+  const tombstones = replicas.map(({ value }) => value).filter(isTombstone);
+  const subject = `workload ${namespace}/${name} is gone: every`;
+  if (tombstones.length === 0) return { message: `${subject} node has confirmed`, replicaIds: [] };
+  const named = tombstones
+    .slice(0, MAX_NAMED)
+    .map(({ id, nodeId }) => `${id} on lost node ${nodeId}`);
+  const more = tombstones.length > MAX_NAMED ? ` and ${tombstones.length - MAX_NAMED} more` : '';
+  const count = tombstones.length === 1 ? '1 replica' : `${tombstones.length} replicas`;
+  return {
+    message: `${subject} reachable node has confirmed; ${count} may still run: ${named.join(', ')}${more}`,
+    replicaIds: tombstones.slice(0, MAX_IDS).map(({ id }) => id),
+  };
+}
+
+/** Most replicas that the message names. */
+const MAX_NAMED = 5;
+/** Most replica ids in the event, so that the event stays small. */
+const MAX_IDS = 1_000;

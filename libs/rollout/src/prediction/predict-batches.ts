@@ -1,0 +1,135 @@
+import { toReplicaId } from '@cloudless/base';
+import type { RolloutStep } from '../steps/decision.js';
+import { markMovingAsDraining } from '../steps/mark-moving.js';
+import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
+import { createChooser } from '../steps/rolling-update.js';
+import {
+  computeMoves,
+  tallyReplicas,
+  toCreateStep,
+  type MoveInput,
+  type MissingReplica,
+  type ReplicaTally,
+} from '../steps/replica-tally.js';
+
+/** Records predicted steps. */
+export interface StepRecorder {
+  /** @param stopsAvailable - Whether an available replica stops. */
+  record(step: RolloutStep, stopsAvailable?: boolean): void;
+  /**
+   * @param liveReplicas - Number of live replicas after the decision; all of them are available.
+   */
+  endDecision(liveReplicas: number): void;
+  /** Number of recorded steps. */
+  readonly count: number;
+}
+
+/** The predicted end of the batches. */
+export interface PredictedBatches {
+  /** Whether no step is left, now or at a later canary step. */
+  readonly isComplete: boolean;
+  /** Returns the replicas at the end. */
+  readonly getReplicas: () => readonly RolloutReplica[];
+}
+
+/**
+ * Predicts the decisions of a rolling update when every replica runs, is available, and becomes
+ * available between two decisions. Counts replicas instead of sorting them for each decision, so
+ * that the cost of a decision does not depend on the number of replicas.
+ */
+export function predictBatches(input: RolloutObserved, recorder: StepRecorder): PredictedBatches {
+  const observed = markMovingAsDraining(input);
+  const { strategy } = observed;
+  const updated = strategy?.kind === 'rollingUpdate' ? strategy.updated : undefined;
+  const tally = tallyReplicas(observed.replicas, createChooser(observed, updated));
+  const { missing, availableVictims } = tally;
+  const counts = toMoveInput(tally);
+  /** Indexes of the steps that create replicas. */
+  const created: number[] = [];
+  let stopped = 0;
+  for (;;) {
+    const { creates, availableStops } = computeMoves(observed, counts);
+    if (creates + availableStops === 0) break;
+    for (const one of missing.slice(created.length, created.length + creates)) {
+      created.push(recorder.count);
+      recorder.record(toCreateStep(one));
+    }
+    const stops = availableVictims.slice(stopped, stopped + availableStops);
+    for (const { id } of stops) recorder.record({ kind: 'stopReplica', replicaId: id }, true);
+    stopped += stops.length;
+    settleCounts(counts, creates, stops);
+    recorder.endDecision(counts.live);
+  }
+  return {
+    isComplete:
+      updated === undefined && counts.missing === 0 && stopped === availableVictims.length,
+    getReplicas: () => {
+      const gone = new Set<string>(availableVictims.slice(0, stopped).map(({ id }) => id));
+      const made = missing
+        .slice(0, created.length)
+        .map((one, index) => createPlannedReplica(one, created[index] ?? 0));
+      return [...observed.replicas.filter(({ id }) => !gone.has(id)), ...made];
+    },
+  };
+}
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+function toMoveInput(tally: ReplicaTally): Writable<MoveInput> {
+  return {
+    live: tally.live,
+    available: tally.available,
+    draining: tally.draining,
+    surplusAvailable: tally.surplusAvailable,
+    drainingAvailable: tally.drainingAvailable,
+    outdatedAvailable:
+      tally.availableVictims.length - tally.surplusAvailable - tally.drainingAvailable,
+    missing: tally.missing.length,
+    leaving: 0,
+    leavingAvailable: 0,
+    unreadyStops: 0,
+  };
+}
+
+/** Confirms every stop and makes every new replica available. */
+function settleCounts(
+  counts: Writable<MoveInput>,
+  creates: number,
+  stops: readonly RolloutReplica[],
+): void {
+  counts.missing -= creates;
+  counts.live += creates - stops.length;
+  counts.available = counts.live;
+  for (const { draining } of stops) {
+    if (draining) counts.draining -= 1;
+    // Same order as in `availableVictims`.
+    if (counts.surplusAvailable > 0) counts.surplusAvailable -= 1;
+    else if (counts.drainingAvailable > 0) counts.drainingAvailable -= 1;
+    else counts.outdatedAvailable -= 1;
+  }
+}
+
+/**
+ * The available replica of a predicted creation.
+ * @param index - Unique within the prediction.
+ */
+export function createPlannedReplica(
+  { version, nodeId }: MissingReplica,
+  index: number,
+): RolloutReplica {
+  const id = toReplicaId(`planned-${index}`);
+  const createdSequence = PLANNED_SEQUENCE_START + index;
+  const planned: RolloutReplica = {
+    id,
+    version,
+    available: true,
+    desired: 'running',
+    lost: false,
+    draining: false,
+    createdSequence,
+  };
+  return nodeId === undefined ? planned : { ...planned, nodeId };
+}
+
+/** Sequence of the first predicted replica: newer than every existing one. */
+const PLANNED_SEQUENCE_START = 2 ** 40;

@@ -1,0 +1,223 @@
+import type { RolloutStep, WaitReason } from '../steps/decision.js';
+import { predictBatches, createPlannedReplica, type StepRecorder } from './predict-batches.js';
+import { decideNextSteps } from '../steps/next-steps.js';
+import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
+import { countWhere, isStaying } from '../steps/replica-tally.js';
+
+/** One predicted step. */
+export interface PredictedStep {
+  /** The step, or the wait at a canary step, which then continues. */
+  readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
+  /**
+   * Index of the decision that the step belongs to. The steps of one decision may happen in any
+   * order.
+   */
+  readonly decision: number;
+  /**
+   * Available replicas after this step, if new replicas become available before the next decision;
+   * under blue/green only those of the active version.
+   */
+  readonly available: number;
+  /** Live replicas after this step, stopping ones included. */
+  readonly live: number;
+}
+
+/**
+ * How a rollout ends when nothing fails: it completes, waits for a promotion or time that was not
+ * granted, or is stuck without a possible step.
+ */
+export type PredictedOutcome =
+  | { readonly kind: 'completes' }
+  | { readonly kind: 'waits' | 'stuck'; readonly reason: WaitReason };
+
+/**
+ * Assumptions of a prediction: promotions are granted, and the waits of canary steps and after a
+ * switch pass.
+ */
+export interface PredictionGrants {
+  /**
+   * The canary steps after `strategy.updated`, in order, each as a number of updated replicas. All
+   * replicas follow after the last one. Default none.
+   */
+  readonly canarySteps?: readonly number[];
+}
+
+/** The prediction of a whole rollout. */
+export interface RolloutPrediction {
+  readonly steps: readonly PredictedStep[];
+  readonly outcome: PredictedOutcome;
+  /** The fewest available replicas at any moment, the start included. */
+  readonly lowestAvailable: number;
+  /** The most live replicas at any moment, the start included. */
+  readonly highestLive: number;
+}
+
+/**
+ * Predicts a whole rollout with the decisions that `decideNextSteps` would make if nothing failed:
+ * between two decisions every remaining replica becomes available, every stop is confirmed, and
+ * silent nodes reconnect.
+ * @param grants - Absent: the prediction ends where a permission is needed.
+ */
+export function predictRollout(
+  input: RolloutObserved,
+  grants?: PredictionGrants,
+): RolloutPrediction {
+  const state = new PredictedState(input);
+  const canarySteps = (grants?.canarySteps ?? []).values();
+  for (;;) {
+    const decision = decideNextSteps(state.observed);
+    if (decision.kind === 'converged') return state.toPrediction({ kind: 'completes' });
+    if (decision.kind === 'steps') {
+      state.applyDecision(decision.steps);
+      state.settle();
+      if (!isPredictedInBatches(state.observed)) continue;
+      const batches = predictBatches(state.observed, state);
+      if (batches.isComplete) return state.toPrediction({ kind: 'completes' });
+      state.setReplicas(batches.getReplicas());
+    } else if (decision.wakeOn.kind === 'permission' && grants !== undefined)
+      state.grantPermission(canarySteps);
+    else if (!state.isSettled) state.settle();
+    else
+      return state.toPrediction({
+        kind: decision.wakeOn.kind === 'permission' ? 'waits' : 'stuck',
+        reason: decision.reason,
+      });
+  }
+}
+
+/**
+ * Tells whether the rest may need one decision for each replica. Every other rollout needs only a
+ * few.
+ */
+const isPredictedInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
+  paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
+
+/** The replicas as the predicted steps have left them. */
+class PredictedState implements StepRecorder {
+  observed: RolloutObserved;
+  private readonly steps: PredictedStep[] = [];
+  private decision = 0;
+  private available = 0;
+  private live = 0;
+  private lowestAvailable: number;
+  private highestLive: number;
+
+  constructor(input: RolloutObserved) {
+    this.observed = input;
+    this.setReplicas(input.replicas.filter((replica) => !replica.lost).map(assumeConnected));
+    this.lowestAvailable = this.available;
+    this.highestLive = this.live;
+  }
+
+  get count(): number {
+    return this.steps.length;
+  }
+
+  /** Whether time alone changes nothing any more. */
+  get isSettled(): boolean {
+    return this.observed.replicas.every(
+      (replica) => replica.available && replica.desired === 'running',
+    );
+  }
+
+  applyDecision(steps: readonly RolloutStep[]): void {
+    const ids = new Set<string>(
+      steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
+    );
+    const stopped = new Map<string, RolloutReplica>();
+    for (const replica of this.observed.replicas)
+      if (ids.has(replica.id)) stopped.set(replica.id, replica);
+    const replicas = this.observed.replicas.map((one): RolloutReplica =>
+      stopped.has(one.id) ? { ...one, desired: 'stopped' } : one,
+    );
+    for (const step of steps) {
+      if (step.kind === 'createReplica')
+        replicas.push({ ...createPlannedReplica(step, this.count), available: false });
+      if (step.kind === 'switchVersion') this.switchActiveVersion(step.version);
+      const before = step.kind === 'stopReplica' ? stopped.get(step.replicaId) : undefined;
+      this.record(step, before !== undefined && isCountedAvailable(this.observed, before));
+    }
+    this.observed = { ...this.observed, replicas };
+    this.endDecision();
+  }
+
+  record(step: PredictedStep['step'], stopsAvailable = false): void {
+    if (step.kind === 'createReplica') this.live += 1;
+    if (stopsAvailable) this.available -= 1;
+    this.steps.push({ step, decision: this.decision, available: this.available, live: this.live });
+    if (this.available < this.lowestAvailable) this.lowestAvailable = this.available;
+    if (this.live > this.highestLive) this.highestLive = this.live;
+  }
+
+  endDecision(liveReplicas?: number): void {
+    this.decision += 1;
+    if (liveReplicas !== undefined) this.live = this.available = liveReplicas;
+  }
+
+  /** Confirms every stop and makes every other replica available. */
+  settle(): void {
+    const remaining: RolloutReplica[] = [];
+    for (const replica of this.observed.replicas)
+      if (replica.desired === 'running')
+        remaining.push(replica.available ? replica : { ...replica, available: true });
+    this.setReplicas(remaining);
+  }
+
+  setReplicas(replicas: readonly RolloutReplica[]): void {
+    this.observed = { ...this.observed, replicas };
+    this.live = replicas.length;
+    this.available = countWhere(replicas, (replica) => isCountedAvailable(this.observed, replica));
+  }
+
+  /**
+   * Grants the current wait: the next canary step, a promotion, or the end of the pause after a
+   * switch.
+   */
+  grantPermission(canarySteps: Iterator<number>): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind === 'blueGreen') {
+      const { activeVersion } = strategy;
+      this.observed = {
+        ...this.observed,
+        strategy: { kind: 'blueGreen', activeVersion, maySwitch: true },
+      };
+    } else if (strategy?.kind === 'rollingUpdate') {
+      this.record({ kind: 'stepReached', updated: strategy.updated ?? this.observed.want });
+      this.endDecision();
+      const { done, value } = canarySteps.next();
+      this.observed = {
+        ...this.observed,
+        strategy: { kind: 'rollingUpdate', ...(done === true ? {} : { updated: value }) },
+      };
+    }
+  }
+
+  toPrediction(outcome: PredictedOutcome): RolloutPrediction {
+    return {
+      steps: this.steps,
+      outcome,
+      lowestAvailable: this.lowestAvailable,
+      highestLive: this.highestLive,
+    };
+  }
+
+  private switchActiveVersion(version: number): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind !== 'blueGreen') return;
+    this.observed = { ...this.observed, strategy: { ...strategy, activeVersion: version } };
+    this.available = countWhere(this.observed.replicas, (replica) =>
+      isCountedAvailable(this.observed, replica),
+    );
+  }
+}
+
+/** Tells whether a replica is available and counts for `minAvailable`. */
+function isCountedAvailable({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
+  const counts = strategy?.kind !== 'blueGreen' || replica.version === strategy.activeVersion;
+  return counts && replica.available && replica.forced !== true && isStaying(replica);
+}
+
+const assumeConnected = (replica: RolloutReplica): RolloutReplica =>
+  replica.notYetAvailable === true
+    ? { ...replica, available: true, notYetAvailable: false }
+    : replica;

@@ -1,0 +1,391 @@
+import { decideNextSteps, type RolloutDecision } from '../steps/next-steps.js';
+import type { RolloutObserved, RolloutReplica, RolloutStrategy } from '../steps/observed.js';
+import {
+  NO_ROLLOUT,
+  isFirstRollout,
+  isSettled,
+  countAvailable,
+  formatDuration,
+  omitTimes,
+} from './rollout-state.js';
+import type {
+  RolloutAdvance,
+  RolloutEvent,
+  RolloutSituation,
+  RolloutState,
+} from './rollout-state.js';
+import { hasOpenCanaryStep, passCanarySteps, explainStepWait } from './canary-steps.js';
+
+/**
+ * Advances a rollout by one decision: starts it, passes canary steps, detects its failure, and asks
+ * the planner for the next steps. Pure: the caller stores the state and applies the steps in one
+ * transaction, so that a crash between two decisions loses nothing.
+ */
+export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
+  const events: RolloutEvent[] = [];
+  let state = startIfNewVersion(limitTimesToNow(before, situation.nowMs), situation, events);
+  state = recordProgress(
+    applyRetry(followStrategyChange(state, situation), situation, events),
+    situation,
+  );
+  const failure = detectFailure(state, situation);
+  if (failure !== undefined) {
+    state = {
+      ...omitTimes(state, 'waitsUntilMs'),
+      phase: 'failed',
+      reason: failure,
+      waitsForPromotion: false,
+    };
+    events.push({ kind: 'failed', message: `version ${state.version} failed: ${failure}` });
+    if (shouldRollBack(state, situation)) {
+      state = { ...state, rollsBackFrom: state.version };
+      const observed = toObserved(state, situation, undefined);
+      return {
+        state,
+        observed,
+        decision: WAIT_FOR_ROLLBACK,
+        rollBackTo: state.fromVersion,
+        events,
+      };
+    }
+  }
+  const steps = passCanarySteps(state, situation, events);
+  state = steps.state;
+  const observed = toObserved(state, situation, steps.updated);
+  const decision = decideNextSteps(observed);
+  if (decision.kind === 'steps' && decision.steps.some(({ kind }) => kind === 'switchVersion')) {
+    state = recordSwitch(state, situation, events);
+  }
+  state = concludeDecision(state, situation, decision, {
+    news: events,
+    wasWaiting: before.waitsForPromotion,
+  });
+  const wakeAtMs = computeWakeTime(state, situation);
+  return { state, observed, decision, events, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
+}
+
+/** Limits stored times to the present, so that a clock that was set back prolongs no wait. */
+function limitTimesToNow(state: RolloutState, nowMs: number): RolloutState {
+  const { progressAtMs, stepReachedAtMs, switchedAtMs } = state;
+  return {
+    ...state,
+    progressAtMs: Math.min(progressAtMs, nowMs),
+    ...(stepReachedAtMs === undefined ? {} : { stepReachedAtMs: Math.min(stepReachedAtMs, nowMs) }),
+    ...(switchedAtMs === undefined ? {} : { switchedAtMs: Math.min(switchedAtMs, nowMs) }),
+  };
+}
+
+/** The decision while a rollback is being written: no steps. */
+const WAIT_FOR_ROLLBACK: RolloutDecision = {
+  kind: 'waiting',
+  reason: { kind: 'paused', text: 'rolling back to the previous version' },
+  wakeOn: { kind: 'spec' },
+};
+
+function startIfNewVersion(
+  state: RolloutState,
+  situation: RolloutSituation,
+  events: RolloutEvent[],
+): RolloutState {
+  const { version, settings, nowMs, toCanonical } = situation;
+  if (state.version === version) return state;
+  const { activeVersion, strategy, rollsBackFrom, fromVersion, switchedAtMs } = state;
+  events.push({
+    kind: 'started',
+    message:
+      activeVersion === 0
+        ? `version ${version} is the first version`
+        : `version ${version} replaces version ${activeVersion}`,
+  });
+  return {
+    ...NO_ROLLOUT,
+    phase: 'inProgress',
+    version,
+    fromVersion: activeVersion,
+    activeVersion,
+    strategy: state.version === 0 || isSettled(state) ? settings.strategy : strategy,
+    startedAtMs: nowMs,
+    bestProgress: Number.MIN_SAFE_INTEGER,
+    progressAtMs: nowMs,
+    // No promotion is needed to return to the previous version while it is kept.
+    promoted:
+      switchedAtMs !== undefined &&
+      fromVersion !== 0 &&
+      toCanonical(fromVersion) === toCanonical(version),
+    // Stays set for the version that the rollback wrote; any other change ends the rollback.
+    rollsBackFrom: rollsBackFrom === state.version ? rollsBackFrom : 0,
+  };
+}
+
+/**
+ * Applies a change of the strategy. A rollout changes to blue/green only while replicas of one
+ * version are live, as two versions cannot both be active; it changes from blue/green only when the
+ * set that does not serve is gone.
+ */
+function followStrategyChange(
+  state: RolloutState,
+  { settings, observed, toCanonical }: RolloutSituation,
+): RolloutState {
+  const { strategy } = settings;
+  if (state.strategy === strategy) return state;
+  const active = toCanonical(state.activeVersion === 0 ? state.version : state.activeVersion);
+  const mixed = observed.replicas.some((replica) => !replica.lost && replica.version !== active);
+  const mayFollow = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
+  return mayFollow ? { ...omitTimes(state, 'switchedAtMs'), strategy } : state;
+}
+
+function applyRetry(
+  state: RolloutState,
+  { failures, nowMs }: RolloutSituation,
+  events: RolloutEvent[],
+): RolloutState {
+  if (!state.retry) return state;
+  const next = { ...state, retry: false };
+  if (isSettled(state)) return next;
+  if (state.phase !== 'failed') return { ...next, forgivenFailures: failures };
+  events.push({ kind: 'resumed', message: `version ${state.version} is retried` });
+  return {
+    ...next,
+    phase: 'inProgress',
+    reason: '',
+    forgivenFailures: failures,
+    progressAtMs: nowMs,
+  };
+}
+
+function detectFailure(state: RolloutState, situation: RolloutSituation): string | undefined {
+  const { settings, failures, nowMs, pausedByUser } = situation;
+  if (state.phase !== 'inProgress' || pausedByUser) return undefined;
+  const failed = failures - state.forgivenFailures;
+  if (failed >= Math.max(1, settings.maxFailedNew))
+    return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
+  const deadlineMs = getProgressDeadline(state, situation);
+  if (deadlineMs !== undefined && nowMs >= deadlineMs)
+    return `no progress for ${formatDuration(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
+  return undefined;
+}
+
+/**
+ * When the rollout fails because it makes no progress; undefined while it waits for something else.
+ */
+function getProgressDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
+  if (
+    state.phase !== 'inProgress' ||
+    state.stepReachedAtMs !== undefined ||
+    isWaitingForStops(state, situation)
+  )
+    return undefined;
+  return state.progressAtMs + situation.settings.progressDeadlineMs;
+}
+
+/**
+ * Tells whether RECREATE still waits for stops of the previous version, which end within their
+ * grace period.
+ */
+function isWaitingForStops(
+  { strategy, version }: RolloutState,
+  { observed, toCanonical }: RolloutSituation,
+): boolean {
+  const wanted = toCanonical(version);
+  const isLeaving = (replica: RolloutReplica): boolean =>
+    replica.version !== wanted && replica.desired === 'stopped';
+  return (
+    strategy === 'recreate' &&
+    observed.replicas.some((replica) => !replica.lost && isLeaving(replica))
+  );
+}
+
+function shouldRollBack(state: RolloutState, { settings, toCanonical }: RolloutSituation): boolean {
+  if (settings.onFailure !== 'rollback' || isFirstRollout(state) || state.rollsBackFrom !== 0)
+    return false;
+  return toCanonical(state.fromVersion) !== toCanonical(state.version);
+}
+
+function toObserved(
+  state: RolloutState,
+  situation: RolloutSituation,
+  updated: number | undefined,
+): RolloutObserved {
+  const { toCanonical, observed, pausedByUser } = situation;
+  const wanted = toCanonical(state.version);
+  const active = state.activeVersion === 0 ? wanted : toCanonical(state.activeVersion);
+  const paused =
+    !isSettled(state) && (pausedByUser || (state.phase === 'failed' && !isFirstRollout(state)));
+  const leavesBlueGreen =
+    state.strategy === 'blueGreen' &&
+    situation.settings.strategy !== 'blueGreen' &&
+    !isSettled(state);
+  return {
+    ...observed,
+    version: leavesBlueGreen ? active : wanted,
+    baseVersion: active,
+    paused,
+    strategy: toStrategy(state, situation, active, updated),
+  };
+}
+
+function toStrategy(
+  state: RolloutState,
+  { settings, toCanonical, nowMs }: RolloutSituation,
+  activeVersion: number,
+  updated: number | undefined,
+): RolloutStrategy {
+  if (state.strategy === 'recreate') return { kind: 'recreate' };
+  if (state.strategy === 'rollingUpdate')
+    return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
+  const kept = state.switchedAtMs !== undefined && nowMs - state.switchedAtMs < settings.pauseMs;
+  const needsPromotion =
+    settings.manualSwitch && !state.promoted && !isFirstRollout(state) && state.rollsBackFrom === 0;
+  return {
+    kind: 'blueGreen',
+    activeVersion,
+    maySwitch: !needsPromotion,
+    ...(kept && state.fromVersion !== 0 ? { keepVersion: toCanonical(state.fromVersion) } : {}),
+  };
+}
+
+function recordSwitch(
+  state: RolloutState,
+  { nowMs, settings }: RolloutSituation,
+  events: RolloutEvent[],
+): RolloutState {
+  const kept =
+    settings.pauseMs > 0
+      ? `; version ${state.activeVersion} is kept for ${formatDuration(settings.pauseMs)}`
+      : '';
+  events.push({
+    kind: 'switched',
+    message: `traffic is switched to version ${state.version}${kept}`,
+  });
+  return {
+    ...state,
+    activeVersion: state.version,
+    switchedAtMs: nowMs,
+    promoted: false,
+    waitsForPromotion: false,
+  };
+}
+
+/**
+ * Records progress: more available replicas of the wanted version, and fewer of other versions,
+ * than ever before in this rollout.
+ */
+function recordProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
+  if (isSettled(state)) return state;
+  const wanted = situation.toCanonical(state.version);
+  const others = situation.observed.replicas.filter(
+    (replica) => !replica.lost && replica.version !== wanted,
+  ).length;
+  const progress = countAvailable(situation) - others;
+  const further = progress > state.bestProgress;
+  if (!further && !situation.changed) return state;
+  return {
+    ...state,
+    bestProgress: Math.max(progress, state.bestProgress),
+    progressAtMs: situation.nowMs,
+  };
+}
+
+function concludeDecision(
+  state: RolloutState,
+  situation: RolloutSituation,
+  decision: RolloutDecision,
+  { news, wasWaiting }: { readonly news: RolloutEvent[]; readonly wasWaiting: boolean },
+): RolloutState {
+  if (isSettled(state))
+    return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
+  if (decision.kind === 'converged' && isComplete(state, situation))
+    return markCompleted(state, news);
+  if (state.phase === 'failed') return state;
+  const { pausedByUser, settings, nowMs } = situation;
+  const text = decision.kind === 'waiting' ? decision.reason.text : '';
+  const waitKind = decision.kind === 'waiting' ? decision.reason.kind : undefined;
+  const waitsForPromotion =
+    waitKind === 'promotion' || (state.stepReachedAtMs !== undefined && state.waitsForPromotion);
+  const paused = pausedByUser || waitsForPromotion || waitKind === 'impossibleLimits';
+  const phase = paused ? 'paused' : 'inProgress';
+  if (pausedByUser && state.phase !== 'paused')
+    news.push({ kind: 'paused', message: `version ${state.version} is paused` });
+  if (waitKind === 'promotion' && !wasWaiting)
+    news.push({ kind: 'awaitsPromotion', message: text });
+  if (state.phase === 'paused' && !paused && !wasWaiting)
+    news.push({ kind: 'resumed', message: `version ${state.version} continues` });
+  const next: RolloutState = {
+    ...omitTimes(state, 'waitsUntilMs'),
+    phase,
+    reason: pausedByUser
+      ? `paused by a user${text === '' ? '' : `; ${text}`}`
+      : explainStepWait(state, situation, text),
+    waitsForPromotion,
+    // Time in a pause does not count against the progress deadline.
+    ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
+    // Neither does the time for which the previous version is kept while the new set is complete.
+    ...(waitKind === 'kept'
+      ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs }
+      : {}),
+  };
+  const untilMs = waitKind === 'kept' ? next.progressAtMs : findNextDeadline(next, situation);
+  return untilMs === undefined || phase === 'paused' ? next : { ...next, waitsUntilMs: untilMs };
+}
+
+/**
+ * Tells whether a converged decision completes the rollout. At a canary step, or during a change
+ * from blue/green to another strategy, it does not.
+ */
+function isComplete(state: RolloutState, situation: RolloutSituation): boolean {
+  const { version, strategy, activeVersion } = state;
+  const { observed, toCanonical } = situation;
+  const wanted = toCanonical(version);
+  if (hasOpenCanaryStep(state, situation)) return false;
+  if (
+    strategy === 'blueGreen' &&
+    toCanonical(activeVersion === 0 ? version : activeVersion) !== wanted
+  )
+    return false;
+  return observed.replicas.every((replica) => replica.lost || replica.version === wanted);
+}
+
+function markCompleted(state: RolloutState, events: RolloutEvent[]): RolloutState {
+  const { version, rollsBackFrom } = state;
+  if (rollsBackFrom === 0)
+    events.push({
+      kind: 'completed',
+      message: `version ${version} is rolled out: no replica of another version is left`,
+    });
+  else
+    events.push({
+      kind: 'rolledBack',
+      message: `version ${version} is rolled out: it restores the template from before version ${rollsBackFrom}, which failed`,
+    });
+  return {
+    ...omitTimes(state, 'waitsUntilMs', 'stepReachedAtMs', 'switchedAtMs'),
+    phase: rollsBackFrom === 0 ? 'completed' : 'rolledBack',
+    reason: '',
+    activeVersion: version,
+    waitsForPromotion: false,
+    promoted: false,
+    rollsBackFrom: 0,
+  };
+}
+
+/** When the current canary step or the progress deadline ends. */
+function findNextDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
+  if (state.phase !== 'inProgress') return undefined;
+  const stage = situation.settings.canarySteps[state.stepsDone];
+  if (state.stepReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
+    return state.stepReachedAtMs + stage.wait.ms;
+  return getProgressDeadline(state, situation);
+}
+
+function computeWakeTime(
+  { waitsUntilMs }: RolloutState,
+  { nowMs }: RolloutSituation,
+): number | undefined {
+  // A deadline in the past depends on something else by now, such as unconfirmed stops.
+  return waitsUntilMs === undefined || waitsUntilMs <= nowMs
+    ? undefined
+    : Math.min(waitsUntilMs, nowMs + MAX_WAKE_MS);
+}
+
+/** Longest time until the next check, as wall clocks may be set. */
+const MAX_WAKE_MS = 60_000;

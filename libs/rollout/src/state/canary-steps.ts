@@ -1,0 +1,115 @@
+import {
+  isFirstRollout,
+  isSettled,
+  countAvailable,
+  formatDuration,
+  omitTimes,
+} from './rollout-state.js';
+import type { RolloutEvent, RolloutSituation, CanaryStep, RolloutState } from './rollout-state.js';
+
+/**
+ * Passes completed canary steps.
+ * @returns How many replicas may run the new version; undefined: all.
+ */
+export function passCanarySteps(
+  state: RolloutState,
+  situation: RolloutSituation,
+  events: RolloutEvent[],
+): { readonly state: RolloutState; readonly updated?: number } {
+  const { settings, observed, nowMs, pausedByUser } = situation;
+  const { canarySteps } = settings;
+  if (!hasCanarySteps(state, situation)) return { state: leaveStep(state, nowMs) };
+  let next = state;
+  for (let index = next.stepsDone; index < canarySteps.length; index += 1) {
+    const step = canarySteps[index];
+    if (step === undefined) break;
+    const updated = getStepSize(canarySteps, index, observed.want);
+    if (countAvailable(situation) < updated || next.phase === 'failed' || pausedByUser) {
+      const isLost = next.stepReachedAtMs !== undefined && countAvailable(situation) < updated;
+      return { state: isLost ? { ...leaveStep(next, nowMs), promoted: false } : next, updated };
+    }
+    if (next.stepReachedAtMs === undefined) {
+      next = {
+        ...next,
+        stepReachedAtMs: nowMs,
+        progressAtMs: nowMs,
+        waitsForPromotion: step.wait === 'promotion',
+      };
+      const waits =
+        step.wait === 'promotion'
+          ? 'waits for a promotion'
+          : `waits ${formatDuration(step.wait.ms)}`;
+      const text = `step ${index + 1} of ${canarySteps.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
+      events.push({ kind: 'stageReached', message: `${text}; ${waits}` });
+    }
+    const isOver =
+      step.wait === 'promotion'
+        ? next.promoted
+        : nowMs - (next.stepReachedAtMs ?? nowMs) >= step.wait.ms;
+    // Set at every decision: an unconfirmed stop may have cleared it.
+    if (!isOver)
+      return { state: { ...next, waitsForPromotion: step.wait === 'promotion' }, updated };
+    next = { ...leaveStep(next, nowMs), stepsDone: index + 1, promoted: false };
+  }
+  return { state: leaveStep(next, nowMs) };
+}
+
+/** Tells whether canary steps are left. */
+export const hasOpenCanaryStep = (state: RolloutState, situation: RolloutSituation): boolean =>
+  hasCanarySteps(state, situation) && state.stepsDone < situation.settings.canarySteps.length;
+
+/**
+ * Tells whether canary steps apply. They do not for a first deployment or a rollback, whose
+ * template is known.
+ */
+function hasCanarySteps(state: RolloutState, { observed, toCanonical }: RolloutSituation): boolean {
+  if (
+    isSettled(state) ||
+    isFirstRollout(state) ||
+    state.strategy !== 'rollingUpdate' ||
+    observed.want === 0
+  )
+    return false;
+  return state.rollsBackFrom === 0 && toCanonical(state.fromVersion) !== toCanonical(state.version);
+}
+
+/** Leaves the current canary step, also when the step was removed from the spec during its wait. */
+function leaveStep(state: RolloutState, nowMs: number): RolloutState {
+  if (state.stepReachedAtMs === undefined) return state;
+  return { ...omitTimes(state, 'stepReachedAtMs'), waitsForPromotion: false, progressAtMs: nowMs };
+}
+
+/**
+ * The number of updated replicas at a canary step: never fewer than at an earlier step, in whatever
+ * unit the steps are given.
+ */
+export function getStepSize(
+  canarySteps: readonly CanaryStep[],
+  index: number,
+  want: number,
+): number {
+  const sizes = canarySteps
+    .slice(0, index + 1)
+    .map(({ size }) =>
+      'replicas' in size ? size.replicas : Math.ceil((size.percent * want) / 100),
+    );
+  return Math.min(want, Math.max(...sizes));
+}
+
+/**
+ * The wait reason of a rollout at a canary step.
+ * @param text - The wait reason of the planner.
+ */
+export function explainStepWait(
+  state: RolloutState,
+  situation: RolloutSituation,
+  text: string,
+): string {
+  const { settings, observed } = situation;
+  const canaryStep = settings.canarySteps[state.stepsDone];
+  if (canaryStep === undefined || !hasCanarySteps(state, situation)) return text;
+  const step = `step ${state.stepsDone + 1} of ${settings.canarySteps.length}`;
+  if (state.stepReachedAtMs === undefined) return `${step}${text === '' ? '' : `: ${text}`}`;
+  const reached = `${step}: ${getStepSize(settings.canarySteps, state.stepsDone, observed.want)} of ${observed.want} replicas run version ${state.version}`;
+  return `${reached}; waits ${canaryStep.wait === 'promotion' ? 'for a promotion' : `${formatDuration(canaryStep.wait.ms)} since they were ready`}`;
+}

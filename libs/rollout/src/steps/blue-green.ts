@@ -1,0 +1,156 @@
+import { assert } from '@cloudless/base';
+import type { RolloutDecision } from './decision.js';
+import type { RolloutObserved, RolloutReplica, RolloutStrategy } from './observed.js';
+import { chooseVersion } from './rolling-update.js';
+import {
+  decideActions,
+  sortByDisruptionOrder,
+  countWhere,
+  findExcess,
+  isStaying,
+  tallyReplicas,
+  toSteps,
+  type MissingReplica,
+  type ReplicaTally,
+} from './replica-tally.js';
+import { waitPaused, formatReplicaCount, waitFor, explainSetWait } from './waiting.js';
+
+type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
+
+/**
+ * Decides the next steps of a blue/green rollout: keeps the active set complete within
+ * `minAvailable`, creates the new set beside it all at once, and switches when the new set is
+ * complete and available. `minAvailable` does not protect replicas that are not active, as they
+ * serve nobody.
+ */
+export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen): RolloutDecision {
+  const sets = assessSets(observed, strategy);
+  if (sets.complete && strategy.maySwitch)
+    return { kind: 'steps', steps: [{ kind: 'switchVersion', version: observed.version }] };
+  const { want } = observed;
+  const { live, draining } = sets;
+  // The maximum of live replicas covers both sets.
+  const activeActions = decideActions(
+    { ...observed, maxSurge: want },
+    { ...sets.active, live, draining },
+  );
+  const room = 2 * want + draining - live - activeActions.creates.length;
+  const creates = sets.missing.length <= room ? sets.missing : [];
+  const steps = toSteps({
+    creates: [...activeActions.creates, ...creates],
+    stops: [...activeActions.stops, ...sets.removable],
+  });
+  if (steps.length > 0) return { kind: 'steps', steps };
+  return explainWait(observed, sets) ?? { kind: 'converged' };
+}
+
+interface SetStatus {
+  readonly live: number;
+  readonly draining: number;
+  /** Unconfirmed stops of any version. */
+  readonly leaving: number;
+  readonly active: ReplicaTally;
+  /** The new set; undefined when the active version is the wanted one, or the rollout is paused. */
+  readonly newSet: ReplicaTally | undefined;
+  /** Replicas that the new set lacks. */
+  readonly missing: readonly MissingReplica[];
+  /** Whether the new set is complete and available. */
+  readonly complete: boolean;
+  /** Replicas of neither set, which may stop at once. */
+  readonly removable: readonly RolloutReplica[];
+  /** Number of replicas that stay beside the active set. */
+  readonly besideActive: number;
+}
+
+function assessSets(observed: RolloutObserved, strategy: BlueGreen): SetStatus {
+  const { want, version } = observed;
+  const { activeVersion } = strategy;
+  const isActive = (replica: RolloutReplica): boolean => replica.version === activeVersion;
+  const active = tallyReplicas(
+    observed.replicas.filter(isActive),
+    chooseVersion(activeVersion, want),
+  );
+  const others = observed.replicas.filter((replica) => isStaying(replica) && !isActive(replica));
+  const mayStay = (replica: RolloutReplica): boolean =>
+    !replica.draining && mayStayBeside(replica, observed, strategy);
+  const remain = others.filter(mayStay);
+  const removable = sortByDisruptionOrder([
+    ...others.filter((replica) => !mayStay(replica)),
+    ...findExcess(remain, want),
+  ]);
+  const needsNewSet = observed.paused !== true && activeVersion !== version;
+  const newSet = needsNewSet ? tallyReplicas(remain, chooseVersion(version, want)) : undefined;
+  const live = countWhere(observed.replicas, (replica) => !replica.lost);
+  return {
+    live,
+    draining: countWhere(observed.replicas, (replica) => !replica.lost && replica.draining),
+    leaving: countWhere(
+      observed.replicas,
+      (replica) => !replica.lost && replica.desired === 'stopped',
+    ),
+    active,
+    newSet,
+    missing: newSet?.missing ?? [],
+    complete: newSet !== undefined && newSet.available >= want && (want > 0 || live === 0),
+    removable,
+    besideActive: others.length - removable.length,
+  };
+}
+
+/**
+ * Tells whether a replica that is not active may stay: a member of the new set; without a new set,
+ * one of the former version while it is kept; while paused, every replica.
+ */
+function mayStayBeside(
+  { version }: RolloutReplica,
+  observed: RolloutObserved,
+  { activeVersion, keepVersion }: BlueGreen,
+): boolean {
+  if (observed.paused === true) return true;
+  return activeVersion === observed.version
+    ? version === keepVersion
+    : version === observed.version;
+}
+
+function explainWait(observed: RolloutObserved, sets: SetStatus): RolloutDecision | undefined {
+  const { want, version, paused } = observed;
+  const { active, newSet, besideActive, leaving } = sets;
+  if (sets.complete)
+    return waitFor(
+      'promotion',
+      'permission',
+      `version ${version} is complete and ready, and waits for a promotion`,
+    );
+  const unfinished = newSet === undefined ? undefined : explainUnfinishedSet(observed, newSet);
+  const why = unfinished ?? explainSetWait({ ...observed, maxSurge: want }, { ...active, leaving });
+  if (why !== undefined) return why;
+  assert(newSet === undefined, 'only stopping replicas occupy the room of a new set');
+  const others = countWhere(
+    observed.replicas,
+    (replica) => isStaying(replica) && replica.version !== version,
+  );
+  if (paused === true) return others > 0 ? waitPaused(others) : undefined;
+  return besideActive > 0
+    ? waitFor(
+        'kept',
+        'permission',
+        `${formatReplicaCount(besideActive)} of the previous version are kept`,
+      )
+    : undefined;
+}
+
+/** Why the new set is not available; undefined when it waits for room. */
+function explainUnfinishedSet(
+  { want, version }: RolloutObserved,
+  newSet: ReplicaTally,
+): RolloutDecision | undefined {
+  const ready = `${newSet.available} of ${want} replicas of version ${version}`;
+  if (newSet.unready > 0)
+    return waitFor('notReady', 'replicas', `${ready} are ready, ${newSet.unready} not yet`);
+  if (newSet.notYetAvailable === 0) return undefined;
+  return waitFor(
+    'notYetAvailable',
+    'replicas',
+    `${ready} are available; ${newSet.notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
+  );
+}

@@ -1,0 +1,71 @@
+import { assert } from '@cloudless/base';
+import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
+import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
+import type { ReplicaTally } from './replica-tally.js';
+
+export function waitFor(
+  kind: WaitReason['kind'],
+  wakeOn: WakeOn['kind'],
+  text: string,
+): RolloutDecision {
+  return { kind: 'waiting', reason: { kind, text }, wakeOn: { kind: wakeOn } };
+}
+
+/**
+ * Why a set of replicas waits; the longest wait is named first, as stops end by themselves.
+ * Undefined when the set is in its wanted state.
+ */
+export function explainSetWait(
+  limits: RolloutLimits,
+  tally: ReplicaTally,
+): RolloutDecision | undefined {
+  const { want } = limits;
+  const { available, unready, notYetAvailable, leaving } = tally;
+  if (unready > 0)
+    return waitFor(
+      'notReady',
+      'replicas',
+      `${available} of ${want} replicas are ready, ${unready} not yet${explainMissingRoom(limits, tally)}`,
+    );
+  if (notYetAvailable > 0)
+    return waitFor(
+      'notYetAvailable',
+      'replicas',
+      `${available} of ${want} replicas are available; ${notYetAvailable} not yet: ready for less than min_ready_duration, or on silent nodes`,
+    );
+  if (leaving > 0)
+    return waitFor('stopping', 'replicas', `${formatReplicaCount(leaving)} still stopping`);
+  if (tally.availableVictims.length === 0 && tally.missing.length === 0) return undefined;
+  // No replica is stopping, all are available, and no step is possible: only impossible limits lead
+  // here.
+  const text = describeImpossibleLimits(limits);
+  assert(text !== undefined, 'limits that allow a step always lead to one');
+  return waitFor('impossibleLimits', 'spec', text);
+}
+
+/**
+ * What a user has to do when no node fits a new replica and `minAvailable` prevents stopping
+ * another one first; empty while something else may free resources.
+ */
+function explainMissingRoom(
+  { minAvailable }: RolloutLimits,
+  { unplaced, available, leaving, availableVictims }: ReplicaTally,
+): string {
+  if (
+    unplaced === undefined ||
+    leaving > 0 ||
+    availableVictims.length === 0 ||
+    available > minAvailable
+  )
+    return '';
+  return (
+    `: ${unplaced}; min_available ${minAvailable} allows no stop before the new replica is ready: ` +
+    'free resources, or lower min_available, or raise max_unavailable'
+  );
+}
+
+export const waitPaused = (others: number): RolloutDecision =>
+  waitFor('paused', 'spec', `paused with ${formatReplicaCount(others)} of other versions`);
+
+export const formatReplicaCount = (count: number): string =>
+  count === 1 ? '1 replica' : `${count} replicas`;

@@ -1,0 +1,122 @@
+import { assert } from '@cloudless/base';
+import {
+  decideNextSteps,
+  resolveLimits,
+  type RolloutDecision,
+  type RolloutLimitsSpec,
+  type RolloutObserved,
+  type RolloutReplica,
+  type RolloutStep,
+} from '../index.js';
+import { aReplica } from './builders.js';
+import { checkDecision, checkStep } from './invariants.js';
+
+/**
+ * A simulated workload whose replicas fail and recover as a test demands. Every applied step is
+ * checked against the invariants.
+ */
+export class SimulatedWorkload {
+  steps = 0;
+  private sequence = 1_000;
+  private replicas: readonly RolloutReplica[];
+
+  constructor(private observed: RolloutObserved) {
+    this.replicas = observed.replicas;
+  }
+
+  observe(): RolloutObserved {
+    return { ...this.observed, replicas: this.replicas };
+  }
+
+  get live(): readonly RolloutReplica[] {
+    return this.replicas.filter((replica) => !replica.lost);
+  }
+
+  scale(spec: RolloutLimitsSpec): void {
+    if (this.observed.globalTargets === undefined) this.update(resolveLimits(spec));
+  }
+
+  setGlobalTargets(globalTargets: readonly string[], spec: RolloutLimitsSpec): void {
+    if (this.observed.globalTargets !== undefined)
+      this.update({ globalTargets, ...resolveLimits({ ...spec, desired: globalTargets.length }) });
+  }
+
+  /** Changes the input of the planner. */
+  update(changes: Partial<RolloutObserved>): void {
+    this.observed = { ...this.observed, ...changes };
+  }
+
+  changeReplica(index: number, changes: Partial<RolloutReplica>): void {
+    const at = index % Math.max(1, this.replicas.length);
+    this.replicas = this.replicas.map((replica, each) =>
+      each === at ? { ...replica, ...changes } : replica,
+    );
+  }
+
+  /** Removes a replica: it failed, or its stop is confirmed. */
+  removeReplica(index: number): void {
+    const at = index % Math.max(1, this.replicas.length);
+    this.replicas = this.replicas.filter((_, each) => each !== at);
+  }
+
+  /**
+   * Lets time pass without failures: remaining replicas become available, stops are confirmed, and
+   * silent nodes reconnect.
+   */
+  settle(): void {
+    this.replicas = this.replicas
+      .filter((replica) => replica.lost || replica.desired === 'running')
+      .map((replica): RolloutReplica => ({ ...replica, available: true, notYetAvailable: false }));
+  }
+
+  /** Grants every permission: the last canary step, the switch, the end of a pause. */
+  grantPermission(): void {
+    const { strategy } = this.observed;
+    if (strategy?.kind === 'rollingUpdate') this.update({ strategy: { kind: 'rollingUpdate' } });
+    if (strategy?.kind === 'blueGreen') {
+      const { activeVersion } = strategy;
+      this.update({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true } });
+    }
+  }
+
+  /** Applies the first `count` steps of the next decision, rotated by `turn`, and checks each. */
+  applyNextDecision(turn = 0, count = Infinity): RolloutDecision {
+    const before = this.observe();
+    const decision = decideNextSteps(before);
+    if (decision.kind !== 'steps') return decision;
+    const { length } = decision.steps;
+    assert(length > 0, 'a decision without steps is a reason to wait');
+    for (let index = 0; index < Math.min(length, count); index += 1) {
+      const step = decision.steps[(index + turn) % length];
+      assert(step !== undefined, 'an index within the decision');
+      const last = this.observe();
+      this.applyStep(step);
+      checkStep(last, step, this.observe());
+    }
+    checkDecision(before, decision.steps, this.observe(), count >= length);
+    return decision;
+  }
+
+  /** Applies one step without a check. */
+  applyStep(step: RolloutStep): void {
+    this.steps += 1;
+    if (step.kind === 'createReplica') {
+      const { version, nodeId } = step;
+      const fields: Partial<RolloutReplica> = {
+        version,
+        available: false,
+        ...(nodeId === undefined ? {} : { nodeId }),
+      };
+      this.replicas = [...this.replicas, aReplica((this.sequence += 1), fields)];
+    } else if (step.kind === 'stopReplica') {
+      this.changeReplica(
+        this.replicas.findIndex(({ id }) => id === step.replicaId),
+        { desired: 'stopped' },
+      );
+    } else {
+      const { strategy } = this.observed;
+      assert(strategy?.kind === 'blueGreen', 'only blue/green switches');
+      this.update({ strategy: { ...strategy, activeVersion: step.version } });
+    }
+  }
+}

@@ -1,0 +1,105 @@
+import { constants } from 'node:http2';
+import type { Clock, Log, Timer } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { TrackedBytes } from './byte-budget.js';
+import type { CallCanceller } from '../transport/call-lifetimes.js';
+import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
+
+export interface ResponsePacerSettings {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Longest time for which a client may read nothing. */
+  readonly slowReaderTimeoutMs: number;
+}
+
+/**
+ * Step in which progress is measured. A client that reads 64 KiB in each timeout is slow, but is
+ * not aborted.
+ */
+const PIECE_BYTES = 64 * 1024;
+
+export interface PacedCall {
+  readonly rpc: string;
+  readonly connectionId: string | undefined;
+  readonly request: AnyRequest;
+  readonly response: AnyResponse;
+  readonly control: CallCanceller;
+  readonly unread: TrackedBytes;
+}
+
+/**
+ * Applies the slow-reader timeout to responses. Node holds one message in memory for each unread
+ * stream, without a time limit. A client that reads nothing for `slowReaderTimeoutMs` has its call
+ * ended, with an error that it sees when it reads on. After the same time again the call is reset.
+ */
+export class ResponsePacer {
+  private slowReaderCount = 0;
+
+  constructor(private readonly settings: ResponsePacerSettings) {}
+
+  /** Calls ended since the start because the client did not read. */
+  get slowReaders(): number {
+    return this.slowReaderCount;
+  }
+
+  /** Passes a response body on in pieces, at the speed of its reader. */
+  async *pace(body: AsyncIterable<Uint8Array>, call: PacedCall): AsyncIterable<Uint8Array> {
+    const { unread } = call;
+    let timer: Timer | undefined;
+    call.response.once('close', () => {
+      timer?.cancel();
+      unread.release();
+    });
+    const startTimeout = (): void => {
+      timer?.cancel();
+      if (!isClosed(call)) timer = this.setSlowReaderTimer(call, (next) => (timer = next));
+    };
+    let heldBytes = 0;
+    for await (const chunk of body) {
+      unread.add(chunk.byteLength - heldBytes); // the previous chunk has been read
+      heldBytes = chunk.byteLength;
+      for (let from = 0; from < chunk.byteLength; from += PIECE_BYTES) {
+        startTimeout();
+        yield chunk.subarray(from, from + PIECE_BYTES);
+        timer?.cancel();
+      }
+    }
+    // Node holds the last bytes until the client reads them.
+    startTimeout();
+  }
+
+  private setSlowReaderTimer(call: PacedCall, onNextTimer: (next: Timer) => void): Timer {
+    const { clock, log, slowReaderTimeoutMs } = this.settings;
+    const seconds = slowReaderTimeoutMs / 1_000;
+    return clock.setTimer(slowReaderTimeoutMs, () => {
+      this.slowReaderCount += 1;
+      log.warn('call ended: its client did not read the response', {
+        rpc: call.rpc,
+        connectionId: call.connectionId,
+      });
+      call.control.cancel(
+        new ConnectError(
+          `the response was not read for ${seconds} s; read it while it arrives, or ask for less`,
+          Code.ResourceExhausted,
+        ),
+      );
+      onNextTimer(clock.setTimer(slowReaderTimeoutMs, () => resetCall(call)));
+    });
+  }
+}
+
+/**
+ * Ends a call at once, without an error message: in HTTP/2 with the reset code ENHANCE_YOUR_CALM,
+ * which clients report as RESOURCE_EXHAUSTED.
+ */
+export function resetCall({ request, response }: Pick<PacedCall, 'request' | 'response'>): void {
+  if ('stream' in request) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  else request.socket.destroy();
+  response.destroy();
+}
+
+function isClosed({ request, response }: PacedCall): boolean {
+  return 'stream' in request
+    ? request.stream.closed || request.stream.destroyed
+    : response.destroyed;
+}

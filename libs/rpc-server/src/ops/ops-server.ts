@@ -1,0 +1,143 @@
+import * as http from 'node:http';
+import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@cloudless/base';
+import { checkRequestOrigin } from '../transport/origin-check.js';
+import { listenOnLoopback } from '../transport/listen.js';
+
+/** Result of a health check. `degraded` lists problems that need no restart of the process. */
+export type HealthReport =
+  | { readonly ok: true; readonly degraded?: readonly string[] }
+  | { readonly ok: false; readonly reasons: readonly string[] };
+
+export interface OpsServerOptions {
+  /** A loopback address or `localhost`; any other address is refused. */
+  readonly host: string;
+  /** 0 to 65535; 0 lets the system choose. */
+  readonly port: number;
+  /** Liveness: `ok: false` means that a restart may help. */
+  readonly checkHealth: () => HealthReport | Promise<HealthReport>;
+  /** Readiness: `ok: false` means that the process cannot serve calls now. */
+  readonly checkReadiness: () => HealthReport | Promise<HealthReport>;
+  /** All metrics in the Prometheus text format, version 0.0.4. */
+  readonly renderMetrics: () => string | Promise<string>;
+  readonly clock: Clock;
+  /** Default: silent. */
+  readonly log?: Log;
+  /** The command-line option that errors about the port name; default `--ops-port`. */
+  readonly portOption?: string;
+}
+
+/** A server for probes and metrics. */
+export interface OpsServer {
+  readonly address: { readonly host: string; readonly port: number };
+  /** Base URL without a trailing slash. */
+  readonly url: string;
+  /** Stops at once. Resolves when the last socket is closed. */
+  close(): Promise<void>;
+}
+
+/** Timeout of one check. Probes and scrapers give up after a similar time. */
+const CHECK_TIMEOUT_MS = 5_000;
+/** Far more than probes and scrapers need. */
+const MAX_CONNECTIONS = 256;
+
+/**
+ * Starts the server for `/health`, `/ready` and `/metrics`. `/health` and `/ready` answer 200
+ * `{"status":"ok"}`, 200 `{"status":"degraded","reasons":[…]}` or 503 with `reasons`.
+ * @throws CloudlessError `precondition` when the host is not loopback; `invalid`, `unavailable` or
+ *   `denied` for the port.
+ */
+export async function startOpsServer(options: OpsServerOptions): Promise<OpsServer> {
+  const { clock, log = silentLog, portOption = '--ops-port' } = options;
+  const pages: Readonly<Record<string, () => Promise<Page>>> = {
+    '/health': async () => toPage(await options.checkHealth()),
+    '/ready': async () => toPage(await options.checkReadiness()),
+    '/metrics': async () => ({
+      status: 200,
+      type: 'text/plain; version=0.0.4; charset=utf-8',
+      body: await options.renderMetrics(),
+    }),
+  };
+  const respond = async (request: http.IncomingMessage): Promise<Page> => {
+    const guard = checkRequestOrigin(request, []);
+    if (guard.kind === 'refuse') return createStatusPage(403, 'refused', [guard.reason]);
+    const path = (request.url ?? '').split('?', 1)[0] ?? '';
+    const page = Object.hasOwn(pages, path) ? pages[path] : undefined;
+    if (page === undefined)
+      return createStatusPage(404, 'notFound', [
+        `no page at this path; try ${Object.keys(pages).join(', ')}`,
+      ]);
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      return { ...createStatusPage(405, 'notAllowed', ['use GET']), allow: 'GET, HEAD' };
+    try {
+      return await withTimeout(clock, page());
+    } catch (reason) {
+      log.error('ops page failed', { path, ...errorFields(reason) });
+      return createStatusPage(503, 'unavailable', [errorMessageOf(reason)]);
+    }
+  };
+  const server = http.createServer(
+    { headersTimeout: 10_000, requestTimeout: 30_000, maxHeaderSize: 16 * 1024 },
+    (request, response) => {
+      response.on('error', () => undefined); // the client has gone
+      void respond(request).then((page) => sendPage(response, page));
+    },
+  );
+  server.maxConnections = MAX_CONNECTIONS;
+  const { host, port, url } = await listenOnLoopback(
+    server,
+    options.host,
+    options.port,
+    portOption,
+  );
+  server.on('error', (reason) => log.error('listener failed', errorFields(reason)));
+  let closing: Promise<void> | undefined;
+  const close = (): Promise<void> =>
+    (closing ??= new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    }));
+  return { address: { host, port }, url, close };
+}
+
+interface Page {
+  readonly status: number;
+  readonly type: string;
+  readonly body: string;
+  readonly allow?: string;
+}
+
+function toPage(report: HealthReport): Page {
+  if (!report.ok) return createStatusPage(503, 'unavailable', report.reasons);
+  const { degraded = [] } = report;
+  return degraded.length === 0
+    ? createJsonPage(200, { status: 'ok' })
+    : createStatusPage(200, 'degraded', degraded);
+}
+
+function createStatusPage(status: number, name: string, reasons: readonly string[]): Page {
+  return createJsonPage(status, { status: name, reasons });
+}
+
+function createJsonPage(status: number, content: object): Page {
+  return { status, type: 'application/json', body: `${JSON.stringify(content)}\n` };
+}
+
+/** Node itself omits the body of a response to HEAD. */
+function sendPage(response: http.ServerResponse, { status, type, body, allow }: Page): void {
+  response.writeHead(status, {
+    'Content-Type': type,
+    'Content-Length': Buffer.byteLength(body),
+    'Cache-Control': 'no-store',
+    ...(allow === undefined ? {} : { Allow: allow }),
+  });
+  response.end(body);
+}
+
+function withTimeout<Result>(clock: Clock, work: Promise<Result>): Promise<Result> {
+  return new Promise<Result>((resolve, reject) => {
+    const timer = clock.setTimer(CHECK_TIMEOUT_MS, () =>
+      reject(new Error(`no answer within ${CHECK_TIMEOUT_MS} ms`)),
+    );
+    work.then(resolve, reject).finally(() => timer.cancel());
+  });
+}

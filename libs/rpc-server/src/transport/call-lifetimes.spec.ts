@@ -1,0 +1,79 @@
+import { CoordinatorService } from '@cloudless/api';
+import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import {
+  Code,
+  ConnectError,
+  createContextValues,
+  type StreamRequest,
+  type StreamResponse,
+} from '@connectrpc/connect';
+import { CallLifetimes } from './call-lifetimes.js';
+
+const method = CoordinatorService.method.watchWorkloads;
+
+/** A call of WatchWorkloads, as an interceptor receives it. */
+function aStreamRequest(signal = new AbortController().signal): StreamRequest {
+  return {
+    stream: true,
+    service: CoordinatorService,
+    method,
+    requestMethod: 'POST',
+    url: 'http://localhost/',
+    signal,
+    header: new Headers(),
+    contextValues: createContextValues(),
+    message: (async function* () {})(),
+  } as StreamRequest;
+}
+
+/** The response of a handler that sends messages without end. */
+function anEndlessResponse(): StreamResponse {
+  const message = (async function* () {
+    for (;;) yield {};
+  })();
+  return {
+    stream: true,
+    service: CoordinatorService,
+    method,
+    header: new Headers(),
+    trailer: new Headers(),
+    message,
+  } as never;
+}
+
+describe('CallLifetimes.endStreams', () => {
+  const closing = new ConnectError('the server is shutting down', Code.Unavailable);
+  const aLimiter = () =>
+    new CallLifetimes({ clock: new ManualClock(), log: silentLog, unaryDeadlineMs: 1_000 });
+
+  it('ends open streams', async () => {
+    const limiter = aLimiter();
+    const answer = (await limiter.interceptor(async () => anEndlessResponse())(
+      aStreamRequest(),
+    )) as StreamResponse;
+    const items = answer.message[Symbol.asyncIterator]();
+    expect((await items.next()).done).toBe(false);
+    limiter.endStreams(closing);
+    await expect(items.next()).rejects.toBe(closing);
+  });
+
+  it('refuses later streams before they reach a handler', async () => {
+    const limiter = aLimiter();
+    limiter.endStreams(closing);
+    let called = 0;
+    const call = limiter.interceptor(async () => {
+      called += 1;
+      return anEndlessResponse();
+    })(aStreamRequest());
+    await expect(call).rejects.toBe(closing);
+    expect(called).toBe(0);
+  });
+
+  it('ends a stream whose handler has not responded yet', async () => {
+    const limiter = aLimiter();
+    const call = limiter.interceptor(() => new Promise<never>(() => undefined))(aStreamRequest());
+    limiter.endStreams(closing);
+    await expect(call).rejects.toBe(closing);
+  });
+});

@@ -1,0 +1,265 @@
+import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
+import {
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from '@connectrpc/connect-node';
+import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import type {
+  AdmittedCall,
+  OverloadProtection,
+  IncomingCall,
+} from '../admission/overload-protection.js';
+import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
+import { connectionKey, type ServerConnection } from './connection.js';
+import { checkRequestOrigin } from './origin-check.js';
+import type { AnyRequest, AnyResponse } from './http-types.js';
+import { withInputErrors } from '../messages/input-errors.js';
+import { inspectBody } from '../messages/inspect-body.js';
+import type { RpcLimits } from '../options.js';
+import { shouldLogOccurrence } from './log-sampling.js';
+import { toRequestBody, endAfterRequestBody, enforceBodyTimeout } from './request-body.js';
+
+export interface DispatchSettings {
+  readonly handlers: readonly UniversalHandler[];
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly bodyTimeoutMs: number;
+  readonly protection: OverloadProtection;
+  readonly limits: RpcLimits;
+  readonly maxHeaderBytes: number;
+  readonly allowedOrigins: readonly string[];
+}
+
+/** Passes one HTTP request to its RPC handler, or answers it with an error. */
+export type Dispatch = (
+  connection: ServerConnection | undefined,
+  request: AnyRequest,
+  response: AnyResponse,
+) => void;
+
+/**
+ * Checks host, origin, head size and path of each request, then applies the body timeout and the
+ * overload protection before it runs Connect's handler.
+ */
+export function createDispatch(settings: DispatchSettings): Dispatch {
+  const { log, protection } = settings;
+  const byPath = new Map(settings.handlers.map((handler) => [handler.requestPath, handler]));
+
+  const serveCall = async (
+    handler: UniversalHandler,
+    connection: ServerConnection | undefined,
+    request: AnyRequest,
+    response: AnyResponse,
+  ) => {
+    enforceBodyTimeout(settings, handler, request, response);
+    const control = new CallCanceller();
+    const contextValues = createContextValues()
+      .set(connectionKey, connection)
+      .set(callCancellerKey, control);
+    try {
+      const universal = universalRequestFromNodeRequest(
+        request,
+        response,
+        undefined,
+        contextValues,
+      );
+      const { header, signal } = universal;
+      const call: IncomingCall = {
+        handler,
+        connection,
+        request,
+        response,
+        header,
+        signal,
+        control,
+      };
+      const { body, withFinish } = await admit(call);
+      const inspected = inspectBody(handler, { header, body }, settings.limits);
+      const result = addErrorText(
+        await withInputErrors(handler)({ ...universal, ...inspected }),
+        handler,
+      );
+      const answer =
+        result.body &&
+        protection.paceResponse(
+          endAfterRequestBody(withFinish(result.body), handler, request),
+          call,
+        );
+      await universalResponseToNodeResponse(
+        { ...result, ...(answer === undefined ? {} : { body: answer }) },
+        response,
+      );
+    } catch (reason) {
+      // The response could not be written: the client has gone. Exceptions of handlers never get
+      // here.
+      const gone =
+        response.destroyed ||
+        hasClientGone(request) ||
+        ConnectError.from(reason).code === Code.Aborted;
+      const level = gone ? 'debug' : 'warn';
+      log[level]('rpc response not delivered', {
+        rpc: handler.method.name,
+        connectionId: connection?.id,
+        ...errorFields(reason),
+      });
+      response.destroy();
+    }
+  };
+
+  /**
+   * A refused call still goes to Connect, without a body: Connect encodes the error for each
+   * protocol.
+   */
+  const admit = async (call: IncomingCall): Promise<AdmittedCall> => {
+    const { handler, request, header, signal, control } = call;
+    const finishing = (answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> => answer;
+    const isCall =
+      handler.allowedMethods.includes(request.method ?? '') &&
+      handler.supportedContentType(header.get('content-type') ?? '');
+    if (!isCall) return { body: toRequestBody(request), withFinish: finishing };
+    try {
+      return await protection.admit(call);
+    } catch (reason) {
+      if (signal.aborted || !(reason instanceof ConnectError)) throw reason;
+      control.cancel(reason);
+      return { body: createFailingBody(reason), withFinish: finishing };
+    }
+  };
+
+  let refusedCount = 0;
+  return (connection, request, response) => {
+    request.on('error', ignoreError);
+    response.on('error', ignoreError);
+    if (measureHead(request) > settings.maxHeaderBytes) {
+      sendError(
+        response,
+        431,
+        'resource_exhausted',
+        `the head of the request is larger than ${settings.maxHeaderBytes} bytes`,
+      );
+      return;
+    }
+    const hosts = countHostHeaders(request);
+    if (hosts > 1) {
+      sendError(
+        response,
+        400,
+        'invalid_argument',
+        `the request has ${hosts} Host headers; send one`,
+      );
+      return;
+    }
+    const decision = checkRequestOrigin(request, settings.allowedOrigins);
+    if (decision.kind === 'refuse') {
+      refusedCount += 1;
+      if (shouldLogOccurrence(refusedCount))
+        log.warn('requests refused', {
+          connectionId: connection?.id,
+          reason: decision.reason,
+          refused: refusedCount,
+        });
+      sendError(response, 403, 'permission_denied', decision.reason);
+      return;
+    }
+    for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
+    const path = (request.url ?? '').split('?', 1)[0] ?? '';
+    const handler = byPath.get(path);
+    if (decision.kind === 'preflight') response.writeHead(204).end();
+    else if (handler !== undefined) void serveCall(handler, connection, request, response);
+    else
+      sendError(
+        response,
+        404,
+        'unimplemented',
+        'no RPC at this path; paths look like /cloudless.api.CoordinatorService/ListWorkloads',
+      );
+  };
+}
+
+/**
+ * Read and write operations report these errors. Without an `error` listener, Node would end the
+ * process.
+ */
+const ignoreError = (): void => undefined;
+
+/** Adds an error text to the responses that Connect sends with only a status. */
+function addErrorText(
+  response: UniversalServerResponse,
+  handler: UniversalHandler,
+): UniversalServerResponse {
+  if (response.body !== undefined) return response;
+  const help = HELP_BY_STATUS[response.status];
+  if (help === undefined) return response;
+  const header = new Headers(response.header);
+  header.set('Content-Type', 'application/json');
+  if (response.status === 405)
+    header.set(
+      'Allow',
+      handler.allowedMethods.filter((name, i, all) => all.indexOf(name) === i).join(', '),
+    );
+  return { ...response, header, body: toBody(errorJson('unimplemented', help)) };
+}
+
+const HELP_BY_STATUS: Readonly<Record<number, string>> = {
+  405: 'this RPC needs POST',
+  415: 'this content type is not served; use application/json or application/proto (Connect), application/grpc or application/grpc-web',
+  505: 'streams in both directions need HTTP/2; try --http2-prior-knowledge',
+};
+
+function hasClientGone(request: AnyRequest): boolean {
+  return 'stream' in request
+    ? request.stream.destroyed || request.stream.closed
+    : request.destroyed || request.socket.destroyed;
+}
+
+function createFailingBody(reason: ConnectError): AsyncIterable<Uint8Array> {
+  return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(reason) }) };
+}
+
+async function* toBody(text: string): AsyncIterable<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+/** Codes of errors that this module answers before Connect. */
+type RefusalCode =
+  'invalid_argument' | 'permission_denied' | 'resource_exhausted' | 'unimplemented';
+
+/** An error in the JSON form of Connect. */
+function errorJson(code: RefusalCode, message: string): string {
+  return JSON.stringify({ code, message });
+}
+
+function sendError(
+  response: AnyResponse,
+  status: number,
+  code: RefusalCode,
+  message: string,
+): void {
+  const body = errorJson(code, message);
+  response.writeHead(status, {
+    'Content-Type': 'application/json',
+    'Content-Length': Buffer.byteLength(body),
+  });
+  response.end(body);
+}
+
+/**
+ * Node keeps only the first of several Host headers. A proxy in front may have checked another one
+ * (RFC 9112, section 3.2).
+ */
+function countHostHeaders({ rawHeaders }: AnyRequest): number {
+  return rawHeaders.filter((text, index) => index % 2 === 0 && text.toLowerCase() === 'host')
+    .length;
+}
+
+/**
+ * Size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2). Node enforces its own limit only
+ * for HTTP/1.1.
+ */
+function measureHead(request: AnyRequest): number {
+  return request.rawHeaders.reduce((sum, text) => sum + text.length + FIELD_OVERHEAD_BYTES / 2, 0);
+}
+
+/** HTTP/2 adds 32 bytes for each field; here half for the name, half for the value. */
+const FIELD_OVERHEAD_BYTES = 32;

@@ -1,0 +1,70 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { checkHostHeader, checkOrigin } from '@cloudless/identity';
+import { cors } from '@connectrpc/connect';
+import { RETRY_AFTER_HEADER } from '../admission/retryable-error.js';
+
+/** The part of an HTTP/1.1 or HTTP/2 request that the check reads. */
+export interface CheckedRequest {
+  readonly method?: string | undefined;
+  readonly headers: IncomingHttpHeaders;
+}
+
+/**
+ * `pass`: serve the request, and add `headers` to the response. `preflight`: answer a browser's
+ * CORS preflight. `refuse`: answer 403.
+ */
+export type OriginDecision =
+  | { readonly kind: 'pass'; readonly headers: Readonly<Record<string, string>> }
+  | { readonly kind: 'preflight'; readonly headers: Readonly<Record<string, string>> }
+  | { readonly kind: 'refuse'; readonly reason: string };
+
+/**
+ * Protects a plaintext server on loopback from web pages of other sites (DNS rebinding, cross-site
+ * requests). Host and `:authority` must name this machine; an origin must be on loopback or in
+ * `allowedOrigins`. Pure.
+ */
+export function checkRequestOrigin(
+  request: CheckedRequest,
+  allowedOrigins: readonly string[],
+): OriginDecision {
+  const { headers } = request;
+  const authority = headers[':authority'];
+  const hosts =
+    typeof authority === 'string' && headers.host !== undefined
+      ? [authority, headers.host]
+      : [authority ?? headers.host];
+  for (const host of hosts) {
+    const check = checkHostHeader(Array.isArray(host) ? host.join() : host);
+    if (!check.allowed) return { kind: 'refuse', reason: check.reason };
+  }
+  const origin = headers.origin;
+  const check = checkOrigin(origin, allowedOrigins);
+  if (!check.allowed) return { kind: 'refuse', reason: check.reason };
+  if (origin === undefined) return { kind: 'pass', headers: {} };
+  const shared = { 'Access-Control-Allow-Origin': origin, Vary: 'Origin' };
+  if (request.method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) {
+    return {
+      kind: 'pass',
+      headers: {
+        ...shared,
+        'Access-Control-Expose-Headers': [
+          ...cors.exposedHeaders,
+          'Retry-After',
+          RETRY_AFTER_HEADER,
+        ].join(', '),
+      },
+    };
+  }
+  return {
+    kind: 'preflight',
+    headers: {
+      ...shared,
+      'Access-Control-Allow-Methods': cors.allowedMethods.join(', '),
+      'Access-Control-Allow-Headers': cors.allowedHeaders.join(', '),
+      'Access-Control-Max-Age': String(PREFLIGHT_MAX_AGE_SECONDS),
+    },
+  };
+}
+
+/** Two hours: the longest time that Chromium caches a preflight. */
+const PREFLIGHT_MAX_AGE_SECONDS = 7_200;

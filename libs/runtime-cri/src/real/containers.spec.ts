@@ -1,0 +1,296 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { get } from 'node:http';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import type { ContainerRequest, ContainerStatus, LogLine } from '@cloudless/runtime';
+import { create } from '@bufbuild/protobuf';
+import { CriClient } from '../client/cri-client.js';
+import { ContainerConfigSchema, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
+import { openCriRuntime } from '../index.js';
+import { canLimitSwap } from '../system/swap-limits.js';
+import { CutOffProxy } from '../testing/cut-off-proxy.js';
+import {
+  openRealCriMachine,
+  SOCKET,
+  TEST_IMAGE,
+  SKIP_REASON,
+  type RealCriMachine,
+} from '../testing/real-cri-machine.js';
+import { realClock, realRandom } from '../testing/system.js';
+
+const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
+const never = new AbortController().signal;
+const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
+const text = ({ text: bytes }: LogLine): string => new TextDecoder().decode(bytes);
+
+let machine: RealCriMachine;
+
+function requestOf(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+  const containerId = toContainerId(randomHex(random, 32));
+  const command = ['/bin/sh', '-c', script];
+  return {
+    containerId,
+    labels: {},
+    image: TEST_IMAGE,
+    command,
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+    ...overrides,
+  };
+}
+
+async function run(
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): Promise<ContainerStatus> {
+  const events = machine.runtime.events(never)[Symbol.asyncIterator]();
+  const { containerId } = await machine.runtime.start(requestOf(script, overrides));
+  for (;;) {
+    const { value } = (await events.next()) as {
+      readonly value: { readonly kind: string; readonly status: ContainerStatus };
+    };
+    if (value.kind === 'exited' && value.status.containerId === containerId) return value.status;
+  }
+}
+
+async function linesOf(containerId: ContainerId, follow = false): Promise<readonly string[]> {
+  const lines: string[] = [];
+  for await (const line of machine.runtime.logs(containerId, { follow }, never))
+    lines.push(text(line));
+  return lines;
+}
+
+function body(url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    get(url, (response) => {
+      let all = '';
+      response
+        .on('data', (part: Buffer) => (all += part.toString()))
+        .once('end', () => resolve(`${response.statusCode} ${all}`));
+    }).once('error', reject);
+  });
+}
+
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
+
+describeReal(
+  `a real container runtime${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  () => {
+    beforeEach(async () => {
+      machine = await openRealCriMachine();
+    });
+    afterEach(() => machine.dispose());
+
+    it('reports its name and version', async () => {
+      expect(await machine.runtime.version()).toMatch(/^\S+ v?\d+\.\d+/);
+    });
+
+    it('runs the image with its own entry point, reached at its endpoint', async () => {
+      const request = requestOf('', {
+        image: WEB_IMAGE,
+        command: [],
+        ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
+      });
+      const { endpoints } = await machine.runtime.start(request);
+      const [{ ip, port } = { ip: '', port: 0 }] = endpoints;
+      let answer: string | undefined;
+      while (answer === undefined)
+        answer = await body(`http://${ip}:${port}/`).catch(() => undefined);
+      expect(answer).toMatch(/^200 /);
+    });
+
+    it('ends a container that exceeds its memory limit, with the reason', async () => {
+      const status = await run('exec tail -c 200000000 /dev/zero', {
+        limits: { memoryBytes: 32 * 1024 * 1024 },
+      });
+      expect(status).toMatchObject({ exitCode: 137, reason: 'out of memory' });
+    });
+
+    it('passes the limits to the kernel', async () => {
+      const { pid } = await machine.runtime.start(
+        requestOf('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
+      );
+      expect(limitsOf(pid ?? 0)).toEqual({
+        cpu: 0.2,
+        memoryBytes: 64 * 1024 * 1024,
+        swap: canLimitSwap(),
+      });
+    });
+
+    it('hides and protects paths that a container must not touch', async () => {
+      const { containerId } = await run(
+        'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
+      );
+      expect(await linesOf(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
+      expect((await linesOf(containerId)).join('\n')).toMatch(/Read-only file system/);
+    });
+
+    it('reports the error of the registry for an image that does not exist', async () => {
+      await expect(
+        machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
+      ).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
+      });
+      expect(await machine.runtime.list()).toEqual([]);
+    });
+
+    it('follows a log through rotations without losing or repeating a line', async () => {
+      const script =
+        'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
+      const { containerId } = await machine.runtime.start(requestOf(script));
+      const lines: LogLine[] = [];
+      for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
+        lines.push(line);
+      expect(lines.map(text)).toEqual([
+        ...Array.from({ length: 6_000 }, (_, index) => `line ${index + 1}`),
+        'end',
+      ]);
+      expect(lines.at(-1)?.sequence).toBe(6_001n);
+      expect(
+        readdirSync(path.join(machine.options.logDirectory, containerId)).length,
+      ).toBeGreaterThan(1);
+    }, 20_000);
+
+    it('does not touch containers of other owners', async () => {
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const name = `foreign-${randomHex(random, 4)}`;
+      const sandboxConfig = create(PodSandboxConfigSchema, {
+        metadata: { name, uid: name, namespace: 'foreign' },
+        labels: { app: 'theirs' },
+        linux: {},
+      });
+      const { podSandboxId } = await client.callSlow('RunPodSandbox', (calls) =>
+        calls.runPodSandbox({ config: sandboxConfig }),
+      );
+      try {
+        const config = create(ContainerConfigSchema, {
+          metadata: { name },
+          image: { image: TEST_IMAGE },
+          command: ['sleep', '1000'],
+          linux: {},
+        });
+        const { containerId } = await client.callSlow('CreateContainer', (calls) =>
+          calls.createContainer({ podSandboxId, config, sandboxConfig }),
+        );
+        await client.callSlow('StartContainer', (calls) => calls.startContainer({ containerId }));
+        const other = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+        await other.start(requestOf('sleep 1000'));
+        expect(await other.list()).toHaveLength(1);
+        await other.close();
+        const { status } = await client.callQuick('ContainerStatus', (calls) =>
+          calls.containerStatus({ containerId }),
+        );
+        expect(status?.exitCode).toBe(0);
+        expect(status?.finishedAt).toBe(0n);
+      } finally {
+        await client.callSlow('StopPodSandbox', (calls) => calls.stopPodSandbox({ podSandboxId }));
+        await client.callSlow('RemovePodSandbox', (calls) =>
+          calls.removePodSandbox({ podSandboxId }),
+        );
+        client.close();
+      }
+    });
+
+    it('removes a sandbox that an agent left without a container', async () => {
+      const { containerId } = await machine.runtime.start(requestOf('sleep 1000'));
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const labelSelector = { 'io.cloudless.container-id': containerId };
+      const sandboxes = async (): Promise<number> =>
+        (
+          await client.callQuick('ListPodSandbox', (calls) =>
+            calls.listPodSandbox({ filter: { labelSelector } }),
+          )
+        ).items.length;
+      const { containers } = await client.callQuick('ListContainers', (calls) =>
+        calls.listContainers({ filter: { labelSelector } }),
+      );
+      await client.callSlow('RemoveContainer', (calls) =>
+        calls.removeContainer({ containerId: containers[0]?.id ?? '' }),
+      );
+      expect([await machine.runtime.list(), await sandboxes()]).toEqual([[], 1]);
+      const again = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+      expect(await sandboxes()).toBe(0);
+      await again.close();
+      client.close();
+    });
+  },
+);
+
+describeReal('a container runtime that is unreachable for a while', () => {
+  let proxy: CutOffProxy;
+  let home: string;
+  beforeEach(async () => {
+    home = `/tmp/cloudless-cut-${randomHex(random, 4)}.sock`;
+    proxy = new CutOffProxy(home, SOCKET ?? '');
+    await proxy.listen();
+    machine = await openRealCriMachine({ socketPath: home });
+  });
+  afterEach(async () => {
+    await machine.dispose();
+    await proxy.cut();
+  });
+
+  it('fails calls meanwhile; afterwards the same containers run and logs continue', async () => {
+    const { runtime } = machine;
+    const request = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
+    const before = await runtime.start(request);
+    const logs = runtime.logs(request.containerId, { follow: true }, never)[Symbol.asyncIterator]();
+    const seen: string[] = [];
+    const take = async (count: number): Promise<void> => {
+      while (seen.length < count) seen.push(text((await logs.next()).value as LogLine));
+    };
+    await take(3);
+    const events = runtime.events(never)[Symbol.asyncIterator]().next();
+    await proxy.cut();
+    await expect(events).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(runtime.list()).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringContaining(home),
+    });
+    await take(8);
+    await proxy.listen();
+    expect(await runtime.list()).toEqual([before]);
+    await take(12);
+    expect(seen).toEqual(Array.from({ length: seen.length }, (_, index) => `line ${index + 1}`));
+    await runtime.stop(request.containerId, 0);
+    let next = await logs.next();
+    while (next.done !== true) next = await logs.next();
+  });
+});
+
+/** Reads the limits that the kernel enforces on a process, of either cgroup version. */
+function limitsOf(pid: number): {
+  readonly cpu: number;
+  readonly memoryBytes: number;
+  readonly swap: boolean;
+} {
+  const read = (controller: string, v1: string, v2: string): string => {
+    const line = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+      .split('\n')
+      .find((each) => each.split(':')[1]?.split(',').includes(controller));
+    if (line === undefined)
+      return readFileSync(
+        `/sys/fs/cgroup${readFileSync(`/proc/${pid}/cgroup`, 'utf8').trim().split('::')[1]}/${v2}`,
+        'utf8',
+      ).trim();
+    return readFileSync(`/sys/fs/cgroup/${controller}${line.split(':')[2]}/${v1}`, 'utf8').trim();
+  };
+  const [quota, period = read('cpu', 'cpu.cfs_period_us', 'cpu.max')] = read(
+    'cpu',
+    'cpu.cfs_quota_us',
+    'cpu.max',
+  ).split(' ');
+  const memoryBytes = Number(read('memory', 'memory.limit_in_bytes', 'memory.max'));
+  const swap = canLimitSwap()
+    ? read('memory', 'memory.memsw.limit_in_bytes', 'memory.swap.max')
+    : 'max';
+  return {
+    cpu: Number(quota) / Number(period),
+    memoryBytes,
+    swap: swap === '0' || swap === String(memoryBytes),
+  };
+}

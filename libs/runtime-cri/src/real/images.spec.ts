@@ -1,0 +1,133 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { randomHex, silentLog, toContainerId } from '@cloudless/base';
+import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
+import { CriClient } from '../client/cri-client.js';
+import {
+  openRealCriMachine,
+  TEST_IMAGE,
+  waitUntil,
+  type RealCriMachine,
+} from '../testing/real-cri-machine.js';
+import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
+import { realClock, realRandom } from '../testing/system.js';
+
+const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
+const never = new AbortController().signal;
+const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
+const START_MS = 60_000;
+
+function requestOf(image: string): ContainerRequest {
+  const containerId = toContainerId(randomHex(realRandom, 32));
+  return {
+    containerId,
+    image,
+    labels: {},
+    command: ['sleep', '1000'],
+    args: [],
+    env: {},
+    ports: [],
+    limits: {},
+  };
+}
+
+describeReal(
+  `images of a real container runtime${SKIP_REASON_OWN === undefined ? '' : ` (${SKIP_REASON_OWN})`}`,
+  () => {
+    let containerd: OwnContainerd;
+    let client: CriClient;
+    let machine: RealCriMachine;
+    let availableBytes: number;
+    let removals: string[];
+    let looks: number;
+
+    beforeEach(async () => {
+      availableBytes = 100;
+      removals = [];
+      looks = 0;
+      containerd = new OwnContainerd();
+      client = new CriClient({ socketPath: containerd.socketPath, clock: realClock });
+      await containerd.retryUntilAnswered(() => client.version());
+      // by another program
+      await client.callImage('PullImage', (calls) =>
+        calls.pullImage({ image: { image: TEST_IMAGE } }),
+      );
+      machine = await openRealCriMachine({
+        socketPath: containerd.socketPath,
+        imageCollection: {
+          minIdleMs: 0,
+          checkMs: 20,
+          readDisk: async () => ((looks += 1), { capacityBytes: 100, availableBytes }),
+        },
+        log: {
+          ...silentLog,
+          child: () => silentLog,
+          info: (message, fields) =>
+            void (message.startsWith('image removed') && removals.push(String(fields?.['image']))),
+        },
+      });
+    }, START_MS);
+
+    afterEach(async () => {
+      await machine.dispose();
+      client.close();
+      await containerd.dispose();
+    }, START_MS);
+
+    const has = async (image: string): Promise<boolean> =>
+      (await client.callImage('ImageStatus', (calls) => calls.imageStatus({ image: { image } })))
+        .image !== undefined;
+
+    it(
+      'a pulled image is removed when it is unused and the disk is full; an image in use and an earlier image stay',
+      async () => {
+        const { runtime } = machine;
+        const steps: StartProgress[] = [];
+        const web = requestOf(WEB_IMAGE);
+        await runtime.prepare(web, (step) => steps.push(step), never);
+        expect(steps).toEqual([
+          { kind: 'pulling', image: WEB_IMAGE },
+          {
+            kind: 'pulled',
+            image: WEB_IMAGE,
+            tookMs: expect.any(Number),
+            sizeBytes: expect.any(Number),
+          },
+        ]);
+        await runtime.start(web);
+        const foreign = requestOf(TEST_IMAGE);
+        await runtime.start({ ...foreign, imagePull: 'always' });
+        await runtime.stop(foreign.containerId, 0);
+        await runtime.remove(foreign.containerId);
+        availableBytes = 0;
+        const before = looks;
+        await waitUntil(() => looks > before + 1); // one collection has ended that saw the full disk
+        expect([await has(WEB_IMAGE), await has(TEST_IMAGE), removals]).toEqual([true, true, []]);
+        await runtime.stop(web.containerId, 0);
+        await runtime.remove(web.containerId);
+        await waitUntil(() => removals.length > 0);
+        expect(removals).toEqual([expect.stringContaining(WEB_IMAGE.split(':')[0] ?? '')]);
+        expect([await has(WEB_IMAGE), await has(TEST_IMAGE)]).toEqual([false, true]);
+      },
+      START_MS,
+    );
+
+    it('an image that cannot be pulled is refused with the error of the registry; policy never pulls nothing', async () => {
+      const nowhere = requestOf('cloudless/no-such-image:1');
+      await expect(machine.runtime.prepare(nowhere, () => undefined, never)).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
+      });
+      await expect(
+        machine.runtime.prepare(
+          { ...requestOf(WEB_IMAGE), imagePull: 'never' },
+          () => undefined,
+          never,
+        ),
+      ).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringContaining('image_pull.policy is NEVER'),
+      });
+      expect(await has(WEB_IMAGE)).toBe(false);
+    });
+  },
+);

@@ -1,0 +1,378 @@
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { ContainerRequest, ContainerStatus, VolumeRequest } from '@cloudless/runtime';
+import { openCriRuntime } from '../index.js';
+import { execIn, aScriptRequest, startIdle } from '../testing/real-commands.js';
+import {
+  openRealCriMachine,
+  removeAll,
+  SOCKET,
+  waitUntil,
+  SKIP_REASON,
+  type RealCriMachine,
+} from '../testing/real-cri-machine.js';
+import { findMountsWithin } from '../volumes/mount-table.js';
+
+const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
+
+let machine: RealCriMachine;
+/** Permissions that the operator gives to containers. */
+let allowed: string;
+let volumeDirectory: string;
+
+const emptyDir = (name: string, mountPath: string, readOnly = false): VolumeRequest => ({
+  ...{ name, mountPath, readOnly, source: { kind: 'emptyDir' } },
+});
+const named = (workload: string, overrides: Partial<VolumeRequest> = {}): VolumeRequest => ({
+  ...{ name: 'data', mountPath: '/data', readOnly: false },
+  source: { kind: 'named', namespace: 'default', workload, name: 'db' },
+  ...overrides,
+});
+const hostPath = (from: string, readOnly = false): VolumeRequest => ({
+  ...{ name: 'host', mountPath: '/host', readOnly, source: { kind: 'hostPath', path: from } },
+});
+const start = (group: string, ...volumes: readonly VolumeRequest[]): Promise<ContainerStatus> =>
+  startIdle(machine.runtime, { group, volumes });
+/** An empty directory in memory. */
+const memory = (name: string, mountPath: string, sizeBytes?: number): VolumeRequest => ({
+  ...{ name, mountPath, readOnly: false },
+  source: { kind: 'emptyDir', memory: sizeBytes === undefined ? {} : { sizeBytes } },
+});
+/** Lists the tmpfs mounts for containers of this machine. */
+const inMemory = (): readonly string[] => findMountsWithin(volumeDirectory);
+const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
+  (await execIn(machine.runtime, containerId, script)).text.trim();
+const groups = (): readonly string[] => {
+  const directory = path.join(volumeDirectory, 'empty');
+  return existsSync(directory) ? readdirSync(directory) : [];
+};
+
+async function end({ containerId }: ContainerStatus): Promise<void> {
+  await machine.runtime.stop(containerId, 0);
+  await machine.runtime.remove(containerId);
+}
+
+describeReal(
+  `volumes of real containers${SKIP_REASON === undefined ? '' : ` (${SKIP_REASON})`}`,
+  () => {
+    beforeEach(async () => {
+      allowed = mkdtempSync(path.join(tmpdir(), 'cloudless-allowed-'));
+      machine = await openRealCriMachine({ allowedHostPaths: [allowed] });
+      volumeDirectory = path.join(path.dirname(machine.options.logDirectory), 'volumes');
+    });
+    afterEach(async () => {
+      await machine.dispose();
+      rmSync(allowed, { recursive: true, force: true });
+    });
+
+    it('an empty directory is writable for any user, shared in its group, and removed with the last container', async () => {
+      const first = await start('replica-1', emptyDir('scratch', '/scratch'));
+      expect(await sh(first, 'stat -c %a /scratch; ls /scratch')).toBe('777');
+      await sh(first, 'echo kept > /scratch/a');
+      await machine.runtime.stop(first.containerId, 0);
+      const second = await start('replica-1', emptyDir('scratch', '/scratch'));
+      await machine.runtime.remove(first.containerId);
+      expect(await sh(second, 'cat /scratch/a')).toBe('kept');
+      const other = await start('replica-2', emptyDir('scratch', '/scratch'));
+      expect(await sh(other, 'ls /scratch')).toBe('');
+      expect(groups()).toEqual(['replica-1', 'replica-2']);
+      await end(second);
+      expect(groups()).toEqual(['replica-2']);
+      await end(other);
+      expect(groups()).toEqual([]);
+    });
+
+    it('an empty directory in memory has its size limit, lives as long as its group, and leaves no trace', async () => {
+      const volume = memory('cache', '/cache', 1024 * 1024);
+      const first = await start('memory-1', volume);
+      expect(
+        await sh(
+          first,
+          'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2',
+        ),
+      ).toBe('tmpfs\n777\n1024');
+      expect(
+        await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much'),
+      ).toMatch(/\n1048576$/);
+      expect(
+        await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "'),
+      ).toMatch(/nosuid.*nodev|nodev.*nosuid/);
+      await machine.runtime.stop(first.containerId, 0);
+      const second = await start('memory-1', volume);
+      await machine.runtime.remove(first.containerId);
+      expect(await sh(second, 'cat /cache/note')).toBe('kept');
+      expect(inMemory()).toHaveLength(1);
+      await end(second);
+      expect([inMemory(), groups()]).toEqual([[], []]);
+    });
+
+    it('/dev/shm has the requested size and is empty for each container', async () => {
+      const request = { group: 'shm-1', shmSizeBytes: 200 * 1024 * 1024 };
+      const size =
+        'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
+      const first = await startIdle(machine.runtime, request);
+      expect(await sh(first, `${size}; echo x > /dev/shm/x`)).toBe('204800\n1777');
+      await machine.runtime.stop(first.containerId, 0);
+      const second = await startIdle(machine.runtime, request);
+      expect(await sh(second, size)).toBe('204800\n1777');
+      await machine.runtime.remove(first.containerId);
+      expect(inMemory()).toHaveLength(1);
+      await end(second);
+      expect([inMemory(), groups()]).toEqual([[], []]);
+      expect(await sh(await startIdle(machine.runtime), size)).toBe('65536\n1777');
+    });
+
+    it('tmpfs mounts of failed starts and of unknown groups are removed', async () => {
+      const bad = aScriptRequest('', {
+        command: ['/no-such-program'],
+        group: 'memory-2',
+        volumes: [memory('a', '/a')],
+        shmSizeBytes: 4096,
+      });
+      await expect(machine.runtime.start(bad)).rejects.toMatchObject({ kind: 'invalid' });
+      expect([inMemory(), groups()]).toEqual([[], []]);
+      const left = await start('memory-3', memory('a', '/a'));
+      await machine.runtime.close();
+      await removeAll(
+        await openCriRuntime({
+          ...machine.options,
+          volumeDirectory: path.join(allowed, 'elsewhere'),
+        }),
+      );
+      expect(inMemory()).toHaveLength(1);
+      const later = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
+      await waitUntil(() => inMemory().length === 0 && groups().length === 0);
+      await later.close();
+      expect(left.phase).toBe('running');
+    });
+
+    it('only root of the machine can access the data of containers', async () => {
+      await start('r', emptyDir('scratch', '/scratch'), named('web'));
+      for (const kind of ['empty', 'named'])
+        expect(statSync(path.join(volumeDirectory, kind)).mode & 0o777).toBe(0o700);
+    });
+
+    it('the content of an empty directory is removed with it, and nothing else', async () => {
+      const outside = path.join(allowed, 'outside');
+      mkdirSync(outside);
+      writeFileSync(path.join(outside, 'kept'), '');
+      const container = await start('r', emptyDir('s', '/s'));
+      await sh(
+        container,
+        [
+          `ln -s ${outside} /s/link`,
+          'mkdir -p /s/closed/sub && chown -R 1234:4321 /s/closed && chmod 0 /s/closed/sub /s/closed',
+          'echo x > /s/immutable',
+        ].join('\n'),
+      );
+      execFileSync('chattr', ['+i', path.join(volumeDirectory, 'empty', 'r', 's', 'immutable')]);
+      await end(container);
+      expect(groups()).toEqual([]);
+      expect(readdirSync(outside)).toEqual(['kept']);
+    });
+
+    it('old directories of unknown groups are removed by the sweep', async () => {
+      await start('known', emptyDir('s', '/s'));
+      mkdirSync(path.join(volumeDirectory, 'empty', 'unknown', 's'), { recursive: true });
+      const sweeping = (orphanAgeMs: number): Promise<void> =>
+        openCriRuntime({ ...machine.options, orphanAgeMs }).then((runtime) => runtime.close());
+      await sweeping(3_600_000);
+      expect(groups()).toEqual(['known', 'unknown']);
+      await sweeping(0);
+      expect(groups()).toEqual(['known']);
+    });
+
+    it('a failed start leaves no empty directory, unless another container of the group needs it', async () => {
+      const failing = aScriptRequest('', {
+        group: 'r',
+        command: ['/no/such/program'],
+        volumes: [emptyDir('s', '/s')],
+      });
+      await expect(machine.runtime.start(failing)).rejects.toMatchObject({ kind: 'invalid' });
+      expect(groups()).toEqual([]);
+      await start('r', emptyDir('s', '/s'));
+      const again = aScriptRequest('', {
+        group: 'r',
+        command: ['/no/such/program'],
+        volumes: [emptyDir('s', '/s')],
+      });
+      await expect(machine.runtime.start(again)).rejects.toMatchObject({ kind: 'invalid' });
+      expect(groups()).toEqual(['r']);
+    });
+
+    it('a later agent knows the groups of running containers', async () => {
+      await start('r', emptyDir('s', '/s'));
+      const later = await machine.reopen();
+      expect(groups()).toEqual(['r']);
+      await removeAll(later);
+      expect(groups()).toEqual([]);
+    });
+
+    it('a named volume belongs to one workload and stays', async () => {
+      const web = await start('a', named('web'));
+      await sh(web, 'echo mine > /data/x');
+      const other = await start('b', named('other'));
+      expect(await sh(other, 'ls /data')).toBe('');
+      await end(web);
+      const later = await start('c', named('web'));
+      expect(await sh(later, 'cat /data/x; stat -c %a /data')).toBe('mine\n777');
+      const kept = path.join(volumeDirectory, 'named', 'default', 'web', 'db', 'x');
+      expect(readFileSync(kept, 'utf8')).toBe('mine\n');
+    });
+
+    it('a host path can be mounted writable and read-only', async () => {
+      writeFileSync(path.join(allowed, 'from-host'), 'hello');
+      const writing = await start('a', hostPath(allowed));
+      expect(await sh(writing, 'cat /host/from-host; echo back > /host/from-container')).toBe(
+        'hello',
+      );
+      expect(readFileSync(path.join(allowed, 'from-container'), 'utf8')).toBe('back\n');
+      const reading = await start('b', hostPath(allowed, true));
+      expect(await sh(reading, 'echo x > /host/y || echo refused')).toMatch(
+        /Read-only file system\nrefused/,
+      );
+      expect(
+        await sh(reading, 'chmod 700 /host || echo refused; rm /host/from-host || echo refused'),
+      ).toMatch(/refused[\s\S]*refused/);
+      const file = await start('c', hostPath(path.join(allowed, 'from-host'), true));
+      expect(await sh(file, 'cat /host')).toBe('hello');
+    });
+
+    it('host paths that are not allowed are refused, also through a symbolic link, and nothing is created', async () => {
+      symlinkSync('/etc', path.join(allowed, 'sneaky'));
+      const refused = async (from: string, says: RegExp): Promise<void> => {
+        await expect(start('r', hostPath(from))).rejects.toMatchObject({
+          kind: 'precondition',
+          message: expect.stringMatching(says),
+        });
+      };
+      await refused('/etc', /^volumes\.host: \/etc is not below .*--allow-host-path/);
+      await refused(path.join(allowed, 'sneaky'), /sneaky is a link to \/etc, which is not below/);
+      await refused(
+        path.join(allowed, '..', path.basename(allowed), 'sneaky', 'ssl'),
+        /is a link to \/etc\/ssl, which/,
+      );
+      await refused(
+        path.join(allowed, 'missing'),
+        /missing does not exist on this node: create it first/,
+      );
+      expect(existsSync(path.join(allowed, 'missing'))).toBe(false);
+      expect(await machine.runtime.list()).toEqual([]);
+    });
+
+    it('the socket of the runtime and the data of the agent are refused, even if all paths are allowed', async () => {
+      const all = await openRealCriMachine({
+        allowedHostPaths: ['/'],
+        guardedPaths: [path.join(allowed, 'agent')],
+      });
+      mkdirSync(path.join(allowed, 'agent', 'keys'), { recursive: true });
+      symlinkSync(path.dirname(SOCKET ?? ''), path.join(allowed, 'socket'));
+      const { logDirectory } = all.options;
+      const taken = [
+        '/',
+        '/run',
+        '/var/run',
+        SOCKET ?? '',
+        path.join(allowed, 'socket'),
+        allowed,
+        path.join(allowed, 'agent', 'keys'),
+      ];
+      for (const from of [...taken, logDirectory, path.dirname(logDirectory)]) {
+        await expect(startIdle(all.runtime, { volumes: [hostPath(from)] })).rejects.toMatchObject({
+          kind: 'precondition',
+          message: expect.stringContaining('cannot be mounted in containers'),
+        });
+      }
+      const { containerId } = await startIdle(all.runtime, {
+        volumes: [hostPath('/etc/hostname', true)],
+      });
+      expect((await execIn(all.runtime, containerId, 'cat /host')).exitCode).toBe(0);
+      await all.dispose();
+    });
+
+    it('nested volumes are mounted in order, also below a read-only volume', async () => {
+      const below = [emptyDir('sub', '/data/sub'), emptyDir('deep', '/data/sub/a/b', true)];
+      const open = await start('a', ...below, emptyDir('data', '/data'));
+      expect(
+        await sh(open, 'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok'),
+      ).toMatch(/ok$/);
+      expect(await sh(open, 'grep -c " /data" /proc/self/mounts')).toBe('3');
+      const closed = await start(
+        'b',
+        emptyDir('deep', '/data/sub/a/b'),
+        emptyDir('data', '/data', true),
+      );
+      expect(
+        await sh(
+          closed,
+          'echo x > /data/sub/a/b/x && cat /data/sub/a/b/x; echo x > /data/x || echo refused',
+        ),
+      ).toMatch(/^x\n[\s\S]*Read-only file system\nrefused$/);
+    });
+
+    it('a symbolic link in a volume cannot move a mount point out of the volume', async () => {
+      const first = await start('a', named('web'));
+      await sh(first, `ln -s ${allowed} /data/sub`);
+      const second = start(
+        'b',
+        named('web', { readOnly: true }),
+        emptyDir('below', '/data/sub/made'),
+      );
+      await second.catch(() => undefined);
+      expect(readdirSync(allowed)).toEqual([]);
+    });
+
+    it('later mounts on the machine are not visible inside', async () => {
+      mkdirSync(path.join(allowed, 'late'));
+      const reading = await start('a', hostPath(allowed));
+      expect(await sh(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(
+        /shared:|master:/,
+      );
+    });
+
+    it.each([
+      '/',
+      '/proc',
+      '/proc/sys',
+      '/sys',
+      '/sys/fs/cgroup',
+      '/dev',
+      '//',
+      '/proc/',
+      '/a/../proc',
+    ])('a mount at %s is refused', async (mountPath) => {
+      await expect(start('r', emptyDir('v', mountPath))).rejects.toMatchObject({
+        kind: 'invalid',
+        message: expect.stringMatching(/^volumes\.v: /),
+      });
+      expect(groups()).toEqual([]);
+    });
+
+    it('a volume directory that cannot be created is reported', async () => {
+      mkdirSync(volumeDirectory);
+      writeFileSync(path.join(volumeDirectory, 'named'), '');
+      chmodSync(volumeDirectory, 0o700);
+      const request: Partial<ContainerRequest> = { volumes: [named('web')] };
+      await expect(startIdle(machine.runtime, request)).rejects.toMatchObject({
+        kind: 'precondition',
+        message: expect.stringMatching(
+          /^volumes\.data: .*named\/default\/web\/db cannot be created: /,
+        ),
+      });
+    });
+  },
+);

@@ -1,0 +1,45 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import { EXEC_MARK } from '../../system/marked-processes.js';
+import { resolveExecutable, type LaunchContext } from '../process/launch-command.js';
+import { buildLaunchScript, type ShellTools } from '../process/launch-script.js';
+
+/** Lets a command join the cgroup of its container before its program begins. */
+export interface CgroupJoin {
+  readonly tools: ShellTools;
+  /** `cgroup.procs` of the container's group. */
+  readonly joinFile: string;
+  /** Where the launch script of the command is written. */
+  readonly scriptFile: string;
+}
+
+/** Arguments for the spawn of a command. */
+export interface CommandStart {
+  readonly file: string;
+  readonly argv0: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Deletes the launch script. Call it when the command has ended or could not be started. */
+  readonly cleanUp: () => void;
+}
+
+/**
+ * Prepares the start of a command: directly, or through a shell that first joins the cgroup of the
+ * container, so that no process of the command outlives the container.
+ * @throws kind `invalid` when there is no such executable.
+ */
+export function prepareCommand(
+  command: readonly string[],
+  { env, workingDir }: LaunchContext,
+  execId: string,
+  join: CgroupJoin | undefined,
+): CommandStart {
+  const file = resolveExecutable(command, { env, workingDir });
+  const marked = { ...env, [EXEC_MARK]: execId };
+  const [argv0 = file, ...args] = command;
+  if (join === undefined) return { file, argv0, args, env: marked, cleanUp: () => undefined };
+  const { tools, joinFile, scriptFile } = join;
+  const steps = { command, context: { env: marked, workingDir }, joinFile, leadsSession: false };
+  writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
+  const clear = (): void => rmSync(scriptFile, { force: true });
+  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, cleanUp: clear };
+}

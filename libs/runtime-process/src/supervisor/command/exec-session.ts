@@ -1,0 +1,153 @@
+import type { Socket } from 'node:net';
+import { CloudlessError, errorKindOf, errorMessageOf, type Timer } from '@cloudless/base';
+import { CommandNotStartedError } from '@cloudless/runtime';
+import { encodeFrame, parseResize, type FrameKind } from '../../wire/frames.js';
+import {
+  INPUT_WINDOW_BYTES,
+  type ClientMessage,
+  type SupervisorMessage,
+} from '../../wire/messages.js';
+import type { CommandProcess } from './command-process.js';
+import type { Supervisor } from '../supervisor.js';
+
+type ExecMessage = Extract<ClientMessage, { type: 'exec' }>;
+
+/**
+ * Most input bytes that a client may send before the command reads them; the most that a call
+ * without flow control has as input, with its frames.
+ */
+const MAX_UNREAD_INPUT_BYTES = 2 * 1024 * 1024;
+/** Smallest number of bytes that one `window` message grants. */
+const MIN_GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
+
+/**
+ * A connection that belongs to one command. When the connection closes, the command is ended. When
+ * its reader is slow, the command is paused. The socket is always read, because otherwise the
+ * supervisor would not notice that the client has gone; a window bounds the input that waits for
+ * the command instead.
+ */
+export class ExecSession {
+  private running: { readonly command: CommandProcess; readonly release: () => void } | undefined;
+  private inputBeforeStart: Buffer[] = [];
+  private inputEnded = false;
+  private closed = false;
+  private timedOut = false;
+  private deadline: Timer | undefined;
+  /** Bytes that the client has sent and the command has not read yet. */
+  private unreadBytes = 0;
+  /** Bytes that the command has read and that were not granted to the client again. */
+  private ungrantedBytes = 0;
+
+  constructor(
+    private readonly socket: Socket,
+    private readonly supervisor: Supervisor,
+    private readonly message: ExecMessage,
+    private readonly send: (answer: SupervisorMessage) => void,
+  ) {
+    socket.on('drain', () => this.running?.command.resume());
+    void this.start();
+  }
+
+  /**
+   * Handles a frame of the client.
+   * @throws kind `invalid` for an unexpected frame, or for more input than the window allows.
+   */
+  receive(kind: FrameKind, payload: Buffer): void {
+    if (this.closed) return;
+    const command = this.running?.command;
+    if (kind === 'resize') command?.resize(parseResize(payload));
+    else if (kind === 'stdinEnd') this.endInput();
+    else if (kind === 'stdin') this.onInput(payload);
+    else throw new CloudlessError('invalid', 'unexpected frame');
+  }
+
+  /** Ends the command: the caller has gone. */
+  close(): void {
+    this.closed = true;
+    this.deadline?.cancel();
+    this.running?.command.abandon();
+  }
+
+  private onInput(payload: Buffer): void {
+    this.unreadBytes += payload.length;
+    if (this.unreadBytes > MAX_UNREAD_INPUT_BYTES)
+      throw new CloudlessError('invalid', 'more input than fits the window');
+    const command = this.running?.command;
+    if (command === undefined) this.inputBeforeStart.push(payload);
+    else if (command.writeInput(payload)) this.onInputRead();
+  }
+
+  private endInput(): void {
+    this.inputEnded = true;
+    this.running?.command.endInput();
+  }
+
+  /** Grants a new window when the command has read the input. */
+  private onInputRead(): void {
+    this.ungrantedBytes += this.unreadBytes;
+    this.unreadBytes = 0;
+    if (this.ungrantedBytes < MIN_GRANT_BYTES) return;
+    this.grantWindow(this.ungrantedBytes);
+    this.ungrantedBytes = 0;
+  }
+
+  private grantWindow(bytes: number): void {
+    if (this.message.windowed === true && !this.closed)
+      this.send({ type: 'window', id: this.message.id, bytes });
+  }
+
+  private async start(): Promise<void> {
+    const { timeoutMs } = this.message;
+    try {
+      const running = await this.supervisor.exec(this.message, {
+        onOutput: (stream, chunk) => {
+          if (!this.socket.destroyed && !this.socket.write(encodeFrame(stream, chunk)))
+            this.running?.command.pause();
+        },
+        onInputDrained: () => this.onInputRead(),
+        onEnd: (exitCode) => this.onEnd(exitCode),
+      });
+      this.running = running;
+      if (this.closed) return this.close();
+      if (timeoutMs !== undefined)
+        this.deadline = this.supervisor.setTimer(timeoutMs, () => this.onDeadline(running.command));
+      for (const chunk of this.inputBeforeStart.splice(0)) running.command.writeInput(chunk);
+      if (this.inputEnded) running.command.endInput();
+      this.grantWindow(INPUT_WINDOW_BYTES);
+    } catch (reason) {
+      this.closed = true;
+      this.inputBeforeStart.length = 0;
+      const exitCode =
+        reason instanceof CommandNotStartedError ? { exitCode: reason.exitCode } : {};
+      this.send({
+        type: 'failed',
+        id: this.message.id,
+        kind: errorKindOf(reason),
+        text: errorMessageOf(reason),
+        ...exitCode,
+      });
+      this.socket.end();
+    }
+  }
+
+  private onDeadline(command: CommandProcess): void {
+    this.timedOut = true;
+    command.kill();
+  }
+
+  private onEnd(exitCode: number): void {
+    this.deadline?.cancel();
+    this.closed = true;
+    const { id, timeoutMs } = this.message;
+    if (this.timedOut)
+      this.send({
+        type: 'failed',
+        id,
+        kind: 'deadline',
+        text: `the command took longer than ${timeoutMs} ms`,
+      });
+    else this.send({ type: 'done', id, exitCode });
+    this.running?.release();
+    this.socket.end();
+  }
+}

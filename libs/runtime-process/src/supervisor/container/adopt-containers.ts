@@ -1,0 +1,132 @@
+import { readdirSync, rmSync } from 'node:fs';
+import { uptime } from 'node:os';
+import path from 'node:path';
+import type { Clock, Log } from '@cloudless/base';
+import type { ContainerStatus } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
+import { LogWriter } from '../../logs/log-writer.js';
+import { Cgroup } from '../../system/cgroups.js';
+import { killMarkedProcesses } from '../../system/marked-processes.js';
+import { isAlive, signalGroup } from '../../system/process-identity.js';
+import type { SupervisorSettings } from '../../wire/messages.js';
+import { layout } from './container-paths.js';
+import { readRecord, type ContainerRecord, type RecordedLease } from './container-record.js';
+import { ManagedContainer } from './managed-container.js';
+import { MainProcess } from '../process/main-process.js';
+import { LOST_WITH_MACHINE, readProcessEnd, UNKNOWN_END } from '../process/process-end.js';
+import { ContainerOutput } from './container-output.js';
+
+export interface AdoptDeps {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly bootId: string;
+  readonly settings: Pick<SupervisorSettings, 'logFiles' | 'logFileBytes'>;
+  readonly onExit: (container: ManagedContainer) => void;
+  /**
+   * Kills the remaining processes in the cgroup of a container that does not run, and removes the
+   * cgroup.
+   */
+  readonly removeGroup: (group: Cgroup) => void;
+}
+
+/**
+ * Adopts the containers of an earlier supervisor. Running containers continue, containers that
+ * ended meanwhile are reported as exited, unfinished starts are removed, and processes of commands
+ * are killed, because their callers are gone.
+ */
+export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
+  makeDirectorySync(layout.containers(deps.directory), 0o700);
+  const containers: ManagedContainer[] = [];
+  const known = new Set<string>();
+  for (const name of readdirSync(layout.containers(deps.directory))) {
+    const folder = layout.container(deps.directory, name);
+    const record = readRecord(folder);
+    known.add(name);
+    if (record === undefined || record.phase === 'starting') {
+      deps.log.warn('unfinished container removed', { containerId: name });
+      if (record !== undefined) killUnfinished(record, deps.removeGroup);
+      rmSync(folder, { recursive: true, force: true });
+    } else {
+      containers.push(adoptContainer(record, folder, deps));
+    }
+  }
+  const running = new Set<string>(
+    containers.filter(({ isRunning }) => isRunning).map(({ status }) => status.containerId),
+  );
+  killMarkedProcesses(
+    ({ containerId, execId }) =>
+      known.has(containerId) && (execId !== undefined || !running.has(containerId)),
+  );
+  return containers;
+}
+
+function adoptContainer(
+  record: Exclude<ContainerRecord, { phase: 'starting' }>,
+  folder: string,
+  deps: AdoptDeps,
+): ManagedContainer {
+  const { clock, log, bootId, settings, onExit } = deps;
+  let container: ManagedContainer | undefined;
+  const writer = new LogWriter({
+    directory: layout.log(folder),
+    clock,
+    log,
+    files: settings.logFiles,
+    fileBytes: settings.logFileBytes,
+  });
+  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
+  for (const name of readdirSync(folder))
+    if (name.endsWith('.sh')) rmSync(path.join(folder, name), { force: true });
+  const containerDeps = { directory: folder, clock, log, bootId, output, onExit };
+  if (record.phase === 'exited') {
+    container = new ManagedContainer(record.status, undefined, undefined, containerDeps);
+    output.finish();
+    return container;
+  }
+  const { pid, startToken, guard } = record;
+  const endFile = layout.end(folder);
+  const isSameBoot = record.bootId === bootId;
+  const cgroup = record.cgroup === undefined ? undefined : new Cgroup(record.cgroup);
+  const isGuarded = guard !== undefined && isAlive(guard.pid, guard.startToken);
+  if (isSameBoot && (isGuarded || isAlive(pid, startToken))) {
+    const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: true });
+    container = new ManagedContainer(record.status, main, record.launch, containerDeps);
+    if (record.lease !== undefined) container.resumeLease(record.lease);
+    output.start();
+    return container;
+  }
+  if (isSameBoot && cgroup !== undefined) deps.removeGroup(cgroup);
+  const status: ContainerStatus = record.status;
+  // No main process: another process may have this id by now, so nothing may be signalled.
+  container = new ManagedContainer(status, undefined, undefined, containerDeps);
+  const end = isSameBoot ? (readProcessEnd(endFile) ?? UNKNOWN_END) : LOST_WITH_MACHINE;
+  container.onEnded(
+    end,
+    isSameBoot &&
+      hasEndedBefore(record.lease, end.finishedAtMs ?? clock.wallTime(), clock.wallTime()),
+  );
+  output.finish();
+  return container;
+}
+
+/** Tolerance for the coarse resolution of file times and of the machine's uptime. */
+const CLOCK_TOLERANCE_MS = 100;
+
+/** Returns whether a lease had expired at a wall-clock time. */
+function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs: number): boolean {
+  if (lease === undefined) return false;
+  return timeMs + CLOCK_TOLERANCE_MS >= nowMs - (uptime() - lease.endsAtUptimeSeconds) * 1_000;
+}
+
+/**
+ * Kills the processes of a container whose start was not finished. No caller knows this container.
+ */
+function killUnfinished(
+  { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
+  clearGroup: AdoptDeps['removeGroup'],
+): void {
+  if (guard !== undefined && isAlive(guard.pid, guard.startToken))
+    signalGroup(guard.pid, 'SIGKILL');
+  if (cgroup !== undefined) clearGroup(new Cgroup(cgroup));
+}

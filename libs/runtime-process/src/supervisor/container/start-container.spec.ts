@@ -1,0 +1,107 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { silentLog } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+import { findMarkedProcesses } from '../../system/marked-processes.js';
+import { readBootId, readStartToken } from '../../system/process-identity.js';
+import { aScript } from '../../testing/container-calls.js';
+import { waitUntil } from '../../testing/real-machine.js';
+import { realClock } from '../../testing/system.js';
+import { layout } from './container-paths.js';
+import { FifoPool } from './fifo-pool.js';
+import type { ShellTools } from '../process/launch-script.js';
+import type { ManagedContainer } from './managed-container.js';
+import { findShellTools } from '../process/shell-tools.js';
+import { startContainer, type StartDeps } from './start-container.js';
+
+let directory: string;
+let tools: ShellTools | undefined;
+beforeAll(async () => {
+  tools = await findShellTools();
+});
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-start-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+function depsOf(overrides: Partial<StartDeps> = {}): StartDeps {
+  let names = 0;
+  return {
+    directory,
+    clock: realClock,
+    log: silentLog,
+    fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(names += 1)}`),
+    bootId: readBootId(),
+    settings: {
+      portRange: { from: 1, to: 2 },
+      address: '127.0.0.1',
+      path: '/usr/bin:/bin',
+      logFiles: 2,
+      logFileBytes: 1024,
+    },
+    onExit: () => undefined,
+    onGuardLost: () => undefined,
+    ...overrides,
+  };
+}
+
+describe.each([
+  { name: 'under a guard', isGuarded: true },
+  { name: 'without a guard, as on macOS', isGuarded: false },
+])('a process $name', ({ isGuarded }) => {
+  const toolsOfCase = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
+
+  it('is killed and its folder removed when its record cannot be written after the start', async () => {
+    const request = aScript('exec sleep 3600');
+    const folder = layout.container(directory, request.containerId);
+    const { fifos } = depsOf();
+    const take = async (file: string): Promise<void> => {
+      await fifos.acquire(file);
+      // The last step before the process is started: from here on no record can be written, as on a
+      // full disk.
+      if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
+    };
+    await expect(
+      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { acquire: take } })),
+    ).rejects.toThrow('EISDIR');
+    expect(readdirSync(layout.containers(directory))).toEqual([]);
+    const left = findMarkedProcesses().filter(
+      ({ containerId }) => containerId === request.containerId,
+    );
+    await waitUntil(() => left.every(({ pid }) => readStartToken(pid) === undefined));
+  });
+
+  /**
+   * Runs a container to its end. No supervisor sweeps here: only the container itself kills the
+   * processes that it left.
+   */
+  async function runToEnd(request: ContainerRequest): Promise<ManagedContainer> {
+    let isOver = false;
+    const container = await startContainer(
+      request,
+      [],
+      depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }),
+    );
+    await waitUntil(() => isOver);
+    await container.drained;
+    return container;
+  }
+
+  it('kills its process group when it ends, including members with an empty environment', async () => {
+    const note = path.join(directory, 'member');
+    const script = `env -i sh -c 'echo $$ > ${note}; exec sleep 3600' & until [ -s ${note} ]; do sleep 0.02; done; exit 4`;
+    const { status } = await runToEnd(aScript(script));
+    expect(status).toMatchObject({ phase: 'exited', exitCode: 4 });
+    const member = Number(readFileSync(note, 'utf8'));
+    await waitUntil(() => readStartToken(member) === undefined);
+  });
+
+  it('leaves no launch script, which contains its environment, after the start', async () => {
+    const request = aScript('exit 0', { env: { SECRET: 'hush' } });
+    await runToEnd(request);
+    const folder = layout.container(directory, request.containerId);
+    expect(existsSync(layout.script(folder, 'main'))).toBe(false);
+    expect(readFileSync(path.join(folder, 'state.json'), 'utf8')).not.toContain('hush');
+  });
+});

@@ -1,0 +1,138 @@
+import { rmSync } from 'node:fs';
+import type { Clock, Log } from '@cloudless/base';
+import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { makeDirectorySync } from '@cloudless/system';
+import { LogWriter } from '../../logs/log-writer.js';
+import type { Cgroup } from '../../system/cgroups.js';
+import type { SupervisorSettings } from '../../wire/messages.js';
+import { layout } from './container-paths.js';
+import { writeRecord } from './container-record.js';
+import type { FifoPool } from './fifo-pool.js';
+import {
+  buildEnvironment,
+  resolveExecutable,
+  type LaunchContext,
+} from '../process/launch-command.js';
+import type { ShellTools } from '../process/launch-script.js';
+import { ManagedContainer } from './managed-container.js';
+import { ContainerOutput } from './container-output.js';
+import { startMainProcess } from '../process/start-process.js';
+
+export interface StartDeps {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly fifos: Pick<FifoPool, 'acquire'>;
+  readonly bootId: string;
+  readonly settings: SupervisorSettings;
+  /** Undefined where processes have no guard. */
+  readonly tools?: ShellTools | undefined;
+  /** The container's own cgroup, which does not exist yet; undefined where there are no cgroups. */
+  readonly cgroup?: Cgroup | undefined;
+  readonly onExit: (container: ManagedContainer) => void;
+  /**
+   * Called when the guard of a container was killed: the supervisor must poll for the end of the
+   * main process.
+   */
+  readonly onGuardLost: () => void;
+}
+
+/**
+ * Creates the files of a container and starts its process, leader of its own session. Removes
+ * everything again when the start fails.
+ * @throws kind `invalid` when the command cannot be executed, `exhausted` when processes, pipes or
+ *   disk space ran out.
+ */
+export async function startContainer(
+  request: ContainerRequest,
+  ports: readonly number[],
+  deps: StartDeps,
+): Promise<ManagedContainer> {
+  const folder = layout.container(deps.directory, request.containerId);
+  const home = layout.work(folder);
+  const endpoints = request.ports.map(({ name }, index): ContainerEndpoint => ({
+    portName: name,
+    ip: deps.settings.address,
+    port: ports[index] ?? 0,
+  }));
+  const context: LaunchContext = {
+    env: buildEnvironment(request, endpoints, { path: deps.settings.path, home }),
+    workingDir: request.workingDir ?? home,
+  };
+  makeDirectorySync(home, 0o700);
+  try {
+    const file = resolveExecutable(request.command, context);
+    writeRecord(folder, { format: 1, phase: 'starting' });
+    const cgroup = deps.tools === undefined ? undefined : deps.cgroup;
+    cgroup?.create();
+    await deps.fifos.acquire(layout.pipe(folder, 'stdout'));
+    await deps.fifos.acquire(layout.pipe(folder, 'stderr'));
+    return await launch({ request, endpoints, context, file, folder, cgroup }, deps);
+  } catch (reason) {
+    deps.cgroup?.kill();
+    rmSync(folder, { recursive: true, force: true });
+    throw reason;
+  }
+}
+
+interface PreparedContainer {
+  readonly request: ContainerRequest;
+  readonly endpoints: readonly ContainerEndpoint[];
+  readonly context: LaunchContext;
+  readonly file: string;
+  readonly folder: string;
+  readonly cgroup: Cgroup | undefined;
+}
+
+async function launch(prepared: PreparedContainer, deps: StartDeps): Promise<ManagedContainer> {
+  const { request, endpoints, context, folder } = prepared;
+  const { clock, log, settings } = deps;
+  const writer = new LogWriter({
+    directory: layout.log(folder),
+    clock,
+    log,
+    files: settings.logFiles,
+    fileBytes: settings.logFileBytes,
+  });
+  let container: ManagedContainer | undefined;
+  const output = new ContainerOutput(folder, writer, () => container?.onPipeEnded());
+  try {
+    const started = await startMainProcess(prepared, deps);
+    const { main } = started;
+    const { containerId, labels } = request;
+    const status: ContainerStatus = {
+      ...{ containerId, labels, phase: 'running', pid: main.pid },
+      ...{ startedAtMs: started.startedAtMs, endpoints },
+    };
+    container = new ManagedContainer(status, main, context, {
+      directory: folder,
+      clock,
+      log,
+      bootId: deps.bootId,
+      output,
+      onExit: deps.onExit,
+    });
+    try {
+      if (request.lease === undefined) container.writeRunningRecord();
+      else container.renew(request.lease); // also writes the record
+    } catch (reason) {
+      container.close();
+      main.kill();
+      throw reason;
+    }
+    const managed = container;
+    started.onEnd({
+      onEnded: (end) => managed.onEnded(end),
+      onGuardLost: () => {
+        log.warn('guard of a container lost', { containerId });
+        managed.onGuardEnded();
+        deps.onGuardLost();
+      },
+    });
+    output.start();
+    return managed;
+  } catch (reason) {
+    output.close();
+    throw reason;
+  }
+}

@@ -1,0 +1,88 @@
+import { CONTAINER_MARK } from '../../system/marked-processes.js';
+
+/**
+ * The script of a lease guard, for a POSIX shell on Linux. Arguments: `$1` the file of leases, `$2`
+ * the number of this guard, `$3` the `sleep` program, `$4` the `grep` program.
+ *
+ * The first line of the file has the number of the guard in charge, then process id and start time
+ * of the supervisor and of the guard. Each further line is a lease: time of SIGTERM, time of
+ * SIGKILL, container id, process id and start time of the main process, cgroup; `-` stands for
+ * none. Times are hundredths of a second since the machine started. The guard ends when a later
+ * guard is in charge, when there is no lease, or when the supervisor is dead and no process of any
+ * container lives.
+ */
+export const LEASE_GUARD = `
+set -f
+told=' '
+look() {
+  text= state= start=
+  while read -r line; do text="$text $line"; done <"/proc/$1/stat" || return 0
+  set -- \${text##*) }
+  state=$1 start=\${20}
+}
+is_ours() {
+  [ "$pid" != - ] || return 1
+  look "$pid"
+  [ -z "$start" ] || [ "$start" = "$token" ]
+}
+lives() {
+  is_ours && kill -s 0 -- "-$pid" && return 0
+  [ "$group" != - ] && read -r first <"$group/cgroup.procs" && return 0
+  return 1
+}
+end() {
+  if is_ours; then kill -s KILL -- "-$pid"; [ -z "$start" ] || kill -s KILL "$pid"; fi
+  if [ "$group" != - ]; then
+    if [ -e "$group/cgroup.kill" ]; then echo 1 >"$group/cgroup.kill"
+    else while read -r member; do kill -s KILL "$member"; done <"$group/cgroup.procs"; fi
+  else
+    set +f
+    for file in $("$grep" -laF "${CONTAINER_MARK}=$id" /proc/[0-9]*/environ); do
+      file=\${file#/proc/}
+      kill -s KILL "\${file%/environ}"
+    done
+    set -f
+  fi
+}
+leases=$1 number=$2 sleep=$3 grep=$4
+while :; do
+  read -r up rest </proc/uptime || exit
+  now=$((\${up%.*} * 100 + 1\${up#*.} - 100)) next=$((now + 100)) busy=
+  {
+    read -r charged supervisor begun rest || exit
+    [ "$charged" -le "$number" ] || exit 0
+    look "$supervisor"
+    works=
+    if [ "$start" = "$begun" ]; then case $state in T | t | Z | X) ;; *) works=1 ;; esac; fi
+    while read -r term kill id pid token group; do
+      if [ -n "$works" ]; then
+        busy=1
+        [ "$term" -le "$now" ] || [ "$term" -ge "$next" ] || next=$term
+        continue
+      fi
+      if [ "$kill" -le "$now" ]; then
+        end
+        next=$((now + 10))
+        if lives; then busy=1; fi
+        continue
+      fi
+      if [ "$group" = - ] || lives; then busy=1; fi
+      due=$kill
+      if [ "$term" -gt "$now" ]; then due=$term
+      else
+        case $told in *" $id "*) ;; *)
+          told="$told$id "
+          if is_ours; then kill -s TERM -- "-$pid"; fi ;;
+        esac
+      fi
+      [ "$due" -ge "$next" ] || next=$due
+    done
+  } <"$leases" || exit
+  [ -n "$busy" ] || [ "$charged" -lt "$number" ] || exit 0
+  left=$((next - now))
+  [ "$left" -ge 5 ] || left=5
+  part=$((left % 100))
+  [ "$part" -ge 10 ] || part=0$part
+  "$sleep" "$((left / 100)).$part"
+done
+`;

@@ -1,0 +1,201 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir, uptime } from 'node:os';
+import path from 'node:path';
+import { toContainerId } from '@cloudless/base';
+import { readStartToken } from '../../system/process-identity.js';
+import { waitUntil } from '../../testing/real-machine.js';
+import { layout } from '../container/container-paths.js';
+import { LeaseGuard, type GuardedLease } from './lease-guard.js';
+import { LEASE_GUARD } from './lease-guard-script.js';
+import type { ShellTools } from '../process/launch-script.js';
+import { findShellTools } from '../process/shell-tools.js';
+
+let directory: string;
+let found: ShellTools | undefined;
+const children: ChildProcess[] = [];
+beforeAll(async () => {
+  found = await findShellTools();
+});
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-guard-'));
+});
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const ID = toContainerId('ab'.repeat(32));
+const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): ChildProcess => {
+  const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: 'ignore', env });
+  children.push(child);
+  return child;
+};
+const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
+  new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
+/**
+ * Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any
+ * moment.
+ */
+function writeLeases(header: string, leases: readonly (readonly unknown[])[]): string {
+  const file = layout.leases(directory);
+  writeFileSync(
+    `${file}.new`,
+    `${[header, ...leases.map((lease) => lease.join(' '))].join('\n')}\n`,
+  );
+  renameSync(`${file}.new`, file);
+  return file;
+}
+/** Starts the script like a supervisor that has died since. */
+function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
+  const file = writeLeases('1 1 dead - -', leases);
+  const child = spawn(
+    shell,
+    ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''],
+    { stdio: 'ignore' },
+  );
+  children.push(child);
+  return child;
+}
+const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
+  readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') &&
+  readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
+const centiseconds = (): number => Math.floor(uptime() * 100);
+
+describe.each(['/bin/sh', '/bin/bash'])(
+  'the lease guard script, run by %s, while the supervisor is dead,',
+  (shell) => {
+    const isMissing = (): boolean => found === undefined || !existsSync(shell);
+
+    it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
+      if (isMissing()) return;
+      const gentle = sleeper();
+      const ready = path.join(directory, 'ready');
+      const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
+      await waitUntil(() => existsSync(ready));
+      const ends = [ended(gentle), ended(stubborn)];
+      const now = centiseconds();
+      const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
+        now,
+        killAt,
+        ID,
+        pid,
+        readStartToken(pid),
+        '-',
+      ];
+      const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
+      expect(await Promise.all(ends)).toEqual([
+        [null, 'SIGTERM'],
+        [null, 'SIGKILL'],
+      ]);
+      expect(existsSync(layout.leases(directory))).toBe(true);
+      rmSync(layout.leases(directory)); // a guard exits when its file is missing
+      await over;
+    });
+
+    it('finds processes that left the session by their mark, kills them, and ends when none is left', async () => {
+      if (isMissing()) return;
+      const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
+      const strayEnd = ended(stray);
+      // while a program begins, the kernel shows no environment
+      await waitUntil(() => isSleeping(stray));
+      const now = centiseconds();
+      const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
+      expect(await strayEnd).toEqual([null, 'SIGKILL']);
+      expect(await over).toEqual([0, null]);
+    });
+
+    it('does not kill a later process with the same id', async () => {
+      if (isMissing()) return;
+      const later = sleeper();
+      const now = centiseconds();
+      expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
+      expect(readStartToken(later.pid ?? 0)).toBeDefined();
+    });
+
+    it('ends when a later guard is in charge', async () => {
+      if (isMissing()) return;
+      const far = centiseconds() + 360_000;
+      const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
+      const over = ended(running);
+      writeLeases('2 1 dead - -', []);
+      expect(await over).toEqual([0, null]);
+    });
+  },
+);
+
+describe('LeaseGuard', () => {
+  const lease: GuardedLease = {
+    containerId: ID,
+    endsAtUptimeSeconds: uptime() + 3_600,
+    graceMs: 10,
+    main: undefined,
+    cgroup: undefined,
+  };
+  const guardIn = (): number =>
+    Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
+
+  it('runs a guard while there are leases', async () => {
+    if (found === undefined) return;
+    const leases = new LeaseGuard(directory, found, () => undefined);
+    leases.update([]);
+    expect(existsSync(layout.leases(directory))).toBe(false);
+    leases.update([lease]);
+    const pid = guardIn();
+    expect(readStartToken(pid)).toBeDefined();
+    leases.update([]);
+    await waitUntil(() => readStartToken(pid) === undefined);
+    leases.close();
+  });
+
+  it('takes over the leases of an earlier supervisor and ends its guard', async () => {
+    if (found === undefined) return;
+    const earlier = new LeaseGuard(directory, found, () => undefined);
+    earlier.update([lease]);
+    const first = guardIn();
+    const later = new LeaseGuard(directory, found, () => undefined);
+    later.update([lease]);
+    const second = guardIn();
+    expect(second).not.toBe(first);
+    earlier.close();
+    await waitUntil(() => readStartToken(first) === undefined);
+    expect(readStartToken(second)).toBeDefined();
+    later.close();
+    await waitUntil(() => readStartToken(second) === undefined);
+  });
+
+  it.each([0.001, 0.25, 0.254_999, 0.999_999])(
+    'never writes an end before the end of the lease, with a fraction of %s s',
+    (fraction) => {
+      if (found === undefined) return;
+      const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
+      const leases = new LeaseGuard(directory, found, () => undefined);
+      leases.update([{ ...lease, endsAtUptimeSeconds, graceMs: 15 }]);
+      const [, line = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
+      const [termAt = 0, killAt = 0] = line.split(' ').map(Number);
+      expect(termAt / 100).toBeGreaterThanOrEqual(endsAtUptimeSeconds);
+      expect(termAt / 100).toBeLessThan(endsAtUptimeSeconds + 0.02);
+      expect((killAt - termAt) * 10).toBeGreaterThanOrEqual(15);
+      leases.close();
+    },
+  );
+
+  it('keeps the earlier leases in force when new leases cannot be written', () => {
+    if (found === undefined) return;
+    const leases = new LeaseGuard(directory, found, () => undefined);
+    leases.update([lease]);
+    const before = readFileSync(layout.leases(directory), 'utf8');
+    mkdirSync(`${layout.leases(directory)}.new`); // as on a full disk
+    expect(() => leases.update([lease, { ...lease, graceMs: 0 }])).toThrow('EISDIR');
+    expect(readFileSync(layout.leases(directory), 'utf8')).toBe(before);
+    leases.close();
+  });
+});

@@ -1,0 +1,60 @@
+import { uptime } from 'node:os';
+import { ManualClock } from '@cloudless/base/testing';
+import { PersistentLease } from './persistent-lease.js';
+
+const HOUR_MS = 3_600_000;
+
+describe('a lease that outlives its supervisor', () => {
+  function aLease(keep: () => void = () => undefined) {
+    const clock = new ManualClock();
+    const graces: number[] = [];
+    return {
+      clock,
+      graces,
+      lease: new PersistentLease({
+        clock,
+        onEnd: (graceMs) => graces.push(graceMs),
+        persist: keep,
+      }),
+    };
+  }
+
+  it('leaves only the rest of the grace period when it expired while no supervisor ran', async () => {
+    const { clock, graces, lease } = aLease();
+    lease.resume({ leaseMs: 10_000, graceMs: HOUR_MS, endsAtUptimeSeconds: uptime() - 2 * 3_600 });
+    await clock.advance(0);
+    expect(graces).toEqual([0]);
+  });
+
+  it('keeps its grace period when it has not expired', async () => {
+    const { clock, graces, lease } = aLease();
+    lease.resume({ leaseMs: HOUR_MS, graceMs: 5_000, endsAtUptimeSeconds: uptime() + 3_600 });
+    await clock.advance(2 * HOUR_MS);
+    expect(graces).toEqual([5_000]);
+  });
+
+  it('is not extended on disk or in memory by a renewal after its expiry', () => {
+    const { graces, lease } = aLease();
+    lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
+    lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
+    expect(graces).toEqual([0]);
+    expect(lease.hasEnded).toBe(true);
+    expect(lease.recorded?.endsAtUptimeSeconds).toBeLessThan(uptime());
+    expect(lease.current?.endsAtUptimeSeconds).toBeLessThan(uptime());
+  });
+
+  it('continues when it cannot be written, and is written by the next renewal', () => {
+    let full = true;
+    let kept = 0;
+    const { lease } = aLease(() => {
+      if (full) throw new Error('no space left on device');
+      kept += 1;
+    });
+    expect(() => lease.renew({ leaseMs: HOUR_MS, graceMs: 0 })).toThrow('no space left');
+    expect(lease.recorded).toBeUndefined();
+    full = false;
+    lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
+    expect(kept).toBe(1);
+    expect(lease.recorded).toMatchObject({ leaseMs: HOUR_MS });
+  });
+});

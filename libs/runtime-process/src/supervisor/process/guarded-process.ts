@@ -1,0 +1,81 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { CloudlessError } from '@cloudless/base';
+import type { ProcessReference } from './main-process.js';
+import { readStartToken } from '../../system/process-identity.js';
+
+/**
+ * The guard of one container: a shell in a session of its own that starts the launch script `$2` as
+ * its child, waits, and writes the exit status to `$1`, so that the status outlives the supervisor.
+ * It takes less than 1 MB of memory. Its arguments do not name the command, so that `pkill -f` with
+ * the name of the command does not match the guard.
+ */
+const GUARD = `( . "$2" ) >&4 2>&5
+set -- "$1" $?
+echo "$2" >"$1"
+exit "$2"`;
+
+export interface GuardOptions {
+  readonly shell: string;
+  readonly workingDir: string;
+  readonly endFile: string;
+  readonly scriptFile: string;
+  /** Descriptors of the container's pipes. */
+  readonly stdout: number;
+  readonly stderr: number;
+}
+
+/** A started guard, which is about to start its child. */
+export interface StartedGuard extends ProcessReference {
+  readonly child: ChildProcess;
+  /**
+   * Process id of the main process, once the launch script has begun and can be deleted.
+   * @throws kind `exhausted` when the guard ended before.
+   */
+  readonly mainPid: Promise<number>;
+}
+
+/**
+ * Starts a guard. When no process can be created, `pid` is undefined and `child` emits the error.
+ */
+export function startGuard(
+  options: GuardOptions,
+): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
+  const child = spawn(
+    options.shell,
+    ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile],
+    {
+      cwd: options.workingDir,
+      env: {},
+      detached: true,
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe', options.stdout, options.stderr],
+    },
+  );
+  const { pid } = child;
+  if (pid === undefined) return { child, pid };
+  const mainPid = readMainPid(child.stdio[3] as Readable);
+  // The caller gets the error when it awaits; writing the record may fail before that.
+  mainPid.catch(() => undefined);
+  return { child, pid, startToken: readStartToken(pid) ?? '', mainPid };
+}
+
+function readMainPid(pipe: Readable): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    pipe.setEncoding('latin1').on('data', (chunk: string) => {
+      text += chunk;
+      if (text.endsWith('\n')) pipe.destroy();
+    });
+    pipe.on('error', () => undefined); // `close` follows
+    pipe.once('close', () => {
+      if (/^\d+\n$/.test(text)) resolve(Number(text));
+      else
+        reject(
+          new CloudlessError(
+            'exhausted',
+            'command: the guard of the container ended before it started the process',
+          ),
+        );
+    });
+  });
+}

@@ -1,0 +1,88 @@
+import type { LaunchContext } from './launch-command.js';
+
+/** Programs and facts of this machine for starting a program with an exact environment. */
+export interface ShellTools {
+  /** Absolute paths. */
+  readonly shell: string;
+  readonly env: string;
+  readonly setsid: string;
+  readonly sleep: string;
+  readonly grep: string;
+  /** Variables that the shell exports on its own, even after `unset`. */
+  readonly addedVariables: readonly string[];
+}
+
+/** Steps of a launch script before it executes the program. */
+export interface LaunchScriptOptions {
+  readonly command: readonly string[];
+  readonly context: LaunchContext;
+  /** `cgroup.procs` of the cgroup to join. */
+  readonly joinFile?: string | undefined;
+  /**
+   * Writes the process id, as a line, to file descriptor 3, begins a session, and closes
+   * descriptors 3 to 5 for the program.
+   */
+  readonly leadsSession: boolean;
+}
+
+/**
+ * Exit code of a script that could not join its cgroup. Container engines use the same code for
+ * their own failures.
+ */
+const CGROUP_JOIN_FAILED = 125;
+/**
+ * Variables that a shell or the dynamic linker interprets: the shell itself runs without them. For
+ * example, bash writes a warning into the output of the program when the locale does not exist.
+ */
+const SPECIAL_NAMES =
+  /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|LANG|LC_.*|CLOUDLESS_GUARD_.*)$/;
+
+/**
+ * Creates the script with which a shell executes a program: the same process, with the environment
+ * of a direct start. The script exports ordinary variables, so their values are never arguments,
+ * which every user of the machine can read. Only variables that a shell does not accept or uses
+ * itself are arguments of `env` for a moment.
+ */
+export function buildLaunchScript(
+  { command, context, joinFile, leadsSession }: LaunchScriptOptions,
+  tools: ShellTools,
+): string {
+  const variables = Object.entries(context.env);
+  const ordinary = variables.filter(([name]) => isOrdinary(name));
+  const special = variables.filter(([name]) => !isOrdinary(name));
+  const added = tools.addedVariables.filter((name) => context.env[name] === undefined);
+  const needsEnv = special.length > 0 || added.length > 0;
+  // `env` would take a command with `=` in its name as an assignment.
+  const canUseEnv = leadsSession || command[0]?.includes('=') !== true;
+  const words = [
+    ...(needsEnv && canUseEnv ? [tools.env, ...added.flatMap((name) => ['-u', name])] : []),
+    ...(needsEnv && canUseEnv ? special.map(([name, value]) => `${name}=${value}`) : []),
+    ...(leadsSession ? [tools.setsid, '--'] : []),
+    ...command,
+  ];
+  return [
+    ...(leadsSession ? ['read -r CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST </proc/self/stat'] : []),
+    ...(joinFile === undefined
+      ? []
+      : [`echo 0 >${quoteForShell(joinFile)} || exit ${CGROUP_JOIN_FAILED}`]),
+    ...(leadsSession
+      ? [
+          'echo "$CLOUDLESS_GUARD_PID" >&3 || exit',
+          'unset CLOUDLESS_GUARD_PID CLOUDLESS_GUARD_REST',
+        ]
+      : []),
+    'unset PWD OLDPWD SHLVL _',
+    ...ordinary.map(([name, value]) => `export ${name}=${quoteForShell(value)}`),
+    `exec ${words.map(quoteForShell).join(' ')}${leadsSession ? ' 3>&- 4>&- 5>&-' : ''}`,
+    '',
+  ].join('\n');
+}
+
+function isOrdinary(name: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SPECIAL_NAMES.test(name);
+}
+
+/** Quotes any text as one word of a shell. */
+export function quoteForShell(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,187 @@
+import { spawn } from 'node:child_process';
+import { closeSync, constants, openSync, rmSync, writeFileSync } from 'node:fs';
+import type { Clock } from '@cloudless/base';
+import type { ContainerRequest } from '@cloudless/runtime';
+import type { Cgroup } from '../../system/cgroups.js';
+import { signalGroup, readStartToken } from '../../system/process-identity.js';
+import { layout } from '../container/container-paths.js';
+import { writeRecord } from '../container/container-record.js';
+import { startGuard } from './guarded-process.js';
+import { toSpawnError, type LaunchContext } from './launch-command.js';
+import { buildLaunchScript, type ShellTools } from './launch-script.js';
+import { MainProcess } from './main-process.js';
+import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js';
+
+export interface LaunchCommand {
+  readonly request: Pick<ContainerRequest, 'command' | 'args'>;
+  readonly context: LaunchContext;
+  /** Executable file of the command. */
+  readonly file: string;
+  /** Directory of the container. */
+  readonly folder: string;
+  readonly cgroup: Cgroup | undefined;
+}
+
+export interface ProcessEndListener {
+  readonly onEnded: (end: ProcessEnd) => void;
+  /** Called when the guard was killed, while the process may still run. */
+  readonly onGuardLost: () => void;
+}
+
+/** A main process that was started and may already have ended. */
+export interface StartedProcess {
+  readonly main: MainProcess;
+  readonly startedAtMs: number;
+  /**
+   * Calls the listener once, also when the process has already ended; never before this call
+   * returns.
+   */
+  onEnd(listener: ProcessEndListener): void;
+}
+
+export interface ProcessDeps {
+  readonly clock: Clock;
+  readonly tools?: ShellTools | undefined;
+}
+
+/**
+ * Starts the main process of a container, under a guard where the machine has the tools for it.
+ * @throws kind `invalid` or `exhausted` when the process cannot be started; no process is left
+ *   then.
+ */
+export async function startMainProcess(
+  command: LaunchCommand,
+  deps: ProcessDeps,
+): Promise<StartedProcess> {
+  // Open for reading and writing: the process itself then keeps the pipe open, and gets no SIGPIPE
+  // while no supervisor runs.
+  const pipes = (['stdout', 'stderr'] as const).map((stream) =>
+    openSync(layout.pipe(command.folder, stream), constants.O_RDWR),
+  );
+  const [stdout = -1, stderr = -1] = pipes;
+  try {
+    const { tools } = deps;
+    return tools === undefined
+      ? await startUnguarded(command, deps, stdout, stderr)
+      : await startGuarded(command, { clock: deps.clock, tools }, stdout, stderr);
+  } finally {
+    for (const fd of pipes) closeSync(fd);
+  }
+}
+
+/**
+ * Starts the process under a guard. There is no await between the spawn of the guard and its
+ * record, so every guard is recorded.
+ */
+async function startGuarded(
+  { request, context, folder, cgroup, file }: LaunchCommand,
+  { clock, tools }: Required<ProcessDeps> & { readonly tools: ShellTools },
+  stdout: number,
+  stderr: number,
+): Promise<StartedProcess> {
+  const scriptFile = layout.script(folder, 'main');
+  const endFile = layout.end(folder);
+  const command = [...request.command, ...request.args];
+  const steps = { command, context, joinFile: cgroup?.joinFile, leadsSession: true };
+  writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
+  const { shell } = tools;
+  const started = startGuard({
+    shell,
+    workingDir: context.workingDir,
+    endFile,
+    scriptFile,
+    stdout,
+    stderr,
+  });
+  const { child } = started;
+  if (started.pid === undefined) throw await waitForSpawnError(child, request.command[0] ?? file);
+  const ends = new EndNotifier();
+  child.on('exit', (code, signal) => {
+    if (signal === null) ends.notify((listener) => listener.onEnded(fromShellStatus(code ?? 0)));
+    else ends.notify((listener) => listener.onGuardLost());
+  });
+  child.on('error', () => undefined); // only a failed signal; `exit` follows
+  const guard = { pid: started.pid, startToken: started.startToken };
+  try {
+    writeRecord(folder, {
+      format: 1,
+      phase: 'starting',
+      guard,
+      ...(cgroup === undefined ? {} : { cgroup: cgroup.folder }),
+    });
+    const pid = await started.mainPid;
+    rmSync(scriptFile, { force: true });
+    const startToken = readStartToken(pid) ?? '';
+    const main = new MainProcess({ pid, startToken, guard, cgroup, endFile, adopted: false });
+    return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.setListener(listener) };
+  } catch (reason) {
+    signalGroup(guard.pid, 'SIGKILL');
+    cgroup?.kill();
+    // Without a cgroup the process may have left the group of its guard: it is killed by its id.
+    const pid = await started.mainPid.catch(() => undefined);
+    if (pid !== undefined) killGroupOrProcess(pid);
+    throw reason;
+  }
+}
+
+/**
+ * Starts the process as a child of the supervisor. There is no await between the spawn and the
+ * record of the process.
+ */
+async function startUnguarded(
+  { request, context, folder, file }: LaunchCommand,
+  { clock }: ProcessDeps,
+  stdout: number,
+  stderr: number,
+): Promise<StartedProcess> {
+  const [argv0 = file, ...first] = request.command;
+  const child = spawn(file, [...first, ...request.args], {
+    argv0,
+    cwd: context.workingDir,
+    env: context.env,
+    detached: true,
+    stdio: ['ignore', stdout, stderr],
+  });
+  const { pid } = child;
+  if (pid === undefined) throw await waitForSpawnError(child, argv0);
+  const ends = new EndNotifier();
+  child.on('exit', (code, signal) =>
+    ends.notify((listener) => listener.onEnded(toProcessEnd(code, signal))),
+  );
+  child.on('error', () => undefined); // only a failed signal; `exit` follows
+  const parts = { pid, startToken: readStartToken(pid) ?? '', guard: undefined, cgroup: undefined };
+  const main = new MainProcess({ ...parts, endFile: layout.end(folder), adopted: false });
+  return { main, startedAtMs: clock.wallTime(), onEnd: (listener) => ends.setListener(listener) };
+}
+
+/** Keeps the end of a process until a listener is set. */
+class EndNotifier {
+  private listener: ProcessEndListener | undefined;
+  private pending: ((listener: ProcessEndListener) => void) | undefined;
+
+  notify(news: (listener: ProcessEndListener) => void): void {
+    if (this.listener === undefined) this.pending = news;
+    else news(this.listener);
+  }
+
+  setListener(listener: ProcessEndListener): void {
+    this.listener = listener;
+    const { pending } = this;
+    if (pending !== undefined) setImmediate(() => pending(listener));
+  }
+}
+
+async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
+  return toSpawnError(
+    await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
+    name,
+  );
+}
+
+function killGroupOrProcess(pid: number): void {
+  try {
+    if (!signalGroup(pid, 'SIGKILL')) process.kill(pid, 'SIGKILL');
+  } catch {
+    // ended meanwhile
+  }
+}

@@ -1,0 +1,292 @@
+import {
+  CloudlessError,
+  createSeededRandom,
+  randomHex,
+  silentLog,
+  toContainerId,
+  type ContainerId,
+} from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
+import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '../container-runtime.js';
+import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
+
+const random = createSeededRandom(5);
+const away = (): CloudlessError =>
+  new CloudlessError('unavailable', 'no container runtime answers');
+
+/** A runtime that can become unavailable and available again, with its containers. */
+class Absent {
+  isAway = false;
+  private current: FakeRuntime;
+
+  constructor(readonly fake: FakeRuntime) {
+    this.current = fake;
+  }
+
+  readonly runtime: ContainerRuntime = new Proxy({} as ContainerRuntime, {
+    get: (_, name: keyof ContainerRuntime) => {
+      const value = this.current[name];
+      if (typeof value !== 'function') return value;
+      return (...given: unknown[]): unknown => {
+        if (this.isAway && name !== 'capabilities' && name !== 'close') throw away();
+        return (value as (...all: unknown[]) => unknown).apply(this.current, given);
+      };
+    },
+  });
+
+  async leave(): Promise<void> {
+    this.isAway = true;
+    this.current = await this.current.reopen(); // readers of events get the failure
+  }
+}
+
+let clock: ManualClock;
+let processes: Absent;
+let containers: Absent;
+let runtime: CombinedRuntime;
+let stop: AbortController;
+let events: ContainerEvent[];
+
+beforeEach(() => {
+  clock = new ManualClock();
+  processes = new Absent(
+    createFakeRuntime({ clock, capabilities: ['runtime.process', 'exec.tty'] }),
+  );
+  containers = new Absent(
+    createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty', 'limits.memory'] }),
+  );
+  runtime = combineRuntimes({
+    processes: processes.runtime,
+    containers: containers.runtime,
+    clock,
+    random: createSeededRandom(1),
+    log: silentLog,
+  });
+  stop = new AbortController();
+  events = [];
+});
+afterEach(async () => {
+  stop.abort();
+  await runtime.close();
+  await settle();
+  expect(clock.pendingTimers).toBe(0);
+});
+
+const aRequest = (overrides: Partial<ContainerRequest> = {}): ContainerRequest => ({
+  containerId: toContainerId(randomHex(random, 32)),
+  labels: {},
+  command: ['server'],
+  args: [],
+  env: {},
+  ports: [],
+  limits: {},
+  ...overrides,
+});
+const start = async (image?: string): Promise<ContainerId> =>
+  (await runtime.start(aRequest(image === undefined ? {} : { image }))).containerId;
+/** Records all events from now on. */
+const listen = async (): Promise<void> => {
+  const stream = runtime.events(stop.signal);
+  await runtime.list();
+  void (async () => {
+    for await (const event of stream) events.push(event);
+  })().catch(() => undefined);
+  await settle();
+  events = [];
+};
+const seen = (): readonly unknown[] =>
+  events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
+
+it('sends requests with an image to one runtime and all others to the other, and has the capabilities of both', async () => {
+  const image = await start('nginx');
+  const process = await start();
+  expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
+  expect((await processes.fake.list()).map(({ containerId }) => containerId)).toEqual([process]);
+  expect(
+    (await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId]),
+  ).toEqual([
+    ['process', process],
+    ['cri', image],
+  ]);
+  expect(runtime.capabilities()).toEqual([
+    'runtime.process',
+    'exec.tty',
+    'runtime.cri',
+    'limits.memory',
+  ]);
+  expect([runtime.name, await runtime.version()]).toEqual([
+    'process+cri',
+    'process fake, cri fake',
+  ]);
+});
+
+it('lists the containers that another instance has started', async () => {
+  const image = await containers.fake.start(aRequest({ image: 'nginx' }));
+  expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
+});
+
+it('lists without waiting long for a part that hangs, and applies its late answer', async () => {
+  const image = await start('nginx');
+  const process = await start();
+  await listen();
+  const list = containers.fake.list.bind(containers.fake);
+  let answer = (): void => undefined;
+  containers.fake.list = async () => {
+    await new Promise<void>((resolve) => (answer = resolve));
+    return list();
+  };
+  await processes.fake.stop(process, 0);
+  const listed = runtime.list();
+  await clock.advance(2_000);
+  expect((await listed).map(({ containerId, phase }) => [containerId, phase])).toEqual([
+    [process, 'exited'],
+    [image, 'running'],
+  ]);
+  containers.fake.machine.removeSilently(image);
+  answer();
+  await settle();
+  expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
+});
+
+it.each([
+  ['stop', (id: ContainerId) => runtime.stop(id, 0)],
+  [
+    'exec',
+    (id: ContainerId) =>
+      runtime
+        .exec(id, { command: ['true'] }, stop.signal)
+        [Symbol.asyncIterator]()
+        .next(),
+  ],
+  [
+    'logs',
+    (id: ContainerId) =>
+      runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next(),
+  ],
+] as const)('%s: rejects an id as unknown only when both parts have', async (_, call) => {
+  const unknown = aRequest().containerId;
+  await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
+  await containers.leave();
+  await expect(call(unknown)).rejects.toMatchObject({ kind: 'unavailable' });
+});
+
+it('rejects an id of the other part', async () => {
+  const request = aRequest();
+  await runtime.start(request);
+  await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({
+    kind: 'exists',
+  });
+});
+
+it('fails to list until each part has been listed once, as containers would seem lost otherwise', async () => {
+  containers.isAway = true;
+  await start();
+  await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+  containers.isAway = false;
+  expect(await runtime.list()).toHaveLength(1);
+});
+
+describe('combineRuntimes while the container runtime is unavailable', () => {
+  let image: ContainerId;
+  let other: ContainerId;
+  let process: ContainerId;
+  beforeEach(async () => {
+    [image, other, process] = [await start('nginx'), await start('redis'), await start()];
+    await listen();
+    await containers.leave();
+    await settle();
+  });
+
+  it('lists its containers as last known and rejects calls about them; processes work', async () => {
+    expect((await runtime.list()).map(({ containerId, phase }) => [containerId, phase])).toEqual([
+      [process, 'running'],
+      [image, 'running'],
+      [other, 'running'],
+    ]);
+    await expect(runtime.stop(image, 0)).rejects.toMatchObject({ kind: 'unavailable' });
+    await expect(runtime.start(aRequest({ image: 'nginx' }))).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
+    processes.fake.machine.exit(process, 3);
+    await settle();
+    expect(seen()).toEqual([['exited', process, 'exit code 3']]);
+    expect(await start()).toBeDefined();
+  });
+
+  it('publishes changes when the runtime answers again: exited, removed, started by others; and nothing unchanged', async () => {
+    const same = other;
+    const { machine } = containers.fake;
+    machine.exit(image, 7);
+    const vanished = await (async () => {
+      containers.isAway = false;
+      await clock.advance(60_000);
+      const id = await start('postgres');
+      await settle();
+      await containers.leave();
+      await settle();
+      return id;
+    })();
+    expect(seen()).toEqual([
+      ['exited', image, 'exit code 7'],
+      ['started', vanished, undefined],
+    ]);
+    events = [];
+    machine.removeSilently(vanished);
+    containers.isAway = false;
+    await clock.advance(60_000);
+    expect(seen()).toEqual([['exited', vanished, 'lost: the runtime does not know it any more']]);
+    expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual([
+      process,
+      image,
+      same,
+    ]);
+    events = [];
+    machine.exit(same, 1);
+    await settle();
+    expect(seen()).toEqual([['exited', same, 'exit code 1']]);
+  });
+
+  it('publishes changes of the first list after the outage once', async () => {
+    containers.fake.machine.exit(image, 7);
+    containers.isAway = false;
+    await runtime.list();
+    await settle();
+    expect(seen()).toEqual([['exited', image, 'exit code 7']]);
+    await clock.advance(60_000);
+    expect(seen()).toHaveLength(1);
+  });
+});
+
+it('publishes nothing about existing containers, and all later events', async () => {
+  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+  await runtime.list();
+  await settle();
+  containers.fake.machine.exit(containerId, 3);
+  expect(await stream.next()).toMatchObject({
+    value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } },
+  });
+});
+
+it('loses no exit before the first list', async () => {
+  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+  const list = containers.fake.list.bind(containers.fake);
+  containers.fake.list = async () => {
+    await settle();
+    return list(); // lists the container as exited, so publishes no event
+  };
+  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+  containers.fake.machine.exit(containerId, 3);
+  expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
+});
+
+it('leaves both runtimes open on detach', async () => {
+  await listen();
+  const image = await start('nginx');
+  runtime.detach();
+  expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
+  await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+    kind: 'unavailable',
+  });
+});

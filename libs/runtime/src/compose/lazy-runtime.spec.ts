@@ -1,0 +1,116 @@
+import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import type { ContainerRequest } from '../container-runtime.js';
+import { LazyRuntime } from './lazy-runtime.js';
+import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
+
+const aRequest = (): ContainerRequest => ({
+  containerId: toContainerId(randomHex(createSeededRandom(3), 32)),
+  labels: {},
+  image: 'nginx',
+  command: [],
+  args: [],
+  env: {},
+  ports: [],
+  limits: {},
+});
+const never = new AbortController().signal;
+
+describe('LazyRuntime', () => {
+  let clock: ManualClock;
+  let fake: FakeRuntime;
+  let failure: CloudlessError | undefined;
+  let owners: string[];
+  let runtime: LazyRuntime;
+  beforeEach(() => {
+    clock = new ManualClock();
+    fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
+    failure = undefined;
+    owners = [];
+    runtime = new LazyRuntime({
+      name: 'cri',
+      version: 'containerd 1.6.20',
+      capabilities: ['runtime.cri'],
+      clock,
+      open: async (owner) => {
+        owners.push(owner);
+        if (failure !== undefined) throw failure;
+        return fake;
+      },
+    });
+  });
+
+  it('has no containers until its owner is set', async () => {
+    expect([runtime.name, await runtime.version(), runtime.capabilities()]).toEqual([
+      'cri',
+      'containerd 1.6.20',
+      ['runtime.cri'],
+    ]);
+    expect(await runtime.list()).toEqual([]);
+    await expect(runtime.start(aRequest())).rejects.toThrow('belongs to no cluster');
+    await expect(runtime.stop(aRequest().containerId, 0)).rejects.toMatchObject({
+      kind: 'notFound',
+    });
+    await runtime.remove(aRequest().containerId);
+    expect(owners).toEqual([]);
+  });
+
+  it('counts as silent from the first setOwner until it opens', async () => {
+    expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
+    failure = new CloudlessError('unavailable', 'nobody answers');
+    await expect(runtime.setOwner('home')).rejects.toThrow('nobody answers');
+    await clock.advance(7_000);
+    expect(runtime.health().containersSilentMs).toBe(7_000);
+    failure = undefined;
+    await runtime.list();
+    expect(runtime.health().containersSilentMs).toBe(0);
+  });
+
+  it('delegates to the opened runtime and has its capabilities', async () => {
+    await runtime.setOwner('home');
+    await runtime.setOwner('home');
+    expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([
+      ['home'],
+      ['runtime.cri', 'exec.tty'],
+      'fake',
+    ]);
+    await runtime.start(aRequest());
+    expect(await fake.list()).toHaveLength(1);
+  });
+
+  it('publishes existing containers and later events to earlier readers', async () => {
+    const { containerId } = await fake.start(aRequest());
+    const events = runtime.events(never)[Symbol.asyncIterator]();
+    const first = events.next();
+    await runtime.setOwner('home');
+    expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
+    fake.machine.exit(containerId, 0);
+    expect(await events.next()).toMatchObject({
+      value: { kind: 'exited', status: { containerId } },
+    });
+  });
+
+  it('fails while it cannot be opened, and is opened by the next call that succeeds', async () => {
+    failure = new CloudlessError('unavailable', 'nobody answers');
+    await expect(runtime.setOwner('home')).rejects.toBe(failure);
+    await expect(runtime.list()).rejects.toBe(failure);
+    await expect(runtime.events(never)[Symbol.asyncIterator]().next()).rejects.toBe(failure);
+    expect(runtime.capabilities()).toEqual(['runtime.cri']);
+    failure = undefined;
+    expect(await runtime.list()).toEqual([]);
+    expect(owners).toEqual(['home', 'home', 'home', 'home']);
+  });
+
+  it('stops waiting for its owner when the reader aborts or the runtime is closed', async () => {
+    const leave = new AbortController();
+    const left = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
+    const closed = runtime.events(never)[Symbol.asyncIterator]().next();
+    const outcome = expect(closed).rejects.toMatchObject({ kind: 'unavailable' });
+    await settle();
+    leave.abort();
+    expect(await left).toMatchObject({ done: true });
+    await runtime.close();
+    await outcome;
+    await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+});

@@ -1,0 +1,218 @@
+import { CloudlessError, type Clock, type ContainerId, type StopSignal } from '@cloudless/base';
+import { HEALTHY } from '../container-runtime.js';
+import type {
+  ContainerEvent,
+  ContainerLease,
+  ContainerRequest,
+  ContainerRuntime,
+  ContainerStatus,
+  ExecEvent,
+  ExecRequest,
+  LogBatch,
+  LogLine,
+  LogRequest,
+  RuntimeHealth,
+  StartProgress,
+} from '../container-runtime.js';
+
+export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
+  readonly name: string;
+  /** Version to report before the runtime is open. */
+  readonly version: string;
+  readonly capabilities: readonly string[];
+  /**
+   * Opens the runtime for an owner. After a failure, the next call of any method calls `open`
+   * again.
+   */
+  readonly open: (owner: string) => Promise<Runtime>;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+/**
+ * A runtime that is opened once its owner is known. Until {@link LazyRuntime.setOwner} it has no
+ * containers. Afterwards it delegates to the runtime that `open` returns, and every call fails with
+ * the error of `open` while that fails.
+ */
+export class LazyRuntime<
+  Runtime extends ContainerRuntime = ContainerRuntime,
+> implements ContainerRuntime {
+  readonly name: string;
+  private owner: string | undefined;
+  private opening: Promise<Runtime> | undefined;
+  private current: Runtime | undefined;
+  private closed = false;
+  /** Time of the first `setOwner` on the monotonic clock. */
+  private ownerSetAt: number | undefined;
+  private readonly waiting = new Set<() => void>();
+
+  constructor(private readonly options: LazyRuntimeOptions<Runtime>) {
+    this.name = options.name;
+  }
+
+  /** The opened runtime; undefined before. */
+  get opened(): Runtime | undefined {
+    return this.current;
+  }
+
+  /**
+   * Sets the owner and opens the runtime; a second call only waits. Resolves when the runtime is
+   * open. @throws The error of `open`.
+   */
+  async setOwner(owner: string): Promise<void> {
+    if (this.owner === undefined) {
+      this.owner = owner;
+      this.ownerSetAt = this.options.clock.now();
+      this.opening = this.tryOpen(owner); // set before the waiting readers continue
+      for (const wake of [...this.waiting]) wake();
+    }
+    await this.requireRuntime();
+  }
+
+  async version(): Promise<string> {
+    return this.owner === undefined
+      ? this.options.version
+      : (await this.requireRuntime()).version();
+  }
+
+  capabilities(): readonly string[] {
+    return this.current?.capabilities() ?? this.options.capabilities;
+  }
+
+  async prepare(
+    request: ContainerRequest,
+    progress: (step: StartProgress) => void,
+    signal: StopSignal,
+  ): Promise<void> {
+    await (await this.requireRuntime()).prepare(request, progress, signal);
+  }
+
+  async start(request: ContainerRequest): Promise<ContainerStatus> {
+    return (await this.requireRuntime()).start(request);
+  }
+
+  async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
+    this.requireOwner(containerId);
+    return (await this.requireRuntime()).stop(containerId, graceMs);
+  }
+
+  async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
+    if (this.owner !== undefined) await (await this.requireRuntime()).renew(leases);
+  }
+
+  async remove(containerId: ContainerId): Promise<void> {
+    if (this.owner !== undefined) await (await this.requireRuntime()).remove(containerId);
+  }
+
+  async list(): Promise<readonly ContainerStatus[]> {
+    return this.owner === undefined && !this.closed ? [] : (await this.requireRuntime()).list();
+  }
+
+  /** A runtime that has not been opened counts as silent since `setOwner`. */
+  health(): RuntimeHealth {
+    if (this.current !== undefined) return this.current.health?.() ?? HEALTHY;
+    if (this.ownerSetAt === undefined) return HEALTHY;
+    return { containersSilentMs: this.options.clock.now() - this.ownerSetAt, withoutProcess: [] };
+  }
+
+  events(signal: StopSignal): AsyncIterable<ContainerEvent> {
+    return this.current?.events(signal) ?? this.readEventsOnceOpen(signal);
+  }
+
+  async *logs(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogLine> {
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).logs(containerId, request, signal);
+  }
+
+  async *logBatches(
+    containerId: ContainerId,
+    request: LogRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<LogBatch> {
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).logBatches(containerId, request, signal);
+  }
+
+  async *exec(
+    containerId: ContainerId,
+    request: ExecRequest,
+    signal: StopSignal,
+  ): AsyncGenerator<ExecEvent> {
+    this.requireOwner(containerId);
+    yield* (await this.requireRuntime()).exec(containerId, request, signal);
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    for (const wake of [...this.waiting]) wake();
+    await (await this.opening?.catch(() => undefined))?.close();
+  }
+
+  /** Readers that subscribed before the runtime was open get its existing containers as events. */
+  private readEventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
+    const subscribed = this.subscribe(signal);
+    subscribed.catch(() => undefined); // thrown to the reader
+    return (async function* () {
+      const events = await subscribed;
+      if (events !== undefined) yield* events;
+    })();
+  }
+
+  private async subscribe(signal: StopSignal): Promise<AsyncIterable<ContainerEvent> | undefined> {
+    while (this.owner === undefined && !this.closed && !signal.aborted)
+      await this.waitForWake(signal);
+    if (signal.aborted) return undefined;
+    const runtime = await this.requireRuntime();
+    const events = runtime.events(signal);
+    return this.prependStatuses(await runtime.list(), events);
+  }
+
+  private async *prependStatuses(
+    statuses: readonly ContainerStatus[],
+    events: AsyncIterable<ContainerEvent>,
+  ): AsyncGenerator<ContainerEvent> {
+    for (const status of statuses)
+      yield { kind: status.phase === 'running' ? 'started' : 'exited', status };
+    yield* events;
+  }
+
+  private waitForWake(signal: StopSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.waiting.delete(wake);
+        signal.removeEventListener('abort', wake);
+        resolve();
+      };
+      this.waiting.add(wake);
+      signal.addEventListener('abort', wake, { once: true });
+    });
+  }
+
+  private requireOwner(containerId: ContainerId): void {
+    if (this.owner === undefined)
+      throw new CloudlessError('notFound', `no container ${containerId}`);
+  }
+
+  private async requireRuntime(): Promise<Runtime> {
+    if (this.closed) throw new CloudlessError('unavailable', 'this runtime is closed');
+    if (this.owner === undefined) {
+      throw new CloudlessError(
+        'unavailable',
+        `the ${this.name} runtime is not open yet: this node belongs to no cluster`,
+      );
+    }
+    this.opening ??= this.tryOpen(this.owner);
+    return this.opening;
+  }
+
+  private tryOpen(owner: string): Promise<Runtime> {
+    const attempt = this.options.open(owner).then((runtime) => (this.current = runtime));
+    attempt.catch(() => {
+      if (this.opening === attempt) this.opening = undefined;
+    });
+    return attempt;
+  }
+}

@@ -1,0 +1,65 @@
+import { describe, expect, it } from '@jest/globals';
+import { CloudlessError, toContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import type { ContainerEvent } from '../container-runtime.js';
+import { EventBroadcaster } from './event-broadcaster.js';
+
+const event = (digit: string): ContainerEvent => ({
+  kind: 'started',
+  status: {
+    containerId: toContainerId(digit.repeat(64)),
+    labels: {},
+    phase: 'running',
+    startedAtMs: 0,
+    endpoints: [],
+  },
+});
+const gone = new CloudlessError('unavailable', 'gone');
+
+async function read(events: AsyncIterable<ContainerEvent>): Promise<string[]> {
+  const seen: string[] = [];
+  try {
+    for await (const { status } of events) seen.push(status.containerId[0] ?? '');
+  } catch (reason) {
+    seen.push(String((reason as Error).message));
+  }
+  return seen;
+}
+
+describe('EventBroadcaster', () => {
+  it('delivers all events since the subscription to each reader, then the failure', async () => {
+    const readers = new EventBroadcaster();
+    const { signal } = new AbortController();
+    const early = readers.subscribe(signal);
+    readers.publish(event('a'));
+    const late = readers.subscribe(signal);
+    readers.publish(event('b'));
+    readers.fail(gone);
+    readers.publish(event('c'));
+    expect([await read(early), await read(late)]).toEqual([
+      ['a', 'b', 'gone'],
+      ['b', 'gone'],
+    ]);
+    expect(readers.isEmpty).toBe(true);
+  });
+
+  it('drops readers that are aborted, also before they begin', async () => {
+    const readers = new EventBroadcaster();
+    const stop = new AbortController();
+    const events = readers.subscribe(stop.signal);
+    expect(readers.isEmpty).toBe(false);
+    stop.abort();
+    const never = readers.subscribe(stop.signal);
+    await settle();
+    expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
+  });
+
+  it('fails a refused reader at once, and ends an aborted one without an error', async () => {
+    const readers = new EventBroadcaster();
+    const stop = new AbortController();
+    expect(await read(readers.subscribe(stop.signal, gone))).toEqual(['gone']);
+    stop.abort();
+    expect(await read(readers.subscribe(stop.signal, gone))).toEqual([]);
+    expect(readers.isEmpty).toBe(true);
+  });
+});

@@ -1,0 +1,42 @@
+import { CloudlessError } from '@cloudless/base';
+import type { ExecEvent, ExecRequest } from '../container-runtime.js';
+
+/**
+ * Exit codes of a command whose program cannot be executed, as shells and container engines use
+ * them.
+ * @see POSIX.1-2017, Shell Command Language, 2.8.2 "Exit Status for Commands"
+ */
+export const NOT_STARTED_EXIT_CODES = { notFound: 127, notExecutable: 126 } as const;
+
+/** Error for a command whose program does not exist or cannot be executed. */
+export class CommandNotStartedError extends CloudlessError {
+  constructor(
+    readonly exitCode: (typeof NOT_STARTED_EXIT_CODES)[keyof typeof NOT_STARTED_EXIT_CODES],
+    message: string,
+    options: ErrorOptions = {},
+  ) {
+    super('invalid', message, options);
+  }
+}
+
+/**
+ * Turns a {@link CommandNotStartedError} into a line of output and an exit code, as a shell reports
+ * a program that it cannot execute. Other events and errors pass.
+ */
+export async function* withStartFailure(
+  { tty }: Pick<ExecRequest, 'tty'>,
+  events: AsyncIterable<ExecEvent>,
+): AsyncGenerator<ExecEvent> {
+  try {
+    yield* events;
+  } catch (reason) {
+    if (!(reason instanceof CommandNotStartedError)) throw reason;
+    const line = `${reason.message}${tty === undefined ? '\n' : '\r\n'}`;
+    yield {
+      kind: 'output',
+      stream: tty === undefined ? 'stderr' : 'stdout',
+      data: new TextEncoder().encode(line),
+    };
+    yield { kind: 'exited', exitCode: reason.exitCode };
+  }
+}

@@ -1,0 +1,74 @@
+import type { LogBatch, LogLine, LogRequest } from '../container-runtime.js';
+
+/**
+ * True when a line meets the conditions of a request that concern single lines (all but `tailLines`
+ * and `follow`).
+ */
+export function isLineSelected(
+  request: LogRequest,
+  line: Pick<LogLine, 'sequence' | 'stream' | 'timeMs'>,
+): boolean {
+  if (request.afterSequence !== undefined && line.sequence <= request.afterSequence) return false;
+  if (request.sinceMs !== undefined && line.timeMs < request.sinceMs) return false;
+  return request.streams === undefined || request.streams.includes(line.stream);
+}
+
+/** Selects the requested lines and detects missing ones. */
+export class LineSelection {
+  /** Sequence number of the next expected line; undefined while any line may be the first. */
+  private nextSequence: bigint | undefined;
+
+  /**
+   * @param from - Sequence number of the first line that is read.
+   * @param toSkip - How many selected lines come before the tail.
+   */
+  constructor(
+    private readonly request: LogRequest,
+    from: bigint,
+    private toSkip = 0,
+  ) {
+    // A request for all kept lines has no missing lines before the first kept line.
+    this.nextSequence =
+      request.afterSequence === undefined && request.tailLines === undefined ? undefined : from;
+  }
+
+  /**
+   * @param lines - The lines that follow those of the previous call.
+   * @param passedOver - Bytes of log files between the previous lines and these; undefined when
+   *   unknown.
+   * @returns Undefined when no line is selected and none is missing.
+   */
+  select(lines: readonly LogLine[], passedOver?: number): LogBatch | undefined {
+    const [first] = lines;
+    const last = lines.at(-1);
+    if (first === undefined || last === undefined) return undefined;
+    const { nextSequence } = this;
+    this.nextSequence =
+      nextSequence === undefined || last.sequence >= nextSequence
+        ? last.sequence + 1n
+        : nextSequence;
+    const selected = this.filterLines(lines, first);
+    if (nextSequence === undefined || first.sequence <= nextSequence)
+      return selected.length === 0 ? undefined : { lines: selected };
+    const bytes = passedOver === undefined || passedOver <= 0 ? {} : { bytes: passedOver };
+    return {
+      lines: selected,
+      skipped: { firstSequence: nextSequence, lastSequence: first.sequence - 1n, ...bytes },
+    };
+  }
+
+  private filterLines(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {
+    const { sinceMs, streams, afterSequence = 0n } = this.request;
+    const all = sinceMs === undefined && streams === undefined && first.sequence > afterSequence;
+    const selected = all ? lines : lines.filter((line) => isLineSelected(this.request, line));
+    if (this.toSkip === 0) return selected;
+    const kept = selected.slice(this.toSkip);
+    this.toSkip -= selected.length - kept.length;
+    return kept;
+  }
+}
+
+/** Yields the lines of batches one at a time. */
+export async function* flattenBatches(batches: AsyncIterable<LogBatch>): AsyncGenerator<LogLine> {
+  for await (const { lines } of batches) yield* lines;
+}

@@ -1,0 +1,577 @@
+import { toNodeId } from '@cloudless/base';
+import {
+  describeReasons,
+  PLACEMENT_FILTERS,
+  type PlacementFilter,
+  type PlacementRequest,
+  type SchedulerNode,
+} from '../index.js';
+import {
+  aCluster,
+  aNode,
+  aRequest,
+  aReservation,
+  GIB,
+  MIB,
+  placedOn,
+  reservationFor,
+} from '../testing/builders.js';
+
+interface Row {
+  readonly name: string;
+  readonly node?: Omit<SchedulerNode, 'id' | 'capacity'> & Partial<Pick<SchedulerNode, 'capacity'>>;
+  readonly request?: Partial<PlacementRequest>;
+  /** Expected text of `describeReasons` for the one node; absent when the node fits. */
+  readonly refused?: string;
+  /** Expected `detail` of `explain`. */
+  readonly detail?: string;
+}
+
+const small = {
+  cpuMillis: 1_000,
+  memoryBytes: GIB,
+  storageBytes: GIB,
+  bandwidthBps: 1_000_000,
+  gpus: 1,
+};
+const labelled = { labels: { disk: 'ssd', cores: '8' } };
+const need = (given: Partial<typeof small>): Partial<PlacementRequest> => ({
+  resources: { cpuMillis: 0, memoryBytes: 0, ...given },
+});
+const dedicated = { key: 'dedicated', value: 'gpu', effect: 'NoSchedule' } as const;
+const evicting = { key: 'spot', effect: 'NoExecute' } as const;
+
+function affinity(
+  operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt',
+  key: string,
+  ...values: string[]
+): Partial<PlacementRequest> {
+  return { nodeAffinity: [{ mode: 'required', requirements: [{ key, operator, values }] }] };
+}
+
+const rows: Record<string, readonly Row[]> = {
+  availability: [
+    { name: 'accepts a healthy node' },
+    {
+      name: 'excludes a lost node',
+      node: { availability: { lost: true } },
+      refused: 'lost',
+      detail: 'the node is lost',
+    },
+    {
+      name: 'excludes a draining node',
+      node: { availability: { draining: true } },
+      refused: 'draining',
+      detail: 'the node is being drained',
+    },
+    {
+      name: 'excludes a cordoned node',
+      node: { availability: { cordoned: true } },
+      refused: 'cordoned',
+      detail: 'the node is cordoned',
+    },
+    {
+      name: 'excludes a quarantined node',
+      node: { availability: { quarantined: true } },
+      refused: 'quarantined',
+      detail: 'the node is quarantined',
+    },
+    {
+      name: 'reports a cordoned and lost node as lost',
+      node: { availability: { cordoned: true, lost: true } },
+      refused: 'lost',
+    },
+    {
+      name: 'accepts a node with pressure conditions and an unavailable network',
+      node: { conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true } },
+    },
+  ],
+  locality: [
+    { name: 'accepts a node in the second listed region', request: { regions: ['us', 'eu'] } },
+    {
+      name: 'excludes a node in another region',
+      request: { regions: ['us'] },
+      refused: 'region',
+      detail: 'is in region eu, needs us',
+    },
+    {
+      name: 'excludes a node of unknown region',
+      node: { region: '' },
+      request: { regions: ['us', 'eu'] },
+      refused: 'region',
+      detail: 'is in no region, needs one of us, eu',
+    },
+    { name: 'accepts a node in the zone', request: { zones: ['a'] } },
+    {
+      name: 'excludes a node in another zone',
+      request: { zones: ['b', 'c'] },
+      refused: 'zone',
+      detail: 'is in zone a, needs one of b, c',
+    },
+    {
+      name: 'accepts another region and zone when locality is preferred',
+      request: { regions: ['us'], zones: ['b'], locality: 'preferred' },
+    },
+  ],
+  capability: [
+    {
+      name: 'accepts a node with all capabilities',
+      node: { capabilities: ['runtime.cri', 'exec.tty'] },
+      request: { capabilities: ['runtime.cri'] },
+    },
+    {
+      name: 'excludes a node that lacks a capability',
+      node: { capabilities: ['runtime.process'] },
+      request: { capabilities: ['runtime.process', 'runtime.cri'] },
+      refused: 'capability runtime.cri',
+      detail: 'lacks the capability runtime.cri',
+    },
+    {
+      name: 'excludes a node with a suspended capability that the request needs',
+      node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
+      request: { capabilities: ['runtime.cri'] },
+      refused: 'capability runtime.cri for now',
+      detail: 'lacks the capability runtime.cri for now',
+    },
+    {
+      name: 'accepts a node with a suspended capability that the request does not need',
+      node: {
+        capabilities: ['runtime.process', 'runtime.cri'],
+        suspendedCapabilities: ['runtime.cri'],
+      },
+      request: { capabilities: ['runtime.process'] },
+    },
+    {
+      name: 'names the first missing capability in alphabetical order',
+      request: { capabilities: ['runtime.cri', 'exec.tty'] },
+      refused: 'capability exec.tty',
+    },
+  ],
+  'node selector': [
+    { name: 'accepts the value', node: labelled, request: { nodeSelector: { disk: 'ssd' } } },
+    {
+      name: 'excludes another value',
+      node: labelled,
+      request: { nodeSelector: { disk: 'nvme' } },
+      refused: 'node selector disk=nvme',
+      detail: 'lacks the label disk=nvme',
+    },
+    {
+      name: 'excludes a missing label whose key is a property of every JavaScript object',
+      node: labelled,
+      request: { nodeSelector: { constructor: 'x' } },
+      refused: 'node selector constructor=x',
+    },
+  ],
+  'node affinity': [
+    {
+      name: 'In accepts a listed value',
+      node: labelled,
+      request: affinity('In', 'disk', 'nvme', 'ssd'),
+    },
+    {
+      name: 'In excludes another value',
+      node: labelled,
+      request: affinity('In', 'disk', 'nvme', 'hdd'),
+      refused: 'node affinity disk in (hdd, nvme)',
+      detail: 'does not meet disk in (hdd, nvme)',
+    },
+    {
+      name: 'In excludes a node without the label',
+      request: affinity('In', 'disk', 'ssd'),
+      refused: 'node affinity disk in (ssd)',
+    },
+    {
+      name: 'NotIn accepts another value',
+      node: labelled,
+      request: affinity('NotIn', 'disk', 'hdd'),
+    },
+    {
+      name: 'NotIn excludes a listed value',
+      node: labelled,
+      request: affinity('NotIn', 'disk', 'ssd'),
+      refused: 'node affinity disk not in (ssd)',
+    },
+    { name: 'NotIn accepts a node without the label', request: affinity('NotIn', 'disk', 'ssd') },
+    { name: 'Exists accepts any value', node: labelled, request: affinity('Exists', 'disk') },
+    {
+      name: 'Exists excludes a node without the label',
+      request: affinity('Exists', 'disk'),
+      refused: 'node affinity disk exists',
+    },
+    {
+      name: 'Exists excludes a missing label whose key is a property of every JavaScript object',
+      request: affinity('Exists', 'toString'),
+      refused: 'node affinity toString exists',
+    },
+    {
+      name: 'DoesNotExist accepts a node without the label',
+      request: affinity('DoesNotExist', 'disk'),
+    },
+    {
+      name: 'DoesNotExist excludes a node with the label',
+      node: labelled,
+      request: affinity('DoesNotExist', 'disk'),
+      refused: 'node affinity disk does not exist',
+    },
+    { name: 'Gt accepts a larger value', node: labelled, request: affinity('Gt', 'cores', '7') },
+    {
+      name: 'Gt excludes an equal value',
+      node: labelled,
+      request: affinity('Gt', 'cores', '8'),
+      refused: 'node affinity cores > 8',
+    },
+    {
+      name: 'Gt compares numbers, not strings',
+      node: { labels: { cores: '10' } },
+      request: affinity('Gt', 'cores', '9'),
+    },
+    { name: 'Lt accepts a smaller value', node: labelled, request: affinity('Lt', 'cores', '9') },
+    {
+      name: 'Lt excludes an equal value',
+      node: labelled,
+      request: affinity('Lt', 'cores', '8'),
+      refused: 'node affinity cores < 8',
+    },
+    {
+      name: 'Lt excludes a value that is not a number',
+      node: labelled,
+      request: affinity('Lt', 'disk', '8'),
+      refused: 'node affinity disk < 8',
+    },
+    {
+      name: 'excludes a node when one of two terms does not match',
+      node: labelled,
+      request: {
+        nodeAffinity: [
+          ...(affinity('Exists', 'disk').nodeAffinity ?? []),
+          ...(affinity('Exists', 'gpu').nodeAffinity ?? []),
+        ],
+      },
+      refused: 'node affinity gpu exists',
+    },
+    {
+      name: 'preferred terms exclude no node',
+      request: {
+        nodeAffinity: [
+          { mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
+    },
+  ],
+  'node anti-affinity': [
+    {
+      name: 'excludes a node that meets all requirements of a term',
+      node: labelled,
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'required', requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
+      refused: 'node anti-affinity disk exists',
+      detail: 'matches the anti-affinity disk exists',
+    },
+    {
+      name: 'accepts a node that meets one of two requirements of a term',
+      node: labelled,
+      request: {
+        nodeAntiAffinity: [
+          {
+            mode: 'required',
+            requirements: [
+              { key: 'disk', operator: 'Exists' },
+              { key: 'gpu', operator: 'Exists' },
+            ],
+          },
+        ],
+      },
+    },
+    {
+      name: 'preferred terms exclude no node',
+      node: labelled,
+      request: {
+        nodeAntiAffinity: [
+          { mode: 'preferred', weight: 100, requirements: [{ key: 'disk', operator: 'Exists' }] },
+        ],
+      },
+    },
+  ],
+  taint: [
+    {
+      name: 'NoSchedule excludes the node',
+      node: { taints: [dedicated] },
+      refused: 'taint dedicated=gpu:NoSchedule',
+      detail: 'has the taint dedicated=gpu:NoSchedule, which is not tolerated',
+    },
+    {
+      name: 'NoExecute excludes the node',
+      node: { taints: [evicting] },
+      refused: 'taint spot:NoExecute',
+    },
+    {
+      name: 'PreferNoSchedule excludes no node',
+      node: { taints: [{ key: 'old', effect: 'PreferNoSchedule' }] },
+    },
+    {
+      name: 'Equal tolerates a taint with the same value',
+      node: { taints: [dedicated] },
+      request: {
+        tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'gpu', effect: 'NoSchedule' }],
+      },
+    },
+    {
+      name: 'Equal does not tolerate a taint with another value',
+      node: { taints: [dedicated] },
+      request: { tolerations: [{ key: 'dedicated', operator: 'Equal', value: 'db' }] },
+      refused: 'taint dedicated=gpu:NoSchedule',
+    },
+    {
+      name: 'Equal tolerates a taint when neither side has a value',
+      node: { taints: [evicting] },
+      request: { tolerations: [{ key: 'spot', operator: 'Equal' }] },
+    },
+    {
+      name: 'Exists tolerates any value',
+      node: { taints: [dedicated] },
+      request: { tolerations: [{ key: 'dedicated', operator: 'Exists' }] },
+    },
+    {
+      name: 'Exists does not tolerate another key',
+      node: { taints: [dedicated] },
+      request: { tolerations: [{ key: 'spot', operator: 'Exists' }] },
+      refused: 'taint dedicated=gpu:NoSchedule',
+    },
+    {
+      name: 'Exists does not tolerate another effect',
+      node: { taints: [dedicated] },
+      request: { tolerations: [{ key: 'dedicated', operator: 'Exists', effect: 'NoExecute' }] },
+      refused: 'taint dedicated=gpu:NoSchedule',
+    },
+    {
+      name: 'Exists without a key tolerates every taint',
+      node: { taints: [dedicated, evicting] },
+      request: { tolerations: [{ key: '', operator: 'Exists', effect: '' }] },
+    },
+    {
+      name: 'Exists without a key tolerates only its effect',
+      node: { taints: [dedicated, evicting] },
+      request: { tolerations: [{ operator: 'Exists', effect: 'NoSchedule' }] },
+      refused: 'taint spot:NoExecute',
+    },
+  ],
+  room: [
+    {
+      name: 'accepts a request for the whole node',
+      node: { capacity: small },
+      request: need(small),
+    },
+    {
+      name: 'excludes a node with too little CPU',
+      node: { capacity: small },
+      request: need({ cpuMillis: 1_001 }),
+      refused: 'cpu',
+      detail: 'needs 1001 m CPU, 1000 m free',
+    },
+    {
+      name: 'excludes a node when the system reservation leaves too little CPU',
+      node: { capacity: small, systemReserved: { cpuMillis: 800, memoryBytes: 0 } },
+      request: need({ cpuMillis: 500 }),
+      refused: 'cpu',
+      detail: 'needs 500 m CPU, 200 m free',
+    },
+    {
+      name: 'excludes a node with too little memory',
+      node: { capacity: small },
+      request: need({ memoryBytes: 2 * GIB }),
+      refused: 'memory',
+      detail: 'needs 2 GiB memory, 1 GiB free',
+    },
+    {
+      name: 'excludes a node that lacks one byte of memory',
+      node: { capacity: small },
+      request: need({ memoryBytes: GIB + 1 }),
+      refused: 'memory',
+      detail: 'needs 1073741825 B memory, 1073741824 B free',
+    },
+    {
+      name: 'excludes a node when the system reservation leaves too little memory',
+      node: { capacity: small, systemReserved: { cpuMillis: 0, memoryBytes: 512 * MIB } },
+      request: need({ memoryBytes: GIB }),
+      refused: 'memory',
+      detail: 'needs 1 GiB memory, 512 MiB free',
+    },
+    {
+      name: 'excludes a node with too little storage',
+      node: { capacity: small },
+      request: need({ storageBytes: 1.5 * GIB }),
+      refused: 'storage',
+      detail: 'needs 1.5 GiB storage, 1 GiB free',
+    },
+    {
+      name: 'excludes a node with too little bandwidth',
+      node: { capacity: small },
+      request: need({ bandwidthBps: 20_000_000 }),
+      refused: 'bandwidth',
+      detail: 'needs 20 Mbit/s bandwidth, 1 Mbit/s free',
+    },
+    {
+      name: 'excludes a node with too few GPUs',
+      node: { capacity: small },
+      request: need({ gpus: 2 }),
+      refused: 'gpu',
+      detail: 'needs 2 GPUs, 1 free',
+    },
+    {
+      name: 'excludes a node that allows no replicas',
+      node: { maxReplicas: 0 },
+      refused: 'replicas',
+      detail: 'holds 0 replicas of at most 0',
+    },
+  ],
+};
+
+describe.each(Object.entries(rows))('filter %s', (_group, group) => {
+  it.each(group)('$name', ({ node = {}, request = {}, refused, detail }) => {
+    const cluster = aCluster([aNode('n1', node)]);
+    const [placement] = cluster.place(aRequest(request), 1);
+    const [explanation] = cluster.explain(aRequest(request));
+    expect(placement?.placed === false ? describeReasons(placement.reasons) : undefined).toBe(
+      refused && `${refused}: 1 of 1 nodes`,
+    );
+    expect(explanation?.fits).toBe(refused === undefined);
+    if (detail !== undefined) expect(explanation).toMatchObject({ detail });
+  });
+});
+
+describe('filter order', () => {
+  // Each step repairs the first failing filter of a node on which every filter fails.
+  const steps: readonly {
+    readonly filter: PlacementFilter;
+    readonly node?: Partial<SchedulerNode>;
+    readonly request?: Partial<PlacementRequest>;
+  }[] = [
+    {
+      filter: 'lost',
+      node: { availability: { draining: true, cordoned: true, quarantined: true } },
+    },
+    { filter: 'draining', node: { availability: { cordoned: true, quarantined: true } } },
+    { filter: 'cordoned', node: { availability: { quarantined: true } } },
+    { filter: 'quarantined', node: { availability: {} } },
+    { filter: 'region', node: { region: 'us' } },
+    { filter: 'zone', node: { zone: 'z' } },
+    { filter: 'capability', request: { capabilities: [] } },
+    { filter: 'nodeSelector', request: { nodeSelector: {} } },
+    { filter: 'nodeAffinity', request: { nodeAffinity: [] } },
+    { filter: 'nodeAntiAffinity', request: { nodeAntiAffinity: [] } },
+    { filter: 'taint', node: { taints: [] } },
+    { filter: 'replicas', node: { maxReplicas: 9 } },
+    {
+      filter: 'cpu',
+      request: need({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }),
+    },
+    { filter: 'memory', request: need({ storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
+    { filter: 'storage', request: need({ bandwidthBps: 9e12, gpus: 9 }) },
+    { filter: 'bandwidth', request: need({ gpus: 9 }) },
+    { filter: 'gpu', request: need({}) },
+    { filter: 'hostPort', request: { hostPorts: [] } },
+    { filter: 'workloadAffinity', request: { workloadAffinity: [] } },
+    { filter: 'workloadAntiAffinity', request: { workloadAntiAffinity: [] } },
+    { filter: 'spread', node: { labels: { rack: 'r1' } } },
+  ];
+
+  it('is the order of PLACEMENT_FILTERS', () => {
+    const hostPorts = [{ protocol: 'tcp', number: 80 }] as const;
+    const held = aReservation('web-1', { hostPorts });
+    const everywhere = { topology: 'node', mode: 'required' } as const;
+    let node = aNode('n1', {
+      availability: { lost: true, draining: true, cordoned: true, quarantined: true },
+      taints: [dedicated],
+      maxReplicas: 1,
+    });
+    let request = aRequest({
+      regions: ['us'],
+      zones: ['z'],
+      capabilities: ['runtime.cri'],
+      nodeSelector: { disk: 'ssd' },
+      ...affinity('Exists', 'disk'),
+      nodeAntiAffinity: [{ mode: 'required', requirements: [] }],
+      resources: {
+        cpuMillis: 9e12,
+        memoryBytes: 9e12,
+        storageBytes: 9e12,
+        bandwidthBps: 9e12,
+        gpus: 9,
+      },
+      hostPorts,
+      workloadAffinity: [
+        { ...everywhere, selector: [{ key: 'app', operator: 'In', values: ['cache'] }] },
+      ],
+      workloadAntiAffinity: [{ ...everywhere, selector: [] }],
+      spread: { topology: 'rack', mode: 'required' },
+    });
+    const seen: (PlacementFilter | undefined)[] = [];
+    for (const step of steps) {
+      const [explanation] = aCluster([node], [held]).explain(request);
+      seen.push(explanation?.fits === false ? explanation.filter : undefined);
+      node = { ...node, ...step.node };
+      request = { ...request, ...step.request };
+    }
+    expect(seen).toEqual(steps.map(({ filter }) => filter));
+    expect(seen).toEqual(PLACEMENT_FILTERS);
+    expect(placedOn(aCluster([node], [held]), request)).toEqual(['n1']);
+  });
+});
+
+describe('reasons of a refusal', () => {
+  it('count each node once, most nodes first', () => {
+    const tiny = { cpuMillis: 100, memoryBytes: GIB };
+    const cluster = aCluster([
+      aNode('n1', { capacity: tiny }),
+      aNode('n2', { zone: 'b', capacity: tiny }),
+      aNode('n3', { capacity: tiny }),
+    ]);
+    const [placement] = cluster.place(aRequest({ zones: ['a'] }), 1);
+    expect(placement).toEqual({
+      placed: false,
+      reasons: [
+        { filter: 'cpu', nodes: 2, of: 3 },
+        { filter: 'zone', nodes: 1, of: 3 },
+      ],
+    });
+    expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
+      'cpu: 2 of 3 nodes, zone: 1 of 3 nodes',
+    );
+  });
+
+  it('with equal counts follow the order of the filters, then of their details', () => {
+    const cluster = aCluster([
+      aNode('n1', { taints: [evicting] }),
+      aNode('n2', { taints: [dedicated] }),
+      aNode('n3', { zone: 'b' }),
+    ]);
+    const [placement] = cluster.place(aRequest({ zones: ['a'] }), 1);
+    expect(placement?.placed === false && describeReasons(placement.reasons)).toBe(
+      'zone: 1 of 3 nodes, taint dedicated=gpu:NoSchedule: 1 of 3 nodes, taint spot:NoExecute: 1 of 3 nodes',
+    );
+  });
+
+  it('of an empty cluster state that it has no nodes', () => {
+    const [placement] = aCluster([]).place(aRequest(), 1);
+    expect(placement).toEqual({ placed: false, reasons: [] });
+    expect(describeReasons([])).toBe('no nodes in the cluster');
+  });
+
+  it('count resources of leaving replicas as used', () => {
+    const request = aRequest();
+    const cluster = aCluster(
+      [aNode('n1', { maxReplicas: 1 })],
+      [{ ...reservationFor(request, 'web-1', 'n1'), leaving: true }],
+    );
+    expect(placedOn(cluster, request)).toEqual([undefined]);
+    expect(cluster.usage(toNodeId('n1'))).toMatchObject({
+      replicas: 1,
+      maxReplicas: 1,
+      allocated: { cpuMillis: 500 },
+    });
+  });
+});

@@ -1,0 +1,131 @@
+import type { NodeId } from '@cloudless/base';
+import { matchesAll, toLabelMap, type LabelMap } from '../input/labels.js';
+import type { Ledger } from '../reservations/ledger.js';
+import { domainOf, type IndexedNode } from '../input/node.js';
+import type { FullRequest, WorkloadTerm } from '../input/request.js';
+
+/** Replica count of one domain. One object is shared by all nodes of the domain. */
+export interface DomainCount {
+  count: number;
+}
+
+/** Replica counts by domain for one term of workload affinity or anti-affinity. */
+export interface TermMatches {
+  readonly term: WorkloadTerm;
+  /**
+   * True when the term matches the request's own workload, so that placements of the request count
+   * too.
+   */
+  readonly matchesOwnWorkload: boolean;
+  /** By domain. Domains without a replica may be missing. */
+  readonly domains: Map<string, DomainCount>;
+  /** Number of domains that have a replica. */
+  occupied: number;
+}
+
+/**
+ * Counts the matching replicas by domain for each term. Leaving replicas count for anti-affinity
+ * because they still run. They do not count for affinity because they are about to end.
+ */
+export function countMatchingReplicas(
+  kind: 'workloadAffinity' | 'workloadAntiAffinity',
+  request: FullRequest,
+  ledger: Ledger,
+  nodes: ReadonlyMap<NodeId, IndexedNode>,
+): TermMatches[] {
+  return request[kind].map((term) => {
+    const describesItself = matchesWorkload(
+      term,
+      request.namespace,
+      request.namespace,
+      toLabelMap(request.labels),
+    );
+    const findings: TermMatches = {
+      term,
+      matchesOwnWorkload: describesItself,
+      domains: new Map(),
+      occupied: 0,
+    };
+    for (const group of ledger.allGroups()) {
+      if (!matchesWorkload(term, request.namespace, group.namespace, group.labels)) continue;
+      for (const [nodeId, { staying, leaving }] of group.perNode) {
+        const record = nodes.get(nodeId);
+        const domain = record && domainCountOf(findings, record);
+        const found = kind === 'workloadAffinity' ? staying : staying + leaving;
+        if (domain !== undefined && found > 0) addReplicas(findings, domain, found);
+      }
+    }
+    return findings;
+  });
+}
+
+/** Returns the count object of a domain; creates it with 0. */
+export function getOrCreateCount(counts: Map<string, DomainCount>, domain: string): DomainCount {
+  const known = counts.get(domain);
+  if (known !== undefined) return known;
+  const fresh = { count: 0 };
+  counts.set(domain, fresh);
+  return fresh;
+}
+
+/** Returns the count of the node's domain for a term; undefined when the node is in no domain. */
+export function domainCountOf(findings: TermMatches, record: IndexedNode): DomainCount | undefined {
+  const domain = domainOf(record, findings.term.topology);
+  return domain === undefined ? undefined : getOrCreateCount(findings.domains, domain);
+}
+
+export function addReplicas(findings: TermMatches, domain: DomainCount, replicas: number): void {
+  if (domain.count === 0) findings.occupied += 1;
+  domain.count += replicas;
+}
+
+/**
+ * Returns true when a required affinity term allows a replica in `domain`: the domain has a
+ * matching replica, or no domain has one and the term matches the request's own workload.
+ */
+export function satisfiesAffinity(findings: TermMatches, domain: DomainCount | undefined): boolean {
+  if (domain === undefined) return false;
+  return domain.count > 0 || (findings.matchesOwnWorkload && findings.occupied === 0);
+}
+
+/**
+ * Returns the domains, by topology, from which anti-affinity terms of existing replicas exclude the
+ * request.
+ */
+export function findExcludedDomains(
+  request: FullRequest,
+  ledger: Ledger,
+  nodes: ReadonlyMap<NodeId, IndexedNode>,
+): Map<string, Set<string>> {
+  const forbidden = new Map<string, Set<string>>();
+  const labels = toLabelMap(request.labels);
+  for (const group of ledger.allGroups()) {
+    for (const term of group.repels) {
+      if (!matchesWorkload(term, group.namespace, request.namespace, labels)) continue;
+      const domains = forbidden.get(term.topology) ?? new Set();
+      forbidden.set(term.topology, domains);
+      for (const nodeId of group.perNode.keys()) {
+        const record = nodes.get(nodeId);
+        const domain = record && domainOf(record, term.topology);
+        if (domain !== undefined) domains.add(domain);
+      }
+    }
+  }
+  return forbidden;
+}
+
+/**
+ * Returns true when a term declared in `ownNamespace` matches a workload in `namespace` with
+ * `labels`.
+ */
+function matchesWorkload(
+  term: WorkloadTerm,
+  ownNamespace: string,
+  namespace: string,
+  labels: LabelMap,
+): boolean {
+  const { namespaces = [] } = term;
+  const inScope =
+    namespaces.length === 0 ? namespace === ownNamespace : namespaces.includes(namespace);
+  return inScope && matchesAll(term.selector, labels);
+}

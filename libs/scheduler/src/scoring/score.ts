@@ -1,0 +1,196 @@
+import type { IndexedNode } from '../input/node.js';
+import { Problems } from '../input/problems.js';
+import type { FullRequest } from '../input/request.js';
+import type { Resources } from '../input/resources.js';
+
+/** Weights of the score terms. Only their proportions matter: they are normalised to sum 1. */
+export interface ScoreWeights {
+  readonly locality: number;
+  readonly reliability: number;
+  readonly cost: number;
+  readonly utilisation: number;
+  /** Weight of the network penalty, which is subtracted. */
+  readonly networkPenalty: number;
+}
+
+export const DEFAULT_WEIGHTS: ScoreWeights = {
+  locality: 0.25,
+  reliability: 0.3,
+  cost: 0.15,
+  utilisation: 0.2,
+  networkPenalty: 0.1,
+};
+
+/**
+ * Parts of a score. The first five lie between 0 and 1 and are multiplied by their weights; the
+ * last three are added unchanged. All terms depend on one node and one request, not on other nodes.
+ */
+export interface ScoreTerms {
+  readonly locality: number;
+  readonly reliability: number;
+  readonly cost: number;
+  readonly utilisation: number;
+  readonly networkPenalty: number;
+  /** +0.2 × weight/100 for each preferred node or workload affinity term that matches. */
+  readonly affinity: number;
+  /** −0.3 × weight/100 for each preferred anti-affinity term that matches. */
+  readonly antiAffinity: number;
+  /** −0.1 for each untolerated PreferNoSchedule taint. */
+  readonly taints: number;
+}
+
+/** Matching preferences of one node, before they become score terms. */
+export interface Preferences {
+  /** Sum of the weights of matching preferred affinity terms. */
+  readonly affinityWeight: number;
+  /** Sum of the weights of matching preferred anti-affinity terms. */
+  readonly antiAffinityWeight: number;
+  readonly untoleratedTaints: number;
+}
+
+/**
+ * Scales the weights to sum 1.
+ * @throws InvalidInputError naming each weight that is negative or not finite, or `weights` when
+ *   all are 0.
+ */
+export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
+  const { locality, reliability, cost, utilisation, networkPenalty } = weights;
+  const all = { locality, reliability, cost, utilisation, networkPenalty };
+  const problems = new Problems();
+  for (const [name, weight] of Object.entries(all)) {
+    if (!(Number.isFinite(weight) && weight >= 0))
+      problems.add(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
+  }
+  problems.throwIfAny();
+  // Divide by the largest weight first: the sum of very large weights would not be finite, the sum
+  // of very small ones not exact.
+  const largest = Math.max(...Object.values(all));
+  if (largest === 0) problems.add('weights', 'at least one must be above 0');
+  problems.throwIfAny();
+  const sum = Object.values(all).reduce((total, weight) => total + weight / largest, 0);
+  const share = (weight: number): number => weight / largest / sum;
+  return {
+    locality: share(locality),
+    reliability: share(reliability),
+    cost: share(cost),
+    utilisation: share(utilisation),
+    networkPenalty: share(networkPenalty),
+  };
+}
+
+/**
+ * Returns the weighted sum of locality, reliability, cost and utilisation, minus the weighted
+ * network penalty, plus the preferences.
+ */
+export function computeScore(terms: ScoreTerms, weights: ScoreWeights): number {
+  return (
+    weights.locality * terms.locality +
+    weights.reliability * terms.reliability +
+    weights.cost * terms.cost +
+    weights.utilisation * terms.utilisation -
+    weights.networkPenalty * terms.networkPenalty +
+    terms.affinity +
+    terms.antiAffinity +
+    terms.taints
+  );
+}
+
+/**
+ * Computes the score terms of one node for one request.
+ * @param allocated - Resources that other replicas reserve on the node.
+ */
+export function computeScoreTerms(
+  record: IndexedNode,
+  allocated: Resources,
+  request: FullRequest,
+  preferences: Preferences,
+): ScoreTerms {
+  return {
+    locality: scoreLocality(record, request),
+    reliability: scoreReliability(record),
+    cost: scoreCost(record, request.resources),
+    utilisation: scoreUtilisation(record, allocated, request.resources),
+    networkPenalty: computeNetworkPenalty(record, allocated, request),
+    affinity: (preferences.affinityWeight / 100) * 0.2,
+    antiAffinity: 0 - (preferences.antiAffinityWeight / 100) * 0.3,
+    taints: 0 - preferences.untoleratedTaints * 0.1,
+  };
+}
+
+/** The first listed region scores 1, each further one 0.1 less. */
+function scoreLocality({ region, zone }: IndexedNode, { regions, zones }: FullRequest): number {
+  const index = regions.indexOf(region);
+  const byRegion = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
+  const byZone = zones.length === 0 ? 0 : zones.includes(zone) ? 0.2 : -0.2;
+  return clamp(byRegion + byZone);
+}
+
+function scoreReliability({ reliability, conditions }: IndexedNode): number {
+  const pressures = Number(conditions.memoryPressure) + Number(conditions.diskPressure);
+  return clamp(reliability - 0.2 * pressures - (conditions.networkUnavailable ? 0.4 : 0));
+}
+
+/**
+ * Prefers nodes whose size fits the request: a share of 10 to 30 % of the whole machine scores
+ * best.
+ */
+function scoreCost({ capacity }: IndexedNode, need: Resources): number {
+  const share =
+    (divide(need.cpuMillis, capacity.cpuMillis) + divide(need.memoryBytes, capacity.memoryBytes)) /
+    2;
+  const byShare = share < 0.1 ? 0.7 : share < 0.3 ? 1 : share < 0.5 ? 0.8 : share < 0.7 ? 0.6 : 0.3;
+  return clamp(byShare - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
+}
+
+/** Preferred used share of the whole machine. The system reservation counts as used. */
+const TARGET_UTILISATION = 0.65;
+/** Above this share a node has little left for load peaks. */
+const HIGH_UTILISATION = 0.9;
+/** Differences of shares below this value are floating-point noise. */
+const NOISE = 1e-9;
+
+function scoreUtilisation(
+  { capacity, systemReserved }: IndexedNode,
+  allocated: Resources,
+  need: Resources,
+): number {
+  const cpuUsed = systemReserved.cpuMillis + allocated.cpuMillis;
+  const memoryUsed = systemReserved.memoryBytes + allocated.memoryBytes;
+  const cpu = divide(cpuUsed + need.cpuMillis, capacity.cpuMillis);
+  const memory = divide(memoryUsed + need.memoryBytes, capacity.memoryBytes);
+  if (cpu > 1 || memory > 1) return 0;
+  const imbalanceNow = Math.abs(
+    divide(cpuUsed, capacity.cpuMillis) - divide(memoryUsed, capacity.memoryBytes),
+  );
+  const shrinks = Math.abs(cpu - memory) < imbalanceNow - NOISE;
+  const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
+  const high = cpu > HIGH_UTILISATION || memory > HIGH_UTILISATION;
+  return clamp(1 - distance + (shrinks ? 0.1 : 0) - (high ? 0.3 : 0));
+}
+
+/** The shortfall is the missing share of the requested bandwidth; 0 where the replica fits. */
+function computeNetworkPenalty(
+  record: IndexedNode,
+  allocated: Resources,
+  { resources, regions }: FullRequest,
+): number {
+  const free = record.allocatable.bandwidthBps - allocated.bandwidthBps;
+  const shortfall =
+    resources.bandwidthBps === 0
+      ? 0
+      : clamp((resources.bandwidthBps - free) / resources.bandwidthBps);
+  const missed = regions.length > 0 && !regions.includes(record.region);
+  return clamp(
+    shortfall * 0.5 + (record.conditions.networkUnavailable ? 1 : 0) + (missed ? 0.2 : 0),
+  );
+}
+
+function clamp(value: number): number {
+  return Math.min(1, Math.max(0, value));
+}
+
+/** Returns `part / whole`; with `whole` 0, returns 0 for no part and Infinity otherwise. */
+function divide(part: number, whole: number): number {
+  if (whole > 0) return part / whole;
+  return part > 0 ? Infinity : 0;
+}

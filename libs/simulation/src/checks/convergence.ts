@@ -1,0 +1,112 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { Controllers } from '@cloudless/controllers';
+import type { ClusterState } from '@cloudless/cluster-state';
+import type { CheckedView } from '../parts/durable-records.js';
+import type { SimNode } from '../parts/sim-node.js';
+import { factsOf } from './rollout-facts.js';
+import type { RunningContainer } from './container-checker.js';
+
+/** CLD-REQ-012: the scheduler's reservations match the records. */
+export function findReservationMismatches({
+  controllers,
+  state,
+}: {
+  readonly controllers: Controllers;
+  readonly state: ClusterState;
+}): readonly string[] {
+  return [...state.view().nodes()].flatMap(({ value: { id } }) => {
+    const [booked, held] = [
+      JSON.stringify(controllers.getReserved(id)),
+      JSON.stringify(controllers.placements.getAllocated(id)),
+    ];
+    return booked === held
+      ? []
+      : [`${id}: the scheduler has reserved ${booked}, but the records say ${held}`];
+  });
+}
+
+/** Input of {@link findDifferences}. */
+export interface ConvergenceInput {
+  readonly records: CheckedView;
+  readonly running: Iterable<RunningContainer>;
+  readonly nodes: Iterable<SimNode>;
+  /**
+   * True while destroyed machines are not yet removed, so that records of their lost replicas still
+   * exist. Default: false.
+   */
+  readonly destroyedNodesAreRegistered?: boolean;
+}
+
+/**
+ * Invariants 8 and 12: returns the differences between desired and observed state after all faults
+ * have ended: in the records, on the machines, and in the agents' memory.
+ */
+export function findDifferences({
+  records,
+  running,
+  nodes,
+  destroyedNodesAreRegistered = false,
+}: ConvergenceInput): readonly string[] {
+  const wanted = new Map<string, string>();
+  const problems = [...records.workloads()].flatMap(({ value: workload }) => {
+    if (workload.deletionRequestedAt !== undefined) return [`${workload.name} is not deleted yet`];
+    const facts = factsOf(records, workload);
+    const { live, limits } = facts;
+    const good = live.filter(
+      (replica) =>
+        replica.ready &&
+        replica.desiredRunning &&
+        facts.canonicalVersion(replica.version) === facts.wanted,
+    );
+    for (const { id, containerId } of good) wanted.set(id, containerId);
+    const { want } = limits;
+    return good.length === want && live.length === want
+      ? []
+      : [
+          `${workload.name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live: ${live.map(describeReplica).join(', ')}`,
+        ];
+  });
+  const dead = new Set(
+    destroyedNodesAreRegistered
+      ? [...nodes].flatMap(({ id, isDestroyed }) => (isDestroyed ? [id] : []))
+      : [],
+  );
+  for (const { value } of records.replicas()) {
+    if (dead.has(value.nodeId) && value.lost) continue;
+    if (value.lost) problems.push(`${value.id} on ${value.nodeId} is still a tombstone`);
+    if (records.workload(value.uid) === undefined)
+      problems.push(`${value.id} belongs to a deleted workload`);
+  }
+  for (const { containerId, owner, node } of running) {
+    if (wanted.get(owner.replicaId) === containerId) wanted.delete(owner.replicaId);
+    else problems.push(`${node.id} runs a container of ${owner.replicaId} that is not wanted`);
+  }
+  for (const replicaId of wanted.keys())
+    problems.push(`${replicaId} is ready but has no container`);
+  for (const node of nodes) problems.push(...findLeftovers(records, node));
+  return problems;
+}
+
+/** Returns what an agent still stores about deleted replicas. */
+function findLeftovers(records: CheckedView, node: SimNode): readonly string[] {
+  if (node.isDestroyed) return [];
+  return [...node.store.replicas.keys()].flatMap((replicaId) =>
+    records.replica(replicaId)?.value.nodeId === node.id
+      ? []
+      : [`${node.id} still stores ${replicaId}`],
+  );
+}
+
+function describeReplica({
+  id,
+  nodeId,
+  phase,
+  ready,
+  desiredRunning,
+  version,
+  reason,
+}: ReplicaRecord): string {
+  const state = `${Phase[phase]}${ready ? ' ready' : ''}${desiredRunning ? '' : ' leaving'}`;
+  return `${id} v${version} on ${nodeId || 'no node'} ${state}${reason === '' ? '' : ` (${reason})`}`;
+}

@@ -1,0 +1,196 @@
+import { Disconnect_Mode as Mode } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
+import type { TestCluster } from '../index.js';
+
+const LEASE_MS = 3_000;
+const EXCLUSIVE = { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(4_000) };
+const capabilities = ['runtime.process', 'disconnect.exclusive'];
+
+async function exclusiveCluster(nodes: number): Promise<TestCluster> {
+  const cluster = await startCluster(0);
+  for (let number = 1; number <= nodes; number += 1)
+    await cluster.addNode(`node-${number}`, { capabilities });
+  return cluster;
+}
+
+/** Wanted replicas of the workload, by slot. */
+function wanted(
+  cluster: TestCluster,
+): readonly { readonly id: string; readonly slot: number; readonly nodeId: string }[] {
+  return [...cluster.state.view().replicas()]
+    .map(({ value }) => value)
+    .filter(({ desiredRunning }) => desiredRunning);
+}
+
+const eventsOf = (cluster: TestCluster): readonly string[] =>
+  [...cluster.state.view().events()].map(({ reason }) => reason);
+
+describe('disconnected node', () => {
+  it.each([
+    {
+      name: 'AVAILABLE: replaces when the lease ends',
+      disconnect: undefined,
+      afterMs: LEASE_MS,
+    },
+    {
+      name: 'AVAILABLE: waits lost_after longer',
+      disconnect: { lostAfter: durationFromMs(7_000) },
+      afterMs: 10_000,
+    },
+    {
+      name: 'EXCLUSIVE: waits twice the default stop_after',
+      disconnect: EXCLUSIVE,
+      afterMs: LEASE_MS + 8_000,
+    },
+    {
+      name: 'EXCLUSIVE: waits according to stop_after',
+      disconnect: { ...EXCLUSIVE, lostAfter: durationFromMs(20_000) },
+      afterMs: LEASE_MS + 20_000,
+    },
+  ])('$name', async ({ disconnect, afterMs }) => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, ...(disconnect === undefined ? {} : { disconnect }) });
+    await cluster.advance(1_000);
+    const before = wanted(cluster).map(({ id }) => id);
+    const agent = cluster.agents.get('node-1')!;
+    await cluster.advance(10);
+    agent.sendsPings = false;
+    await cluster.advance(afterMs - 200);
+    expect(wanted(cluster).map(({ id }) => id)).toEqual(before);
+    await cluster.advance(600);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+  });
+
+  it('is replaced earlier when lost_after is shortened meanwhile', async () => {
+    const cluster = await startCluster(2);
+    await createWeb(cluster, { replicas: 2, disconnect: { lostAfter: durationFromMs(3_600_000) } });
+    await cluster.advance(1_000);
+    cluster.agents.get('node-1')!.sendsPings = false;
+    await cluster.advance(20_000, 50);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toContain('node-1');
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { disconnect: {} },
+        updateMask: { paths: ['disconnect'] },
+      }),
+    );
+    await cluster.advance(1_000);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+  });
+
+  it('has its replicas replaced at once when an operator confirms its loss, which is allowed only for a lost node', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
+    await cluster.advance(1_000);
+    const confirm = () =>
+      cluster.complete(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    await expect(confirm()).rejects.toThrow('node "node-1" is READY, not LOST');
+    cluster.agents.get('node-1')!.sendsPings = false;
+    await cluster.advance(LEASE_MS + 200);
+    await confirm();
+    await confirm();
+    await cluster.advance(500);
+    expect(wanted(cluster).map(({ nodeId }) => nodeId)).toEqual(['node-2', 'node-2']);
+    expect(eventsOf(cluster).filter((reason) => reason === 'NodeLossConfirmed')).toHaveLength(1);
+  });
+
+  it('among many that fell silent together is replaced when its loss is confirmed, while the others wait', async () => {
+    const cluster = await startCluster(6);
+    await createWeb(cluster, { replicas: 6 });
+    await cluster.advance(1_000);
+    for (const nodeId of ['node-1', 'node-2', 'node-3', 'node-4'])
+      cluster.agents.get(nodeId)!.sendsPings = false;
+    await cluster.advance(5_000);
+    await cluster.complete(() => cluster.client.confirmNodeLost({ nodeId: 'node-1' }));
+    await cluster.advance(2_000);
+    const places = wanted(cluster).map(({ nodeId }) => nodeId);
+    expect(places).not.toContain('node-1');
+    expect(places).toHaveLength(6);
+  });
+});
+
+describe('disconnect policy EXCLUSIVE', () => {
+  it('places only on nodes with the required capabilities and names the missing one', async () => {
+    const cluster = await startCluster(1);
+    await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
+    await cluster.advance(500);
+    expect((await readWeb(cluster)).status?.reason).toContain(
+      'capability disconnect.exclusive: 1 of 1 nodes',
+    );
+  });
+
+  it('sends the stop time to the agent', async () => {
+    const cluster = await exclusiveCluster(1);
+    await createWeb(cluster, { replicas: 1, disconnect: EXCLUSIVE });
+    await cluster.advance(500);
+    expect(cluster.agents.get('node-1')!.started.map(({ order }) => order.value)).toMatchObject([
+      { stopAfter: { seconds: 4n } },
+    ]);
+  });
+
+  it('never reuses a slot while its replica may still run', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, { replicas: 2, disconnect: EXCLUSIVE });
+    await cluster.advance(3_000);
+    for (const agent of cluster.agents.values()) agent.obeysStops = false;
+    for (const replicas of [1, 2]) {
+      await cluster.complete(() => cluster.client.scaleWorkload({ name: 'web', replicas }));
+      await cluster.advance(1_000);
+    }
+    const slots = [...cluster.state.view().replicas()].map(({ value }) => value.slot);
+    expect(slots.sort()).toEqual([0, 1, 2]);
+  });
+
+  it('can be enabled and disabled for running replicas without a restart', async () => {
+    const cluster = await exclusiveCluster(1);
+    await createWeb(cluster, { replicas: 1 });
+    await cluster.advance(3_000);
+    const [before] = wanted(cluster);
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
+    );
+    await cluster.advance(1_000);
+    const record = () => [...cluster.state.view().replicas()].map(({ value }) => value);
+    expect(record()).toMatchObject([
+      {
+        id: before?.id,
+        stopAfter: { seconds: 4n },
+        lostAfter: { seconds: 8n },
+        stopAfterUnconfirmed: false,
+      },
+    ]);
+    expect((await readWeb(cluster)).status).toMatchObject({ version: 1, readyReplicas: 1 });
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({
+        name: 'web',
+        spec: { disconnect: {} },
+        updateMask: { paths: ['disconnect'] },
+      }),
+    );
+    await cluster.advance(1_000);
+    expect(record()).toMatchObject([{ id: before?.id, stopAfterUnconfirmed: false }]);
+    expect(record()[0]?.stopAfter).toBeUndefined();
+    expect(record()[0]?.lostAfter).toBeUndefined();
+  });
+
+  it('waits for the longer stop_after that the agent knows when it is shortened while the node is cut off', async () => {
+    const cluster = await exclusiveCluster(2);
+    await createWeb(cluster, {
+      replicas: 1,
+      disconnect: { mode: Mode.EXCLUSIVE, stopAfter: durationFromMs(20_000) },
+    });
+    await cluster.advance(1_000);
+    const [before] = wanted(cluster);
+    cluster.agents.get(before?.nodeId ?? '')!.sendsPings = false;
+    cluster.agents.get(before?.nodeId ?? '')!.dropsOrders = 1_000;
+    await cluster.complete(() =>
+      cluster.client.updateWorkload({ name: 'web', spec: { disconnect: EXCLUSIVE } }),
+    );
+    await cluster.advance(40_000, 50);
+    expect(wanted(cluster).map(({ id }) => id)).toEqual([before?.id]);
+    await cluster.advance(5_000, 50);
+    expect(wanted(cluster).map(({ id }) => id)).not.toEqual([before?.id]);
+  });
+});

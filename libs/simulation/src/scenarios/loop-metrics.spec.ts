@@ -1,0 +1,132 @@
+import { RecordingMeter } from '@cloudless/base/testing';
+import type { TestCluster } from '../index.js';
+import { startCluster, createWeb } from '../test-cluster/web-workload.js';
+
+interface Row {
+  readonly metric: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** Action that changes the metric. */
+  readonly act: (cluster: TestCluster) => Promise<unknown>;
+  readonly nodes?: number;
+}
+
+const silenceNode = async (cluster: TestCluster, nodes: number): Promise<void> => {
+  for (const agent of [...cluster.agents.values()].slice(0, nodes)) agent.sendsPings = false;
+  await cluster.advance(6_000, 50);
+};
+const web = async (cluster: TestCluster, spec: object = {}): Promise<void> => {
+  await createWeb(cluster, spec);
+  await cluster.advance(1_500, 50);
+};
+/** Writes to the store without notifying the view. */
+const writeUnseen = async (cluster: TestCluster): Promise<void> => {
+  const { revision } = cluster.store;
+  cluster.store.revision = async () => (await revision.call(cluster.store)) + 3n;
+};
+const conflict = async (cluster: TestCluster): Promise<void> => {
+  const update = (command: string) =>
+    cluster.client.updateWorkload({ name: 'web', spec: { command: [command] } });
+  await cluster.complete(() => Promise.all([update('a'), update('b'), update('c')]));
+};
+
+const rows: readonly Row[] = [
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'workload', result: 'again' },
+    act: web,
+  },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'placement', result: 'done' },
+    act: web,
+  },
+  { metric: 'cloudless_loop_passes_total', labels: { loop: 'reports', result: 'again' }, act: web },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'node', result: 'again' },
+    act: (cluster) => silenceNode(cluster, 1),
+  },
+  {
+    metric: 'cloudless_loop_passes_total',
+    labels: { loop: 'janitor', result: 'after' },
+    act: (cluster) => cluster.advance(61_000, 500),
+  },
+  { metric: 'cloudless_loop_pass_duration_seconds', labels: { loop: 'workload' }, act: web },
+  { metric: 'cloudless_placements_total', labels: { result: 'placed' }, act: web },
+  {
+    metric: 'cloudless_placements_total',
+    labels: { result: 'unplaced' },
+    act: (cluster) => web(cluster, { resources: { requests: { cpuMillis: 99_000 } } }),
+  },
+  { metric: 'cloudless_state_commits_total', labels: { result: 'ok' }, act: web },
+  {
+    metric: 'cloudless_state_commits_total',
+    labels: { result: 'conflict' },
+    act: async (cluster) => web(cluster).then(() => conflict(cluster)),
+  },
+  { metric: 'cloudless_state_commit_duration_seconds', act: web },
+  { metric: 'cloudless_state_revision', act: web },
+  { metric: 'cloudless_state_view_lag_revisions', act: writeUnseen },
+  { metric: 'cloudless_node_losses_total', act: (cluster) => silenceNode(cluster, 1) },
+  { metric: 'cloudless_replacement_held', act: (cluster) => silenceNode(cluster, 4), nodes: 4 },
+  {
+    metric: 'cloudless_nodes_quarantined',
+    act: async (cluster) => {
+      for (let loss = 0; loss < 3; loss += 1) {
+        cluster.agents.get('node-1')!.disconnect();
+        await cluster.advance(4_000, 100);
+        await cluster.reconnect('node-1');
+        await cluster.advance(200);
+      }
+    },
+  },
+  {
+    metric: 'cloudless_sessions',
+    labels: { admitted: 'true' },
+    act: (cluster) => cluster.addNode('node-9'),
+  },
+  { metric: 'cloudless_orders_sent_total', labels: { kind: 'start', again: 'false' }, act: web },
+  {
+    metric: 'cloudless_orders_sent_total',
+    labels: { kind: 'start', again: 'true' },
+    act: lossyOrder,
+  },
+  { metric: 'cloudless_orders_acknowledged_total', act: web },
+  { metric: 'cloudless_order_acknowledge_duration_seconds', act: web },
+  { metric: 'cloudless_replica_reports_total', act: web },
+];
+
+async function lossyOrder(cluster: TestCluster): Promise<void> {
+  for (const agent of cluster.agents.values()) agent.dropsOrders = 1;
+  await web(cluster);
+  await cluster.advance(3_000);
+}
+
+/**
+ * Metrics whose specs need full control of time: work-queue.spec of base, node-metrics.spec of
+ * controllers.
+ */
+const elsewhere = [
+  'cloudless_loop_queue_depth',
+  'cloudless_loop_oldest_wait_seconds',
+  'cloudless_loop_retrying',
+  'cloudless_lease_sweep_lag_seconds',
+];
+
+describe('loop metrics', () => {
+  it.each(rows)('change: $metric $labels', async ({ metric, labels = {}, act, nodes = 2 }) => {
+    const meter = new RecordingMeter();
+    const cluster = await startCluster(nodes, { meter });
+    const before = await meter.read(metric, labels);
+    await act(cluster);
+    expect(await meter.read(metric, labels)).toBeGreaterThan(before);
+  });
+
+  it('all have a row', async () => {
+    const meter = new RecordingMeter();
+    await startCluster(1, { meter });
+    expect(
+      [...meter.specs.keys()].filter((name) => !rows.some(({ metric }) => metric === name)).sort(),
+    ).toEqual(elsewhere.sort());
+  });
+});

@@ -1,0 +1,88 @@
+import type { TestCluster } from '../index.js';
+import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
+
+/** Returns the events about losses and returns of one node, oldest first. */
+function lossesAndReturns(cluster: TestCluster, nodeId: string): string[] {
+  const reasons = ['NodeLost', 'NodeReturned', 'ReplicasLost'];
+  return [...cluster.state.view().events()]
+    .filter((event) => event.nodeId === nodeId && reasons.includes(event.reason))
+    .map(({ reason }) => reason);
+}
+
+/** The agent is silent until its lease ends, and returns with its replicas. */
+async function loseAndReturn(cluster: TestCluster, nodeId: string): Promise<void> {
+  const agent = cluster.agents.get(nodeId)!;
+  agent.sendsPings = false;
+  await cluster.advance(5_000);
+  agent.sendsPings = true;
+  await cluster.reconnect(nodeId);
+  await cluster.advance(2_000);
+}
+
+describe('return of a lost node', () => {
+  it.each([0, 1, 20, 90, 500])(
+    'records one NodeLost event when a commit takes %i ms',
+    async (delayMs) => {
+      let commitDelayMs = 0;
+      const cluster = await startCluster(3, { commitDelayMs: () => commitDelayMs });
+      commitDelayMs = delayMs;
+      for (let count = 0; count < 2; count += 1) await loseAndReturn(cluster, 'node-1');
+      expect(lossesAndReturns(cluster, 'node-1')).toEqual([
+        'NodeLost',
+        'NodeReturned',
+        'NodeLost',
+        'NodeReturned',
+      ]);
+      expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
+    },
+  );
+
+  it('records one NodeLost event when the agent sends heartbeats without a session', async () => {
+    let commitDelayMs = 0;
+    const cluster = await startCluster(2, { commitDelayMs: () => commitDelayMs });
+    const agent = cluster.agents.get('node-1')!;
+    agent.sendsPings = false;
+    await cluster.advance(5_000);
+    commitDelayMs = 50;
+    const { value: node } = cluster.state.view().node('node-1')!;
+    const heartbeat = { hello: node.hello!, inventory: { replicas: [], last: true } };
+    await cluster.complete(() =>
+      Promise.all([cluster.client.heartbeat(heartbeat), cluster.client.heartbeat(heartbeat)]),
+    );
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+    await cluster.advance(500);
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+  });
+
+  it('keeps replicas that wait for their node when commits are slow', async () => {
+    let commitDelayMs = 0;
+    const cluster = await startCluster(3, { commitDelayMs: () => commitDelayMs });
+    await createWeb(cluster, { replicas: 3, disconnect: { lostAfter: { seconds: 60n } } });
+    await cluster.advance(1_000);
+    const before = (await readWeb(cluster)).status?.replicas.map(({ id }) => id);
+    commitDelayMs = 200;
+    await loseAndReturn(cluster, 'node-1');
+    commitDelayMs = 0;
+    await cluster.advance(70_000, 100);
+    const { status } = await readWeb(cluster);
+    expect(status?.replicas.map(({ id }) => id)).toEqual(before);
+    expect(status?.readyReplicas).toBe(3);
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual(['NodeLost', 'NodeReturned']);
+  });
+
+  it('cancels a loss that was decided before and is committed after the return', async () => {
+    let delays: number[] = [];
+    const cluster = await startCluster(3, { commitDelayMs: () => delays.shift() ?? 0 });
+    const agent = cluster.agents.get('node-1')!;
+    agent.sendsPings = false;
+    await cluster.advance(2_500);
+    delays = [1_000]; // the next commit is the loss
+    await cluster.advance(1_000);
+    agent.sendsPings = true;
+    await cluster.reconnect('node-1');
+    await cluster.advance(5_000);
+    expect(delays).toEqual([]);
+    expect(lossesAndReturns(cluster, 'node-1')).toEqual([]);
+    expect(cluster.state.view().node('node-1')?.value.lost).toBe(false);
+  });
+});

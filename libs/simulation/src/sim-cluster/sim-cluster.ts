@@ -1,0 +1,771 @@
+import { durationFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
+import {
+  RolloutStatus_Phase as RolloutPhase,
+  type AgentMessage,
+  type CoordinatorClient,
+  type CoordinatorMessage,
+} from '@cloudless/api';
+import type {
+  ControlRecord,
+  NodeRecord,
+  ReplicaRecord,
+  WorkloadRecord,
+} from '@cloudless/api/store';
+import { silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import type { RecordChange } from '@cloudless/cluster-state';
+import type { LoggedTransaction } from '@cloudless/state-store';
+import { findReplicaChanges } from '../checks/commit-changes.js';
+import { COMMIT_CHECKERS, type Checker } from '../checks/commit-checkers.js';
+import { ROLLOUT_CHECKERS } from '../checks/rollout-checkers.js';
+import { ContainerChecker } from '../checks/container-checker.js';
+import { ReconnectStormChecker } from '../checks/reconnect-storm-checker.js';
+import { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
+import { createFalseLossChecker } from '../checks/false-losses.js';
+import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
+import {
+  AMPLE_DEADLINE_MS,
+  requiredUserAction,
+  findRolloutsInProgress,
+  findUnfinishedRollouts,
+} from '../checks/rollout-progress.js';
+import { findDifferences, findReservationMismatches } from '../checks/convergence.js';
+import { planWorld, type FaultKind, type WorldPlan } from '../faults/fault-plan.js';
+import { injectFault } from '../faults/faults.js';
+import { DurableRecords } from '../parts/durable-records.js';
+import type { NodeFacts } from '../parts/node-facts.js';
+import { SimCoordinator } from '../parts/sim-coordinator.js';
+import { SimDisk } from '../parts/sim-disk.js';
+import { SimLink } from '../parts/sim-link.js';
+import { SimNode } from '../parts/sim-node.js';
+import { SimProcess, type Drift } from '../parts/sim-process.js';
+import { SimRandom } from '../parts/sim-random.js';
+import { SimReplicas } from '../parts/sim-replicas.js';
+import { SimUser } from '../parts/sim-user.js';
+import type { InjectedBug } from './injected-bug.js';
+import { Trace } from './trace.js';
+
+/** Options of a world. */
+export interface SimClusterOptions {
+  readonly seed: number;
+  /** Overrides the plan that the seed gives. */
+  readonly plan?: Partial<WorldPlan>;
+  readonly injected?: InjectedBug;
+  /** Called for each line of the trace. */
+  readonly onLine?: (line: string) => void;
+  /** Log of the product's parts. */
+  readonly log?: Log;
+}
+
+/** Result of a world. */
+export interface SimOutcome {
+  readonly seed: number;
+  readonly violations: readonly string[];
+  readonly trace: readonly string[];
+  /** Virtual milliseconds from the end of all faults until convergence. */
+  readonly convergedMs: number | undefined;
+  readonly commits: number;
+  readonly acknowledged: number;
+}
+
+const LEASE_MS = 3_000;
+/**
+ * After the loss of a quarter of the nodes, one node remains for each of two replicas and their two
+ * replacements.
+ */
+const NODES_FOR_HOST_PORTS = 5;
+/** Largest duration until convergence after all faults have ended, milliseconds. */
+const CONVERGE_MS = 60_000;
+const CHECK_MS = 250;
+const ASK_MS = 20;
+/**
+ * Duration for which nothing may change after every process of a converged world was restarted,
+ * milliseconds.
+ */
+const QUIET_MS = LEASE_MS + 2_000;
+/** Shortest and longest restart time of a process on a real machine, milliseconds. */
+const RESTART_MS = [30, 1_500] as const;
+/** One violation causes others, so only the first ones are kept. */
+const MAX_VIOLATIONS = 5;
+
+/**
+ * A whole cluster on virtual time: the real coordinator and real agents, joined by a simulated
+ * network, on disks and machines that outlive them. The seed determines everything that happens.
+ */
+export class SimCluster {
+  readonly time = new ManualClock();
+  readonly trace: Trace;
+  readonly violations: string[] = [];
+  readonly plan: WorldPlan;
+  readonly disk: SimDisk;
+  readonly records = new DurableRecords();
+  readonly nodes: SimNode[] = [];
+  readonly users: SimUser[] = [];
+  readonly userLinks: SimLink[] = [];
+  readonly replicas: SimReplicas;
+  readonly containers: ContainerChecker;
+  readonly acknowledgements: AcknowledgementChecker;
+  private readonly reconnectStorms: ReconnectStormChecker;
+  /** Shortest and longest delay of the coordinator's view, milliseconds. */
+  viewDelayMs: readonly [number, number] = [0, 0];
+  private readonly random: SimRandom;
+  private readonly log: Log;
+  private coordinator: SimCoordinator | undefined;
+  private process: SimProcess | undefined;
+  private restartAfterMs: number | undefined;
+  private incarnation = 0;
+  private inTurmoil = true;
+  private diskFullUntil = Number.NEGATIVE_INFINITY;
+  private uncheckedCommits: LoggedTransaction[] = [];
+  private readonly nodeFacts = new Map<bigint, NodeFacts>();
+  private readonly checkers: readonly Checker[];
+  private readonly storeWatcher: StoreWatcher;
+  private readonly workloadWatcher: WorkloadWatcher;
+  private commits = 0;
+  /** Number of operator calls in progress. */
+  private operatorCalls = 0;
+  /** End of the last pause of a coordinator. */
+  private pausedUntil = Number.NEGATIVE_INFINITY;
+
+  constructor(private readonly options: SimClusterOptions) {
+    const { seed } = options;
+    this.trace = new Trace(() => this.time.now(), options.onLine);
+    this.random = new SimRandom(seed);
+    const drawn = planWorld(this.random.fork());
+    // Derived from the seed instead of drawn, so that worlds without host ports keep their random
+    // streams.
+    const hostPorts = seed % 3 === 0 && drawn.nodes >= NODES_FOR_HOST_PORTS;
+    this.plan =
+      options.plan === undefined ? { ...drawn, hostPorts } : { ...drawn, ...options.plan };
+    this.log = options.log ?? silentLog;
+    const violation = (text: string): void => this.reportViolation(text);
+    this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
+      this.uncheckedCommits.push(...transactions),
+    );
+    this.containers = new ContainerChecker({
+      records: this.records,
+      now: () => this.time.now(),
+      schedule: (delayMs, action) => this.later(delayMs, action),
+      reportViolation: violation,
+    });
+    this.replicas = new SimReplicas(this.time, this.random.fork(), () =>
+      this.containers.runningContainers(),
+    );
+    this.acknowledgements = new AcknowledgementChecker(this.records, violation);
+    const living = (): number => this.nodes.filter(({ isDestroyed }) => !isDestroyed).length;
+    this.reconnectStorms = new ReconnectStormChecker({
+      now: () => this.time.now(),
+      nodes: living,
+      reportViolation: violation,
+    });
+    this.checkers = [
+      ...COMMIT_CHECKERS,
+      ...ROLLOUT_CHECKERS,
+      createFalseLossChecker(this, LEASE_MS),
+    ];
+    const watching = {
+      time: this.time,
+      random: this.random.fork(),
+      disk: this.disk,
+      reportViolation: violation,
+    };
+    this.storeWatcher = new StoreWatcher({
+      ...watching,
+      trace: (what) => this.trace.add('watcher', what),
+    });
+    this.workloadWatcher = new WorkloadWatcher(watching);
+  }
+
+  get coordinatorProcess(): SimProcess | undefined {
+    return this.process?.isDead === true ? undefined : this.process;
+  }
+
+  /** The coordinator that serves, if any. */
+  get serving(): SimCoordinator | undefined {
+    return this.coordinator?.process.isDead === true ? undefined : this.coordinator;
+  }
+
+  /** Time of the coordinator's last pause, in which it received no pings. */
+  get lastPause(): number {
+    return this.process?.isRunning === false && this.process.isDead === false
+      ? this.time.now()
+      : this.pausedUntil;
+  }
+
+  /** Runs the world from beginning to end. */
+  async run(): Promise<SimOutcome> {
+    const { plan } = this;
+    await this.start();
+    for (const user of this.users) user.start();
+    this.scheduleFault();
+    await this.advance(plan.turmoilMs);
+    const convergedMs = this.isBroken ? undefined : await this.healAndConverge();
+    if (convergedMs !== undefined) await this.checkRestartChangesNothing();
+    return {
+      seed: this.options.seed,
+      violations: this.violations,
+      trace: this.trace.lines,
+      convergedMs,
+      commits: this.commits,
+      acknowledged: this.acknowledgements.acknowledged,
+    };
+  }
+
+  /**
+   * Starts the processes. Use this with {@link call} and {@link settle} instead of {@link run} when
+   * a test makes the user calls.
+   */
+  async start(): Promise<void> {
+    const { plan } = this;
+    this.startCoordinator();
+    for (let count = 0; count < plan.nodes; count += 1) this.addNode();
+    for (let count = 0; count < plan.users; count += 1) this.addUser(`user-${count + 1}`);
+    await this.advance(300);
+  }
+
+  /** Makes a user call and waits for its outcome. */
+  async call(what: string, call: Parameters<SimUser['perform']>[1]): Promise<void> {
+    let isDone = false;
+    void this.users[0]?.perform(what, call).finally(() => (isDone = true));
+    while (!isDone && !this.isBroken) await this.advance(ASK_MS);
+  }
+
+  /** Performs the user action that each stopped rollout needs until the cluster has converged. */
+  settle(): Promise<void> {
+    for (const user of this.users) user.finish();
+    return this.settleRollouts('8: not converged', false);
+  }
+
+  /** Lets time pass and runs all checkers after each event. Ends early after a violation. */
+  async advance(durationMs: number): Promise<void> {
+    const until = this.time.now() + durationMs;
+    await settle();
+    this.runCheckers();
+    while (!this.isBroken && (await this.time.step(until))) this.runCheckers();
+    if (!this.isBroken) await this.time.advance(until - this.time.now());
+  }
+
+  later(delayMs: number, action: () => void): void {
+    this.time.setTimer(delayMs, action);
+  }
+
+  reportViolation(text: string): void {
+    if (this.violations.length >= MAX_VIOLATIONS || this.violations.includes(text)) return;
+    this.violations.push(text);
+    this.trace.add('VIOLATION', text);
+  }
+
+  /** Adds a machine with an agent. */
+  addNode(): SimNode {
+    const { random, time, plan, log, options } = this;
+    const number = this.nodes.length + 1;
+    const id = `node-${number}`;
+    const link = new SimLink(id, time, random.fork());
+    const { injected = {} } = options;
+    const node = new SimNode({
+      id,
+      zone: `zone-${number % 3}`,
+      cpuMillis: plan.cpuMillis,
+      runsImages: plan.hostPorts,
+      drift: this.drift(3_600_000),
+      time,
+      link,
+      random: random.fork(),
+      log,
+      coordinator: () => this.serving,
+      onMessage: (direction, message) => this.traceMessage(id, direction, message),
+      observer: {
+        onContainerEvent: (there, event) => {
+          const { status } = event;
+          const how = event.kind === 'started' ? 'begins' : `ends: ${status.reason ?? ''}`;
+          this.trace.add(
+            id,
+            `container ${status.containerId.slice(0, 8)} of ${status.labels['cloudless.replica'] ?? '?'} ${how}`,
+          );
+          this.containers.onContainerEvent(there, event);
+          this.replicas.observe(there, event);
+        },
+        onAgentStart: (there) => {
+          this.trace.add(id, 'agent starts');
+          this.containers.onAgentStart(there);
+        },
+        onDial: (there) => this.reconnectStorms.onDial(there.id),
+        onContainerStart: (there, request) => this.containers.onContainerStart(there, request),
+        onContainerStop: (there, containerId) =>
+          this.containers.onContainerStop(there, containerId),
+        onSave: (there, replicaId, stored) => this.containers.onSave(there, replicaId, stored),
+        onStartFailure: (there, replicaId) => this.containers.onStartFailure(there, replicaId),
+      },
+      acceptsConnections: (there, port) => this.replicas.acceptsConnections(there, port),
+      wrapStore: injected.agentStore,
+      wrapRuntime: injected.runtime,
+      wrapClock: injected.agentClock,
+      wrapConnection: injected.connection,
+      wrapTransport: injected.transport,
+    });
+    this.nodes.push(node);
+    this.startAgent(node);
+    return node;
+  }
+
+  /** @returns False when no coordinator was running. */
+  killCoordinator(restartAfterMs: number): boolean {
+    const process = this.coordinatorProcess;
+    if (process === undefined) return false;
+    this.restartAfterMs = restartAfterMs;
+    process.kill();
+    return true;
+  }
+
+  /** Frees space on the coordinator's disk. */
+  freeDiskSpace(): void {
+    if (this.disk.full) this.diskFullUntil = this.time.now();
+    this.disk.full = false;
+  }
+
+  private get isBroken(): boolean {
+    return this.violations.length > 0;
+  }
+
+  private addUser(name: string): void {
+    const { time, random, acknowledgements } = this;
+    const link = new SimLink(name, time, random.fork());
+    this.userLinks.push(link);
+    this.users.push(
+      new SimUser({
+        name,
+        time,
+        random: random.fork(),
+        link,
+        coordinator: () => this.serving,
+        ledger: acknowledgements,
+        nodeIds: () => this.nodes.map(({ id }) => id),
+        hostPorts: this.plan.hostPorts,
+        trace: (what) => this.trace.add(name, what),
+        reportViolation: (text) => this.reportViolation(text),
+        diskIsFull: () => this.disk.full || this.time.now() - this.diskFullUntil < 10_000,
+      }),
+    );
+  }
+
+  private drift(maxOffsetMs: number): Drift {
+    if (!this.plan.drift) return { rate: 1, offsetMs: 0 };
+    return {
+      rate: this.random.between(0.9, 1.1),
+      offsetMs: Math.round(this.random.between(-maxOffsetMs, maxOffsetMs)),
+    };
+  }
+
+  private startCoordinator(): void {
+    const { time, random, disk, log, options, trace } = this;
+    const process = new SimProcess(
+      `coordinator#${(this.incarnation += 1)}`,
+      time,
+      this.drift(600_000),
+    );
+    this.process = process;
+    trace.add('coordinator', 'starts');
+    process.onDeath(() => {
+      trace.add('coordinator', 'is dead');
+      const afterMs = this.restartAfterMs ?? random.between(...RESTART_MS);
+      this.restartAfterMs = undefined;
+      this.later(afterMs, () => this.startCoordinator());
+    });
+    const viewRandom = random.fork();
+    SimCoordinator.start({
+      process,
+      disk,
+      random: random.toPlainRandom(),
+      log,
+      leaseMs: LEASE_MS,
+      time,
+      watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
+      onCommit: (revision, nodeFacts) => this.nodeFacts.set(revision, nodeFacts),
+      onFault: (rpc, reason) =>
+        this.reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),
+      wrapStore: options.injected?.store,
+      wrapClock: options.injected?.coordinatorClock,
+      wrapState: options.injected?.state,
+      wrapControllers: options.injected?.controllers,
+    }).then(
+      (coordinator) => this.serve(coordinator),
+      (reason: unknown) => {
+        trace.add('coordinator', `cannot start: ${String(reason)}`);
+        process.kill();
+      },
+    );
+  }
+
+  private serve(coordinator: SimCoordinator): void {
+    if (coordinator.process.isDead) return;
+    this.coordinator = coordinator;
+    if (this.incarnation > 1) this.reconnectStorms.onCoordinatorReturn();
+    this.trace.add('coordinator', `serves with epoch ${coordinator.state.epoch}`);
+    void this.storeWatcher.follow(coordinator);
+    void this.workloadWatcher.follow(coordinator);
+  }
+
+  private startAgent(node: SimNode): void {
+    const processOf = (): SimProcess | undefined => node.agentProcess;
+    if (processOf() !== undefined) return;
+    node.startAgent().catch((reason: unknown) => {
+      this.trace.add(node.id, `agent cannot start: ${String(reason)}`);
+      node.killAgent();
+    });
+    processOf()?.onDeath(() => {
+      this.trace.add(node.id, 'agent is dead');
+      const isLong = this.inTurmoil && this.random.chance(0.2);
+      this.later(
+        isLong ? this.random.between(2_000, 6_000) : this.random.between(...RESTART_MS),
+        () => this.startAgent(node),
+      );
+    });
+  }
+
+  private scheduleFault(): void {
+    const { random, plan } = this;
+    const kinds = plan.weights as Readonly<Record<FaultKind, number>>;
+    if (Object.keys(kinds).length === 0) return;
+    this.later(random.between(...plan.pauseMs), () => {
+      if (!this.inTurmoil) return;
+      const done = injectFault(this, random.pickWeighted(kinds), random);
+      if (done !== undefined) this.trace.add('fault', done);
+      this.scheduleFault();
+    });
+  }
+
+  /** Applies committed transactions to the records and runs every checker on each. */
+  private runCheckers(): void {
+    if (this.process?.isRunning === false && !this.process.isDead)
+      this.pausedUntil = this.time.now();
+    if (this.uncheckedCommits.length > 0) {
+      for (const transaction of this.uncheckedCommits.splice(0)) this.check(transaction);
+    }
+    this.acknowledgements.check();
+  }
+
+  private check(transaction: LoggedTransaction): void {
+    this.commits += 1;
+    const { revision } = transaction;
+    const changes = this.records.apply(transaction);
+    const nodeFacts = this.nodeFacts.get(revision) ?? UNKNOWN_FACTS;
+    this.nodeFacts.delete(revision);
+    this.traceCommit(revision, changes);
+    const commit = { view: this.records, changes, nodeFacts };
+    // When the process died before its transaction was acknowledged, what it knew is not recorded;
+    // checkers that need that knowledge are skipped.
+    if (nodeFacts !== UNKNOWN_FACTS) {
+      for (const check of this.checkers)
+        for (const text of check(commit)) this.reportViolation(text);
+    }
+    this.containers.checkCommit(commit);
+    this.acknowledgements.recordCommit(commit);
+  }
+
+  private traceCommit(revision: bigint, changes: readonly RecordChange[]): void {
+    for (const change of changes) {
+      const text = describeChange(change);
+      if (text !== undefined) this.trace.add('store', `${revision} ${text}`);
+    }
+  }
+
+  private traceMessage(
+    nodeId: string,
+    direction: 'up' | 'down',
+    { message }: AgentMessage | CoordinatorMessage,
+  ): void {
+    if (message?.case === 'order') {
+      const { order, replicaId, orderRevision, epoch } = message.value;
+      this.trace.add(
+        'network',
+        `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`,
+      );
+    } else if (message?.case === 'report') {
+      const { replicaId, phase, ready, restarts, orderRevision } = message.value;
+      const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
+      this.trace.add(
+        nodeId,
+        `${direction === 'up' ? 'reports' : 'receives'} ${replicaId}: ${state}`,
+      );
+    } else if (message?.case === 'inventory') {
+      const ids = message.value.replicas.map(({ replicaId, phase }) => `${replicaId}:${phase}`);
+      this.trace.add(nodeId, `inventory [${ids.join(' ')}]`);
+    } else if (message?.case === 'refused') {
+      this.trace.add(
+        nodeId,
+        `refuses order ${message.value.orderRevision} for ${message.value.replicaId}: ${message.value.reason}`,
+      );
+    } else if (message?.case === 'welcome') this.trace.add('network', `welcome for ${nodeId}`);
+  }
+
+  /**
+   * Ends every fault, then waits for convergence.
+   * @returns The duration in milliseconds, or undefined without convergence.
+   */
+  private async healAndConverge(): Promise<number | undefined> {
+    this.heal();
+    const began = this.time.now();
+    this.uncordonAll();
+    await this.converge(began, '11: a rollout has not ended', () =>
+      findRolloutsInProgress(this.records),
+    );
+    this.replicas.repairVersions();
+    const dead = this.nodes.filter(({ isDestroyed }) => isDestroyed);
+    if (dead.length > 0) {
+      // Invariant 11: no rollout waits for a destroyed machine, even before the machine is removed.
+      const names = dead.map(({ id }) => id).join(', ');
+      await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
+      for (const { id } of dead) this.removeNode(id);
+    }
+    await this.settleRollouts('8: not converged', false);
+    return this.isBroken ? undefined : this.time.now() - began;
+  }
+
+  /** Resumes every rollout that was paused or has failed, then waits for convergence. */
+  private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
+    return this.converge(this.time.now(), what, () => {
+      if (this.operatorCalls === 0)
+        for (const workload of this.records.workloads()) this.resolveStoppedRollout(workload.value);
+      return [...this.findDifferences(deadAreKept), ...findUnfinishedRollouts(this.records)];
+    });
+  }
+
+  /** Performs the operator action that the status of a stopped rollout calls for. */
+  private resolveStoppedRollout(workload: WorkloadRecord): void {
+    const { uid, name, deletionRequestedAt } = workload;
+    const control = this.records.control(uid)?.value;
+    if (control === undefined || deletionRequestedAt !== undefined) return;
+    const act = requiredUserAction(control, workload);
+    if (act === 'resume')
+      this.callAsOperator('resume', name, (client, requestId) =>
+        client.resumeRollout({ name, requestId }),
+      );
+    else if (act === 'promote')
+      this.callAsOperator('promote', name, (client, requestId) =>
+        client.promoteRollout({ name, requestId }),
+      );
+    else if (act !== undefined) {
+      const spec = {
+        rollout:
+          act === 'giveTime'
+            ? { progressDeadline: durationFromMs(AMPLE_DEADLINE_MS) }
+            : { maxSurge: 1 },
+      };
+      this.callAsOperator('update', name, (client, requestId) =>
+        client.updateWorkload({ name, spec, requestId }),
+      );
+    }
+  }
+
+  /**
+   * Waits until `problems` is empty.
+   * @param what - Description for the violation when it does not become empty in time.
+   */
+  private async converge(
+    began: number,
+    what: string,
+    problemsOf: () => readonly string[],
+  ): Promise<void> {
+    while (!this.isBroken) {
+      const problems = problemsOf();
+      if (problems.length === 0) return;
+      if (this.time.now() - began >= CONVERGE_MS) {
+        for (const problem of problems)
+          this.reportViolation(
+            `${what} ${CONVERGE_MS / 1_000} s after all faults ended: ${problem}`,
+          );
+        return;
+      }
+      await this.advance(CHECK_MS);
+    }
+  }
+
+  private heal(): void {
+    this.trace.add('fault', 'everything heals');
+    this.inTurmoil = false;
+    for (const user of this.users) user.finish();
+    this.freeDiskSpace();
+    this.disk.delayMs = [0, 0];
+    this.viewDelayMs = [0, 0];
+    this.replicas.heal();
+    for (const link of this.userLinks) link.heal();
+    for (const node of this.nodes) {
+      if (node.isDestroyed) continue;
+      node.link.heal();
+      node.storeMs = [0, 2];
+      node.storeIsFull = false;
+      node.agentProcess?.cancelCrash();
+      node.resumeAgent();
+      this.startAgent(node);
+    }
+    this.process?.cancelCrash();
+    this.process?.resume();
+  }
+
+  /** Uncordons all nodes, without waiting for the result. */
+  private uncordonAll(): void {
+    for (const { id: nodeId, isDestroyed } of this.nodes)
+      if (!isDestroyed)
+        this.callAsOperator('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
+  }
+
+  /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
+  private removeNode(nodeId: string): void {
+    const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
+    this.callAsOperator(
+      'remove',
+      nodeId,
+      (client) => client.removeNode({ nodeId, force: true }),
+      isFinal,
+    );
+  }
+
+  private callAsOperator(
+    what: string,
+    name: string,
+    call: (client: CoordinatorClient, requestId: string) => Promise<unknown>,
+    isFinal?: (code: number) => boolean,
+  ): void {
+    const [operator] = this.users;
+    this.operatorCalls += 1;
+    void operator
+      ?.perform(
+        `${what} ${name}`,
+        (client, requestId) => call(client, requestId).then(() => undefined),
+        isFinal,
+      )
+      .finally(() => (this.operatorCalls -= 1));
+  }
+
+  /** Returns the current differences between desired and observed state. */
+  private findDifferences(deadAreKept: boolean): readonly string[] {
+    const { serving, records, containers, nodes } = this;
+    if (serving === undefined) return ['no coordinator serves'];
+    const busy =
+      this.operatorCalls > 0 || this.users.some(({ isDone }) => !isDone)
+        ? ['a user still waits for an outcome']
+        : [];
+    const away = nodes.flatMap(({ id, isDestroyed }) =>
+      isDestroyed || serving.controllers.nodes.isAlive(id) ? [] : [`${id} is not connected`],
+    );
+    const view = this.workloadWatcher.view;
+    const shown = [...records.workloads()].flatMap(({ value: { uid, name, generation } }) =>
+      view?.get(uid) === generation
+        ? []
+        : [`a watch shows generation ${view?.get(uid)} of ${name}, not ${generation}`],
+    );
+    return [
+      ...busy,
+      ...away,
+      ...shown,
+      ...findDifferences({
+        records,
+        running: containers.runningContainers(),
+        nodes,
+        destroyedNodesAreRegistered: deadAreKept,
+      }),
+      ...findReservationMismatches(serving),
+    ];
+  }
+
+  /** Invariants 15 and 17: in a converged cluster a restart of every process changes nothing. */
+  private async checkRestartChangesNothing(): Promise<void> {
+    const before = this.describeContainers();
+    this.trace.add('fault', 'all is well; every process is restarted');
+    this.restartAfterMs = this.random.between(50, LEASE_MS * 0.5);
+    const order = this.random.wholeNumber(0, 2);
+    if (order !== 1) this.coordinatorProcess?.kill();
+    for (const node of this.nodes) if (this.random.chance(0.7)) node.killAgent();
+    await this.advance(this.random.between(0, 400));
+    if (order === 1) this.coordinatorProcess?.kill();
+    await this.advance(QUIET_MS);
+    if (this.isBroken) return;
+    const after = this.describeContainers();
+    for (const [replicaId, was] of before) {
+      const is = after.get(replicaId);
+      if (is !== was)
+        this.reportViolation(
+          `17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`,
+        );
+    }
+    for (const replicaId of after.keys())
+      if (!before.has(replicaId))
+        this.reportViolation(`17: ${replicaId} is new after everything was restarted`);
+  }
+
+  private describeContainers(): ReadonlyMap<string, string> {
+    return new Map(
+      [...this.containers.runningContainers()].map(({ owner, containerId, node }) => {
+        const record = this.records.replica(owner.replicaId)?.value;
+        const state = `${record?.ready === true ? 'ready' : 'not ready'}, restarts ${record?.restarts}`;
+        return [owner.replicaId, `container ${containerId.slice(0, 8)} on ${node.id}, ${state}`];
+      }),
+    );
+  }
+}
+
+/** Used for transactions whose process died before it recorded what it knew. */
+const UNKNOWN_FACTS: NodeFacts = { alive: new Set(), draining: new Set(), cordoned: new Set() };
+
+/** gRPC code of `FailedPrecondition`. */
+const FAILED_PRECONDITION = 9;
+
+function describeChange({ kind, id, before, after }: RecordChange): string | undefined {
+  if (kind === 'replica') {
+    const [change] = findReplicaChanges([{ kind, id, before, after } as RecordChange]);
+    const record = change?.after;
+    return record === undefined
+      ? `replica ${change?.before?.id} is removed`
+      : describeReplica(record);
+  }
+  if (kind === 'workload') {
+    const record = after as WorkloadRecord | undefined;
+    if (record === undefined) return `workload ${(before as WorkloadRecord).name} is removed`;
+    const { name, uid, generation, version, spec, deletionRequestedAt } = record;
+    const what =
+      deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
+    return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
+  }
+  if (kind === 'control') return describeControl(after as ControlRecord | undefined);
+  if (kind === 'node') {
+    const record = after as NodeRecord | undefined;
+    if (record === undefined) return `node ${id} is removed`;
+    const { deadline, force = false } = record.drain ?? {};
+    const drain = `draining${force ? ' by force' : ''}${deadline === undefined ? '' : ` until ${timestampMs(deadline)}`}`;
+    const marks = [
+      record.lost ? 'lost' : '',
+      record.cordoned ? 'cordoned' : '',
+      record.draining ? drain : '',
+    ];
+    return `node ${id} ${marks.filter((mark) => mark !== '').join(' ') || 'is well'}`;
+  }
+  return undefined;
+}
+
+function describeControl(record: ControlRecord | undefined): string | undefined {
+  if (record?.rollout === undefined) return undefined;
+  const { uid, rolloutPhase, rolloutReason, activeVersion, rollout, pausedVersion } = record;
+  const { version, strategy, stepsDone, failedNew, promoted, waitsForPromotion } = rollout;
+  const marks = `${promoted ? ' promoted' : ''}${waitsForPromotion ? ' waits for a promotion' : ''}${pausedVersion === 0 ? '' : ` paused v${pausedVersion}`}`;
+  const where = `${RolloutPhase[rolloutPhase]} v${version} active v${activeVersion} strategy ${strategy}`;
+  return `rollout of ${uid} ${where} steps ${stepsDone} failed ${failedNew}${marks}: ${rolloutReason}`;
+}
+
+function describeReplica(record: ReplicaRecord): string {
+  const {
+    id,
+    version,
+    nodeId,
+    phase,
+    ready,
+    desiredRunning,
+    lost,
+    restarts,
+    orderRevision,
+    containerId,
+    slot,
+  } = record;
+  const marks = `${ready ? ' ready' : ''}${desiredRunning ? '' : ' unwanted'}${lost ? ' lost' : ''}`;
+  const where = nodeId === '' ? 'nowhere' : nodeId;
+  return `replica ${id} v${version} slot ${slot} ${where} phase ${phase}${marks} restarts ${restarts} order ${orderRevision} ${containerId.slice(0, 8)}`;
+}

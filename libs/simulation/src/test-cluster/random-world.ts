@@ -1,0 +1,344 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { createSeededRandom, type Random } from '@cloudless/base';
+import { Code, ConnectError } from '@connectrpc/connect';
+import {
+  COMMIT_CHECKERS,
+  onlyDeadNodesLoseReplicas,
+  type Checker,
+} from '../checks/commit-checkers.js';
+import { requiredUserAction } from '../checks/rollout-progress.js';
+import { factsOf } from '../checks/rollout-facts.js';
+import { findReservationMismatches } from '../checks/convergence.js';
+import type { ScriptedAgent } from './scripted-agent.js';
+import { TestCluster, type TestClusterOptions } from './test-cluster.js';
+
+const NODES = 5;
+const WORKLOADS = ['one', 'two', 'three'];
+/**
+ * Workloads that share a host port, if there is one. All their replicas together, plus one, fit on
+ * the nodes.
+ */
+const WITH_HOST_PORT = ['two', 'three'];
+const MAX_WITH_HOST_PORT = 2;
+/**
+ * Largest number of losses of one node. One more would quarantine the node for longer than a world
+ * may take to converge.
+ */
+const MAX_LOSSES = 2;
+/** Longer than a lease: a node that is away this long is lost. */
+const ABSENCE_MS = 4_000;
+const STEP_MS = 50;
+/** Status codes that no user input may cause. */
+const INTERNAL_CODES: readonly Code[] = [
+  Code.Internal,
+  Code.Unknown,
+  Code.Aborted,
+  Code.ResourceExhausted,
+];
+
+export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLimit'> {
+  /**
+   * True: two of the workloads use the same host port, and the nodes run containers too. Default:
+   * false.
+   */
+  readonly hostPorts?: boolean;
+}
+
+/** A cluster in which users, agents and coordinators act at random. Equal seeds give equal runs. */
+export class RandomWorld {
+  /** Violations of the checkers, and what happened before, newest last. */
+  readonly violations: string[] = [];
+  readonly history: string[] = [];
+  private readonly random: Random;
+  private readonly away = new Set<string>();
+  private readonly losses = new Map<string, number>();
+  private attemptedActions = 0;
+  private readonly checkers: readonly Checker[];
+
+  private constructor(
+    readonly cluster: TestCluster,
+    seed: number,
+    private readonly store: 'fast' | 'slow',
+    private readonly hasHostPorts: boolean,
+  ) {
+    this.random = createSeededRandom(seed);
+    this.checkers =
+      store === 'slow'
+        ? COMMIT_CHECKERS.filter((check) => check !== onlyDeadNodesLoseReplicas)
+        : COMMIT_CHECKERS;
+    for (const agent of cluster.agents.values())
+      agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
+    this.checkCommits();
+  }
+
+  /** @param store - `slow`: commits take up to 20 ms and overtake each other. */
+  static async start(
+    seed: number,
+    store: 'fast' | 'slow' = 'fast',
+    { hostPorts = false, ...options }: RandomWorldOptions = {},
+  ): Promise<RandomWorld> {
+    const delays = createSeededRandom(seed);
+    let started = false;
+    const commitDelayMs = (): number => (started ? Math.floor(delays.next() * 20) : 0);
+    const cluster = await TestCluster.start({
+      ...options,
+      seed,
+      ...(store === 'slow' ? { commitDelayMs } : {}),
+    });
+    for (let number = 1; number <= NODES; number += 1) {
+      await cluster.addNode(`node-${number}`, {
+        zone: `zone-${number % 3}`,
+        capacity: { cpuMillis: 2_000, memoryBytes: 8n << 30n },
+        capabilities: ['runtime.process', ...(hostPorts ? ['runtime.cri', 'ports.host'] : [])],
+      });
+    }
+    started = true;
+    return new RandomWorld(cluster, seed, store, hostPorts);
+  }
+
+  /** Performs one random action and lets some time pass. */
+  async step(): Promise<void> {
+    const [name, act] = this.pick(this.possibleActions());
+    this.history.push(`${this.cluster.clock.now()} ms: ${name}`);
+    try {
+      await act();
+    } catch (reason) {
+      // Users may request what is not possible; an internal error is a fault of the coordinator.
+      if (INTERNAL_CODES.includes(ConnectError.from(reason).code))
+        this.violations.push(`${name}: ${String(reason)}`);
+    }
+    await this.advance(this.pick([10, 50, 200, 600]));
+    this.violations.push(...findReservationMismatches(this.cluster));
+  }
+
+  /**
+   * Ends all faults and waits until the cluster has converged.
+   * @returns The remaining differences after `withinMs`.
+   */
+  async healAndSettle(withinMs: number): Promise<readonly string[]> {
+    this.history.push(`${this.cluster.clock.now()} ms: all faults end`);
+    const { cluster } = this;
+    for (const agent of cluster.agents.values()) this.comeBack(agent);
+    for (const nodeId of cluster.agents.keys())
+      await cluster.complete(() => cluster.client.uncordonNode({ nodeId }));
+    for (let passed = 0; passed < withinMs; passed += 1_000) {
+      for (const agent of cluster.agents.values()) {
+        Object.assign(agent, { onStart: 'ready', obeysStops: true });
+        for (const { replicaId, phase } of agent.replicas.values())
+          this.mend(agent, replicaId, phase);
+      }
+      await this.resumeRollouts();
+      await this.advance(1_000);
+      if (findDifferences(cluster).length === 0) break;
+    }
+    return [...findDifferences(cluster), ...findReservationMismatches(cluster)];
+  }
+
+  /** Resumes rollouts that failed while faults were injected. */
+  private async resumeRollouts(): Promise<void> {
+    const { cluster } = this;
+    const view = cluster.state.view();
+    for (const { value: workload } of [...view.workloads()]) {
+      const { name, uid } = workload;
+      const control = view.control(uid)?.value;
+      if (control === undefined || requiredUserAction(control, workload) !== 'resume') continue;
+      // the rollout may have continued by itself
+      await cluster.complete(() => cluster.client.resumeRollout({ name })).catch(() => undefined);
+    }
+  }
+
+  private possibleActions(): readonly (readonly [string, () => Promise<unknown> | void])[] {
+    return [
+      ...this.userActions(),
+      ...this.userActions(),
+      ...this.agentActions(),
+      ...this.agentActions(),
+      ['the coordinator restarts', () => this.restart()],
+    ];
+  }
+
+  private userActions(): readonly (readonly [string, () => Promise<unknown>])[] {
+    const { cluster } = this;
+    const { client } = cluster;
+    const name = this.pick(WORKLOADS);
+    const nodeId = this.pick([...cluster.agents.keys()]);
+    const takesPort = this.hasHostPorts && WITH_HOST_PORT.includes(name);
+    const replicas = Math.min(
+      this.pick([0, 1, 2, 4, 7]),
+      takesPort ? MAX_WITH_HOST_PORT : Number.POSITIVE_INFINITY,
+    );
+    const rollout = this.pick([
+      {},
+      { minAvailable: replicas },
+      { maxUnavailable: 2 },
+      { maxSurge: 3 },
+    ]);
+    const port = takesPort
+      ? { image: 'serve:1', ports: [{ containerPort: 80, hostPort: 8080 }] }
+      : {};
+    const spec = {
+      command: ['serve'],
+      replicas,
+      rollout,
+      resources: { requests: { cpuMillis: 100 } },
+      ...port,
+    };
+    return [
+      [
+        `create ${name} with ${replicas}`,
+        () => cluster.complete(() => client.createWorkload({ name, spec })),
+      ],
+      [
+        `scale ${name} to ${replicas}`,
+        () => cluster.complete(() => client.scaleWorkload({ name, replicas })),
+      ],
+      [
+        `update ${name}`,
+        () =>
+          cluster.complete(() =>
+            client.updateWorkload({ name, spec: { args: [String((this.attemptedActions += 1))] } }),
+          ),
+      ],
+      [`delete ${name}`, () => cluster.complete(() => client.deleteWorkload({ name }))],
+      [`drain ${nodeId}`, () => cluster.complete(() => client.drainNode({ nodeId }))],
+      [`cordon ${nodeId}`, () => cluster.complete(() => client.cordonNode({ nodeId }))],
+      [`uncordon ${nodeId}`, () => cluster.complete(() => client.uncordonNode({ nodeId }))],
+    ];
+  }
+
+  private agentActions(): readonly (readonly [string, () => void])[] {
+    const agent = this.pick([...this.cluster.agents.values()]);
+    const report = this.pick([...agent.replicas.values()]);
+    const { nodeId } = agent;
+    return [
+      ...(report === undefined
+        ? []
+        : ([
+            [
+              `${report.replicaId} becomes ready`,
+              () => this.mend(agent, report.replicaId, report.phase),
+            ],
+            [
+              `${report.replicaId} crashes`,
+              () => this.crash(agent, report.replicaId, report.phase),
+            ],
+          ] as const)),
+      [`${nodeId} stops slowly`, () => void (agent.obeysStops = false)],
+      [`${nodeId} stops at once`, () => void (agent.obeysStops = true)],
+      [`${nodeId} drops an order`, () => void (agent.dropsOrders += 1)],
+      [`${nodeId} reconnects`, () => agent.disconnect()],
+      [`${nodeId} disconnects`, () => this.disconnectForAWhile(agent, () => agent.disconnect())],
+      [
+        `${nodeId} falls silent`,
+        () => this.disconnectForAWhile(agent, () => void (agent.sendsPings = false)),
+      ],
+    ];
+  }
+
+  private mend(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
+    if (phase === Phase.RUNNING) agent.change(replicaId, { ready: true, reason: '' });
+    if (phase === Phase.STOPPING) agent.change(replicaId, { phase: Phase.STOPPED, ready: false });
+  }
+
+  /** Ends a container, which is restarted in place or fails. */
+  private crash(agent: ScriptedAgent, replicaId: string, phase: Phase): void {
+    if (phase !== Phase.RUNNING) return;
+    const forGood = this.random.next() < 0.3;
+    agent.change(
+      replicaId,
+      forGood
+        ? { phase: Phase.FAILED, ready: false, reason: 'exit code 1' }
+        : { ready: false, reason: 'restarted' },
+    );
+  }
+
+  /** Disconnects an agent for less than a lease, or for so long that the node is lost. */
+  private disconnectForAWhile(agent: ScriptedAgent, leave: () => void): void {
+    const { nodeId } = agent;
+    const losses = this.losses.get(nodeId) ?? 0;
+    if (this.away.has(nodeId)) return;
+    const forLong = losses < MAX_LOSSES && this.random.next() < 0.5;
+    if (forLong) this.losses.set(nodeId, losses + 1);
+    this.away.add(nodeId);
+    leave();
+    this.cluster.clock.setTimer(forLong ? ABSENCE_MS : 800, () => this.comeBack(agent));
+  }
+
+  private comeBack(agent: ScriptedAgent): void {
+    this.away.delete(agent.nodeId);
+    agent.sendsPings = true;
+  }
+
+  private async restart(): Promise<void> {
+    await this.cluster.complete(() => this.cluster.restartCoordinator());
+    this.checkCommits();
+  }
+
+  /**
+   * Lets time pass. Agents that are not away reconnect as soon as their connection ends, as real
+   * agents do.
+   */
+  private async advance(durationMs: number): Promise<void> {
+    for (let passed = 0; passed < durationMs; passed += STEP_MS) {
+      for (const agent of this.cluster.agents.values()) {
+        if (!agent.isConnected && !this.away.has(agent.nodeId))
+          await this.cluster.reconnect(agent.nodeId);
+      }
+      await this.cluster.advance(Math.min(STEP_MS, durationMs - passed), STEP_MS);
+    }
+  }
+
+  private checkCommits(): void {
+    const { state, controllers } = this.cluster;
+    // The liveness of a node may change during a slow commit; then only the records are checked.
+    const isAlive = (nodeId: string): boolean =>
+      this.store === 'slow' || controllers.nodes.status(nodeId).alive;
+    state.subscribe((changes) => {
+      const view = state.view();
+      const nodes = [...view.nodes()].map(({ value }) => value);
+      const idsOf = (of: readonly (typeof nodes)[number][]): ReadonlySet<string> =>
+        new Set(of.map(({ id }) => id));
+      const nodeFacts = {
+        alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
+        draining: idsOf(nodes.filter(({ draining }) => draining)),
+        cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
+      };
+      const commit = { view, changes, nodeFacts };
+      for (const check of this.checkers) this.violations.push(...check(commit));
+    });
+  }
+
+  private pick<Item>(items: readonly Item[]): Item {
+    return items[Math.floor(this.random.next() * items.length)] as Item;
+  }
+}
+
+/**
+ * Invariants 8 and 12: returns the differences between desired and observed state after all faults
+ * have ended.
+ */
+function findDifferences(cluster: TestCluster): readonly string[] {
+  const view = cluster.state.view();
+  const workloads = [...view.workloads()].flatMap(({ value: workload }) => {
+    const { name } = workload;
+    if (workload.deletionRequestedAt !== undefined) return [`${name} is not deleted yet`];
+    const { live, wanted, canonicalVersion, limits } = factsOf(view, workload);
+    const good = live.filter(
+      (replica) =>
+        replica.ready && replica.desiredRunning && canonicalVersion(replica.version) === wanted,
+    );
+    const { want } = limits;
+    return good.length === want && live.length === want
+      ? []
+      : [`${name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live`];
+  });
+  const agents = [...cluster.agents.values()].flatMap(({ nodeId, replicas }) => {
+    const held = new Set([...view.replicasOn(nodeId)].map(({ value }) => value.id));
+    const extra = [...replicas.keys()].filter((id) => !held.has(id));
+    return extra.map((id) => `${nodeId} still has ${id}, which has no record`);
+  });
+  const tombstones = [...view.replicas()].flatMap(({ value }) =>
+    value.lost ? [`${value.id} is still a tombstone`] : [],
+  );
+  return [...workloads, ...agents, ...tombstones];
+}

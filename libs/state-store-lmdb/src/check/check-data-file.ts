@@ -1,0 +1,103 @@
+import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
+import { PageFile } from './page-file.js';
+import { TABLE_NAMES } from '../engine/tables.js';
+
+// Offsets of LMDB's file format, little-endian, 64 bit. @see mdb.c: MDB_meta
+const META_MAGIC = 0xbeefc0de;
+const META_VERSION = PAGE_HEADER_BYTES + 4;
+const META_DATABASES = PAGE_HEADER_BYTES + 24;
+const META_LAST_PAGE = META_DATABASES + 2 * DATABASE_BYTES;
+const META_TRANSACTION = META_LAST_PAGE + 8;
+const META_BYTES = META_TRANSACTION + 8;
+const DATA_VERSION = 2;
+
+export interface FileUse {
+  /** Size of the file. */
+  readonly bytes: number;
+  /** Bytes without records. LMDB reuses them but never shrinks the file. */
+  readonly freeBytes: number;
+}
+
+interface Meta {
+  readonly pageBytes: number;
+  /** The database of free pages, and the table of tables. */
+  readonly databases: readonly [Buffer, Buffer];
+  readonly lastPage: bigint;
+  readonly transaction: bigint;
+}
+
+/**
+ * Checks all used pages of a data file before LMDB maps the file. LMDB does not validate its file:
+ * it may crash on a truncated or corrupt file, overwrites pages that a corrupt free list calls
+ * free, and takes an empty file for a new one. Each page must be in its place, used or free exactly
+ * once, and not newer than the page that refers to it; its keys must be in order; and each table
+ * must have the stated number of pages. `checkRecords` checks the content of records. Reads each
+ * page once: about a second per GiB when the file is cached.
+ * @returns Used and free space of the file.
+ * @throws kind `precondition` with the message that the data file is damaged.
+ */
+export function checkDataFile(file: string): FileUse {
+  return PageFile.check(file, (pages) => {
+    const newest = readNewestMeta(pages);
+    pages.expectPages(newest.lastPage);
+    const [free, main] = newest.databases;
+    const { rootTransaction, tables } = TreeCheck.run(pages, main, newest.transaction);
+    const usedBytes = pages.accountedPages * pages.pageBytes;
+    const lists = TreeCheck.run(pages, free, newest.transaction, true);
+    if (tables.join() !== TABLE_NAMES.toSorted().join())
+      pages.refuse(`its tables are ${tables.join(', ') || 'none'}`);
+    // Every transaction rewrites a root; otherwise the meta page belongs to another state.
+    if (rootTransaction !== newest.transaction && lists.rootTransaction !== newest.transaction)
+      pages.refuse(`transaction ${newest.transaction} has written nothing`);
+    return { bytes: pages.bytes, freeBytes: Math.max(0, pages.bytes - usedBytes) };
+  });
+}
+
+/**
+ * Each transaction overwrites the meta page of the transaction before the last, so the two meta
+ * pages belong to consecutive transactions.
+ */
+function readNewestMeta(pages: PageFile): Meta {
+  const first = readMeta(pages, 0, 'first');
+  pages.pageBytes = first.pageBytes;
+  if (
+    first.pageBytes < 256 ||
+    first.pageBytes > 65_536 ||
+    (first.pageBytes & (first.pageBytes - 1)) !== 0
+  )
+    pages.refuse(`page size ${first.pageBytes}`);
+  const second = readMeta(pages, first.pageBytes, 'second');
+  const [older, newer] = first.transaction > second.transaction ? [second, first] : [first, second];
+  const inPlace =
+    first.transaction % 2n === 0n && (second.transaction % 2n === 1n || second.transaction === 0n);
+  if (!inPlace || newer.transaction - older.transaction > 1n || getFlags(older) !== getFlags(newer))
+    pages.refuse(
+      `transactions ${first.transaction} and ${second.transaction} do not follow each other`,
+    );
+  return newer;
+}
+
+/** Page size and flags of the environment, which never change. */
+function getFlags({ databases: [free] }: Meta): string {
+  return free.toString('hex', 0, 6);
+}
+
+function readMeta(pages: PageFile, position: number, which: string): Meta {
+  const page = pages.read(position, META_BYTES, `the ${which} page`);
+  if (
+    page.readUInt32LE(PAGE_HEADER_BYTES) !== META_MAGIC ||
+    page.readUInt32LE(META_VERSION) !== DATA_VERSION
+  )
+    pages.refuse(`the ${which} page is not LMDB's`);
+  const database = (index: number): Buffer =>
+    page.subarray(
+      META_DATABASES + index * DATABASE_BYTES,
+      META_DATABASES + (index + 1) * DATABASE_BYTES,
+    );
+  return {
+    pageBytes: page.readUInt32LE(META_DATABASES),
+    databases: [database(0), database(1)],
+    lastPage: page.readBigUInt64LE(META_LAST_PAGE),
+    transaction: page.readBigUInt64LE(META_TRANSACTION),
+  };
+}

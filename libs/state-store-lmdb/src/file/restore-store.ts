@@ -1,0 +1,67 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CloudlessError } from '@cloudless/base';
+import { HistoryWindow, importSnapshot, type SnapshotSummary } from '@cloudless/state-store';
+import { createDataFile, DATA_FILE, DRAFT_FILES } from './create-data-file.js';
+import { prepareDataDirectory } from './data-directory.js';
+import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
+import { isOutOfSpace, diskFullError } from '../engine/lmdb-errors.js';
+import { LmdbStorage } from '../engine/lmdb-storage.js';
+import { isLockFile } from './socket-lock.js';
+
+export interface LmdbRestoreOptions {
+  /** Directory for the new store; must be empty or absent. */
+  readonly directory: string;
+  /** A snapshot from `exportSnapshot`. */
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+/** Files of an interrupted restore. */
+const LEFTOVERS: ReadonlySet<string> = new Set([...DRAFT_FILES, HOLDER_FILE]);
+
+/**
+ * Creates a data directory from a snapshot, for `openLmdbStateStore`. The data file gets its final
+ * name only after the whole snapshot was read, verified and flushed.
+ * @throws kind `precondition` when the directory is not empty, others can access it, or the
+ *   snapshot is damaged; `unavailable` when it is in use; `exhausted` when the disk is full. The
+ *   directory has no store then.
+ */
+export async function restoreLmdbStateStore({
+  directory,
+  chunks,
+}: LmdbRestoreOptions): Promise<SnapshotSummary> {
+  await checkEmpty(directory);
+  const prepared = await prepareDataDirectory(directory);
+  const lock = await lockDirectory(prepared);
+  try {
+    // another restore may have finished just before the lock was acquired
+    await checkEmpty(prepared.path);
+    return await createDataFile(prepared.path, (draft, tables) =>
+      importSnapshot(
+        new LmdbStorage(draft, tables, new HistoryWindow({ changes: 1, bytes: 1 })),
+        chunks,
+      ),
+    );
+  } catch (reason) {
+    const file = join(prepared.path, DATA_FILE);
+    throw (await isOutOfSpace(reason, file)) ? diskFullError(file, reason) : reason;
+  } finally {
+    await lock.release();
+  }
+}
+
+async function checkEmpty(directory: string): Promise<void> {
+  const names = await readdir(directory).catch((reason: unknown) => {
+    const { code } = reason as { readonly code?: unknown };
+    // created later, or refused as not a directory
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
+    throw reason;
+  });
+  const found = names.filter((name) => !LEFTOVERS.has(name) && !isLockFile(name));
+  if (found.length === 0) return;
+  throw new CloudlessError(
+    'precondition',
+    `data directory ${directory} is not empty, it holds ${found.slice(0, 3).join(', ')}: a restore needs an empty directory; ` +
+      'choose another directory, or move the files away',
+  );
+}

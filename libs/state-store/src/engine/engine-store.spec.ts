@@ -1,0 +1,275 @@
+import { CloudlessError, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { createEngineStore, StorageFault, type EngineStoreOptions } from '../index.js';
+import { MemoryStorage } from '../memory/memory-storage.js';
+import type { StorageWriter } from './storage.js';
+
+/** A storage that a test can delay, fill and break. */
+class TestStorage extends MemoryStorage {
+  writes = 0;
+  failure: Error | undefined;
+  flushed: Promise<void> = Promise.resolve();
+  lost: StorageFault | undefined;
+
+  override async write<T>(action: (writer: StorageWriter) => T): Promise<T> {
+    this.writes += 1;
+    if (this.failure !== undefined) throw this.failure;
+    const result = action(this);
+    await this.flushed;
+    return result;
+  }
+
+  fault(): StorageFault | undefined {
+    return this.lost;
+  }
+}
+
+function aStore(options: Partial<EngineStoreOptions> = {}) {
+  const [storage, clock] = [new TestStorage(1_000), new ManualClock()];
+  return {
+    storage,
+    clock,
+    store: createEngineStore({ storage, clock, historyLimit: 1_000, ...options }),
+  };
+}
+
+function recordingLog(lines: unknown[]): Log {
+  const at = (level: string) => (message: string) => void lines.push(`${level} ${message}`);
+  const log: Log = {
+    error: at('error'),
+    warn: at('warn'),
+    info: at('info'),
+    debug: at('debug'),
+    child: () => log,
+  };
+  return log;
+}
+
+function put(key: string) {
+  return { put: key, value: new Uint8Array() };
+}
+
+const DISK_FULL = new CloudlessError('exhausted', 'disk full');
+
+describe('createEngineStore', () => {
+  it('commits everything queued during a write in one write', async () => {
+    const { store, storage } = aStore();
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const first = store.txn([], [put('first')]);
+    await settle();
+    const rest = Array.from({ length: 100 }, (_, index) => store.txn([], [put(`k${index}`)]));
+    await settle();
+    expect(storage.writes).toBe(1);
+    flush();
+    await Promise.all([first, ...rest]);
+    expect(storage.writes).toBe(2);
+    expect(await store.revision()).toBe(101n);
+  });
+
+  it('splits groups that exceed the byte limit', async () => {
+    const { store, storage } = aStore();
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        store.txn([], [{ put: `k${index}`, value: new Uint8Array(1_000_000) }]),
+      ),
+    );
+    expect(storage.writes).toBe(3);
+  });
+
+  it('notifies callers, refused callers and watches only after the write is durable', async () => {
+    const { store, storage } = aStore();
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const told: string[] = [];
+    const tell = (name: string) => () => void told.push(name);
+    const calls = [
+      store.txn([], [put('a')]).then(tell('committed')),
+      store.txn([{ key: 'a', is: 'absent' }], []).catch(tell('refused')),
+      store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]().next().then(tell('watch')),
+    ];
+    await settle();
+    const before = [...told];
+    flush();
+    await Promise.all(calls);
+    expect({ before, after: told.sort() }).toEqual({
+      before: [],
+      after: ['committed', 'refused', 'watch'],
+    });
+  });
+
+  it('refuses writes while the disk is full and accepts them again when space is free', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('a')]);
+    storage.failure = DISK_FULL;
+    await expect(store.txn([], [put('b')])).rejects.toBe(DISK_FULL);
+    expect((await store.range({ prefix: '' })).entries).toHaveLength(1);
+    storage.failure = undefined;
+    expect(await store.txn([], [put('b')])).toEqual({ revision: 2n });
+  });
+
+  it('calls onDiskSpaceChange once when the disk is full and once when space is free, also without writes', async () => {
+    const told: unknown[] = [];
+    const { store, storage, clock } = aStore({
+      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
+      log: recordingLog(told),
+    });
+    await store.txn([], [put('a')]);
+    storage.failure = DISK_FULL;
+    for (let round = 0; round < 3; round += 1)
+      await expect(store.txn([], [put('b')])).rejects.toBe(DISK_FULL);
+    await clock.advance(60_000);
+    expect(told).toEqual([
+      'warn disk full: writes are refused until space is free, reads continue',
+      false,
+    ]);
+    storage.failure = undefined;
+    await clock.advance(10_000);
+    expect(told.slice(2)).toEqual(['info disk has free space again: writes continue', true]);
+    expect([await store.revision(), clock.pendingTimers]).toEqual([1n, 0]);
+  });
+
+  it('treats the disk as full while some writes succeed and others fail', async () => {
+    const told: unknown[] = [];
+    const { store, storage, clock } = aStore({
+      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
+    });
+    for (let round = 0; round < 20; round += 1) {
+      storage.failure = DISK_FULL;
+      await expect(store.txn([], [put('large')])).rejects.toBe(DISK_FULL);
+      storage.failure = undefined;
+      await store.txn([], [put('small')]);
+      await clock.advance(1_000);
+    }
+    expect(told).toEqual([false]);
+    await clock.advance(10_000);
+    expect(told).toEqual([false, true]);
+  });
+
+  it('stops probing the disk after close', async () => {
+    const { store, storage, clock } = aStore();
+    storage.failure = DISK_FULL;
+    await expect(store.txn([], [put('a')])).rejects.toBe(DISK_FULL);
+    await store.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('deletes the keys of an expired lease later when the disk is full, but refuses renewal at once', async () => {
+    const { store, storage, clock } = aStore();
+    const lease = await store.grantLease(1_000);
+    await store.txn([], [{ ...put('a'), lease }]);
+    storage.failure = DISK_FULL;
+    await clock.advance(5_000);
+    await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+    expect(await store.get('a')).toBeDefined();
+    storage.failure = undefined;
+    await clock.advance(1_000);
+    expect(await store.get('a')).toBeUndefined();
+  });
+
+  it('goes out of service when it is unknown whether a write was committed', async () => {
+    const { store, storage, clock } = aStore();
+    await store.grantLease(1_000);
+    const watch = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
+    const waiting = watch.next();
+    const cause = new Error('input/output error');
+    storage.failure = cause;
+    const attempts = await Promise.allSettled([
+      store.txn([], [put('a')]),
+      store.txn([], [put('b')]),
+      waiting,
+    ]);
+    for (const attempt of attempts)
+      expect(attempt).toMatchObject({ status: 'rejected', reason: { kind: 'unavailable', cause } });
+    storage.failure = undefined;
+    await expect(store.txn([], [put('a')])).rejects.toMatchObject({ kind: 'unavailable', cause });
+    await expect(store.get('a')).rejects.toMatchObject({ kind: 'unavailable', cause });
+    expect(clock.pendingTimers).toBe(0);
+    await store.close();
+  });
+
+  it('refuses to renew an expired lease whose timer is late', async () => {
+    class LateClock extends ManualClock {
+      override setTimer() {
+        return { cancel: (): void => undefined };
+      }
+    }
+    const clock = new LateClock();
+    const store = createEngineStore({ storage: new MemoryStorage(10), clock, historyLimit: 10 });
+    const lease = await store.grantLease(1_000);
+    await store.txn([], [{ ...put('a'), lease }]);
+    await clock.advance(1_000);
+    await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
+    await store.txn([], [put('b')]);
+    expect(await store.get('a')).toBeUndefined();
+  });
+
+  it.each([0, -1, 1.5, Number.NaN])('refuses a history limit of %d', (historyLimit) => {
+    const options = { storage: new MemoryStorage(10), clock: new ManualClock(), historyLimit };
+    expect(() => createEngineStore(options)).toThrow(/history limit/u);
+  });
+});
+
+describe('createEngineStore, lost files', () => {
+  const FILES_LOST = new StorageFault('dataFile', 'it was deleted');
+
+  it('neither acknowledges nor publishes writes that were flushed after the loss', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('before')]);
+    let flush = (): void => undefined;
+    storage.flushed = new Promise((resolve) => (flush = resolve));
+    const during = store.txn([], [put('during')]);
+    await settle();
+    storage.lost = FILES_LOST;
+    flush();
+    await expect(during).rejects.toBe(FILES_LOST);
+    const seen = store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]();
+    expect((await seen.next()).value).toMatchObject({ revision: 1n });
+    const next = Promise.race([seen.next().then(() => 'shown'), settle().then(() => 'not shown')]);
+    expect(await next).toBe('not shown');
+    await store.close();
+  });
+
+  it('refuses writes and serves reads', async () => {
+    const { store, storage } = aStore();
+    await store.txn([], [put('before')]);
+    storage.lost = FILES_LOST;
+    await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
+    await expect(store.grantLease(1_000)).rejects.toBe(FILES_LOST);
+    expect(storage.writes).toBe(1);
+    expect((await store.range({ prefix: '' })).entries.map(({ key }) => key)).toEqual(['before']);
+    await store.close();
+  });
+
+  it('detects the loss without a write and calls onFault once', async () => {
+    const [lines, told]: [unknown[], StorageFault[]] = [[], []];
+    const { store, storage, clock } = aStore({
+      log: recordingLog(lines),
+      onFault: (fault) => told.push(fault),
+      checkIntervalMs: 1_000,
+    });
+    storage.lost = FILES_LOST;
+    await clock.advance(1_000);
+    storage.lost = undefined;
+    await clock.advance(10_000);
+    await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
+    expect({ told, lines }).toEqual({
+      told: [FILES_LOST],
+      lines: ['error data file lost: writes are refused'],
+    });
+    await store.close();
+  });
+
+  it('does not try to delete the keys of expired leases', async () => {
+    const lines: unknown[] = [];
+    const { store, storage, clock } = aStore({ log: recordingLog(lines), checkIntervalMs: 1_000 });
+    await store.grantLease(5_000);
+    storage.lost = FILES_LOST;
+    await clock.advance(60_000);
+    expect({ lines, writes: storage.writes }).toEqual({
+      lines: ['error data file lost: writes are refused'],
+      writes: 1,
+    });
+    await store.close();
+  });
+});

@@ -1,0 +1,79 @@
+import type { Clock, Timer } from '@cloudless/base';
+import type { LeaseId } from '../state-store.js';
+
+/** Most platforms limit timers to 2^31 ms; a longer wait consists of several timers. */
+const MAX_TIMER_MS = 24 * 60 * 60 * 1_000;
+
+interface RunningLease {
+  readonly ttlMs: number;
+  deadline: number;
+  timer: Timer;
+}
+
+/**
+ * Tracks when each lease expires. In memory only: renewals are not written, so each lease starts
+ * with its full time after a restart.
+ */
+export class LeaseTimers {
+  private readonly running = new Map<LeaseId, RunningLease>();
+
+  /** @param onExpired - Runs once for each lease that expires. */
+  constructor(
+    private readonly clock: Clock,
+    private readonly onExpired: (lease: LeaseId) => void,
+  ) {}
+
+  /** Starts or restarts a lease with its full time. */
+  start(lease: LeaseId, ttlMs: number): void {
+    this.stop(lease);
+    this.running.set(lease, {
+      ttlMs,
+      deadline: this.clock.now() + ttlMs,
+      timer: this.setTimer(lease, ttlMs),
+    });
+  }
+
+  /**
+   * Renews a lease from now. @returns False when the lease does not exist or has expired, also when
+   * its timer is late.
+   */
+  renew(lease: LeaseId): boolean {
+    const running = this.running.get(lease);
+    if (running === undefined) return false;
+    if (this.clock.now() >= running.deadline) {
+      this.expire(lease);
+      return false;
+    }
+    running.deadline = this.clock.now() + running.ttlMs;
+    return true;
+  }
+
+  /** Stops tracking a lease. */
+  stop(lease: LeaseId): void {
+    this.running.get(lease)?.timer.cancel();
+    this.running.delete(lease);
+  }
+
+  /** Stops tracking all leases. */
+  stopAll(): void {
+    for (const lease of [...this.running.keys()]) this.stop(lease);
+  }
+
+  private setTimer(lease: LeaseId, delayMs: number): Timer {
+    return this.clock.setTimer(Math.min(delayMs, MAX_TIMER_MS), () => this.onTimer(lease));
+  }
+
+  /** A renewal only moves the deadline; the timer checks the deadline here. */
+  private onTimer(lease: LeaseId): void {
+    const running = this.running.get(lease);
+    if (running === undefined) return;
+    const remainingMs = running.deadline - this.clock.now();
+    if (remainingMs <= 0) this.expire(lease);
+    else running.timer = this.setTimer(lease, remainingMs);
+  }
+
+  private expire(lease: LeaseId): void {
+    this.stop(lease);
+    this.onExpired(lease);
+  }
+}

@@ -1,0 +1,85 @@
+import { CloudlessError } from '@cloudless/base';
+import type { RangePage, RangeRequest, Revision, StoreEntry } from '../state-store.js';
+import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
+import { compareKeys } from '../utf8.js';
+import { DEFAULT_RANGE_LIMIT } from '../validate.js';
+
+/**
+ * Reads one page of entries at one revision, from the stored entries and the history after that
+ * revision.
+ */
+export function readRange(reader: StorageReader, request: RangeRequest): RangePage {
+  const head = reader.head();
+  const { prefix, after, limit = DEFAULT_RANGE_LIMIT, revision = head.revision } = request;
+  checkRetained(head, revision);
+  const source =
+    revision === head.revision
+      ? reader.scan(prefix, after)
+      : scanAtRevision(reader, prefix, after, revision);
+  const entries: StoreEntry[] = [];
+  for (const entry of source) {
+    const last = entries.at(-1);
+    if (entries.length === limit && last !== undefined)
+      return { entries, revision, next: last.key };
+    entries.push(toStoreEntry(entry));
+  }
+  return { entries, revision };
+}
+
+/**
+ * Checks that the history reaches back to `revision`.
+ * @throws kind `compacted` when it does not, `invalid` for a revision that does not exist.
+ */
+export function checkRetained(head: StoreHead, revision: Revision): void {
+  if (revision < 0n || revision > head.revision) {
+    throw new CloudlessError(
+      'invalid',
+      `revision ${revision} does not exist; the newest is ${head.revision}`,
+    );
+  }
+  if (revision < head.compactedRevision) {
+    throw new CloudlessError(
+      'compacted',
+      `revision ${revision} is no longer retained; the oldest is ${head.compactedRevision}`,
+    );
+  }
+}
+
+/** Converts to the form that callers of the store receive. */
+export function toStoreEntry({ key, value, modRevision, lease }: StoredEntry): StoreEntry {
+  return lease === undefined ? { key, value, modRevision } : { key, value, modRevision, lease };
+}
+
+/**
+ * Entries at an older revision: the first change of each key after the revision has the entry from
+ * before.
+ */
+function* scanAtRevision(
+  reader: StorageReader,
+  prefix: string,
+  after: string | undefined,
+  revision: Revision,
+): Iterable<StoredEntry> {
+  const before = new Map<string, StoredEntry | undefined>();
+  for (const { changes } of reader.history(revision)) {
+    for (const change of changes) {
+      const isRequested =
+        change.key.startsWith(prefix) &&
+        (after === undefined || compareKeys(change.key, after) > 0);
+      if (isRequested && !before.has(change.key)) before.set(change.key, change.before);
+    }
+  }
+  const restored = [...before.values()]
+    .filter((entry) => entry !== undefined)
+    .sort((a, b) => compareKeys(a.key, b.key));
+  let index = 0;
+  for (const current of reader.scan(prefix, after)) {
+    for (; index < restored.length; index += 1) {
+      const entry = restored[index];
+      if (entry === undefined || compareKeys(entry.key, current.key) > 0) break;
+      yield entry;
+    }
+    if (!before.has(current.key)) yield current;
+  }
+  yield* restored.slice(index);
+}

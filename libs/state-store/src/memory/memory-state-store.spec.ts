@@ -1,0 +1,20 @@
+import {
+  describeSnapshots,
+  describeStateStore,
+  type OpenStore,
+  type RestoreStore,
+} from '../conformance/index.js';
+import { createEngineStore } from '../engine/engine-store.js';
+import { createMemoryStateStore } from '../index.js';
+import { MemoryStorage } from './memory-storage.js';
+import { importSnapshot } from '../snapshot/import-snapshot.js';
+
+const open: OpenStore = async (options) => createMemoryStateStore(options);
+const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {
+  const storage = new MemoryStorage(historyLimit);
+  await importSnapshot(storage, chunks);
+  return createEngineStore({ storage, clock, historyLimit });
+};
+
+describeStateStore('memory', open);
+describeSnapshots('memory', open, restore);

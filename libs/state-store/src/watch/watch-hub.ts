@@ -1,0 +1,155 @@
+import { CloudlessError } from '@cloudless/base';
+import { checkRetained, toStoreEntry } from '../engine/read-range.js';
+import type { Change, ChangeBatch, Revision } from '../state-store.js';
+import type { LoggedTransaction, Storage } from '../engine/storage.js';
+
+/** Limit of changes kept in memory, so that prompt readers do not read the stored history. */
+const MAX_RECENT_CHANGES = 4_096;
+/** Limit of the bytes of these changes, in addition to the newest group. */
+const MAX_RECENT_BYTES = 8 * 1024 * 1024;
+/** Limit of transactions that one reader receives at once. */
+const MAX_READ_TRANSACTIONS = 256;
+
+interface RecentBatch {
+  readonly batch: ChangeBatch;
+  readonly bytes: number;
+}
+
+/**
+ * Source of all watches: the newest transactions in memory, and the stored history for slower
+ * readers. Holds nothing for a reader except its wake-up callback.
+ */
+export class WatchHub {
+  private recent: RecentBatch[] = [];
+  private recentChanges = 0;
+  private recentBytes = 0;
+  /** `recent` has all transactions after this revision. */
+  private recentAfter: Revision;
+  private readonly maxRecentChanges: number;
+  private readonly waiters = new Set<() => void>();
+  private ended: { readonly reason: CloudlessError | undefined } | undefined;
+
+  constructor(
+    private readonly storage: Storage,
+    historyLimit: number,
+  ) {
+    this.recentAfter = storage.read((reader) => reader.head().revision);
+    this.maxRecentChanges = Math.min(MAX_RECENT_CHANGES, historyLimit);
+  }
+
+  /** Makes durable transactions visible to watches. */
+  publish(transactions: readonly LoggedTransaction[]): void {
+    this.dropRecent();
+    for (const transaction of transactions) {
+      const recent = { batch: toBatch(transaction), bytes: countBytes(transaction) };
+      this.recent.push(recent);
+      this.recentChanges += recent.batch.changes.length;
+      this.recentBytes += recent.bytes;
+    }
+    this.notifyWaiters();
+  }
+
+  /** Ends all watches: without an error, or with `reason`. */
+  end(reason?: CloudlessError): void {
+    this.ended ??= { reason };
+    this.notifyWaiters();
+  }
+
+  /** Says whether watches have ended. @throws The reason when they ended with an error. */
+  hasEnded(): boolean {
+    if (this.ended?.reason !== undefined) throw this.ended.reason;
+    return this.ended !== undefined;
+  }
+
+  /**
+   * Checks that a watch can start after this revision. @throws kind `compacted` or `invalid` when
+   * it cannot.
+   */
+  checkStart(after: Revision): void {
+    this.storage.read((reader) => checkRetained(reader.head(), after));
+  }
+
+  /**
+   * Returns the next transactions after `position`, without gaps; empty when there are none yet.
+   * @throws kind `compacted`.
+   */
+  readAfter(position: Revision): readonly ChangeBatch[] {
+    if (position >= this.recentAfter) return this.readRecent(position);
+    return this.storage.read((reader) => {
+      if (position < reader.head().compactedRevision) {
+        throw new CloudlessError(
+          'compacted',
+          `the changes after revision ${position} are no longer retained; read a snapshot and watch from there`,
+        );
+      }
+      const batches: ChangeBatch[] = [];
+      for (const transaction of reader.history(position)) {
+        batches.push(toBatch(transaction));
+        if (batches.length === MAX_READ_TRANSACTIONS) break;
+      }
+      return batches;
+    });
+  }
+
+  /** Runs `wake` once, at the next publication or at the end. */
+  onNext(wake: () => void): void {
+    this.waiters.add(wake);
+  }
+
+  /** Cancels a call of {@link WatchHub.onNext}. */
+  cancelOnNext(wake: () => void): void {
+    this.waiters.delete(wake);
+  }
+
+  private readRecent(position: Revision): readonly ChangeBatch[] {
+    let low = 0;
+    let high = this.recent.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.recent[middle]?.batch.revision ?? 0n) > position) high = middle;
+      else low = middle + 1;
+    }
+    return this.recent.slice(low, low + MAX_READ_TRANSACTIONS).map(({ batch }) => batch);
+  }
+
+  /**
+   * Drops only transactions older than the newest group, so that a waiting reader finds all of that
+   * group.
+   */
+  private dropRecent(): void {
+    let count = 0;
+    while (this.recentChanges > this.maxRecentChanges || this.recentBytes > MAX_RECENT_BYTES) {
+      const oldest = this.recent[count];
+      if (oldest === undefined) break;
+      count += 1;
+      this.recentChanges -= oldest.batch.changes.length;
+      this.recentBytes -= oldest.bytes;
+      this.recentAfter = oldest.batch.revision;
+    }
+    if (count > 0) this.recent = this.recent.slice(count);
+  }
+
+  private notifyWaiters(): void {
+    const sleepers = [...this.waiters];
+    this.waiters.clear();
+    for (const wake of sleepers) wake();
+  }
+}
+
+function toBatch({ revision, changes }: LoggedTransaction): ChangeBatch {
+  return {
+    revision,
+    changes: changes.map(({ key, after }): Change =>
+      after === undefined
+        ? { kind: 'delete', key, modRevision: revision }
+        : { kind: 'put', entry: toStoreEntry(after) },
+    ),
+  };
+}
+
+function countBytes({ changes }: LoggedTransaction): number {
+  return changes.reduce(
+    (sum, { key, after }) => sum + key.length + (after?.value.byteLength ?? 0),
+    0,
+  );
+}

@@ -1,0 +1,94 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Workload } from '@cloudless/api';
+import { QUICK, RealCluster } from './support/cluster.js';
+import { killAll, listProcessesMentioning } from './support/processes.js';
+
+/**
+ * No process that a replica started survives the replica, whatever session or environment the
+ * process chose.
+ */
+let cluster: RealCluster;
+beforeEach(async () => {
+  cluster = await RealCluster.start(['zone-a']);
+});
+afterEach(() => cluster.stop());
+
+/**
+ * Starts a daemon like sshd or cron: own session, empty environment, parent that ends. Then keeps
+ * running.
+ */
+const createDaemonProgram = (notes: string): string[] => [
+  '/bin/sh',
+  '-c',
+  `( setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & ); exec sleep 3600`,
+];
+/**
+ * Without cgroups a daemon whose parent has ended cannot be attributed to its replica; here the
+ * parent stays.
+ */
+const createChildProgram = (notes: string): string[] => [
+  '/bin/sh',
+  '-c',
+  `setsid env -i sh -c 'echo $$ >> ${notes}; exec sleep 3600' & exec sleep 3600`,
+];
+
+const getMainPid = ({ status }: Workload): string =>
+  readFileSync(
+    join(
+      cluster.directory,
+      'agent-1/runtime/containers',
+      status!.replicas[0]!.containerId,
+      'state.json',
+    ),
+    'utf8',
+  ).replace(/^.*"pid":(\d+).*$/s, '$1');
+
+/** Returns the process ids in the file when there are `count` of them. */
+async function waitForPids(file: string, count: number): Promise<readonly number[]> {
+  for (;;) {
+    const ids = existsSync(file)
+      ? readFileSync(file, 'utf8').trim().split('\n').filter(Boolean).map(Number)
+      : [];
+    if (ids.length >= count) return ids;
+    await cluster.client.listNodes({});
+  }
+}
+
+async function waitUntilDead(pid: number): Promise<void> {
+  while (existsSync(`/proc/${pid}`)) await cluster.client.listNodes({});
+}
+
+describe('daemon process of a replica with its own session and an empty environment', () => {
+  it('is ended by a restart in place of its replica, and by a deletion after the supervisor was replaced', async () => {
+    const notes = join(cluster.directory, 'probe');
+    await cluster.client.createWorkload({
+      name: 'probe',
+      spec: { ...QUICK, command: ['sleep', '3600'] },
+    });
+    const hasCgroups = readFileSync(
+      `/proc/${getMainPid(await cluster.waitUntilSettled('probe'))}/cgroup`,
+      'utf8',
+    ).includes('/cloudless-');
+    await cluster.client.createWorkload({
+      name: 'daemon',
+      spec: {
+        ...QUICK,
+        command: hasCgroups ? createDaemonProgram(notes) : createChildProgram(notes),
+      },
+    });
+    const before = await cluster.waitUntilSettled('daemon');
+    const [first = 0] = await waitForPids(notes, 1);
+    if (hasCgroups) {
+      process.kill(Number(getMainPid(before)), 'SIGKILL');
+      const [, second = 0] = await waitForPids(notes, 2);
+      await waitUntilDead(first);
+      expect(existsSync(`/proc/${second}`)).toBe(true);
+    }
+    const last = (await waitForPids(notes, 1)).at(-1) ?? 0;
+    killAll(listProcessesMentioning(`supervisor ${join(cluster.directory, 'agent-1')}`));
+    await cluster.client.deleteWorkload({ name: 'daemon' });
+    await cluster.waitUntilDeleted('daemon');
+    await waitUntilDead(last);
+  });
+});

@@ -1,0 +1,121 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { Rollout_Strategy } from '@cloudless/api';
+import { createSeededRandom } from '@cloudless/base';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { QUICK, RealCluster } from './support/cluster.js';
+import {
+  DrainExercise,
+  EXERCISE_REPLICAS as REPLICAS,
+  MovedRolloutExercise,
+  RolloutExercise,
+  type Exercise,
+} from './support/rollout-exercises.js';
+import { listLiveReplicas, waitUntilRolledOut } from './support/rollout-tools.js';
+
+/**
+ * A rollout or drain reaches the same end and keeps min_available whenever the coordinator is
+ * killed.
+ */
+/** Number of kills; CI sets a higher number. */
+const KILLS = Number(process.env['CLOUDLESS_ROLLOUT_KILLS'] ?? 10);
+const SEED = Number(process.env['CLOUDLESS_CRASH_SEED'] ?? 20_262);
+/** Time limit for forty process starts on a busy machine. */
+const TEST_TIMEOUT_MS = 400_000;
+/**
+ * After a kill that came too late for its round, the next delays are within this share of the
+ * round.
+ */
+const SOONER = 0.8;
+
+let cluster: RealCluster;
+let exercises: readonly Exercise[] = [];
+beforeAll(async () => {
+  cluster = await RealCluster.start(['zone-a', 'zone-a', 'zone-b', 'zone-b']);
+});
+afterAll(async () => {
+  for (const { watch } of exercises) await watch.stop();
+  await cluster.stop();
+});
+
+async function listContainers(name: string): Promise<readonly string[]> {
+  const replicas = listLiveReplicas(await waitUntilRolledOut(cluster, name));
+  return replicas
+    .map(({ id, containerId, restarts }) => `${id} ${containerId} restarts ${restarts}`)
+    .sort();
+}
+
+function createExercises(): readonly Exercise[] {
+  const steps = [
+    { replicas: 1, wait: durationFromMs(200) },
+    { percent: 60, wait: durationFromMs(200) },
+  ];
+  return [
+    new RolloutExercise(cluster, 'rolling', 'zone-a'),
+    new RolloutExercise(cluster, 'green', 'zone-a', {
+      strategy: Rollout_Strategy.BLUE_GREEN,
+      pauseDuration: durationFromMs(200),
+    }),
+    new RolloutExercise(cluster, 'canary', 'zone-a', { steps }),
+    new DrainExercise(cluster, 'drained', 'zone-b'),
+    new MovedRolloutExercise(cluster, 'both', 'zone-b'),
+  ];
+}
+
+/**
+ * Kills the coordinator with SIGKILL during a round of each exercise in turn. @returns The number
+ * of kills that hit an unfinished round.
+ */
+async function killRepeatedly(): Promise<number> {
+  const random = createSeededRandom(SEED);
+  let hits = 0;
+  for (let count = 0; count < KILLS; count += 1) {
+    const exercise = exercises[count % exercises.length]!;
+    // Rounds of the other exercises continue, so a kill hits them too.
+    await exercise.waitForEnd();
+    await exercise.beginRound();
+    await pause(random.next() * exercise.takesMs);
+    await cluster.coordinatorProcess.kill('SIGKILL');
+    await cluster.startCoordinator();
+    if (await exercise.isUnderWay()) hits += 1;
+    else exercise.takesMs *= SOONER;
+  }
+  for (const exercise of exercises) await exercise.waitForEnd();
+  return hits;
+}
+
+it(
+  `rollouts and drains reach the same end, keep min_available and restart nothing when the coordinator is killed ${KILLS} times`,
+  async () => {
+    const spec = {
+      ...QUICK,
+      command: ['sleep', '100000'],
+      replicas: 2,
+      placement: { zones: ['zone-a'] },
+    };
+    await cluster.client.createWorkload({ name: 'still', spec });
+    exercises = createExercises();
+    for (const exercise of exercises) await exercise.prepare();
+    const still = await listContainers('still');
+    const hits = await killRepeatedly();
+    process.stdout.write(
+      `rollout kills: ${hits} of ${KILLS} in the middle of the round that was begun last, seed ${SEED}\n`,
+    );
+    for (const exercise of exercises) {
+      const { name, watch, ledger, takesMs } = exercise;
+      const rounds = `${watch.receivedSets.length} sets of endpoints, about ${Math.round(takesMs)} ms for a round without a kill`;
+      process.stdout.write(
+        `rollout kills: ${name}: lowest ready ${watch.lowestReady} of ${REPLICAS}, ${rounds}\n`,
+      );
+      const found = {
+        ready: watch.lowestReady,
+        dips: ledger.findDipsBelow(REPLICAS),
+        wrong: await exercise.findDifferences(),
+      };
+      expect({ name, ...found }).toEqual({ name, ready: REPLICAS, dips: [], wrong: [] });
+    }
+    expect(await listContainers('still')).toEqual(still);
+    // Otherwise the kills hit no round.
+    expect(hits).toBeGreaterThan(KILLS / 3);
+  },
+  TEST_TIMEOUT_MS,
+);
