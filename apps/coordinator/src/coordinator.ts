@@ -7,6 +7,7 @@ import {
 } from '@cloudless/api';
 import { createApiServer } from '@cloudless/api-server';
 import {
+  definedFields,
   errorFields,
   type CloudlessError,
   type Clock,
@@ -114,7 +115,7 @@ export async function startCoordinator(
       retention: getRetention(config),
       meter: metrics,
       tracer,
-      ...(config.weights === undefined ? {} : { weights: config.weights }),
+      ...definedFields({ weights: config.weights }),
     });
     closeSteps.push(() => controllers.close());
     const api = createApiServer({

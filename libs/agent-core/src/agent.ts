@@ -1,4 +1,5 @@
 import {
+  definedFields,
   backoffDelayMs,
   CloudlessError,
   errorFields,
@@ -111,8 +112,7 @@ export class Agent {
       runtime,
       replicas,
       clock,
-      ...(dial === undefined ? {} : { dial }),
-      ...(this.sampler === undefined ? {} : { stats: this.sampler }),
+      ...definedFields({ dial, stats: this.sampler }),
     });
     this.tunnels = new TunnelServer({
       transport,

@@ -1,3 +1,4 @@
+export { definedFields, type DefinedFields } from './defined-fields.js';
 export {
   CloudlessError,
   InvalidInputError,

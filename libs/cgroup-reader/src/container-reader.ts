@@ -1,4 +1,4 @@
-import { InvalidInputError, type Clock } from '@cloudless/base';
+import { definedFields, InvalidInputError, type Clock } from '@cloudless/base';
 import {
   groupFiles,
   parseProcStat,
@@ -123,7 +123,7 @@ export function createContainerReader({
           : undefined;
       if ((await startTicksOf(pid)) !== started || (pid === undefined && isEmpty(texts)))
         return undefined;
-      const result = { groups: texts, ...(netDev === undefined ? {} : { netDev }) };
+      const result = { groups: texts, ...definedFields({ netDev }) };
       return toSample(sourceOf(groups, pid, started), atMs, result);
     },
   };

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { CloudlessError, type Clock } from '@cloudless/base';
+import { definedFields, CloudlessError, type Clock } from '@cloudless/base';
 import {
   MalformedCgroupFileError,
   parseProcStat,
@@ -77,8 +77,7 @@ export function createProcessReader({
         return [
           {
             stat,
-            ...(status === undefined ? {} : { status }),
-            ...(io === undefined ? {} : { io }),
+            ...definedFields({ status, io }),
           },
         ];
       }),

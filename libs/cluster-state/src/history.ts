@@ -1,4 +1,4 @@
-import { CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
+import { definedFields, CloudlessError, errorKindOf, type StopSignal } from '@cloudless/base';
 import type { Change, Revision, StateStore } from '@cloudless/state-store';
 import {
   decodeRecord,
@@ -76,7 +76,7 @@ export async function readRecordsAt<Kind extends RecordKind>(
       const page = await store.range({
         prefix,
         revision,
-        ...(after === undefined ? {} : { after }),
+        ...definedFields({ after }),
       });
       for (const { key, value } of page.entries) {
         const id = key.slice(prefix.length);

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import {
   findImpossibleLimits,
   predictRollout,
@@ -178,7 +179,7 @@ describe('"When that is 0, surge first: max_surge is optional, unset means 1."',
     const limits = resolveLimits({
       desired: 3,
       minAvailable: 3,
-      ...(maxSurge === undefined ? {} : { maxSurge }),
+      ...definedFields({ maxSurge }),
     });
     expect(decideShape({ ...limits, replicas: outdated(3) })).toBe(gives);
   });
@@ -340,7 +341,7 @@ describe('"Scale and update combined end at the desired count exactly."', () => 
         anObserved({
           ...resolveLimits({ desired: to }),
           replicas: outdated(from),
-          ...(strategy === undefined ? {} : { strategy }),
+          ...definedFields({ strategy }),
         }),
       );
       expect(outcome).toEqual({ kind: 'completes' });

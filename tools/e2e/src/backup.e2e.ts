@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createCoordinatorClient, type Workload } from '@cloudless/api';
@@ -48,7 +49,7 @@ async function listEntries(store: StateStore, revision?: bigint): Promise<readon
   const { entries } = await store.range({
     prefix: '',
     limit: 1_000_000,
-    ...(revision === undefined ? {} : { revision }),
+    ...definedFields({ revision }),
   });
   return entries.map((entry) => ({ ...entry, value: new Uint8Array(entry.value) }));
 }

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { createAgentClient, type CoordinatorClient } from '@cloudless/api';
@@ -179,7 +180,7 @@ describe('command of a caller that disconnects', () => {
   ])('ends within 10 s for $name', async ({ number, script, load, tty }) => {
     const call = new ExecCall(client, {
       ...start(startShell(`echo up; ${script}`)),
-      ...(tty === undefined ? {} : { tty }),
+      ...definedFields({ tty }),
     });
     load(call);
     // a terminal may echo typed text before the command runs

@@ -1,6 +1,6 @@
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import {
   isPhase,
   type AgentIdentity,
@@ -38,7 +38,7 @@ export class FileAgentStore implements AgentStore {
         if (replica !== undefined) replicas.push(replica);
       }
     }
-    return { ...(identity === undefined ? {} : { identity }), replicas };
+    return { ...definedFields({ identity }), replicas };
   }
 
   saveIdentity(identity: AgentIdentity): Promise<void> {

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { errorFields, type Log } from '@cloudless/base';
+import { definedFields, errorFields, type Log } from '@cloudless/base';
 import { combineRuntimes, LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
@@ -149,7 +149,7 @@ async function detect(
   }
   const detected = await detectContainerRuntime({
     ...toPermissions(config),
-    ...(socketPath === undefined ? {} : { socketPath }),
+    ...definedFields({ socketPath }),
     shared: runtime === 'cri' || used !== undefined,
     clock: systemClock,
   });

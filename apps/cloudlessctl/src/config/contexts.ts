@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { Document, isMap, parseDocument } from 'yaml';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import type { CliIo, Files } from '../io/io.js';
@@ -68,7 +69,7 @@ export function parseContexts(
     }
   }
   if (reader.problems.length > 0) return { problems: reader.problems.map(formatProblem) };
-  return { contexts: { path, contexts, ...(current === undefined ? {} : { current }) } };
+  return { contexts: { path, contexts, ...definedFields({ current }) } };
 }
 
 function readContext(reader: YamlReader, name: string, fields: readonly Entry[]): Context {

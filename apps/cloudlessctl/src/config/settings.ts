@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { createUsageFailure } from '../call/failure.js';
 import type { ConnectionTarget } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
@@ -76,7 +77,7 @@ export async function resolveSettings(
   requireValid(checkNamespace(namespace), '--namespace');
   return {
     server: server.replace(/\/$/, ''),
-    ...(name === undefined ? {} : { context: name }),
+    ...definedFields({ context: name }),
     configPath: path,
     namespace,
     serverGiven: options.server !== undefined,

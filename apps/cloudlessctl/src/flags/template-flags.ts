@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import type { JsonValue } from '@bufbuild/protobuf';
 import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
 import { createUsageFailure } from '../call/failure.js';
@@ -24,7 +25,7 @@ function parsePorts(texts: readonly string[]): JsonValue {
     }
     const [, name, hostPort, number, protocol] = match;
     return {
-      ...(name === undefined ? {} : { name }),
+      ...definedFields({ name }),
       ...(hostPort === undefined ? {} : { hostPort: Number(hostPort) }),
       containerPort: Number(number),
       ...(protocol === undefined ? {} : { protocol: protocol.toUpperCase() }),

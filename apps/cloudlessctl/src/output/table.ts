@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 /** A table cell: its text, and a function that colours the text after its width is known. */
 export interface Cell {
   readonly text: string;
@@ -62,7 +63,7 @@ const COLUMN_GAP = 3;
 function toCell(cell: Cell | string): Cell {
   const { text, paint } = typeof cell === 'string' ? { text: cell, paint: undefined } : cell;
   const shown = toOneLine(text);
-  return { text: shown === '' ? '-' : shown, ...(paint === undefined ? {} : { paint }) };
+  return { text: shown === '' ? '-' : shown, ...definedFields({ paint }) };
 }
 
 /**

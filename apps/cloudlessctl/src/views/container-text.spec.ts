@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -161,7 +162,7 @@ describe('container fields in describe', () => {
   ])('show the image pull status as $lines', ({ pull, lines }) => {
     const replica = create(ReplicaStatusSchema, {
       id: 'web-1',
-      ...(pull === undefined ? {} : { imagePull: pull }),
+      ...definedFields({ imagePull: pull }),
     });
     expect(formatImagePulls([replica], NOW_MS)).toEqual(lines);
   });

@@ -1,4 +1,4 @@
-import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { definedFields, CloudlessError, type ContainerId } from '@cloudless/base';
 import {
   DEFAULTS,
   Port_Protocol,
@@ -59,7 +59,7 @@ export function toContainerRequest(order: Order, container: ContainerIdentity): 
     requests: toRequests(spec.resources),
     group: order.replicaId,
     ...toIsolation(spec, start),
-    ...(container.lease === undefined ? {} : { lease: container.lease }),
+    ...definedFields({ lease: container.lease }),
   };
 }
 

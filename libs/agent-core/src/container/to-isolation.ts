@@ -14,7 +14,7 @@ import {
   type Volume_EmptyDir,
   type WorkloadSpec,
 } from '@cloudless/api';
-import { CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import type {
   ContainerRequest,
   DeviceRequest,
@@ -73,7 +73,7 @@ export function toIsolation(
       : { volumes: volumes.map((volume) => toVolumeRequest(volume, spec, owner)) }),
     ...(security === undefined ? {} : { security: toSecurityRequest(security) }),
     ...(network === undefined ? {} : { network: toNetworkRequest(network) }),
-    ...(init === undefined ? {} : { init }),
+    ...definedFields({ init }),
     ...(Object.keys(sysctls).length === 0 ? {} : { sysctls }),
     ...(ulimits.length === 0 ? {} : { ulimits: ulimits.map(toUlimitRequest) }),
     ...(devices.length === 0 ? {} : { devices: devices.map(toDeviceRequest) }),
@@ -202,7 +202,7 @@ function toSecurityRequest(security: SecurityContext): SecurityRequest {
           ),
         }),
     ...(privileged ? { privileged } : {}),
-    ...(noNewPrivileges === undefined ? {} : { noNewPrivileges }),
+    ...definedFields({ noNewPrivileges }),
     ...(runtimeClass === '' ? {} : { runtimeClass }),
   };
 }

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, toContainerId } from '@cloudless/base';
+import { definedFields, CloudlessError, toContainerId } from '@cloudless/base';
 import { RecordingMeter, settle } from '@cloudless/base/testing';
 import { ExecCommandRequestSchema, StreamLogsRequestSchema } from '@cloudless/api';
 import { aStartOrder, aStopOrder, AgentTestBed, FakeStats } from '../testing/index.js';
@@ -132,7 +132,7 @@ const rows: readonly Row[] = [
 ];
 
 async function pulled(world: AgentTestBed, failure?: CloudlessError): Promise<void> {
-  world.machine.images.set('nginx', { pullMs: 10, ...(failure === undefined ? {} : { failure }) });
+  world.machine.images.set('nginx', { pullMs: 10, ...definedFields({ failure }) });
   world.coordinator.sendOrder(aStartOrder({ replicaId: 'image-1', spec: { image: 'nginx' } }));
   await world.clock.advance(10);
 }

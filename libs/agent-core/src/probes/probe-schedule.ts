@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
   DEFAULTS,
@@ -53,9 +54,7 @@ export function toProbeSchedules({
     (probe) => (probe === undefined ? undefined : toProbeSchedule(probe, ports)),
   );
   return {
-    ...(liveness === undefined ? {} : { liveness }),
-    ...(readiness === undefined ? {} : { readiness }),
-    ...(startup === undefined ? {} : { startup }),
+    ...definedFields({ liveness, readiness, startup }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
-import { errorFields, type StopSignal } from '@cloudless/base';
+import { definedFields, errorFields, type StopSignal } from '@cloudless/base';
 import {
   OrderRefusedSchema,
   OrderSchema,
@@ -94,7 +94,7 @@ export class NodeReplicas {
       const end = replica.end === undefined ? undefined : toStoredStop(replica.end, plan);
       const { state, effects } = restoreReplica({
         stored: replica,
-        ...(plan === undefined ? {} : { plan }),
+        ...definedFields({ plan }),
         ...(end === undefined ? {} : { stop: end.stop }),
         forget: end?.forget ?? false,
         containers: byReplica.get(replica.replicaId) ?? [],

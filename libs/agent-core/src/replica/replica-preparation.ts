@@ -1,4 +1,4 @@
-import { errorMessageOf, type Clock } from '@cloudless/base';
+import { definedFields, errorMessageOf, type Clock } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
 import type { StartProgress } from '@cloudless/runtime';
 import {
@@ -83,6 +83,6 @@ function toImagePull(step: StartProgress, before: ImagePull | undefined, nowMs: 
     phase: 'pulled',
     startedAtMs,
     tookMs,
-    ...(sizeBytes === undefined ? {} : { sizeBytes }),
+    ...definedFields({ sizeBytes }),
   };
 }

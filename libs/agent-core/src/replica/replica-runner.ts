@@ -1,5 +1,6 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import {
+  definedFields,
   errorFields,
   errorKindOf,
   errorMessageOf,
@@ -420,7 +421,7 @@ export class ReplicaRunner {
       const start = {
         containerId,
         restarts: this.state.restarts,
-        ...(lease === undefined ? {} : { lease }),
+        ...definedFields({ lease }),
       };
       const status = await startContainer(this.startOrder, start, this.deps);
       this.onRunning(status);

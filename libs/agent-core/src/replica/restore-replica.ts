@@ -4,7 +4,7 @@ import { fromContainerLabels } from '../container/container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaTarget } from './replica-target.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
-import { backoffDelayMs, type ContainerId } from '@cloudless/base';
+import { definedFields, backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {
   isEnded,
   createReplicaState,
@@ -63,13 +63,15 @@ export function restoreReplica(input: RestoreInput): ReplicaTransition {
   const base: ReplicaState = {
     ...createReplicaState(stored.replicaId, stored.workloadUid),
     heldRevision: stored.heldRevision,
-    ...(plan === undefined ? {} : { target: plan }),
+    ...definedFields({ target: plan }),
     phase: progress.phase,
     reason: progress.reason,
     restarts: Math.max(progress.restarts, readRestarts(running ?? oldestFirst.at(-1))),
     failures: progress.failures,
-    ...(progress.lastExitCode === undefined ? {} : { lastExitCode: progress.lastExitCode }),
-    ...(progress.lastEndReason === undefined ? {} : { lastEndReason: progress.lastEndReason }),
+    ...definedFields({
+      lastExitCode: progress.lastExitCode,
+      lastEndReason: progress.lastEndReason,
+    }),
     lastLines: progress.lastLines ?? [],
     ...toContainerField(running ?? oldestFirst.at(-1)),
     ...(stop === undefined
@@ -112,7 +114,7 @@ export function restoreOrphan(
     phase: 'failed',
     activity: { kind: 'ended' },
     reason: `${newest?.reason ?? 'ended'}; not restarted: this agent has no order for the replica`,
-    ...(newest?.exitCode === undefined ? {} : { lastExitCode: newest.exitCode }),
+    ...definedFields({ lastExitCode: newest?.exitCode }),
   };
   return { state: over, effects: cleaned.effects };
 }
@@ -125,7 +127,7 @@ export function toContainerExit(status: ContainerStatus, upMs: number): Containe
     exitCode,
     reason,
     upMs,
-    ...(leaseEnded === undefined ? {} : { leaseEnded }),
+    ...definedFields({ leaseEnded }),
   };
 }
 
@@ -188,13 +190,13 @@ function resume(
       phase: 'stopped',
       activity: { kind: 'ended' },
       reason,
-      ...(lastExitCode === undefined ? {} : { lastExitCode }),
+      ...definedFields({ lastExitCode }),
       ...(exit === undefined ? {} : { lastEndReason: exit.reason }),
     };
     return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
   }
   if (stored.bootId !== bootId) {
-    const activity = { kind: 'unconfirmed', ...(exit === undefined ? {} : { exit }) } as const;
+    const activity = { kind: 'unconfirmed', ...definedFields({ exit }) } as const;
     return {
       state: {
         ...state,

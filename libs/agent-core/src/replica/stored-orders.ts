@@ -1,6 +1,6 @@
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, type ContainerId } from '@cloudless/base';
+import { definedFields, CloudlessError, type ContainerId } from '@cloudless/base';
 import { OrderSchema, type Order, type StopOrder } from '@cloudless/api';
 import type { StoredProgress, StoredReplica } from '../store/agent-store.js';
 import { resolveStopDelays } from './reduce-replica.js';
@@ -24,8 +24,7 @@ export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): Sto
   const { replicaId, workloadUid, heldRevision } = state;
   return {
     ...{ replicaId, workloadUid, heldRevision, bootId },
-    ...(start === undefined ? {} : { start }),
-    ...(end === undefined ? {} : { end }),
+    ...definedFields({ start, end }),
     progress: toStoredProgress(state),
   };
 }
@@ -38,8 +37,7 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
     reason: state.reason,
     restarts: state.restarts,
     failures: state.failures,
-    ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
-    ...(state.lastEndReason === undefined ? {} : { lastEndReason: state.lastEndReason }),
+    ...definedFields({ lastExitCode: state.lastExitCode, lastEndReason: state.lastEndReason }),
     ...(state.lastLines.length === 0 ? {} : { lastLines: state.lastLines }),
     ...(container === undefined ? {} : { containerId: container.id }),
     ...(activity.kind === 'killing' ? { killing: activity.reason } : {}),
@@ -93,8 +91,7 @@ function toStopDelays(stop: StopOrder): Partial<StopDelays> {
   const preStopMs = toMs(stop.preStopDelay);
   const graceMs = toMs(stop.gracePeriod);
   return {
-    ...(preStopMs === undefined ? {} : { preStopMs }),
-    ...(graceMs === undefined ? {} : { graceMs }),
+    ...definedFields({ preStopMs, graceMs }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -45,7 +46,7 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     endpoints: runs
       ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint))
       : [],
-    ...(state.lastExitCode === undefined ? {} : { lastExitCode: state.lastExitCode }),
+    ...definedFields({ lastExitCode: state.lastExitCode }),
     lastEndReason: state.lastEndReason ?? '',
     lastLines: [...state.lastLines],
     ...(container === undefined

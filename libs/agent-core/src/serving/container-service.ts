@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { durationMs, timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
-import { CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
+import { definedFields, CloudlessError, InvalidInputError, type Clock } from '@cloudless/base';
 import {
   ContainerStatus_State,
   ContainerStatusSchema,
@@ -493,7 +493,7 @@ export class ContainerService {
       ...(status.finishedAtMs === undefined
         ? {}
         : { finishedAt: timestampFromMs(status.finishedAtMs) }),
-      ...(status.exitCode === undefined ? {} : { exitCode: status.exitCode }),
+      ...definedFields({ exitCode: status.exitCode }),
       reason: status.reason ?? '',
       runtime: status.runtime ?? this.options.runtime.name,
       ip: status.ip ?? '',
@@ -519,7 +519,7 @@ function toLogRequest(request: StreamLogsRequest): LogRequest {
   );
   return {
     follow: request.follow,
-    ...(request.tailLines === undefined ? {} : { tailLines: request.tailLines }),
+    ...definedFields({ tailLines: request.tailLines }),
     ...(request.since === undefined ? {} : { sinceMs: timestampMs(request.since) }),
     ...(request.afterSequence > 0n ? { afterSequence: request.afterSequence } : {}),
     ...(streams.length > 0 ? { streams } : {}),

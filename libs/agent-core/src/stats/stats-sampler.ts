@@ -1,4 +1,4 @@
-import { errorFields, sleep, type Clock, type Log } from '@cloudless/base';
+import { definedFields, errorFields, sleep, type Clock, type Log } from '@cloudless/base';
 import {
   ratesBetween,
   type ContainerRates,
@@ -82,8 +82,7 @@ export class StatsSampler {
   }: ContainerStatus): Promise<SampleResult | undefined> {
     const { reader } = this.options;
     if (pid === undefined) return undefined;
-    if (ownCgroup === true)
-      return reader.readGroup({ pid, ...(ownNetwork === undefined ? {} : { ownNetwork }) });
+    if (ownCgroup === true) return reader.readGroup({ pid, ...definedFields({ ownNetwork }) });
     return (await reader.readProcesses([pid])).get(pid);
   }
 

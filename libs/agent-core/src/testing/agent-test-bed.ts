@@ -1,4 +1,11 @@
-import { createSeededRandom, noMeter, silentLog, type Log, type Meter } from '@cloudless/base';
+import {
+  definedFields,
+  createSeededRandom,
+  noMeter,
+  silentLog,
+  type Log,
+  type Meter,
+} from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
@@ -93,13 +100,15 @@ export class AgentTestBed {
           return this.grpc(service);
         },
       },
-      ...(this.stats === undefined ? {} : { stats: this.stats }),
+      ...definedFields({ stats: this.stats }),
       clock: this.clock,
       random: this.random,
       log: this.log,
       meter: this.meter,
-      ...(this.startConcurrency === undefined ? {} : { startConcurrency: this.startConcurrency }),
-      ...(this.onClusterKnown === undefined ? {} : { onClusterKnown: this.onClusterKnown }),
+      ...definedFields({
+        startConcurrency: this.startConcurrency,
+        onClusterKnown: this.onClusterKnown,
+      }),
       resetCommand: 'cloudless-agent reset',
     });
     await settle();

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import type {
   AgentIdentity,
   AgentStore,
@@ -16,7 +17,7 @@ export class MemoryAgentStore implements AgentStore {
 
   async load(): Promise<StoredAgent> {
     return {
-      ...(this.identity === undefined ? {} : { identity: this.identity }),
+      ...definedFields({ identity: this.identity }),
       replicas: [...this.replicas.values()],
     };
   }

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -31,7 +32,7 @@ export function presentNode(
     taints,
     cordoned: record.cordoned,
     draining: record.draining,
-    ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
+    ...definedFields({ createdAt: record.createdAt }),
     status: create(NodeStatusSchema, {
       phase: now.phase,
       reason: now.reason,
@@ -61,10 +62,12 @@ export function presentNode(
       operatingSystem: hello?.operatingSystem ?? '',
       agentAddress: hello?.agentAddress ?? '',
       reliability: now.reliability,
-      ...(hello?.capacity === undefined ? {} : { capacity: hello.capacity }),
-      ...(hello?.reserved === undefined ? {} : { reserved: hello.reserved }),
-      ...(drain === undefined ? {} : { drain }),
-      ...(now.usage === undefined ? {} : { usage: now.usage }),
+      ...definedFields({
+        capacity: hello?.capacity,
+        reserved: hello?.reserved,
+        drain,
+        usage: now.usage,
+      }),
       ...(now.connectedSinceMs === undefined || !now.alive
         ? {}
         : { connectedSince: timestampFromMs(now.connectedSinceMs) }),

@@ -26,7 +26,7 @@ import {
   type VersionRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import {
   toCanonicalVersion,
   restoreSpecOfVersion,
@@ -143,8 +143,7 @@ export class RolloutHandlers {
       .status?.versions.find(({ version }) => version === request.version);
     const template = kept.asWritten ?? kept.template;
     return create(WorkloadVersionSchema, {
-      ...(info === undefined ? {} : { info }),
-      ...(template === undefined ? {} : { template }),
+      ...definedFields({ info, template }),
     });
   };
 

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   ForgetOrderSchema,
@@ -68,7 +69,7 @@ export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order
     version: replica.version,
     slot: replica.slot,
     spec,
-    ...(replica.stopAfter === undefined ? {} : { stopAfter: replica.stopAfter }),
+    ...definedFields({ stopAfter: replica.stopAfter }),
   });
   return create(OrderSchema, { ...common, order: { case: 'start', value: start } });
 }

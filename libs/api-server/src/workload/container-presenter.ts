@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   ContainerStatus_State as State,
@@ -35,7 +36,7 @@ export function presentContainer(
     state: runs ? State.RUNNING : State.EXITED,
     reason: replica.reason,
     ...(runs || replica.lastExitCode === undefined ? {} : { exitCode: replica.lastExitCode }),
-    ...(startedAt === undefined ? {} : { startedAt }),
+    ...definedFields({ startedAt }),
     ...(runs ? { pid, ip, endpoints: replica.endpoints } : {}),
     ...{ runtime, runtimeId, imageDigest, image: template?.image ?? '' },
     command: [...(template?.command ?? []), ...(template?.args ?? [])],

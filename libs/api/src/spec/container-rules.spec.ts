@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   ImagePull_Policy as Policy,
@@ -479,9 +480,7 @@ describe('checkSpec for the network', () => {
     },
   ])('refuses $name', ({ network, ports, volumes, says }) => {
     const init: Init = {
-      ...(network === undefined ? {} : { network }),
-      ...(ports === undefined ? {} : { ports }),
-      ...(volumes === undefined ? {} : { volumes }),
+      ...definedFields({ network, ports, volumes }),
     };
     expect(ofImage(init)).toEqual([`spec.${says}`]);
   });

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create, equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
@@ -331,8 +332,7 @@ describe('diffSpecs', () => {
       fc.property(arbSpec, arbSpec, (a, b) => {
         const turned = diffSpecs(b, a).map(({ path, before, after }) => ({
           path,
-          ...(after === undefined ? {} : { before: after }),
-          ...(before === undefined ? {} : { after: before }),
+          ...definedFields({ before: after, after: before }),
         }));
         expect(diffSpecs(a, b)).toEqual(turned);
       }),

@@ -1,4 +1,4 @@
-import { InvalidInputError } from '@cloudless/base';
+import { definedFields, InvalidInputError } from '@cloudless/base';
 import {
   clone,
   toJson,
@@ -190,7 +190,6 @@ function createDifference(
 ): SpecDifference {
   return {
     path,
-    ...(before === undefined ? {} : { before }),
-    ...(after === undefined ? {} : { after }),
+    ...definedFields({ before, after }),
   };
 }

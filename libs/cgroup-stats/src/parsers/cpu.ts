@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { iterateLines, parseKeyed, parseSingle, parseWhole, type KeyedFile } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
@@ -93,7 +94,7 @@ export function parseCpuStat(text: string): CpuStat {
     usageNsec: keyed.requireWhole('usage_usec') * NSEC_PER_USEC,
     ...(user === undefined ? {} : { userNsec: user * NSEC_PER_USEC }),
     ...(system === undefined ? {} : { systemNsec: system * NSEC_PER_USEC }),
-    ...(throttling === undefined ? {} : { throttling }),
+    ...definedFields({ throttling }),
   };
 }
 

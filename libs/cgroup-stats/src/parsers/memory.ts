@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { parseKeyed } from './lines.js';
 
 /** Values of `/proc/meminfo` in bytes. */
@@ -83,9 +84,7 @@ export function parseMemoryStat(text: string): MemoryStat {
   return {
     inactiveFileBytes:
       firstPresent('total_inactive_file') ?? Number(keyed.requireWhole('inactive_file')),
-    ...(fileBytes === undefined ? {} : { fileBytes }),
-    ...(anonBytes === undefined ? {} : { anonBytes }),
-    ...(swapBytes === undefined ? {} : { swapBytes }),
+    ...definedFields({ fileBytes, anonBytes, swapBytes }),
   };
 }
 

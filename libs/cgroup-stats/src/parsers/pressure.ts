@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { iterateFields, iterateLines, parseWhole } from './lines.js';
 import { MalformedCgroupFileError } from './malformed.js';
 
@@ -39,7 +40,7 @@ export function parsePressure(file: string, text: string): Pressure {
     if (kind === 'full') full ??= parseStall(file, line, fields);
   }
   if (lines === 0) throw new MalformedCgroupFileError(file, 0, 'the file is empty');
-  return { ...(some === undefined ? {} : { some }), ...(full === undefined ? {} : { full }) };
+  return { ...definedFields({ some, full }) };
 }
 
 function parseStall(file: string, line: number, fields: Iterable<string>): Stall {

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { iterateLines, parseKeyed, parseWhole } from '../parsers/lines.js';
 import { MalformedCgroupFileError } from '../parsers/malformed.js';
 import { parseProcStat, type ProcStat } from '../parsers/proc-stat.js';
@@ -43,10 +44,9 @@ export function parseProcMemory(text: string): ProcMemory {
   if (threads === undefined) throw new MalformedCgroupFileError(STATUS, 0, 'Threads is missing');
   return {
     threads,
-    ...(resident === undefined ? {} : { residentBytes: resident }),
-    ...(anon === undefined ? {} : { anonBytes: anon }),
+    ...definedFields({ residentBytes: resident, anonBytes: anon }),
     ...(files === undefined || shared === undefined ? {} : { fileBytes: files + shared }),
-    ...(swap === undefined ? {} : { swapBytes: swap }),
+    ...definedFields({ swapBytes: swap }),
   };
 }
 

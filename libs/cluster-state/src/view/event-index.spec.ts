@@ -15,25 +15,28 @@ describe('EventIndex', () => {
       replicaIds: ['w-1', 'w-2'],
       ...about,
     });
-    index.apply(
+    index.applyChange(
       undefined,
       event({ id: '1', reason: 'ReplicasCreated', replicaIds: ['w-1', 'w-2'], ...about }),
     );
-    index.apply(undefined, placed);
-    index.apply(undefined, event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }));
+    index.applyChange(undefined, placed);
+    index.applyChange(
+      undefined,
+      event({ id: '3', reason: 'ReplicaReady', replicaId: 'w-1', ...about }),
+    );
     expect([index.getLastOfReplica('w-1')?.id, index.getLastOfReplica('w-2')?.id]).toEqual([
       '3',
       '2',
     ]);
     index.forgetReplica('w-1');
     expect(index.getLastOfReplica('w-1')).toBeUndefined();
-    index.apply(placed, undefined);
+    index.applyChange(placed, undefined);
     expect(index.getLastOfReplica('w-2')).toBeUndefined();
   });
 
   it('ignores audit events about a replica', () => {
     const index = new EventIndex();
-    index.apply(
+    index.applyChange(
       undefined,
       event({ id: '1', reason: 'ReplicasStopping', replicaIds: ['w-1'], ...about }),
     );
@@ -44,29 +47,29 @@ describe('EventIndex', () => {
       ...about,
       audit: { rpc: 'x' },
     });
-    index.apply(undefined, call);
+    index.applyChange(undefined, call);
     expect(index.getLastOfReplica('w-1')?.id).toBe('1');
-    index.apply(call, undefined);
+    index.applyChange(call, undefined);
     expect(index.getLastOfReplica('w-1')?.id).toBe('1');
   });
 
   it('returns the newest event of a workload or node by reason, without events of single replicas and audit events', () => {
     const index = new EventIndex();
     const updated = event({ id: '2', reason: 'WorkloadUpdated', ...about });
-    index.apply(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
-    index.apply(undefined, updated);
-    index.apply(
+    index.applyChange(undefined, event({ id: '1', reason: 'WorkloadCreated', ...about }));
+    index.applyChange(undefined, updated);
+    index.applyChange(
       undefined,
       event({ id: '3', reason: 'WorkloadUpdated', namespace: 'other', workload: 'web' }),
     );
-    index.apply(
+    index.applyChange(
       undefined,
       event({ id: '4', reason: 'WorkloadUpdated', ...about, audit: { rpc: 'x' } }),
     );
-    index.apply(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
+    index.applyChange(undefined, event({ id: '5', reason: 'NodeLost', nodeId: 'a1' }));
     const reasons = ['WorkloadCreated', 'WorkloadUpdated'];
     expect(index.getLast(web, reasons)?.id).toBe('2');
-    index.apply(updated, undefined);
+    index.applyChange(updated, undefined);
     expect(index.getLast(web, reasons)?.id).toBe('1');
     expect(index.getLast({ kind: 'node', nodeId: 'a1' }, ['NodeLost'])?.id).toBe('5');
     expect(index.getLast({ kind: 'node', nodeId: 'a2' }, ['NodeLost'])).toBeUndefined();

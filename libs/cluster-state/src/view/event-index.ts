@@ -28,7 +28,7 @@ export class EventIndex {
   }
 
   /** Applies a change of one event. */
-  apply(before: Event | undefined, after: Event | undefined): void {
+  applyChange(before: Event | undefined, after: Event | undefined): void {
     if (after !== undefined) this.add(after);
     else if (before !== undefined) this.remove(before);
   }

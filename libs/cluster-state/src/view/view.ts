@@ -234,7 +234,10 @@ export class IndexedView implements ClusterView {
     else map.set(id, after);
     if (kind === 'event') {
       this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
-      this.eventIndex.apply(before?.value as Event | undefined, after?.value as Event | undefined);
+      this.eventIndex.applyChange(
+        before?.value as Event | undefined,
+        after?.value as Event | undefined,
+      );
     }
     if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
     if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   DrainStatusSchema,
@@ -25,8 +26,7 @@ export function toDrainStatus(
   const remaining = listReplicasHeldBy(sources.view, id);
   return create(DrainStatusSchema, {
     phase: drain?.phase ?? DrainPhase.DRAINING,
-    ...(drain?.startedAt === undefined ? {} : { startedAt: drain.startedAt }),
-    ...(drain?.deadline === undefined ? {} : { deadline: drain.deadline }),
+    ...definedFields({ startedAt: drain?.startedAt, deadline: drain?.deadline }),
     force: drain?.force ?? false,
     total: drain?.total ?? remaining.length,
     remaining: remaining.length,

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   ExplainWorkloadResponseSchema,
@@ -86,8 +87,10 @@ export function explainImpossibleLimits(spec: WorkloadSpec): string | undefined 
     // The number of targets of a GLOBAL workload may change at any time: only limits that allow no
     // step for any number are refused.
     desired: isGlobal(spec) ? Number.MAX_SAFE_INTEGER : (replicas ?? 0),
-    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
-    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
-    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
+    ...definedFields({
+      maxSurge: rollout?.maxSurge,
+      maxUnavailable: rollout?.maxUnavailable,
+      minAvailable: rollout?.minAvailable,
+    }),
   });
 }

@@ -5,6 +5,7 @@ import {
   type NodeUsage,
 } from '@cloudless/api';
 import {
+  definedFields,
   noMeter,
   toNodeId,
   type Clock,
@@ -255,11 +256,11 @@ export class NodeDirectory {
         liveState?.conditions.get(ConditionType.CONTAINER_RUNTIME_UNAVAILABLE) ?? false,
       quarantined: this.quarantine.quarantinedUntil(id, now) !== undefined,
       reliability: this.reliability.score(id, now),
-      ...(liveState?.usage === undefined ? {} : { usage: liveState.usage }),
-      ...(liveState?.connectedSinceMs === undefined
-        ? {}
-        : { connectedSinceMs: liveState.connectedSinceMs }),
-      ...(liveState?.lastSeenMs === undefined ? {} : { lastSeenMs: liveState.lastSeenMs }),
+      ...definedFields({
+        usage: liveState?.usage,
+        connectedSinceMs: liveState?.connectedSinceMs,
+        lastSeenMs: liveState?.lastSeenMs,
+      }),
     };
   }
 

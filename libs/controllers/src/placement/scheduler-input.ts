@@ -16,7 +16,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { definedFields, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
 import type {
   LabelRequirement,
   NodeTerm,
@@ -94,7 +94,7 @@ export function toPlacementRequest(
     labels: template.labels,
     resources: toRequests(template),
     hostPorts: listHostPorts(template),
-    ...(template.priority === undefined ? {} : { priority: template.priority }),
+    ...definedFields({ priority: template.priority }),
     regions: placement?.regions ?? [],
     zones: placement?.zones ?? [],
     locality: placement?.locality === Locality.PREFERRED ? 'preferred' : 'required',

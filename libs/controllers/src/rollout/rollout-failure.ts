@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -47,7 +48,7 @@ export function toRolloutFailure(
         : `${about.reason}; replica ${worst.id}: ${replicaReason}`,
     replicaId: worst?.id ?? '',
     nodeId: worst?.nodeId ?? '',
-    ...(worst?.lastExitCode === undefined ? {} : { exitCode: worst.lastExitCode }),
+    ...definedFields({ exitCode: worst?.lastExitCode }),
     lastLines: worst?.lastLines ?? [],
     version,
     at: timestampFromMs(nowMs),

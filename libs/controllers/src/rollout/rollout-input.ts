@@ -7,7 +7,7 @@ import {
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
-import { toReplicaId } from '@cloudless/base';
+import { definedFields, toReplicaId } from '@cloudless/base';
 import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster-state';
 import {
   resolveLimits,
@@ -47,9 +47,11 @@ export function resolveSpecLimits(spec: WorkloadSpec, desired: number): RolloutL
   const { rollout } = spec;
   return resolveLimits({
     desired,
-    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
-    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
-    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
+    ...definedFields({
+      maxSurge: rollout?.maxSurge,
+      maxUnavailable: rollout?.maxUnavailable,
+      minAvailable: rollout?.minAvailable,
+    }),
   });
 }
 

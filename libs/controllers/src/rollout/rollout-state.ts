@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs, timestampMs, type Timestamp } from '@bufbuild/protobuf/wkt';
 import {
@@ -134,7 +135,7 @@ export function writeRolloutState(control: ControlRecord, state: RolloutState): 
       ? {}
       : { switchedAt: timestampFromMs(state.switchedAtMs) }),
     ...(state.waitsUntilMs === undefined ? {} : { until: timestampFromMs(state.waitsUntilMs) }),
-    ...(failure === undefined ? {} : { failure }),
+    ...definedFields({ failure }),
   });
 }
 

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
@@ -50,7 +51,7 @@ export function syncDisconnectPolicy(
     delete next.lostAfter;
     const fields = toDisconnectFields({
       lostAfterMs: waitMs,
-      ...(stopAfterMs === undefined ? {} : { stopAfterMs }),
+      ...definedFields({ stopAfterMs }),
     });
     transaction.updateReplica(replica, Object.assign(next, fields));
   }

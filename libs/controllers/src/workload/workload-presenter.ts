@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   ReplicaStatusSchema,
@@ -70,10 +71,10 @@ export class WorkloadPresenter {
       uid: record.uid,
       spec: record.spec ?? create(WorkloadSpecSchema),
       generation: record.generation,
-      ...(record.createdAt === undefined ? {} : { createdAt: record.createdAt }),
-      ...(record.deletionRequestedAt === undefined
-        ? {}
-        : { deletionRequestedAt: record.deletionRequestedAt }),
+      ...definedFields({
+        createdAt: record.createdAt,
+        deletionRequestedAt: record.deletionRequestedAt,
+      }),
       status: {
         ...toWorkloadStatus(view, record, control, replicas, targets),
         replicas: full ? replicas.map((replica) => this.presentReplica(replica)) : [],
@@ -99,16 +100,16 @@ export class WorkloadPresenter {
       endpoints: replica.endpoints,
       stale: replica.nodeId !== '' && !this.nodes.isAlive(replica.nodeId),
       leaving: !replica.desiredRunning && isLive(replica),
-      ...(replica.createdAt === undefined ? {} : { createdAt: replica.createdAt }),
+      ...definedFields({ createdAt: replica.createdAt }),
       ...(replica.readySince === undefined || !replica.ready
         ? {}
         : { readySince: replica.readySince }),
-      ...(replica.lastExitCode === undefined ? {} : { lastExitCode: replica.lastExitCode }),
+      ...definedFields({ lastExitCode: replica.lastExitCode }),
       lastEndReason: replica.lastEndReason,
       lastLines: replica.lastLines,
-      ...(replica.imagePull === undefined ? {} : { imagePull: replica.imagePull }),
+      ...definedFields({ imagePull: replica.imagePull }),
       mayStillRun: isTombstone(replica),
-      ...(replica.container === undefined ? {} : { container: replica.container }),
+      ...definedFields({ container: replica.container }),
     });
   }
 }
@@ -213,9 +214,11 @@ function toRolloutStatus(
     pausedByUser: control.pausedVersion === version && isInProgress(control),
     failedNew: rollout.failedNew,
     strategy: rollout.strategy,
-    ...(rollout.startedAt === undefined ? {} : { startedAt: rollout.startedAt }),
-    ...(rollout.until === undefined ? {} : { until: rollout.until }),
-    ...(rollout.failure === undefined ? {} : { failure: rollout.failure }),
+    ...definedFields({
+      startedAt: rollout.startedAt,
+      until: rollout.until,
+      failure: rollout.failure,
+    }),
   });
 }
 
@@ -315,7 +318,7 @@ function toVersionInfo(
     cause,
     active: version === active,
     summary: template === undefined ? '' : summarizeTemplate(template),
-    ...(createdAt === undefined ? {} : { createdAt }),
+    ...definedFields({ createdAt }),
   });
 }
 

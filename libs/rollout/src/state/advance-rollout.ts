@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { decideNextSteps, type RolloutDecision } from '../steps/next-steps.js';
 import type { RolloutObserved, RolloutReplica, RolloutStrategy } from '../steps/observed.js';
 import {
@@ -61,7 +62,7 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
     wasWaiting: before.waitsForPromotion,
   });
   const wakeAtMs = computeWakeTime(state, situation);
-  return { state, observed, decision, events, ...(wakeAtMs === undefined ? {} : { wakeAtMs }) };
+  return { state, observed, decision, events, ...definedFields({ wakeAtMs }) };
 }
 
 /** Limits stored times to the present, so that a clock that was set back prolongs no wait. */
@@ -232,7 +233,7 @@ function toStrategy(
 ): RolloutStrategy {
   if (state.strategy === 'recreate') return { kind: 'recreate' };
   if (state.strategy === 'rollingUpdate')
-    return { kind: 'rollingUpdate', ...(updated === undefined ? {} : { updated }) };
+    return { kind: 'rollingUpdate', ...definedFields({ updated }) };
   const kept = state.switchedAtMs !== undefined && nowMs - state.switchedAtMs < settings.pauseMs;
   const needsPromotion =
     settings.manualSwitch && !state.promoted && !isFirstRollout(state) && state.rollsBackFrom === 0;

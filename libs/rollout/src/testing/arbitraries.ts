@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import fc from 'fast-check';
 import {
   resolveLimits,
@@ -79,7 +80,7 @@ function toStrategy(
       kind: 'blueGreen',
       activeVersion,
       maySwitch,
-      ...(keepVersion === undefined ? {} : { keepVersion }),
+      ...definedFields({ keepVersion }),
     };
   if (kind === 'canary') return { kind: 'rollingUpdate', updated };
   return { kind: kind.startsWith('recreate') ? 'recreate' : 'rollingUpdate' };

@@ -1,4 +1,4 @@
-import { assert } from '@cloudless/base';
+import { definedFields, assert } from '@cloudless/base';
 import {
   decideNextSteps,
   resolveLimits,
@@ -105,7 +105,7 @@ export class SimulatedWorkload {
       const fields: Partial<RolloutReplica> = {
         version,
         available: false,
-        ...(nodeId === undefined ? {} : { nodeId }),
+        ...definedFields({ nodeId }),
       };
       this.replicas = [...this.replicas, aReplica((this.sequence += 1), fields)];
     } else if (step.kind === 'stopReplica') {

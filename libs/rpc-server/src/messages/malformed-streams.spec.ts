@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { gzipSync } from 'node:zlib';
 import { CoordinatorService, createErrorInterceptor } from '@cloudless/api';
 import { Code } from '@connectrpc/connect';
@@ -130,7 +131,7 @@ describe('createDispatch: a malformed stream', () => {
     });
     const headers = {
       'content-type': protocol.type + (input.json === undefined ? 'proto' : 'json'),
-      ...(input.encoding === undefined ? {} : { [protocol.encodingHeader]: input.encoding }),
+      ...definedFields({ [protocol.encodingHeader]: input.encoding }),
     };
     const path = `/cloudless.api.CoordinatorService/${rpc}`;
     const answer = await http2Request(url, { path, headers, body: input.body });

@@ -1,5 +1,12 @@
 import * as http from 'node:http';
-import { errorFields, errorMessageOf, silentLog, type Clock, type Log } from '@cloudless/base';
+import {
+  definedFields,
+  errorFields,
+  errorMessageOf,
+  silentLog,
+  type Clock,
+  type Log,
+} from '@cloudless/base';
 import { checkRequestOrigin } from '../transport/origin-check.js';
 import { listenOnLoopback } from '../transport/listen.js';
 
@@ -128,7 +135,7 @@ function sendPage(response: http.ServerResponse, { status, type, body, allow }: 
     'Content-Type': type,
     'Content-Length': Buffer.byteLength(body),
     'Cache-Control': 'no-store',
-    ...(allow === undefined ? {} : { Allow: allow }),
+    ...definedFields({ Allow: allow }),
   });
   response.end(body);
 }

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { CoordinatorService, AgentService } from '@cloudless/api';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Log, LogFields } from '@cloudless/base';
@@ -42,7 +43,7 @@ export async function aServer(
         createWorkload: ({ namespace, name, spec }) => ({
           namespace,
           name,
-          ...(spec === undefined ? {} : { spec }),
+          ...definedFields({ spec }),
         }),
       });
     },

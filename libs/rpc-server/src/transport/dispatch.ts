@@ -1,4 +1,4 @@
-import { errorFields, type Clock, type Log } from '@cloudless/base';
+import { definedFields, errorFields, type Clock, type Log } from '@cloudless/base';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
 import {
   universalRequestFromNodeRequest,
@@ -87,7 +87,7 @@ export function createDispatch(settings: DispatchSettings): Dispatch {
           call,
         );
       await universalResponseToNodeResponse(
-        { ...result, ...(answer === undefined ? {} : { body: answer }) },
+        { ...result, ...definedFields({ body: answer }) },
         response,
       );
     } catch (reason) {

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { formatExitReason, type ContainerEndpoint, type ContainerStatus } from '@cloudless/runtime';
 import {
   ContainerState,
@@ -62,7 +63,7 @@ export function toStatus(
     const pid = parsePid(answer.info);
     // In the host network, some runtimes report no address and some the address of the host.
     const own = hostNetwork || ip === '' ? {} : { ip };
-    return { ...common, phase: 'running', ...(pid === undefined ? {} : { pid }), ...own };
+    return { ...common, phase: 'running', ...definedFields({ pid }), ...own };
   }
   const { reason, exitCode } = status;
   return {

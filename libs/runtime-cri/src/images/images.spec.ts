@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { StoppedError, type ContainerId } from '@cloudless/base';
+import { definedFields, StoppedError, type ContainerId } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/runtime';
 import { Code, ConnectError } from '@connectrpc/connect';
@@ -48,7 +48,7 @@ afterEach(async () => {
 function requestOf(digit: string, imagePull?: PullPolicy): ContainerRequest {
   const containerId = digit.repeat(64) as ContainerId;
   const rest = { labels: {}, command: [], args: [], env: {}, ports: [], limits: {} };
-  return { containerId, image: NGINX, ...rest, ...(imagePull === undefined ? {} : { imagePull }) };
+  return { containerId, image: NGINX, ...rest, ...definedFields({ imagePull }) };
 }
 
 async function prepare(

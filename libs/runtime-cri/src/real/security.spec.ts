@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -23,7 +24,7 @@ async function inside(
   overrides: Partial<ContainerRequest> = {},
 ): Promise<Inside> {
   const started = await startIdle(machine.runtime, {
-    ...(security === undefined ? {} : { security }),
+    ...definedFields({ security }),
     ...overrides,
   });
   const { containerId } = started;

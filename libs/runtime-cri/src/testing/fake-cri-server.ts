@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2';
 import { tmpdir } from 'node:os';
@@ -321,7 +322,7 @@ function toSandbox(
     createdAt,
     labels: config.labels,
     annotations: config.annotations,
-    ...(config.metadata === undefined ? {} : { metadata: config.metadata }),
+    ...definedFields({ metadata: config.metadata }),
   });
 }
 
@@ -335,7 +336,7 @@ function toContainer({ id, podSandboxId, config, state, createdAt }: FakeContain
       labels: config.labels,
       annotations: config.annotations,
     },
-    ...(config.image === undefined ? {} : { image: config.image }),
+    ...definedFields({ image: config.image }),
   });
 }
 

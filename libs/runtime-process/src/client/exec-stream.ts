@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
+import { definedFields, CloudlessError, type ContainerId, type StopSignal } from '@cloudless/base';
 import {
   CommandNotStartedError,
   toSingleInput,
@@ -49,9 +49,7 @@ export async function* streamExec(
       encodeMessage({
         ...{ type: 'exec', id: 1, containerId, command, hasInput: input.hasInput },
         ...(isWindowed ? { windowed: isWindowed } : {}),
-        ...(timeoutMs === undefined ? {} : { timeoutMs }),
-        ...(env === undefined ? {} : { env }),
-        ...(tty === undefined ? {} : { tty }),
+        ...definedFields({ timeoutMs, env, tty }),
       }),
     );
     void input.send();

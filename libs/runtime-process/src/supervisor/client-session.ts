@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import {
+  definedFields,
   assertNever,
   CloudlessError,
   errorKindOf,
@@ -110,7 +111,7 @@ export class ClientSession {
     const { id } = message;
     try {
       const status = await this.perform(message);
-      this.send({ type: 'done', id, ...(status === undefined ? {} : { status }) });
+      this.send({ type: 'done', id, ...definedFields({ status }) });
     } catch (reason) {
       this.send({ type: 'failed', id, kind: errorKindOf(reason), text: errorMessageOf(reason) });
     }

@@ -1,4 +1,4 @@
-import { createSeededRandom, silentLog } from '@cloudless/base';
+import { definedFields, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { combineRuntimes } from './combined-runtime.js';
 import {
@@ -47,7 +47,7 @@ function harness(image?: string): RuntimeHarness {
         get runtime() {
           return runtime;
         },
-        ...(image === undefined ? {} : { image }),
+        ...definedFields({ image }),
         command: toBehaviourCommand,
         openGate: async (name) => machine.openGate(name),
         waitForChildStart: async (name) => {

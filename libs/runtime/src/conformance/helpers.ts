@@ -1,4 +1,10 @@
-import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
+import {
+  definedFields,
+  createSeededRandom,
+  randomHex,
+  toContainerId,
+  type ContainerId,
+} from '@cloudless/base';
 import type {
   ContainerRequest,
   ContainerRuntime,
@@ -26,7 +32,7 @@ export function aRequest(
   return {
     containerId: aContainerId(),
     labels: {},
-    ...(machine.image === undefined ? {} : { image: machine.image }),
+    ...definedFields({ image: machine.image }),
     command: machine.command(behaviour),
     args: [],
     env: {},

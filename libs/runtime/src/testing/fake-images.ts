@@ -1,4 +1,11 @@
-import { CloudlessError, sleep, StoppedError, type Clock, type StopSignal } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  sleep,
+  StoppedError,
+  type Clock,
+  type StopSignal,
+} from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '../container-runtime.js';
 
 /** Image that is not on the fake machine yet. */
@@ -55,7 +62,7 @@ export class FakeImages {
       kind: 'pulled',
       image: name,
       tookMs,
-      ...(sizeBytes === undefined ? {} : { sizeBytes }),
+      ...definedFields({ sizeBytes }),
     });
   }
 }

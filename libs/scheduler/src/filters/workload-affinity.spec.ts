@@ -1,4 +1,4 @@
-import { toNodeId, toWorkloadId } from '@cloudless/base';
+import { definedFields, toNodeId, toWorkloadId } from '@cloudless/base';
 import {
   describeReasons,
   type LabelRequirement,
@@ -29,7 +29,7 @@ const required = (topology: string, name: string, namespaces?: string[]): Worklo
   mode: 'required',
   selector: app(name),
   topology,
-  ...(namespaces === undefined ? {} : { namespaces }),
+  ...definedFields({ namespaces }),
 });
 /** A replica of another workload, labelled `app=<name>` and named by its own id. */
 const replica = (name: string, nodeId: string, given: Partial<Reservation> = {}): Reservation =>

@@ -1,4 +1,4 @@
-import { toNodeId } from '@cloudless/base';
+import { definedFields, toNodeId } from '@cloudless/base';
 import { describeReasons, type PlacementRequest, type SchedulerNode } from '../index.js';
 import { aCluster, aNode, aRequest, aReservation, GIB, placedOn } from '../testing/builders.js';
 
@@ -82,7 +82,7 @@ describe('spread that is not declared', () => {
 
 describe('required spread', () => {
   const spread = (topology: string, maxSkew?: number): Partial<PlacementRequest> => ({
-    spread: { topology, mode: 'required', ...(maxSkew === undefined ? {} : { maxSkew }) },
+    spread: { topology, mode: 'required', ...definedFields({ maxSkew }) },
   });
 
   it.each([1, 2, 3, 4, 5, 6, 7])(

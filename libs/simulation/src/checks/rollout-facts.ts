@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
 import {
   ReplicaStatus_Phase as Phase,
@@ -154,9 +155,11 @@ export function limitsOf(
   ).length;
   return resolveLimits({
     desired: deletionRequestedAt === undefined ? Math.max(0, replicas - ended) : 0,
-    ...(rollout?.maxSurge === undefined ? {} : { maxSurge: rollout.maxSurge }),
-    ...(rollout?.maxUnavailable === undefined ? {} : { maxUnavailable: rollout.maxUnavailable }),
-    ...(rollout?.minAvailable === undefined ? {} : { minAvailable: rollout.minAvailable }),
+    ...definedFields({
+      maxSurge: rollout?.maxSurge,
+      maxUnavailable: rollout?.maxUnavailable,
+      minAvailable: rollout?.minAvailable,
+    }),
   });
 }
 

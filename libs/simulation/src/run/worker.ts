@@ -1,4 +1,5 @@
 // Runs the seeds that the parent process sends, one after the other, and reports each result.
+import { definedFields } from '@cloudless/base';
 import { createHash } from 'node:crypto';
 import { runSeed } from './run-seed.js';
 import type { SeedReport } from './run-seeds.js';
@@ -15,7 +16,7 @@ process.on('message', (seed: number) => {
       violations,
       digest: createHash('sha256').update(trace.join('\n')).digest('hex'),
       trace: violations.length === 0 ? [] : trace.slice(-SHOWN_LINES),
-      ...(convergedMs === undefined ? {} : { convergedMs }),
+      ...definedFields({ convergedMs }),
       commits,
       acknowledged,
       cpuMs: (user + system) / 1_000,

@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { Disconnect_Mode as Mode } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
@@ -50,7 +51,7 @@ describe('disconnected node', () => {
     },
   ])('$name', async ({ disconnect, afterMs }) => {
     const cluster = await exclusiveCluster(2);
-    await createWeb(cluster, { replicas: 2, ...(disconnect === undefined ? {} : { disconnect }) });
+    await createWeb(cluster, { replicas: 2, ...definedFields({ disconnect }) });
     await cluster.advance(1_000);
     const before = wanted(cluster).map(({ id }) => id);
     const agent = cluster.agents.get('node-1')!;

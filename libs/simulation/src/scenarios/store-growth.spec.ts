@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { jest } from '@jest/globals';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Code } from '@connectrpc/connect';
@@ -18,7 +19,7 @@ async function usageByKind(
   do {
     const page = await cluster.store.range({
       prefix: '/',
-      ...(after === undefined ? {} : { after }),
+      ...definedFields({ after }),
     });
     for (const { key, value } of page.entries) {
       const kind = key.split('/')[1] ?? '';

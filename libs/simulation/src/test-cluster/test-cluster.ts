@@ -10,6 +10,7 @@ import {
 } from '@cloudless/api';
 import { createApiServer, type ApiServer } from '@cloudless/api-server';
 import {
+  definedFields,
   createSeededRandom,
   noMeter,
   silentLog,
@@ -100,7 +101,7 @@ export class TestCluster {
     const { historyLimit } = options;
     const store = createMemoryStateStore({
       clock,
-      ...(historyLimit === undefined ? {} : { historyLimit }),
+      ...definedFields({ historyLimit }),
     });
     const cluster = new TestCluster(options, store, clock);
     await cluster.startCoordinator();

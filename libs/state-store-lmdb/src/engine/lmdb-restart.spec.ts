@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
@@ -22,7 +23,7 @@ async function readContent(
 ): Promise<[string, string, bigint][]> {
   const { entries } = await store.range({
     prefix: '',
-    ...(revision === undefined ? {} : { revision }),
+    ...definedFields({ revision }),
   });
   return entries.map(({ key, value, modRevision }) => [
     key,

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CloudlessError, silentLog, type Clock, type Log } from '@cloudless/base';
+import { definedFields, CloudlessError, silentLog, type Clock, type Log } from '@cloudless/base';
 import {
   checkHistoryLimit,
   createEngineStore,
@@ -101,14 +101,12 @@ export async function openLmdbStateStore(options: LmdbStateStoreOptions): Promis
       storage,
       clock,
       historyLimit,
-      ...(log === undefined ? {} : { log }),
-      ...(options.onDiskSpaceChange === undefined
-        ? {}
-        : { onDiskSpaceChange: options.onDiskSpaceChange }),
-      ...(onFault === undefined ? {} : { onFault }),
-      ...(options.checkIntervalMs === undefined
-        ? {}
-        : { checkIntervalMs: options.checkIntervalMs }),
+      ...definedFields({
+        log,
+        onDiskSpaceChange: options.onDiskSpaceChange,
+        onFault,
+        checkIntervalMs: options.checkIntervalMs,
+      }),
     });
   } catch (reason) {
     await lock.release();

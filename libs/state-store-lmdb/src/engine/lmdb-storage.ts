@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import {
   StorageFault,
   type HistoryWindow,
@@ -123,7 +124,7 @@ export class LmdbStorage implements Storage, StorageReader {
     if (end !== undefined && Buffer.compare(start, end) >= 0) return;
     const options = {
       ...(start.length > 0 ? { start } : {}),
-      ...(end === undefined ? {} : { end }),
+      ...definedFields({ end }),
     };
     for (const { key, value } of this.tables.entries.getRange(options))
       yield decodeEntry(key.toString('utf8'), value);

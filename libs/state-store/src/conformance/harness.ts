@@ -1,3 +1,4 @@
+import { definedFields } from '@cloudless/base';
 import { expect } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Clock } from '@cloudless/base';
@@ -30,7 +31,7 @@ export async function withStore(
   const store = await open({
     clock,
     historyLimit,
-    ...(historyBytes === undefined ? {} : { historyBytes }),
+    ...definedFields({ historyBytes }),
   });
   try {
     await test(store, clock);
@@ -64,7 +65,7 @@ export async function readAll(
   revision?: Revision,
 ): Promise<[string, string | undefined][]> {
   const found: [string, string | undefined][] = [];
-  let page = await store.range({ prefix, limit, ...(revision === undefined ? {} : { revision }) });
+  let page = await store.range({ prefix, limit, ...definedFields({ revision }) });
   for (;;) {
     expect(page.entries.length).toBeLessThanOrEqual(limit);
     found.push(

@@ -1,4 +1,4 @@
-import { CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
 /** A field of a request and the capability that it needs. */
@@ -98,5 +98,5 @@ function requireIf(
   capability: string,
   remedy?: string,
 ): readonly Requirement[] {
-  return isAsked ? [{ field, capability, ...(remedy === undefined ? {} : { remedy }) }] : [];
+  return isAsked ? [{ field, capability, ...definedFields({ remedy }) }] : [];
 }

@@ -1,5 +1,5 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { CloudlessError } from '@cloudless/base';
+import { definedFields, CloudlessError } from '@cloudless/base';
 import type { ContainerRequest, SecurityProfile, SecurityRequest } from '@cloudless/runtime';
 import {
   SecurityProfile_ProfileType,
@@ -159,7 +159,7 @@ export function toSandboxSecurity(
     namespaceOptions: toNamespaces(request),
     privileged,
     seccomp: { profileType: SecurityProfile_ProfileType.RuntimeDefault },
-    ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
+    ...definedFields({ selinuxOptions: selinux }),
   };
 }
 
@@ -178,7 +178,7 @@ export function toContainerSecurity(
     readonlyRootfs: readOnlyRootFilesystem,
     noNewPrivs: security.noNewPrivileges ?? !privileged,
     ...toIdentity(security),
-    ...(selinux === undefined ? {} : { selinuxOptions: selinux }),
+    ...definedFields({ selinuxOptions: selinux }),
     ...(apparmor === undefined
       ? {}
       : { apparmor: toProfile(apparmor), apparmorProfile: toOldProfile(apparmor) }),

@@ -1,5 +1,12 @@
 import { rmSync } from 'node:fs';
-import { CloudlessError, errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import {
+  definedFields,
+  CloudlessError,
+  errorFields,
+  type Clock,
+  type Log,
+  type Timer,
+} from '@cloudless/base';
 import { LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
 import type { TreeProcess } from '../../system/process-tree.js';
 import type { CgroupJoin } from '../command/command-start.js';
@@ -143,10 +150,10 @@ export class ManagedContainer {
       pid: main.pid,
       startToken: main.startToken,
       bootId: this.deps.bootId,
-      ...(main.guard === undefined ? {} : { guard: main.guard }),
+      ...definedFields({ guard: main.guard }),
       ...(main.cgroup === undefined ? {} : { cgroup: main.cgroup.folder }),
       launch: context,
-      ...(lease.recorded === undefined ? {} : { lease: lease.recorded }),
+      ...definedFields({ lease: lease.recorded }),
     });
   }
 

@@ -8,7 +8,7 @@ import {
   statSync,
 } from 'node:fs';
 import path from 'node:path';
-import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
+import { definedFields, CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { CommandNotStartedError, NOT_STARTED_EXIT_CODES } from '@cloudless/runtime';
 import type { ContainerEndpoint, ContainerRequest } from '@cloudless/runtime';
 import { CONTAINER_MARK } from '../../system/marked-processes.js';
@@ -118,7 +118,7 @@ export function withVariables(
   return {
     ...env,
     ...more,
-    ...(env[CONTAINER_MARK] === undefined ? {} : { [CONTAINER_MARK]: env[CONTAINER_MARK] }),
+    ...definedFields({ [CONTAINER_MARK]: env[CONTAINER_MARK] }),
   };
 }
 
