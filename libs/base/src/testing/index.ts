@@ -1,2 +1,3 @@
 export { RecordingMeter } from './recording-meter.js';
 export { ManualClock, settle } from './manual-clock.js';
+export { propertyRuns } from './property-runs.js';
