@@ -1,5 +1,7 @@
 import nx from '@nx/eslint-plugin';
 import jsoncParser from 'jsonc-eslint-parser';
+import { createTypeScriptImportResolver } from 'eslint-import-resolver-typescript';
+import { importX } from 'eslint-plugin-import-x';
 import tseslint from 'typescript-eslint';
 
 /**
@@ -135,10 +137,41 @@ export default tseslint.config(
   ...tseslint.configs.recommended,
   {
     files: ['**/*.ts'],
-    plugins: { '@nx': nx },
-    languageOptions: { parserOptions: { sourceType: 'module' } },
+    plugins: { '@nx': nx, 'import-x': importX },
+    languageOptions: {
+      parserOptions: {
+        sourceType: 'module',
+        projectService: true,
+        tsconfigRootDir: import.meta.dirname,
+      },
+    },
+    settings: {
+      'import-x/parsers': { '@typescript-eslint/parser': ['.ts'] },
+      'import-x/extensions': ['.ts', '.mjs', '.js'],
+      'import-x/resolver-next': [
+        createTypeScriptImportResolver({ conditionNames: ['@cloudless/source', 'import', 'node'] }),
+      ],
+    },
     rules: {
       '@nx/enforce-module-boundaries': boundaries(false),
+      // A promise that nobody waits for loses its error.
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': 'error',
+      '@typescript-eslint/await-thenable': 'error',
+      '@typescript-eslint/switch-exhaustiveness-check': [
+        'error',
+        { considerDefaultExhaustiveForUnions: true },
+      ],
+      'import-x/no-cycle': 'error',
+      'import-x/order': [
+        'error',
+        {
+          groups: ['builtin', 'external', 'parent', ['sibling', 'index']],
+          pathGroups: [{ pattern: '@cloudless/**', group: 'external', position: 'after' }],
+          pathGroupsExcludedImportTypes: [],
+          'newlines-between': 'ignore',
+        },
+      ],
       '@typescript-eslint/consistent-type-imports': ['error', { fixStyle: 'inline-type-imports' }],
       '@typescript-eslint/no-explicit-any': 'error',
       '@typescript-eslint/no-non-null-assertion': 'error',

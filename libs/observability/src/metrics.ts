@@ -31,7 +31,7 @@ export const MAX_SERIES = 2_000;
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });
-  const collectors = new Set<() => void | Promise<void>>();
+  const collectors = new Set<() => Promise<void>>();
   const metricsByKey = new Map<string, unknown>();
   const specs: RegisteredMetric[] = [];
   const dropped = new prom.Counter({
@@ -114,9 +114,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         };
       }),
     onExpose: (collect) => {
-      const own = async (): Promise<void> => collect();
-      collectors.add(own);
-      return () => void collectors.delete(own);
+      const run = async (): Promise<void> => collect();
+      collectors.add(run);
+      return () => void collectors.delete(run);
     },
     expose: async () => {
       const results = await Promise.allSettled([...collectors].map((collect) => collect()));

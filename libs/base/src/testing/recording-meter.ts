@@ -5,7 +5,7 @@ export class RecordingMeter implements Meter {
   /** Requested metrics by name. */
   readonly specs = new Map<string, MetricSpec>();
   private readonly values = new Map<string, Map<string, number>>();
-  private readonly collectors = new Set<() => void | Promise<void>>();
+  private readonly collectors = new Set<() => Promise<void>>();
 
   counter(spec: MetricSpec) {
     const series = this.getOrCreateSeries(spec);
@@ -34,9 +34,9 @@ export class RecordingMeter implements Meter {
   }
 
   onExpose(collect: () => void | Promise<void>): () => void {
-    const getOrCreate = async (): Promise<void> => collect();
-    this.collectors.add(getOrCreate);
-    return () => void this.collectors.delete(getOrCreate);
+    const run = async (): Promise<void> => collect();
+    this.collectors.add(run);
+    return () => void this.collectors.delete(run);
   }
 
   /**
