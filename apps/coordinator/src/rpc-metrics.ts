@@ -1,5 +1,5 @@
 import type { Metrics } from '@cloudless/observability';
-import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-server';
+import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-node/server';
 
 /** Registers the load and the refusals of the API server, which are read at each scrape. */
 export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): void {

@@ -1,6 +1,6 @@
 import { type CloudlessError } from '@cloudless/base';
 import type { Metrics } from '@cloudless/observability';
-import type { HealthReport } from '@cloudless/rpc-server';
+import type { HealthReport } from '@cloudless/rpc-node/server';
 import type { StorageFault } from '@cloudless/state-store';
 
 const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';

@@ -4,3 +4,4 @@ export { endBySignal, endOnStopSignals, type StopSignal } from './stop-signals.j
 export { systemClock } from './system-clock.js';
 export { systemRandom } from './system-random.js';
 export { PortReservations } from './port-reservations.js';
+export { VERSION } from './version.js';
