@@ -24,8 +24,8 @@ export class StoreHealth {
   }
 
   /** Callback of the store: the disk is full, or has free space again. */
-  readonly reportDiskSpace = (hasRoom: boolean): void => {
-    this.hasDiskSpace = hasRoom;
+  readonly reportDiskSpace = (hasSpace: boolean): void => {
+    this.hasDiskSpace = hasSpace;
   };
 
   /**

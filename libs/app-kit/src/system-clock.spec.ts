@@ -11,9 +11,9 @@ describe('systemClock', () => {
 
   it('returns the wall time of the machine', () => {
     const before = Date.now();
-    const told = systemClock.wallTime();
-    expect(told).toBeGreaterThanOrEqual(before);
-    expect(told).toBeLessThanOrEqual(Date.now());
+    const reading = systemClock.wallTime();
+    expect(reading).toBeGreaterThanOrEqual(before);
+    expect(reading).toBeLessThanOrEqual(Date.now());
   });
 
   it('fires each timer once, in the order of delays', async () => {

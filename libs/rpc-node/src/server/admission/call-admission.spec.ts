@@ -26,12 +26,12 @@ function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
   const refused: Record<string, ConnectError> = {};
   const ends = new Map<string, () => void>();
   const startCall = (
-    lane: CallPriority,
+    priority: CallPriority,
     principal: string,
     name = principal,
     signal = never,
   ): void => {
-    admission.admit(lane, principal, signal).then(
+    admission.admit(priority, principal, signal).then(
       (end) => {
         started.push(name);
         ends.set(name, end);
@@ -46,73 +46,76 @@ function anAdmission(override: Partial<CallAdmissionSettings> = {}) {
     await settle();
     return started.slice(before);
   };
-  return { admission, clock, call: startCall, turn: runIteration, begun: started, refused, ends };
+  return { admission, clock, startCall, runIteration, started, refused, ends };
 }
 
 describe('CallAdmission.admit, start order', () => {
   it('starts higher priorities first, but at least one call of each priority in every event loop iteration', async () => {
-    const { call, turn, begun } = anAdmission({ callsPerIteration: 2 });
-    for (const lane of ['read', 'write', 'stop'] as const)
-      for (const n of [1, 2, 3, 4]) call(lane, lane, `${lane}${n}`);
+    const { startCall, runIteration, started } = anAdmission({ callsPerIteration: 2 });
+    for (const priority of ['read', 'write', 'stop'] as const)
+      for (const n of [1, 2, 3, 4]) startCall(priority, priority, `${priority}${n}`);
     await settle();
     // read1 started at once: the queue was empty
-    expect(begun).toEqual(['read1', 'read2', 'write1', 'stop1']);
-    expect(await turn()).toEqual(['stop2', 'stop3', 'write2', 'read3']);
-    expect(await turn()).toEqual(['stop4', 'write3', 'read4']);
-    expect(await turn()).toEqual(['write4']);
+    expect(started).toEqual(['read1', 'read2', 'write1', 'stop1']);
+    expect(await runIteration()).toEqual(['stop2', 'stop3', 'write2', 'read3']);
+    expect(await runIteration()).toEqual(['stop4', 'write3', 'read4']);
+    expect(await runIteration()).toEqual(['write4']);
   });
 
   it('starts one call of each priority per iteration under overload, but control calls at once', async () => {
-    const { call, turn, begun } = anAdmission({ callsPerIteration: 8, getOverload: () => 1 });
-    for (const n of [1, 2, 3]) call('stop', 's', `stop${n}`);
-    for (const n of [1, 2, 3]) call('control', 'agent', `control${n}`);
+    const { startCall, runIteration, started } = anAdmission({
+      callsPerIteration: 8,
+      getOverload: () => 1,
+    });
+    for (const n of [1, 2, 3]) startCall('stop', 's', `stop${n}`);
+    for (const n of [1, 2, 3]) startCall('control', 'agent', `control${n}`);
     await settle();
-    expect(begun).toEqual(['stop1', 'control1', 'control2', 'control3']);
-    expect(await turn()).toEqual(['stop2']);
+    expect(started).toEqual(['stop1', 'control1', 'control2', 'control3']);
+    expect(await runIteration()).toEqual(['stop2']);
   });
 
   it('lets a single call of one client start before the fifty calls of another', async () => {
-    const { call, turn } = anAdmission({ callsPerIteration: 3 });
-    for (let n = 1; n <= 50; n += 1) call('read', 'flood', `flood${n}`);
-    call('read', 'single');
-    expect(await turn()).toContain('single');
+    const { startCall, runIteration } = anAdmission({ callsPerIteration: 3 });
+    for (let n = 1; n <= 50; n += 1) startCall('read', 'flood', `flood${n}`);
+    startCall('read', 'single');
+    expect(await runIteration()).toContain('single');
   });
 
   it('holds calls back at the limits of their client and priority until a call ends', async () => {
-    const { call, turn, begun, ends } = anAdmission({
+    const { startCall, runIteration, started, ends } = anAdmission({
       callsPerIteration: 100,
       runningPerPrincipal: 1,
       priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 2 } },
     });
-    for (const name of ['a1', 'a2', 'b1', 'c1']) call('write', name.slice(0, 1), name);
-    await turn();
-    expect(begun).toEqual(['a1', 'b1']);
+    for (const name of ['a1', 'a2', 'b1', 'c1']) startCall('write', name.slice(0, 1), name);
+    await runIteration();
+    expect(started).toEqual(['a1', 'b1']);
     ends.get('b1')?.();
     await settle();
-    expect(begun).toEqual(['a1', 'b1', 'c1']); // a2 came first, but client a is at its limit
+    expect(started).toEqual(['a1', 'b1', 'c1']); // a2 came first, but client a is at its limit
     for (const name of ['a1', 'a1', 'a1']) ends.get(name)?.(); // repeated calls have no effect
     await settle();
-    expect(begun).toEqual(['a1', 'b1', 'c1', 'a2']);
+    expect(started).toEqual(['a1', 'b1', 'c1', 'a2']);
   });
 
   it('starts a call of a blocked principal only after canStart allows it and recheck runs', async () => {
-    let mayBegin = false;
-    const { admission, call, begun } = anAdmission({ canStart: () => mayBegin });
-    call('read', 'a');
-    call('control', 'agent');
+    let isAllowed = false;
+    const { admission, startCall, started } = anAdmission({ canStart: () => isAllowed });
+    startCall('read', 'a');
+    startCall('control', 'agent');
     await settle();
-    expect(begun).toEqual(['agent']);
-    mayBegin = true;
+    expect(started).toEqual(['agent']);
+    isAllowed = true;
     admission.recheck();
     await settle();
-    expect(begun).toEqual(['agent', 'a']);
+    expect(started).toEqual(['agent', 'a']);
   });
 });
 
 describe('CallAdmission, refusals', () => {
   it('refuses a call after its longest wait and says when to retry', async () => {
-    const { admission, clock, call, refused } = anAdmission({ canStart: () => false });
-    call('read', 'a');
+    const { admission, clock, startCall, refused } = anAdmission({ canStart: () => false });
+    startCall('read', 'a');
     await clock.advance(999);
     expect(refused).toEqual({});
     await clock.advance(1);
@@ -126,12 +129,12 @@ describe('CallAdmission, refusals', () => {
   });
 
   it('drops the newest call of the client with the most waiting calls when the queue is full', async () => {
-    const lanes = { ...defaultRpcLimits.priorities, read: { ...ample, waiting: 2 } };
-    const { call, refused } = anAdmission({ canStart: () => false, priorities: lanes });
-    call('read', 'a', 'a1');
-    call('read', 'a', 'a2');
-    call('read', 'a', 'a3');
-    call('read', 'b', 'b1');
+    const priorities = { ...defaultRpcLimits.priorities, read: { ...ample, waiting: 2 } };
+    const { startCall, refused } = anAdmission({ canStart: () => false, priorities });
+    startCall('read', 'a', 'a1');
+    startCall('read', 'a', 'a2');
+    startCall('read', 'a', 'a3');
+    startCall('read', 'b', 'b1');
     await settle();
     expect(Object.keys(refused)).toEqual(['a3', 'a2']);
     expect(refused['a3']?.rawMessage).toBe(
@@ -140,11 +143,11 @@ describe('CallAdmission, refusals', () => {
   });
 
   it('removes a call from the queue when its client has gone', async () => {
-    const { admission, clock, call, refused } = anAdmission({ canStart: () => false });
+    const { admission, clock, startCall, refused } = anAdmission({ canStart: () => false });
     const client = new AbortController();
-    call('read', 'a', 'a', client.signal);
+    startCall('read', 'a', 'a', client.signal);
     client.abort(new ConnectError('gone', Code.Canceled));
-    call('read', 'b', 'b', client.signal);
+    startCall('read', 'b', 'b', client.signal);
     await settle();
     expect(Object.values(refused).map(({ code }) => code)).toEqual([Code.Canceled, Code.Canceled]);
     expect([admission.getLoad().read.waiting, clock.pendingTimers]).toEqual([0, 0]);
@@ -156,13 +159,13 @@ describe('CallAdmission, refusals', () => {
     { level: 2, sheds: ['read', 'a second read'] },
     { level: 3, sheds: ['write', 'read', 'a second read'] },
   ])('refuses $sheds at overload level $level', async ({ level, sheds }) => {
-    const { admission, call } = anAdmission({ getOverload: () => level });
-    call('read', 'busy');
+    const { admission, startCall } = anAdmission({ getOverload: () => level });
+    startCall('read', 'busy');
     await settle();
     const found: string[] = [];
-    const check = (what: string, lane: CallPriority, principal: string): void => {
+    const check = (what: string, priority: CallPriority, principal: string): void => {
       try {
-        admission.refuseIfOverloaded(lane, principal);
+        admission.refuseIfOverloaded(priority, principal);
       } catch (reason) {
         expect(reason).toMatchObject({
           code: Code.ResourceExhausted,
@@ -171,7 +174,8 @@ describe('CallAdmission, refusals', () => {
         found.push(what);
       }
     };
-    for (const lane of ['control', 'stop', 'write', 'read'] as const) check(lane, lane, 'other');
+    for (const priority of ['control', 'stop', 'write', 'read'] as const)
+      check(priority, priority, 'other');
     check('a second read', 'read', 'busy');
     expect(found).toEqual(sheds);
   });

@@ -70,7 +70,7 @@ class PriorityState {
  */
 export class CallAdmission {
   private readonly states = Object.fromEntries(
-    CALL_PRIORITIES.map((lane) => [lane, new PriorityState()]),
+    CALL_PRIORITIES.map((priority) => [priority, new PriorityState()]),
   ) as Record<CallPriority, PriorityState>;
   private startedThisIteration = 0;
   private isIterationScheduled = false;

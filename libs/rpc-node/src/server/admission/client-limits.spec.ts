@@ -84,19 +84,19 @@ describe('StreamLimiter', () => {
 
 describe('ByteBudget', () => {
   it('aborts the largest call of the principal that holds the most when the budget is exceeded', () => {
-    const cut: string[] = [];
+    const aborted: string[] = [];
     const budget = new ByteBudget(100);
     const hold = (principal: string, name: string, bytes: number) => {
-      const held = budget.track(principal, () => cut.push(name));
+      const held = budget.track(principal, () => aborted.push(name));
       held.add(bytes);
       return held;
     };
     hold('a', 'a1', 20);
     const largest = hold('a', 'a2', 30);
     hold('b', 'b1', 40);
-    expect([cut, budget.bytes, budget.getBytes('a')]).toEqual([[], 90, 50]);
+    expect([aborted, budget.bytes, budget.getBytes('a')]).toEqual([[], 90, 50]);
     hold('c', 'c1', 15);
-    expect([cut, budget.bytes, budget.aborted]).toEqual([['a2'], 75, 1]);
+    expect([aborted, budget.bytes, budget.aborted]).toEqual([['a2'], 75, 1]);
     largest.add(1_000); // an aborted call counts no more bytes
     largest.release();
     expect(budget.bytes).toBe(75);
@@ -117,15 +117,15 @@ describe('ByteBudget', () => {
   });
 
   it('releases bytes once and runs onRelease', () => {
-    let told = 0;
-    const budget = new ByteBudget(100, () => (told += 1));
+    let released = 0;
+    const budget = new ByteBudget(100, () => (released += 1));
     const held = budget.track('a', () => undefined);
     held.add(10);
     held.add(-4);
     held.release();
     held.release();
     held.add(7);
-    expect([budget.bytes, budget.getBytes('a'), told]).toEqual([0, 0, 2]);
+    expect([budget.bytes, budget.getBytes('a'), released]).toEqual([0, 0, 2]);
   });
 });
 

@@ -43,9 +43,9 @@ describe('OverloadDetector', () => {
 
   it('samples at most every 100 ms and drops old samples', async () => {
     const clock = new ManualClock();
-    let looks = 0;
+    let samples = 0;
     const meter = new OverloadDetector(clock, () => {
-      looks += 1;
+      samples += 1;
       return 500;
     });
     for (let round = 0; round < 5; round += 1) {
@@ -54,7 +54,7 @@ describe('OverloadDetector', () => {
     }
     expect(meter.getLevel()).toBe(2);
     expect(meter.getLevel()).toBe(2);
-    expect(looks).toBe(6);
+    expect(samples).toBe(6);
     await clock.advance(10_000);
     expect(meter.getLevel()).toBe(0);
   });

@@ -242,7 +242,11 @@ describe('OverloadProtection: an unread response', () => {
     stream.resume();
     expect(await closed).toBe(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
     await waitForNoStreams(server);
-    expect(server.getLoad()).toMatchObject({ unreadAnswerBytes: 0, streams: 0, readersCut: 1 });
+    expect(server.getLoad()).toMatchObject({
+      unreadResponseBytes: 0,
+      streams: 0,
+      slowReadersAborted: 1,
+    });
     session.destroy();
   });
 

@@ -16,7 +16,10 @@ import { toPeerKey } from './peer-key.js';
 import { StreamLimiter } from './stream-limiter.js';
 import { EventLoopQuota } from './event-loop-quota.js';
 
-export interface OverloadProtectionSettings extends Omit<RpcServerOptions, 'limits' | 'log'> {
+export interface OverloadProtectionSettings extends Pick<
+  RpcServerOptions,
+  'classifyCall' | 'getPrincipal' | 'getLoopLagMs'
+> {
   readonly limits: RpcLimits;
   readonly clock: Clock;
   readonly log: Log;

@@ -43,7 +43,7 @@ export interface ConnectionSettings {
   readonly headTimeoutMs: number;
   readonly idleTimeoutMs: number;
   /** Runs when the first call of a connection without calls starts, and when its last call ends. */
-  readonly onBusyChange?: (connection: ServerConnection, work: 'began' | 'ended') => void;
+  readonly onBusyChange?: (connection: ServerConnection, state: 'busy' | 'idle') => void;
 }
 
 /**
@@ -88,13 +88,13 @@ export class ServerConnection implements ClientConnection {
   onCallStart(): void {
     this.openCalls += 1;
     this.timer.cancel();
-    if (this.openCalls === 1) this.settings.onBusyChange?.(this, 'began');
+    if (this.openCalls === 1) this.settings.onBusyChange?.(this, 'busy');
   }
 
   onCallEnd(): void {
     this.openCalls -= 1;
     if (this.openCalls > 0 || this.closed) return;
-    this.settings.onBusyChange?.(this, 'ended');
+    this.settings.onBusyChange?.(this, 'idle');
     if (this.draining && this.drainSession === undefined) this.socket.destroySoon();
     else this.restartTimer(this.settings.idleTimeoutMs, 'idle');
   }

@@ -191,10 +191,10 @@ describe('startRpcServer, size limits', () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     await http1(url, {}, agent);
     const silent = net.connect(address.port, address.host).resume();
-    const cut = once(silent, 'close');
+    const closed = once(silent, 'close');
     await once(silent, 'connect');
     expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
-    await cut;
+    await closed;
     // the idle connection was kept
     expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 });
     const others = [1, 2].map(() => net.connect(address.port, address.host).resume());

@@ -194,8 +194,8 @@ class PlaintextServer implements RpcServer {
       log: this.log,
       headTimeoutMs,
       idleTimeoutMs,
-      onBusyChange: (worker, work) =>
-        work === 'began' ? this.connections.markBusy(worker) : this.connections.markIdle(worker),
+      onBusyChange: (changed, state) =>
+        state === 'busy' ? this.connections.markBusy(changed) : this.connections.markIdle(changed),
     });
     this.connections.add(socket, connection);
     socket.once('close', () => this.connections.remove(socket));
