@@ -116,7 +116,7 @@ const bannedSyntax = [
 const bannedMkdir = {
   selector: 'CallExpression[callee.name=/^mkdir(Sync)?$/] Property[key.name="recursive"]',
   message:
-    'Use makeDirectory or makeDirectorySync of @cloudless/system: a recursive mkdir never ends on /proc and autofs.',
+    'Use makeDirectory or makeDirectorySync of @cloudless/app-kit: a recursive mkdir never ends on /proc and autofs.',
 };
 
 const specs = ['**/*.spec.ts', '**/*.e2e.ts', '**/conformance/**', '**/testing/**'];
@@ -205,7 +205,7 @@ export default tseslint.config(
   {
     files: ['libs/**/*.ts'],
     ignores: [
-      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,identity,observability,rpc-client,rpc-server,settings,system}/**',
+      'libs/{state-store-lmdb,runtime-process,runtime-cri,cgroup-reader,identity,observability,rpc-node,app-kit}/**',
       ...specs,
     ],
     rules: {

@@ -1,9 +1,9 @@
 import { CloudlessError } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE } from '@cloudless/observability';
-import { addSettingFlags, type SettingNames } from '@cloudless/settings';
+import { addSettingFlags, type SettingNames } from '@cloudless/app-kit/settings';
 import { Command, type OptionValues } from 'commander';
 import type { AgentConfig } from './config.js';
-import { VERSION } from './version.js';
+import { VERSION } from '@cloudless/app-kit';
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],

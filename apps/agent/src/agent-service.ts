@@ -7,7 +7,7 @@ import {
   startRpcServer,
   type ClientConnection,
   type RpcServer,
-} from '@cloudless/rpc-server';
+} from '@cloudless/rpc-node/server';
 
 /** Part of the call context that has the connection of the caller. */
 interface CallContext {

@@ -1,22 +1,22 @@
 import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
 import { createLog, noTracing, createOtlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
-import { EXIT_USAGE, describeFailure, readSettingLayers } from '@cloudless/settings';
+import { EXIT_USAGE, describeFailure, readSettingLayers } from '@cloudless/app-kit/settings';
 import {
   endBySignal,
   endMemoryProtection,
   endOnStopSignals,
   protectFromOutOfMemory,
+  type StopSignal,
   systemClock,
   systemRandom,
-  type StopSignal,
-} from '@cloudless/system';
+  VERSION,
+} from '@cloudless/app-kit';
 import { CommanderError, type OptionValues } from 'commander';
 import { requireArguments, createAgentProgram, settingNames } from './agent-program.js';
 import { parseAgentConfig } from './config.js';
 import { resetAgent } from './reset.js';
 import { runAgent } from './run-agent.js';
-import { VERSION } from './version.js';
 
 /** Command that runs this program as supervisor of the process runtime, also from source. */
 const supervisorCommand = [

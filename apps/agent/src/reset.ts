@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError, silentLog } from '@cloudless/base';
 import { openProcessRuntime } from '@cloudless/runtime-process';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import {
   CONTAINERS_FOLDER,
   getContainerRecordPath,

@@ -1,7 +1,7 @@
 import { errorFields, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions } from '@cloudless/agent-core';
-import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-server';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-node/server';
+import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
 import { serveAgentService } from './agent-service.js';
 import type { AgentConfig } from './config.js';
 import {
@@ -11,7 +11,7 @@ import {
   type Metrics,
   type Tracing,
 } from '@cloudless/observability';
-import { createCoordinatorTransport } from '@cloudless/rpc-client';
+import { createCoordinatorTransport } from '@cloudless/rpc-node/client';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
 import { openMachine, readBootId } from './machine/machine.js';
@@ -21,7 +21,6 @@ import { openRuntimes, type AgentRuntimes } from './runtimes/agent-runtimes.js';
 import { openStatsReader } from './machine/stats-reader.js';
 import { connectTcp } from './machine/connect-tcp.js';
 import { dialTcp } from './machine/dial-tcp.js';
-import { VERSION } from './version.js';
 
 /** A running agent process. */
 export interface RunningAgent {

@@ -10,7 +10,7 @@ import type {
   UpdateWorkloadRequest,
 } from '@cloudless/api';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { VERSION } from './version.js';
+import { VERSION } from '@cloudless/app-kit';
 import { NOW_MS, aNode, aWorkload, runCli } from './testing/run-cli.js';
 
 const withoutReplicas = { status: { totalReplicas: 0 } };

@@ -23,7 +23,7 @@ import {
 import { CliFailure, ExitCode } from './call/failure.js';
 import { BrokenPipeError } from './io/io.js';
 import type { CliIo } from './io/io.js';
-import { VERSION } from './version.js';
+import { VERSION } from '@cloudless/app-kit';
 
 const EXIT_CODES_HELP = `
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed.

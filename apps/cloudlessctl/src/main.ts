@@ -4,7 +4,7 @@ import { fstatSync } from 'node:fs';
 import { readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
-import { makeDirectory, systemClock } from '@cloudless/system';
+import { makeDirectory, systemClock } from '@cloudless/app-kit';
 import { run } from './cli.js';
 import { BrokenPipeError } from './io/io.js';
 import { listenLocally, findTerminal } from './io/local-io.js';

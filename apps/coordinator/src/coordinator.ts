@@ -29,7 +29,12 @@ import {
   type RpcObserverOptions,
   type Tracing,
 } from '@cloudless/observability';
-import { connectionKey, HealthState, startOpsServer, startRpcServer } from '@cloudless/rpc-server';
+import {
+  connectionKey,
+  HealthState,
+  startOpsServer,
+  startRpcServer,
+} from '@cloudless/rpc-node/server';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import type { CoordinatorConfig } from './config.js';

@@ -13,17 +13,17 @@ import {
   describeFailure,
   readSettingLayers,
   type SettingNames,
-} from '@cloudless/settings';
+} from '@cloudless/app-kit/settings';
 import {
   endOnStopSignals,
   protectFromOutOfMemory,
   systemClock,
   systemRandom,
-} from '@cloudless/system';
+  VERSION,
+} from '@cloudless/app-kit';
 import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
-import { VERSION } from './version.js';
 
 const flags: Readonly<Record<keyof CoordinatorConfig, readonly [string, string]>> = {
   host: [

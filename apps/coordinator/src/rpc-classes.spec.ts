@@ -1,5 +1,5 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
-import { CALL_PRIORITIES } from '@cloudless/rpc-server';
+import { CALL_PRIORITIES } from '@cloudless/rpc-node/server';
 import { classifyRpc } from './rpc-classes.js';
 
 const services = [CoordinatorService, AgentService, AdminService];

@@ -1,5 +1,5 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
-import type { CallClass, ClassifyCall } from '@cloudless/rpc-server';
+import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
 
 type ClassByRpc<Service extends { readonly method: object }> = {
   readonly [Rpc in keyof Service['method']]: CallClass;

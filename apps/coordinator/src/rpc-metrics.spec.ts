@@ -1,5 +1,5 @@
 import { createMetrics } from '@cloudless/observability';
-import type { PriorityLoad, RpcLoad } from '@cloudless/rpc-server';
+import type { PriorityLoad, RpcLoad } from '@cloudless/rpc-node/server';
 import { registerRpcMetrics } from './rpc-metrics.js';
 
 const aPriorityLoad = (value: Partial<PriorityLoad> = {}): PriorityLoad => ({

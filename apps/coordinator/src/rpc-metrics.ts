@@ -1,5 +1,5 @@
 import type { Metrics } from '@cloudless/observability';
-import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-server';
+import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-node/server';
 
 /** Registers the load and the refusals of the API server, which are read at each scrape. */
 export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): void {
@@ -48,7 +48,7 @@ export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): vo
     'cloudless_rpc_streams_refused_total',
     'Streams refused because too many were open.',
   );
-  const readersCut = createTotal(
+  const slowReaders = createTotal(
     metrics,
     'cloudless_rpc_readers_cut_total',
     'Calls ended because the client did not read the response.',
@@ -74,7 +74,7 @@ export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): vo
     bytes.set(now.waitingRequestBytes, { what: 'requests' });
     bytes.set(now.unreadResponseBytes, { what: 'answers' });
     streamsRefused(now.streamsRefused);
-    readersCut(now.slowReadersAborted);
+    slowReaders(now.slowReadersAborted);
     dropped(now.connectionsDropped);
   });
 }

@@ -1,6 +1,6 @@
 import { type CloudlessError } from '@cloudless/base';
 import type { Metrics } from '@cloudless/observability';
-import type { HealthReport } from '@cloudless/rpc-server';
+import type { HealthReport } from '@cloudless/rpc-node/server';
 import type { StorageFault } from '@cloudless/state-store';
 
 const DISK_FULL = 'disk full: the state store refuses writes, everything else continues';
@@ -24,8 +24,8 @@ export class StoreHealth {
   }
 
   /** Callback of the store: the disk is full, or has free space again. */
-  readonly reportDiskSpace = (hasRoom: boolean): void => {
-    this.hasDiskSpace = hasRoom;
+  readonly reportDiskSpace = (hasSpace: boolean): void => {
+    this.hasDiskSpace = hasSpace;
   };
 
   /**

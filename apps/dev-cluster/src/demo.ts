@@ -5,7 +5,7 @@ import {
   type Workload,
 } from '@cloudless/api';
 import { CloudlessError, sleep } from '@cloudless/base';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import pc from 'picocolors';
 import type { CommandLine } from './run-command.js';

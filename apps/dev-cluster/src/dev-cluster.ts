@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
 

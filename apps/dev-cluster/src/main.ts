@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { errorFields, errorMessageOf, StoppedError } from '@cloudless/base';
-import { endBySignal } from '@cloudless/system';
+import { endBySignal } from '@cloudless/app-kit';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import pc from 'picocolors';
 import { onBrokenOutput } from './broken-output.js';

@@ -3,7 +3,7 @@ import { createWriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { CloudlessError } from '@cloudless/base';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import type { Guard } from './guard.js';
 
 /** The programs of a cluster. */

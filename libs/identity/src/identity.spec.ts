@@ -159,7 +159,7 @@ describe('checkOrigin', () => {
   });
 });
 
-describe('principalOf', () => {
+describe('getPrincipal', () => {
   it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])(
     'is anonymous for a call from %s',
     (remoteAddress) => {

@@ -1,7 +1,7 @@
 import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CloudlessError, type Log, type LogFields } from '@cloudless/base';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import winston from 'winston';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 

@@ -89,20 +89,20 @@ export function createRpcObserver({
   };
   return (next) => async (request) => {
     const method = request.method.name;
-    const began = clock.now();
+    const startedMs = clock.now();
     open.set(method, (open.get(method) ?? 0) + 1);
     try {
       const response = await next(request);
       if (!response.stream) {
-        recordEnd(request, began, undefined);
+        recordEnd(request, startedMs, undefined);
         return response;
       }
       const message = onStreamEnd(response.message, (failure) =>
-        recordEnd(request, began, failure),
+        recordEnd(request, startedMs, failure),
       );
       return { ...response, message };
     } catch (reason) {
-      recordEnd(request, began, { reason });
+      recordEnd(request, startedMs, { reason });
       throw reason;
     }
   };

@@ -130,12 +130,12 @@ describe('startTracing', () => {
 
   it('sends the current trace to the server', async () => {
     const tracing = await startTracingTo((await aReceiver()).endpoint);
-    let heard: string | null = null;
+    let received: string | null = null;
     const inner = createRouterTransport(
       (router) =>
         router.service(CoordinatorService, {
           getServerInfo: (_request, { requestHeader }) => (
-            (heard = requestHeader.get('traceparent')),
+            (received = requestHeader.get('traceparent')),
             {}
           ),
         }),
@@ -145,14 +145,14 @@ describe('startTracing', () => {
       tracing,
       async () => void (await createClient(CoordinatorService, inner).getServerInfo({})),
     ).scaleWorkload({ name: 'web' }, traceparent);
-    expect(heard).toMatch(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`));
+    expect(received).toMatch(new RegExp(`^00-${TRACE}-[0-9a-f]{16}-01$`));
   });
 
   it.each([
     { name: 'that refuses spans', status: 400 },
     { name: 'that does not exist', status: undefined },
   ])(
-    'a receiver $name hurts no call and is told once',
+    'startTracing delays no call and logs one warning with a receiver $name',
     async ({ status }) => {
       const { receiver, endpoint } = await aReceiver(status);
       if (status === undefined) await receiver.close();

@@ -24,7 +24,7 @@ import {
   type RuntimeHealth,
   type StartProgress,
 } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { createClosedError, CriClient } from './client/cri-client.js';
 import {
   checkOptions,

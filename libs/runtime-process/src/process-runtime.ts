@@ -27,7 +27,7 @@ import {
   type LogRequest,
   withStartFailure,
 } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import {
   SupervisorConnection,
   createDisconnectedError,

@@ -19,7 +19,7 @@ describe('compareKeys', () => {
   });
 });
 
-describe('utf8ByteLength', () => {
+describe('countUtf8Bytes', () => {
   it('counts the bytes that TextEncoder encodes', () => {
     fc.assert(
       fc.property(arbText, (text) =>

@@ -24,7 +24,7 @@ import {
 } from '@cloudless/cluster-state';
 import { RealCluster } from '@cloudless/e2e';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { join } from 'node:path';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';

@@ -1,4 +1,4 @@
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 
 /** Interval of the checks for expired waits, milliseconds. */
 const LOOK_MS = 1_000;

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sleep } from '@cloudless/base';
 import { listProcessesMentioning } from '@cloudless/e2e';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 
 /** Time limit for the start; the daemon starts its own containerd first, milliseconds. */
 const START_LIMIT_MS = 60_000;

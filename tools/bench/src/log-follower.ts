@@ -1,6 +1,6 @@
 import { decodeLines, type CoordinatorClient, type LogEntry } from '@cloudless/api';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 
 /** Follows the log of one container and checks each line number. */
 export class LogFollower {

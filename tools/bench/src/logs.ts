@@ -7,7 +7,7 @@
 import { parseArgs } from 'node:util';
 import type { CoordinatorClient } from '@cloudless/api';
 import { RealCluster } from '@cloudless/e2e';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { measureDocker } from './logs-docker.js';
 import { LogFollower } from './log-follower.js';
 import { LINE_BYTES, WRITER_COMMAND } from './log-writer.js';

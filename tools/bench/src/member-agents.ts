@@ -8,8 +8,8 @@ import {
 import { MemoryAgentStore } from '@cloudless/agent-core/testing';
 import { silentLog } from '@cloudless/base';
 import { createFakeRuntime } from '@cloudless/runtime/testing';
-import { systemClock, systemRandom } from '@cloudless/system';
-import { coordinatorTransport } from '@cloudless/rpc-client';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
+import { coordinatorTransport } from '@cloudless/rpc-node/client';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 
 /** A simulated machine with an agent. */

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { NodeStatus_Phase as Phase } from '@cloudless/api';
 import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import type { AgentsCommand, AgentsReport } from './member-protocol.js';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';

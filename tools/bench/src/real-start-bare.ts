@@ -8,7 +8,7 @@ import {
   NamespaceMode,
   SecurityProfile_ProfileType,
 } from '@cloudless/runtime-cri/client';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import {
   COMMAND,
   CONCURRENCY,

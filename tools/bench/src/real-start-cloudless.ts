@@ -8,7 +8,7 @@ import {
 import { sleep } from '@cloudless/base';
 import { RealCluster } from '@cloudless/e2e';
 import { CriClient } from '@cloudless/runtime-cri/client';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { readCpuSeconds } from './process-figures.js';
 import {
   COMMAND,

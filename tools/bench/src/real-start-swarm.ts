@@ -1,5 +1,5 @@
 import { sleep } from '@cloudless/base';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { DAEMON_ADDRESS, DockerDaemon } from './docker-daemon.js';
 import {
   COMMAND,

@@ -3,7 +3,7 @@
 // agent is stopped (SIGSTOP) so that its connections stay open and nothing answers.
 import { NodeStatus_Phase as Phase, type CoordinatorClient } from '@cloudless/api';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { EndpointObserver } from './endpoint-observer.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 
 /** Median, extremes and 95th percentile of samples. */
 export interface Summary {

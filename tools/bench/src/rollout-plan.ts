@@ -8,7 +8,7 @@ import {
   type RolloutObserved,
   type RolloutReplica,
 } from '@cloudless/rollout';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 

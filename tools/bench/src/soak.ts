@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util';
 import { createSeededRandom, sleep } from '@cloudless/base';
 import { RealCluster, SERVER_COMMAND } from '@cloudless/e2e';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { Churn } from './soak-churn.js';
 import { readMemoryBytes, countOpenFiles } from './process-figures.js';
 import { printReport } from './report.js';

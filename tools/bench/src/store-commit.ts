@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { silentLog } from '@cloudless/base';
 import type { Revision, StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createCoordinatorClient, type Workload } from '@cloudless/api';
 import type { StateStore, StoreEntry } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './support/cluster.js';
 import { RunningProgram, findBundle } from './support/processes.js';

@@ -37,7 +37,7 @@ async function writeJson(path: string, value: unknown): Promise<void> {
 }
 
 describe('npm packages of the libraries', () => {
-  it('install together in another Nx workspace and run there', async () => {
+  it('install together in another Nx workspace and run there, imported and required', async () => {
     execFileSync(
       join(repository, 'node_modules/.bin/tsc'),
       ['-b', ...packed.map((name) => `libs/${name}/tsconfig.lib.json`)],
@@ -59,9 +59,7 @@ describe('npm packages of the libraries', () => {
         readonly filename: string;
         readonly files: readonly { readonly path: string }[];
       }[];
-      const strays = pack!.files
-        .map(({ path }) => path)
-        .filter((path) => !/^(dist\/.*\.(js|d\.ts)|package\.json|README\.md|LICENSE)$/.test(path));
+      const strays = pack!.files.map(({ path }) => path).filter((path) => !PACKED_FILES.test(path));
       expect({ name, strays }).toEqual({ name, strays: [] });
       return join(scratch, pack!.filename);
     });
@@ -88,6 +86,22 @@ describe('npm packages of the libraries', () => {
       },
     });
     await writeFile(join(scratch, 'apps/planner/src/main.js'), PROGRAM);
+    await mkdir(join(scratch, 'apps/legacy/src'), { recursive: true });
+    await json('apps/legacy/package.json', {
+      name: 'legacy',
+      version: '0.0.0',
+      private: true,
+      type: 'commonjs',
+      nx: {
+        targets: {
+          start: {
+            executor: 'nx:run-commands',
+            options: { command: 'node apps/legacy/src/main.cjs' },
+          },
+        },
+      },
+    });
+    await writeFile(join(scratch, 'apps/legacy/src/main.cjs'), COMMONJS_PROGRAM);
     const { devDependencies } = JSON.parse(
       await readFile(join(repository, 'package.json'), 'utf8'),
     ) as {
@@ -115,5 +129,12 @@ describe('npm packages of the libraries', () => {
     expect(run.stdout).toContain(
       'edge-1 edge-2\n1 100\ninvalid spec: image or command is required',
     );
+    const required = await runToEnd(
+      join(scratch, 'node_modules/.bin/nx'),
+      ['run', 'legacy:start'],
+      { cwd: scratch, env: { NX_DAEMON: 'false' } },
+    );
+    expect(required.code).toBe(0);
+    expect(required.stdout).toContain('required: edge-1 function');
   });
 });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { errorKindOf } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 import { RunningProgram, repository } from './support/processes.js';
 

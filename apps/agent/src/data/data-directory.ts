@@ -2,7 +2,7 @@ import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import net from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 
 /** Data directory that is locked by this process. */

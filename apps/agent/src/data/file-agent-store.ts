@@ -8,7 +8,7 @@ import {
   type StoredAgent,
   type StoredReplica,
 } from '@cloudless/agent-core';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 
 /** Format version of the files; incremented by incompatible changes. */

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 import type { NodeReader, ConditionReading } from '@cloudless/agent-core';
 import { createHostReader, type HostCapacity, type HostReader } from '@cloudless/cgroup-reader';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 
 /** Boot id of the machine, which changes at each boot. */
 export function readBootId(): string {

@@ -7,7 +7,7 @@ import {
   createHealthClient,
 } from '@cloudless/api/grpc';
 import { CloudlessError } from '@cloudless/base';
-import { createGrpcTransportOver } from '@cloudless/rpc-client';
+import { createGrpcTransportOver } from '@cloudless/rpc-node/client';
 import { errorCodeOf } from '../error-code.js';
 import { toConnectionError } from './connection-error.js';
 

@@ -1,6 +1,6 @@
 import { request as httpRequest } from 'node:http';
 import type { ProbeClients } from '@cloudless/agent-core';
-import { VERSION } from '../version.js';
+import { VERSION } from '@cloudless/app-kit';
 import { toConnectionError } from './connection-error.js';
 
 /** Maximum bytes of the body that are read. */

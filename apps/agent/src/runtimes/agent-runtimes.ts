@@ -3,7 +3,7 @@ import { definedFields, errorFields, type Log } from '@cloudless/base';
 import { combineRuntimes, LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import type { AgentConfig } from '../config.js';
 import {
   createContainersMissingError,

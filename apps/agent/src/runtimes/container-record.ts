@@ -2,7 +2,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { Owner } from '@cloudless/runtime-cri';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { errorCodeOf } from '../error-code.js';
 
 /** Folder in the data directory for container logs and the record of the container runtime. */

@@ -13,8 +13,8 @@ import {
   type TunnelFrame,
 } from '@cloudless/api';
 import { PushQueue } from '@cloudless/runtime';
-import { connectionKey, startRpcServer, type RpcServer } from '@cloudless/rpc-server';
-import { systemClock } from '@cloudless/system';
+import { connectionKey, startRpcServer, type RpcServer } from '@cloudless/rpc-node/server';
+import { systemClock } from '@cloudless/app-kit';
 
 const QUEUE_LIMIT = 10_000;
 

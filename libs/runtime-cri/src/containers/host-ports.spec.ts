@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { toContainerId } from '@cloudless/base';
 import type { ContainerRequest, PortRequest } from '@cloudless/runtime';
-import { PortReservations } from '@cloudless/system';
+import { PortReservations } from '@cloudless/app-kit';
 import { aRequest } from '../testing/requests.js';
 import { claimHostPorts } from './host-ports.js';
 import type { KnownContainer } from './inventory.js';

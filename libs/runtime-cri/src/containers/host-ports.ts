@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import type { PortReservations } from '@cloudless/system';
+import type { PortReservations } from '@cloudless/app-kit';
 import { listHostPorts, type ContainerHostPort } from './config/network.js';
 import type { KnownContainer } from './inventory.js';
 import type { Sandboxes } from './sandboxes.js';

@@ -3,7 +3,7 @@ import { hostname as nodeName } from 'node:os';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import type { ContainerMount } from '../volumes/mount-paths.js';
 import { hasOwnHostsFile, resolveHostname } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';

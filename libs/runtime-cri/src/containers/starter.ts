@@ -9,7 +9,7 @@ import {
   type Log,
 } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
-import { PortReservations } from '@cloudless/system';
+import { PortReservations } from '@cloudless/app-kit';
 import type { CriClient } from '../client/cri-client.js';
 import type { PodSandboxConfig } from '../gen/runtime/v1/api_pb.js';
 import { isUnified, PidsLimit } from '../system/pids-limit.js';

@@ -1,7 +1,7 @@
 import { linkSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError, sleep, type Clock } from '@cloudless/base';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { readProcess } from '../system/host-processes.js';
 
 export interface FileLockOptions {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { errorFields, type Clock, type Log } from '@cloudless/base';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { FileLock } from './file-lock.js';
 import type { PresentImage, PulledImage } from './select-images.js';
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile, rmdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import { readProcess } from './host-processes.js';
 
 /** Mount point of the cgroup hierarchies. */

@@ -3,7 +3,7 @@ import { chmod, chown, mkdir, readdir, stat, utimes } from 'node:fs/promises';
 import path from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import { toVolumeGroup } from '../containers/labels.js';
 import { resolveHostPath, type HostPathRules } from './host-paths.js';
 import { makeDirectoriesBelow } from './make-directories-below.js';

@@ -20,7 +20,7 @@ import {
   type LogStream,
   type SplitLine,
 } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { readRemovedLines } from './log-cursor.js';
 import { listLogFiles, formatLogFileName, type LogFile } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';

@@ -10,7 +10,7 @@ import {
   type Timer,
 } from '@cloudless/base';
 import { acquireDirectoryLock } from '../system/directory-lock.js';
-import { VERSION } from '../version.js';
+import { VERSION } from '@cloudless/app-kit';
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
 import { createFileLog } from './supervisor-log.js';

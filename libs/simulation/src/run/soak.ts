@@ -2,7 +2,7 @@
 // prints statistics at the end.
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { describeFailure, runSeeds, seedsFrom, type SeedReport } from './run-seeds.js';
 
 const { values } = parseArgs({

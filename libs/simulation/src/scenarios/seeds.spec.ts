@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals';
 import { availableParallelism } from 'node:os';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import {
   describeFailure,
   replayCommand,

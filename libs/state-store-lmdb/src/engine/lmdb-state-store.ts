@@ -45,7 +45,7 @@ export interface LmdbStateStoreOptions {
    * Runs with false when the disk is full, and with true some seconds after it accepts all writes
    * again. Meanwhile writes are refused and reads continue.
    */
-  readonly onDiskSpaceChange?: (hasRoom: boolean) => void;
+  readonly onDiskSpaceChange?: (hasSpace: boolean) => void;
   /**
    * Runs once, when the data file was deleted, moved or replaced, or the lock was lost. From then
    * on writes are refused as `unavailable`, and reads continue, until a store is opened again.

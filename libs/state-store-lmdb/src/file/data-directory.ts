@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { access, realpath, stat } from 'node:fs/promises';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 
 /** Permission bits of group and others. */
 const OTHERS = 0o077;

@@ -8,7 +8,7 @@ export interface DiskSpaceMonitorOptions {
   readonly log: Log;
   /** Writes a small record, to find out without other writes whether the disk has space again. */
   readonly probe: () => Promise<unknown>;
-  readonly onDiskSpaceChange: (hasRoom: boolean) => void;
+  readonly onDiskSpaceChange: (hasSpace: boolean) => void;
 }
 
 /**

@@ -81,18 +81,18 @@ describe('createEngineStore', () => {
     const { store, storage } = aStore();
     let flush = (): void => undefined;
     storage.flushed = new Promise((resolve) => (flush = resolve));
-    const told: string[] = [];
-    const tell = (name: string) => () => void told.push(name);
+    const notified: string[] = [];
+    const record = (name: string) => () => void notified.push(name);
     const calls = [
-      store.txn([], [put('a')]).then(tell('committed')),
-      store.txn([{ key: 'a', is: 'absent' }], []).catch(tell('refused')),
-      store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]().next().then(tell('watch')),
+      store.txn([], [put('a')]).then(record('committed')),
+      store.txn([{ key: 'a', is: 'absent' }], []).catch(record('refused')),
+      store.watch({ prefix: '', after: 0n })[Symbol.asyncIterator]().next().then(record('watch')),
     ];
     await settle();
-    const before = [...told];
+    const before = [...notified];
     flush();
     await Promise.all(calls);
-    expect({ before, after: told.sort() }).toEqual({
+    expect({ before, after: notified.sort() }).toEqual({
       before: [],
       after: ['committed', 'refused', 'watch'],
     });
@@ -109,30 +109,30 @@ describe('createEngineStore', () => {
   });
 
   it('calls onDiskSpaceChange once when the disk is full and once when space is free, also without writes', async () => {
-    const told: unknown[] = [];
+    const notified: unknown[] = [];
     const { store, storage, clock } = aStore({
-      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
-      log: recordingLog(told),
+      onDiskSpaceChange: (hasSpace) => notified.push(hasSpace),
+      log: recordingLog(notified),
     });
     await store.txn([], [put('a')]);
     storage.failure = DISK_FULL;
     for (let round = 0; round < 3; round += 1)
       await expect(store.txn([], [put('b')])).rejects.toBe(DISK_FULL);
     await clock.advance(60_000);
-    expect(told).toEqual([
+    expect(notified).toEqual([
       'warn disk full: writes are refused until space is free, reads continue',
       false,
     ]);
     storage.failure = undefined;
     await clock.advance(10_000);
-    expect(told.slice(2)).toEqual(['info disk has free space again: writes continue', true]);
+    expect(notified.slice(2)).toEqual(['info disk has free space again: writes continue', true]);
     expect([await store.revision(), clock.pendingTimers]).toEqual([1n, 0]);
   });
 
   it('treats the disk as full while some writes succeed and others fail', async () => {
-    const told: unknown[] = [];
+    const notified: unknown[] = [];
     const { store, storage, clock } = aStore({
-      onDiskSpaceChange: (hasRoom) => told.push(hasRoom),
+      onDiskSpaceChange: (hasSpace) => notified.push(hasSpace),
     });
     for (let round = 0; round < 20; round += 1) {
       storage.failure = DISK_FULL;
@@ -141,9 +141,9 @@ describe('createEngineStore', () => {
       await store.txn([], [put('small')]);
       await clock.advance(1_000);
     }
-    expect(told).toEqual([false]);
+    expect(notified).toEqual([false]);
     await clock.advance(10_000);
-    expect(told).toEqual([false, true]);
+    expect(notified).toEqual([false, true]);
   });
 
   it('stops probing the disk after close', async () => {
@@ -242,10 +242,10 @@ describe('createEngineStore, lost files', () => {
   });
 
   it('detects the loss without a write and calls onFault once', async () => {
-    const [lines, told]: [unknown[], StorageFault[]] = [[], []];
+    const [lines, notified]: [unknown[], StorageFault[]] = [[], []];
     const { store, storage, clock } = aStore({
       log: recordingLog(lines),
-      onFault: (fault) => told.push(fault),
+      onFault: (fault) => notified.push(fault),
       checkIntervalMs: 1_000,
     });
     storage.lost = FILES_LOST;
@@ -253,8 +253,8 @@ describe('createEngineStore, lost files', () => {
     storage.lost = undefined;
     await clock.advance(10_000);
     await expect(store.txn([], [put('after')])).rejects.toBe(FILES_LOST);
-    expect({ told, lines }).toEqual({
-      told: [FILES_LOST],
+    expect({ notified, lines }).toEqual({
+      notified: [FILES_LOST],
       lines: ['error data file lost: writes are refused'],
     });
     await store.close();

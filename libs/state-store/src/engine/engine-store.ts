@@ -98,7 +98,7 @@ class EngineStore implements StateStore {
       clock: options.clock,
       log: this.log,
       probe: () => this.queue.submit(0, (draft) => draft.probe()),
-      onDiskSpaceChange: (hasRoom) => options.onDiskSpaceChange?.(hasRoom),
+      onDiskSpaceChange: (hasSpace) => options.onDiskSpaceChange?.(hasSpace),
     });
     const { fault } = options.storage;
     if (fault !== undefined)

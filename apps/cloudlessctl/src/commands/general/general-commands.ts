@@ -5,7 +5,7 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { ExitCode, describeCallFailure, createUsageFailure } from '../../call/failure.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { suggestSimilar } from '../../suggest.js';
-import { VERSION } from '../../version.js';
+import { VERSION } from '@cloudless/app-kit';
 import { showEvents, addEventOptions } from '../event/event-commands.js';
 import { showContainers } from '../replica/container-commands.js';
 import { describeNode, getNodes, listNodes } from '../node/node-commands.js';

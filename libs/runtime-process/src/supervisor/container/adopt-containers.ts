@@ -3,7 +3,7 @@ import { uptime } from 'node:os';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { LogWriter } from '../../logs/log-writer.js';
 import { Cgroup } from '../../system/cgroups.js';
 import { killMarkedProcesses } from '../../system/marked-processes.js';

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { CloudlessError } from '@cloudless/base';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 
 /**
  * Number of named pipes that one call of `mkfifo` creates. Node.js cannot create named pipes, and a

@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram';
 import net from 'node:net';
 import { CloudlessError, type Random } from '@cloudless/base';
 import type { PortRequest } from '@cloudless/runtime';
-import { PortReservations } from '@cloudless/system';
+import { PortReservations } from '@cloudless/app-kit';
 import type { SupervisorSettings } from '../../wire/messages.js';
 
 const PROTOCOLS = ['tcp', 'udp'] as const;

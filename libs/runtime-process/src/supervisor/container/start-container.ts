@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import type { Clock, Log } from '@cloudless/base';
 import type { ContainerEndpoint, ContainerRequest, ContainerStatus } from '@cloudless/runtime';
-import { makeDirectorySync } from '@cloudless/system';
+import { makeDirectorySync } from '@cloudless/app-kit';
 import { LogWriter } from '../../logs/log-writer.js';
 import type { Cgroup } from '../../system/cgroups.js';
 import type { SupervisorSettings } from '../../wire/messages.js';

@@ -1,0 +1,61 @@
+import { ManualClock } from '@cloudless/base/testing';
+import { OverloadDetector } from './overload-detector.js';
+
+/** The level after each sample, one every 100 ms. */
+async function measureLevels(lags: readonly number[]): Promise<readonly number[]> {
+  const clock = new ManualClock();
+  const left = [...lags];
+  const meter = new OverloadDetector(clock, () => left.shift() ?? 0);
+  const levels: number[] = [];
+  for (const _ of lags) {
+    levels.push(meter.getLevel());
+    await clock.advance(100);
+  }
+  return levels;
+}
+
+describe('OverloadDetector', () => {
+  it.each([
+    { name: 'a single stall', lags: [0, 0, 2_000, 0, 0, 0], levels: [0, 0, 0, 0, 0, 0] },
+    {
+      name: 'a standing delay',
+      lags: [150, 150, 150, 150, 150, 150],
+      levels: [0, 0, 0, 0, 1, 1],
+    },
+    {
+      name: 'long delays with a short one among them',
+      lags: [5_000, 5_000, 400, 5_000, 5_000, 5_000],
+      levels: [0, 0, 0, 0, 2, 2],
+    },
+    {
+      name: 'delays of a third of a lease',
+      lags: [1_000, 1_200, 1_500, 1_000, 1_000],
+      levels: [0, 0, 0, 0, 3],
+    },
+    {
+      name: 'one good sample after a standing delay',
+      lags: [400, 400, 400, 400, 400, 10, 400],
+      levels: [0, 0, 0, 0, 2, 0, 0],
+    },
+  ])('reports levels $levels for $name', async ({ lags, levels }) => {
+    expect(await measureLevels(lags)).toEqual(levels);
+  });
+
+  it('samples at most every 100 ms and drops old samples', async () => {
+    const clock = new ManualClock();
+    let samples = 0;
+    const meter = new OverloadDetector(clock, () => {
+      samples += 1;
+      return 500;
+    });
+    for (let round = 0; round < 5; round += 1) {
+      meter.getLevel();
+      await clock.advance(100);
+    }
+    expect(meter.getLevel()).toBe(2);
+    expect(meter.getLevel()).toBe(2);
+    expect(samples).toBe(6);
+    await clock.advance(10_000);
+    expect(meter.getLevel()).toBe(0);
+  });
+});

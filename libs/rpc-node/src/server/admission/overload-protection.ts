@@ -1,0 +1,261 @@
+import { assert, type Clock, type Log } from '@cloudless/base';
+import type { DescMethod } from '@bufbuild/protobuf';
+import { ConnectError, Code } from '@connectrpc/connect';
+import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { CallAdmission } from './call-admission.js';
+import { ByteBudget } from './byte-budget.js';
+import type { CallCanceller } from '../transport/call-lifetimes.js';
+import type { ServerConnection } from '../transport/connection.js';
+import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
+import type { CallClass, ClassifyCall } from './call-priority.js';
+import type { RpcLimits, RpcLoad, RpcServerOptions } from '../options.js';
+import { OverloadDetector } from './overload-detector.js';
+import { ResponsePacer, resetCall } from './response-pacing.js';
+import { readAhead } from './read-ahead.js';
+import { toPeerKey } from './peer-key.js';
+import { StreamLimiter } from './stream-limiter.js';
+import { EventLoopQuota } from './event-loop-quota.js';
+
+export interface OverloadProtectionSettings extends Pick<
+  RpcServerOptions,
+  'classifyCall' | 'getPrincipal' | 'getLoopLagMs'
+> {
+  readonly limits: RpcLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export interface IncomingCall {
+  readonly handler: UniversalHandler;
+  readonly connection: ServerConnection | undefined;
+  readonly request: AnyRequest;
+  readonly response: AnyResponse;
+  readonly header: Headers;
+  readonly signal: AbortSignal;
+  readonly control: CallCanceller;
+}
+
+export interface AdmittedCall {
+  readonly body: AsyncIterable<Uint8Array>;
+  /**
+   * Wraps the response body, so that the call's share of the running calls ends when the handler
+   * has finished (unary call) or has started (stream).
+   */
+  withFinish(answer: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+}
+
+/** Flags and length before each message of a streaming protocol. */
+const ENVELOPE_BYTES = 5;
+/** Approximate memory of a request beside its head and body: HTTP/2 stream, signals, timers. */
+const REQUEST_BYTES = 4 * 1024;
+
+/** Streams refused in one iteration of the event loop. One refusal takes about 0.2 ms. */
+const REFUSALS_PER_ITERATION = 8;
+
+/**
+ * Protects the process from its clients. Applies every limit between the arrival of a request and
+ * its handler: priorities, streams for each client, memory of requests and responses, and slow
+ * readers.
+ */
+export class OverloadProtection {
+  private readonly overloadDetector: OverloadDetector;
+  private readonly admission: CallAdmission;
+  private readonly streamLimiter: StreamLimiter;
+  private readonly messageQuota: EventLoopQuota;
+  private readonly refusalQuota = new EventLoopQuota(REFUSALS_PER_ITERATION);
+  private readonly waitingRequests: ByteBudget;
+  private readonly unreadResponses: ByteBudget;
+  private readonly pacer: ResponsePacer;
+  private readonly classes = new Map<DescMethod, CallClass>();
+
+  constructor(private readonly settings: OverloadProtectionSettings) {
+    const { clock, log, limits, getLoopLagMs = () => 0 } = settings;
+    this.overloadDetector = new OverloadDetector(clock, getLoopLagMs);
+    this.streamLimiter = new StreamLimiter(limits);
+    this.messageQuota = new EventLoopQuota(limits.snapshotMessagesPerIteration);
+    this.waitingRequests = new ByteBudget(limits.waitingRequestBytes);
+    this.unreadResponses = new ByteBudget(limits.unreadResponseBytes, () =>
+      this.admission.recheck(),
+    );
+    this.pacer = new ResponsePacer({ clock, log, slowReaderTimeoutMs: limits.slowReaderTimeoutMs });
+    this.admission = new CallAdmission({
+      clock,
+      priorities: limits.priorities,
+      runningPerPrincipal: limits.runningPerPrincipal,
+      callsPerIteration: limits.callsPerIteration,
+      getOverload: () => this.overloadDetector.getLevel(),
+      canStart: (principal) =>
+        this.unreadResponses.getBytes(principal) <= limits.unreadResponseBytesPerPrincipal,
+    });
+  }
+
+  /**
+   * Sets the class of an RPC. Call it once for each RPC before the server listens.
+   * @param ownClass - The class of an RPC that the server adds itself, such as health checks; default:
+   *   what `classifyCall` returns.
+   */
+  register(method: DescMethod, ownClass?: CallClass): void {
+    const { classifyCall = classifyAsWrite } = this.settings;
+    const callClass = ownClass ?? classifyCall(method);
+    assert(
+      callClass !== undefined,
+      `${method.parent.typeName}/${method.name} has no priority; return one from classifyCall`,
+    );
+    this.classes.set(method, callClass);
+  }
+
+  getLoad(): Omit<RpcLoad, 'connections' | 'connectionsDropped'> {
+    return {
+      overload: this.overloadDetector.getLevel(),
+      priorities: this.admission.getLoad(),
+      streams: this.streamLimiter.openStreams,
+      streamsRefused: this.streamLimiter.refusedStreams,
+      waitingRequestBytes: this.waitingRequests.bytes,
+      unreadResponseBytes: this.unreadResponses.bytes,
+      slowReadersAborted: this.pacer.slowReaders + this.unreadResponses.aborted,
+    };
+  }
+
+  /**
+   * Reads the request if it is a single message, then waits until the call may start.
+   * @throws ConnectError RESOURCE_EXHAUSTED when the call is refused.
+   */
+  async admit(call: IncomingCall): Promise<AdmittedCall> {
+    const { request, response, signal, handler } = call;
+    const { priority, longRunning, interleaved } = this.classify(handler.method);
+    const principal = this.getPrincipal(call);
+    const onClose = (action: () => void): void => void response.once('close', action);
+    if (longRunning) {
+      try {
+        onClose(
+          this.streamLimiter.acquire(
+            priority,
+            principal,
+            toPeerKey(call.connection?.remoteAddress ?? ''),
+          ),
+        );
+      } catch (reason) {
+        // Refusals are limited for each event loop iteration as well: thousands of refusals for one
+        // client must not delay other calls.
+        await this.refusalQuota.acquire(principal, signal);
+        throw reason;
+      }
+    }
+    this.admission.refuseIfOverloaded(priority, principal);
+    const requestBytes = this.waitingRequests.track(principal, () => resetCall(call));
+    onClose(requestBytes.release);
+    requestBytes.add(
+      REQUEST_BYTES + request.rawHeaders.reduce((sum, text) => sum + text.length, 0),
+    );
+    const source: AsyncIterable<Uint8Array> = {
+      [Symbol.asyncIterator]: () => request.iterator({ destroyOnReturn: false }),
+    };
+    const body = isClientStreaming(handler.method)
+      ? source
+      : await readAhead(source, this.settings.limits.readMaxBytes + ENVELOPE_BYTES, requestBytes);
+    const endCall = await this.admission.admit(priority, principal, signal);
+    const finish = (): void => {
+      requestBytes.release();
+      endCall();
+    };
+    onClose(finish);
+    const acquireQuota = (): Promise<void> => this.messageQuota.acquire(principal, signal);
+    const toQuotaBody = (answer: AsyncIterable<Uint8Array>) =>
+      interleaved ? withMessageQuota(answer, acquireQuota) : answer;
+    return {
+      body,
+      withFinish: (answer) =>
+        longRunning ? finishAtStart(toQuotaBody(answer), finish) : finishAtResponse(answer, finish),
+    };
+  }
+
+  /**
+   * Passes a response body on at the speed of its reader, and aborts the call when the client reads
+   * too slowly.
+   */
+  paceResponse(body: AsyncIterable<Uint8Array>, call: IncomingCall): AsyncIterable<Uint8Array> {
+    const { handler, connection } = call;
+    const unread = this.unreadResponses.track(this.getPrincipal(call), () => {
+      call.control.cancel(
+        new ConnectError(
+          'too many responses are unread on the server; read them faster',
+          Code.ResourceExhausted,
+        ),
+      );
+      resetCall(call);
+    });
+    return this.pacer.pace(body, {
+      ...call,
+      rpc: handler.method.name,
+      connectionId: connection?.id,
+      unread,
+    });
+  }
+
+  private classify(method: DescMethod): Required<CallClass> {
+    const callClass = this.classes.get(method);
+    return {
+      priority: callClass?.priority ?? 'read',
+      longRunning: callClass?.longRunning === true || method.methodKind !== 'unary',
+      interleaved: callClass?.interleaved ?? false,
+    };
+  }
+
+  private getPrincipal({ connection, header }: IncomingCall): string {
+    return (
+      this.settings.getPrincipal?.(connection, header) ?? connection?.id ?? 'closed connection'
+    );
+  }
+}
+
+const classifyAsWrite: ClassifyCall = () => ({ priority: 'write' });
+
+function isClientStreaming(method: DescMethod): boolean {
+  return method.methodKind === 'client_streaming' || method.methodKind === 'bidi_streaming';
+}
+
+/** A unary call has finished when its first response bytes exist. */
+async function* finishAtResponse(
+  body: AsyncIterable<Uint8Array>,
+  finish: () => void,
+): AsyncIterable<Uint8Array> {
+  for await (const chunk of body) {
+    finish();
+    yield chunk;
+  }
+}
+
+/** Waits for the quota of the event loop iteration before each message of a stream. */
+async function* withMessageQuota(
+  body: AsyncIterable<Uint8Array>,
+  acquireQuota: () => Promise<void>,
+): AsyncIterable<Uint8Array> {
+  const items = body[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      await acquireQuota();
+      const item = await items.next();
+      if (item.done === true) return;
+      yield item.value;
+    }
+  } finally {
+    await items.return?.();
+  }
+}
+
+/**
+ * Ends the stream's share of the running calls once it has started: from then on it mostly waits.
+ */
+async function* finishAtStart(
+  body: AsyncIterable<Uint8Array>,
+  finish: () => void,
+): AsyncIterable<Uint8Array> {
+  const items = body[Symbol.asyncIterator]();
+  const first = items.next();
+  finish();
+  try {
+    for (let item = await first; item.done !== true; item = await items.next()) yield item.value;
+  } finally {
+    await items.return?.();
+  }
+}

@@ -1,0 +1,380 @@
+import * as http from 'node:http';
+import * as http2 from 'node:http2';
+import * as net from 'node:net';
+import { once } from 'node:events';
+import { CoordinatorService } from '@cloudless/api';
+import { settle } from '@cloudless/base/testing';
+import { Code, createClient } from '@connectrpc/connect';
+import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
+import type { ClientConnection } from './connection.js';
+import { aLog, aServer, serversOfTest } from '../testing/fixture.js';
+import { http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
+
+const open = serversOfTest(afterEach);
+
+/** A promise and the function that resolves it. */
+function aSignal() {
+  let pass: () => void = () => undefined;
+  const passed = new Promise<void>((resolve) => (pass = resolve));
+  return { passed, pass };
+}
+
+/** Resolves with the next connection whose protocol is known. */
+function nextConnection() {
+  let resolve: (connection: ClientConnection) => void = () => undefined;
+  const connected = new Promise<ClientConnection>((done) => (resolve = done));
+  return { connected, onConnection: (connection: ClientConnection) => resolve(connection) };
+}
+
+describe('startRpcServer, time limits', () => {
+  it('ends a unary call without a deadline after 30 s, also when its handler ignores the signal', async () => {
+    const [called, aborted] = [aSignal(), aSignal()];
+    const { url, clock } = await open({
+      registerRoutes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, (_request, { signal }) => {
+          signal.addEventListener('abort', aborted.pass);
+          called.pass();
+          return new Promise<never>(() => undefined);
+        }),
+    });
+    const call = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: url, httpVersion: '2' }),
+    ).getWorkload({});
+    await called.passed;
+    await clock.advance(30_000);
+    await expect(call).rejects.toMatchObject({
+      code: Code.DeadlineExceeded,
+      rawMessage: 'GetWorkload gave no answer within 30000 ms',
+    });
+    await aborted.passed;
+  });
+
+  it('sets no deadline for streams', async () => {
+    const [called, more] = [aSignal(), aSignal()];
+    const { url, clock } = await open({
+      registerRoutes: (router) =>
+        router.rpc(CoordinatorService.method.watchWorkloads, async function* () {
+          yield {};
+          called.pass();
+          await more.passed;
+          yield {};
+        }),
+    });
+    const stream = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }))
+      .watchWorkloads({})
+      [Symbol.asyncIterator]();
+    await stream.next();
+    const second = stream.next();
+    await called.passed;
+    await clock.advance(3_600_000);
+    more.pass();
+    expect(await second).toMatchObject({ done: false });
+  });
+
+  it.each([
+    {
+      name: 'connect-timeout-ms',
+      headers: { ...JSON_TYPE, 'connect-timeout-ms': String(25 * 3_600_000) },
+    },
+    {
+      name: 'a timeout that is not a number',
+      headers: { ...JSON_TYPE, 'connect-timeout-ms': 'soon' },
+    },
+  ])('refuses $name', async ({ headers }) => {
+    const { url } = await open();
+    expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 400 });
+  });
+
+  it.each([
+    { name: 'sends nothing', first: undefined },
+    { name: 'sends half a preface', first: 'PRI * HT' },
+    { name: 'sends half a head', first: 'POST / HTTP/1.1\r\nHost: loc' },
+  ])('closes the connection of a client that $name after 10 s', async ({ first }) => {
+    const server = await open();
+    const { address, clock } = server;
+    const socket = net.connect(address.port, address.host).on('error', () => undefined);
+    await once(socket, 'connect');
+    if (first !== undefined)
+      await new Promise<void>((resolve) => socket.write(first, () => resolve()));
+    await waitForConnections(server, 1);
+    await clock.advance(9_999);
+    expect(socket.destroyed).toBe(false);
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.resume();
+    await clock.advance(1);
+    await closed;
+  });
+
+  it('ends a call whose body does not arrive in time, over HTTP/1.1 and HTTP/2', async () => {
+    const { connected, onConnection } = nextConnection();
+    const { url, address, clock } = await open({ onConnection });
+    const socket = net.connect(address.port, address.host).on('error', () => undefined);
+    socket.write(
+      'POST /cloudless.api.CoordinatorService/CreateWorkload HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{',
+    );
+    const connection = await connected;
+    const closed = new Promise<void>((resolve) => connection.onClose(resolve));
+    await makeRoundTrip(url); // the server has read the head by now
+    await clock.advance(30_000);
+    await closed;
+    socket.destroy();
+
+    const session = http2.connect(url);
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/CreateWorkload',
+      ...JSON_TYPE,
+    });
+    stream.write('{');
+    await ping(session);
+    await clock.advance(30_000);
+    await once(stream, 'close');
+    expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+    session.destroy();
+  });
+
+  it('closes an HTTP/2 session without streams after 60 s, but keeps a session with a stream', async () => {
+    const called = aSignal();
+    const { url, clock } = await open({
+      registerRoutes: (router) =>
+        router.rpc(
+          CoordinatorService.method.watchWorkloads,
+          async function* (_request, { signal }) {
+            yield {};
+            called.pass();
+            await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          },
+        ),
+    });
+    const session = http2.connect(url);
+    await ping(session);
+    const headers = {
+      ':method': 'POST',
+      ':path': '/cloudless.api.CoordinatorService/WatchWorkloads',
+      'content-type': 'application/connect+json',
+    };
+    const stream = session.request(headers);
+    stream.resume().end(Buffer.from([0, 0, 0, 0, 2, 0x7b, 0x7d]));
+    await called.passed;
+    await clock.advance(600_000);
+    await ping(session); // still open
+    const closed = new Promise((resolve) => session.once('close', resolve));
+    stream.close();
+    await once(stream, 'close');
+    await ping(session);
+    await clock.advance(60_000);
+    await closed;
+  });
+});
+
+describe('startRpcServer, size limits', () => {
+  it('answers 431 to a head of more than 16 KiB, over HTTP/1.1 and HTTP/2', async () => {
+    const { url } = await open();
+    const headers = { ...JSON_TYPE, 'x-large': 'a'.repeat(17 * 1024) };
+    expect(await http1(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
+    expect(await http2Request(url, { headers, body: '{}' })).toMatchObject({ status: 431 });
+  });
+
+  it('announces its limits in the HTTP/2 settings', async () => {
+    const { url } = await open();
+    const session = http2.connect(url);
+    const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings];
+    expect(settings).toMatchObject({ maxConcurrentStreams: 128, maxHeaderListSize: 16 * 1024 });
+    session.destroy();
+  });
+
+  it('closes first unused, then idle connections for new ones beyond maxConnections, and logs it once', async () => {
+    const log = aLog();
+    const server = await open({ limits: { maxConnections: 2 }, log });
+    const { url, address } = server;
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    await http1(url, {}, agent);
+    const silent = net.connect(address.port, address.host).resume();
+    const closed = once(silent, 'close');
+    await once(silent, 'connect');
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    await closed;
+    // the idle connection was kept
+    expect(await http1(url, { body: '{}' }, agent)).toMatchObject({ status: 200 });
+    const others = [1, 2].map(() => net.connect(address.port, address.host).resume());
+    await Promise.all(others.map((socket) => once(socket, 'connect')));
+    expect(await http1(url, { body: '{}' })).toMatchObject({ status: 200 });
+    expect(
+      log.lines.filter(({ message }) => message.startsWith('connections closed')),
+    ).toHaveLength(1);
+    expect(server.getLoad().connectionsDropped).toBeGreaterThanOrEqual(2);
+    agent.destroy();
+  });
+
+  it('closes a new connection beyond maxConnections when all others have open calls', async () => {
+    const called = aSignal();
+    const { url, address } = await open({
+      limits: { maxConnections: 1 },
+      registerRoutes: (router) =>
+        router.rpc(
+          CoordinatorService.method.watchWorkloads,
+          async function* (_request, { signal }) {
+            yield {};
+            called.pass();
+            await new Promise((resolve) => signal.addEventListener('abort', resolve));
+          },
+        ),
+    });
+    const stream = createClient(CoordinatorService, createGrpcTransport({ baseUrl: url }))
+      .watchWorkloads({})
+      [Symbol.asyncIterator]();
+    await stream.next();
+    await called.passed;
+    await once(net.connect(address.port, address.host).resume(), 'close');
+    void stream.return?.();
+  });
+});
+
+describe('RpcServer.close', () => {
+  it('ends streams with UNAVAILABLE, lets unary calls finish, and leaves no socket or timer', async () => {
+    const [called, answer] = [aSignal(), aSignal()];
+    let calls = 0;
+    const server = await aServer({
+      registerRoutes: (router) =>
+        router.service(CoordinatorService, {
+          getWorkload: async ({ name }) => {
+            if ((calls += 1) === 2) called.pass();
+            await answer.passed;
+            return { name };
+          },
+          watchWorkloads: async function* () {
+            yield {};
+            await new Promise<never>(() => undefined); // ignores the signal
+          },
+        }),
+    });
+    const client = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: server.url, httpVersion: '2' }),
+    );
+    const stream = client.watchWorkloads({})[Symbol.asyncIterator]();
+    await stream.next();
+    const call = client.getWorkload({ name: 'web' });
+    const overHttp1 = createClient(
+      CoordinatorService,
+      createConnectTransport({ baseUrl: server.url, httpVersion: '1.1' }),
+    ).getWorkload({ name: 'api' });
+    await called.passed;
+    const closed = server.close(5_000);
+    await expect(stream.next()).rejects.toMatchObject({
+      code: Code.Unavailable,
+      rawMessage: 'the server is shutting down',
+    });
+    answer.pass();
+    expect(await call).toMatchObject({ name: 'web' });
+    expect(await overHttp1).toMatchObject({ name: 'api' });
+    await closed;
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({
+      open: 0,
+      timers: 0,
+    });
+    await expect(
+      once(net.connect(server.address.port, server.address.host), 'connect'),
+    ).rejects.toMatchObject({
+      code: 'ECONNREFUSED',
+    });
+  });
+
+  it('destroys connections with open calls when the grace period is over', async () => {
+    const called = aSignal();
+    const server = await aServer({
+      registerRoutes: (router) =>
+        router.rpc(CoordinatorService.method.getWorkload, () => {
+          called.pass();
+          return new Promise<never>(() => undefined);
+        }),
+    });
+    const call = createClient(
+      CoordinatorService,
+      createGrpcTransport({ baseUrl: server.url }),
+    ).getWorkload({});
+    const failed = expect(call).rejects.toMatchObject({ code: expect.any(Number) });
+    await called.passed;
+    const closed = server.close(5_000);
+    await server.clock.advance(4_999);
+    expect(server.openConnections).toBe(1);
+    await server.clock.advance(1);
+    await closed;
+    await failed;
+    expect({ open: server.openConnections, timers: server.clock.pendingTimers }).toEqual({
+      open: 0,
+      timers: 0,
+    });
+  });
+
+  it('can be called twice', async () => {
+    const server = await aServer();
+    await Promise.all([server.close(1_000), server.close()]);
+  });
+});
+
+describe('startRpcServer, listening', () => {
+  it('names the port and the option when the port is in use', async () => {
+    const { address } = await open();
+    await expect(aServer({ port: address.port })).rejects.toMatchObject({
+      kind: 'unavailable',
+      message: `port ${address.port} on 127.0.0.1 is in use; stop the program that uses it or choose another port with --port`,
+    });
+  });
+
+  it.each([
+    { name: 'every address', options: { host: '0.0.0.0' }, kind: 'precondition' },
+    { name: 'a port out of range', options: { port: 65_536 }, kind: 'invalid' },
+    { name: 'a port with a fraction', options: { port: 1.5 }, kind: 'invalid' },
+  ])('refuses $name', async ({ options, kind }) => {
+    await expect(aServer(options)).rejects.toMatchObject({ kind });
+  });
+
+  it.each([
+    {
+      name: 'HTTP/2',
+      bytes: 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+      frame: Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+      answer: /^\0\0.\x04/s,
+    },
+    {
+      name: 'PRI-like HTTP/1.1',
+      bytes: 'PROPFIND / HTTP/1.1\r\nHost: localhost\r\n',
+      frame: Buffer.from('\r\n'),
+      answer: /^HTTP\/1\.1 404/,
+    },
+  ])('detects $name when the first bytes arrive one by one', async ({ bytes, frame, answer }) => {
+    const { address } = await open();
+    const socket = net.connect({ port: address.port, host: address.host, noDelay: true });
+    await once(socket, 'connect');
+    for (const byte of [...Buffer.from(bytes), ...frame]) {
+      await new Promise<void>((resolve) => socket.write(Buffer.from([byte]), () => resolve()));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const [first] = (await once(socket, 'data')) as [Buffer];
+    expect(first.toString('latin1')).toMatch(answer);
+    socket.destroy();
+  });
+});
+
+async function ping(session: http2.ClientHttp2Session): Promise<void> {
+  session.on('error', () => undefined); // the server may close the session
+  if (session.connecting) await once(session, 'connect'); // Node cancels pings before that
+  await new Promise<void>((resolve, reject) =>
+    session.ping((reason) => (reason === null ? resolve() : reject(reason))),
+  );
+}
+
+/** Resolves when the server has read everything that was sent before. */
+async function makeRoundTrip(url: string): Promise<void> {
+  await http1(url, { path: '/nothing' });
+  await settle();
+}
+
+async function waitForConnections(
+  server: { readonly openConnections: number },
+  count: number,
+): Promise<void> {
+  while (server.openConnections < count) await new Promise((resolve) => setImmediate(resolve));
+}

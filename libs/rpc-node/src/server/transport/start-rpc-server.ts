@@ -1,0 +1,271 @@
+import * as http from 'node:http';
+import * as http2 from 'node:http2';
+import * as net from 'node:net';
+import { silentLog, type Log } from '@cloudless/base';
+import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
+import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { Health } from '@cloudless/api/grpc';
+import { OverloadProtection } from '../admission/overload-protection.js';
+import { CallLifetimes } from './call-lifetimes.js';
+import { ConnectionPool } from './connection-pool.js';
+import { ServerConnection } from './connection.js';
+import { createDispatch, type Dispatch } from './dispatch.js';
+import { HealthState, registerHealthService } from '../health/health.js';
+import { inputErrorInterceptor } from '../messages/input-errors.js';
+import { COMPRESSIONS } from '../messages/inspect-body.js';
+import { listenOnLoopback, type ListenAddress } from './listen.js';
+import {
+  defaultRpcLimits,
+  type RpcLimits,
+  type RpcLoad,
+  type RpcServer,
+  type RpcServerOptions,
+} from '../options.js';
+import { shouldLogOccurrence } from './log-sampling.js';
+import { registerReflectionService } from '../reflection/reflection.js';
+import { StreamResetLimiter } from './stream-reset-limiter.js';
+import { detectProtocol } from './detect-protocol.js';
+
+/**
+ * Starts a server that speaks Connect, gRPC and gRPC-Web on one plaintext port, over HTTP/1.1 and
+ * HTTP/2 with prior knowledge.
+ * @throws CloudlessError `precondition` when the host is not loopback, `invalid` when the port is
+ *   out of range, `unavailable` when the port is in use, `denied` when the system refuses the port.
+ * @example
+ * const server = await startRpcServer({ host: 'localhost', port: 0, clock, routes });
+ * const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+ * await server.close(5_000);
+ */
+export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
+  const server = new PlaintextServer(options);
+  await server.listen();
+  return server;
+}
+
+class PlaintextServer implements RpcServer {
+  private readonly limits: RpcLimits;
+  private readonly log: Log;
+  private readonly health: HealthState;
+  private readonly lifetimes: CallLifetimes;
+  private readonly protection: OverloadProtection;
+  private readonly listener = net.createServer({ allowHalfOpen: true, noDelay: true });
+  private readonly http1: http.Server;
+  private readonly http2: http2.Http2Server;
+  private readonly connections: ConnectionPool;
+  private readonly sessions = new WeakMap<http2.Http2Session, ServerConnection>();
+  private readonly openResponses = new Set<http.ServerResponse>();
+  private readonly dispatch: Dispatch;
+  private bound: ListenAddress | undefined;
+  private closing: Promise<void> | undefined;
+  private nextConnectionNumber = 1;
+  private droppedCount = 0;
+
+  constructor(private readonly options: RpcServerOptions) {
+    const limits = (this.limits = { ...defaultRpcLimits, ...options.limits });
+    const log = (this.log = options.log ?? silentLog);
+    this.connections = new ConnectionPool(limits.maxConnections);
+    this.health = options.health ?? new HealthState();
+    this.lifetimes = new CallLifetimes({
+      clock: options.clock,
+      log,
+      unaryDeadlineMs: limits.unaryDeadlineMs,
+    });
+    this.protection = new OverloadProtection({ ...options, limits, log });
+    this.dispatch = createDispatch({
+      protection: this.protection,
+      limits,
+      handlers: this.createHandlers(),
+      clock: options.clock,
+      log,
+      bodyTimeoutMs: limits.bodyTimeoutMs,
+      maxHeaderBytes: limits.maxHeaderBytes,
+      allowedOrigins: options.allowedOrigins ?? [],
+    });
+    this.http1 = http.createServer({
+      maxHeaderSize: limits.maxHeaderBytes,
+      keepAliveTimeout: limits.idleTimeoutMs,
+    });
+    this.http1.on('request', (request, response) => this.onHttp1Request(request, response));
+    this.http2 = http2.createServer({
+      settings: {
+        maxConcurrentStreams: limits.maxConcurrentStreams,
+        maxHeaderListSize: limits.maxHeaderBytes,
+      },
+      maxSessionMemory: limits.maxSessionMemoryMb,
+      maxSessionInvalidFrames: limits.maxSessionInvalidFrames,
+      maxSessionRejectedStreams: limits.maxSessionRejectedStreams,
+    });
+    this.http2.on('request', (request, response) => this.onHttp2Request(request, response));
+    this.listener.on('connection', (socket) => this.onConnection(socket));
+  }
+
+  async listen(): Promise<void> {
+    const { host, port, portOption = '--port' } = this.options;
+    this.bound = await listenOnLoopback(this.listener, host, port, portOption);
+    this.listener.on('error', (reason) =>
+      this.log.error('listener failed', { error: reason.message }),
+    );
+  }
+
+  get address(): ListenAddress {
+    if (this.bound === undefined)
+      throw new Error('the server is not listening yet; call listen() first');
+    return this.bound;
+  }
+
+  get url(): string {
+    return this.address.url;
+  }
+
+  get openConnections(): number {
+    return this.connections.size;
+  }
+
+  getLoad(): RpcLoad {
+    return {
+      ...this.protection.getLoad(),
+      connections: this.connections.size,
+      connectionsDropped: this.droppedCount,
+    };
+  }
+
+  close(graceMs = 0): Promise<void> {
+    return (this.closing ??= this.shutDown(graceMs));
+  }
+
+  private async shutDown(graceMs: number): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.listener.close(() => resolve()));
+    this.health.setAll('notServing');
+    this.lifetimes.endStreams(new ConnectError('the server is shutting down', Code.Unavailable));
+    for (const response of this.openResponses) response.shouldKeepAlive = false;
+    for (const connection of this.connections.all) connection.drain();
+    const destroyAll = (): void => {
+      for (const connection of this.connections.all) connection.destroy();
+    };
+    if (graceMs <= 0) destroyAll();
+    const timer = this.options.clock.setTimer(Math.max(0, graceMs), destroyAll);
+    await closed;
+    // The listener closes slightly before its last sockets emit `close`.
+    await Promise.all(
+      this.connections.sockets.map(
+        (socket) => new Promise((resolve) => socket.once('close', resolve)),
+      ),
+    );
+    timer.cancel();
+  }
+
+  private createHandlers(): readonly UniversalHandler[] {
+    const { registerRoutes, interceptors = [], reflectedServices = [] } = this.options;
+    const { readMaxBytes, maxTimeoutMs } = this.limits;
+    const router: ConnectRouter = createConnectRouter({
+      acceptCompression: COMPRESSIONS,
+      interceptors: [this.lifetimes.interceptor, inputErrorInterceptor, ...interceptors],
+      jsonOptions: { ignoreUnknownFields: false, alwaysEmitImplicit: true },
+      readMaxBytes,
+      maxTimeoutMs,
+    });
+    registerRoutes(router);
+    for (const { method } of router.handlers) this.protection.register(method);
+    const serviceHandlerCount = router.handlers.length;
+    for (const { service } of router.handlers) {
+      if (this.health.getStatus(service.typeName) === undefined)
+        this.health.set(service.typeName, 'serving');
+    }
+    registerHealthService(router, this.health);
+    registerReflectionService(router, [...reflectedServices, Health]);
+    for (const { method, service } of router.handlers.slice(serviceHandlerCount))
+      this.protection.register(method, {
+        priority: service.typeName === Health.typeName ? 'control' : 'read',
+      });
+    return router.handlers;
+  }
+
+  private onConnection(socket: net.Socket): void {
+    const { clock, onConnection } = this.options;
+    const { headTimeoutMs, idleTimeoutMs } = this.limits;
+    const space = this.connections.makeRoom();
+    if (space !== 'available') this.recordDrop();
+    if (space === 'full') {
+      socket.destroy();
+      return;
+    }
+    const connection = new ServerConnection(`c${this.nextConnectionNumber++}`, socket, {
+      clock,
+      log: this.log,
+      headTimeoutMs,
+      idleTimeoutMs,
+      onBusyChange: (changed, state) =>
+        state === 'busy' ? this.connections.markBusy(changed) : this.connections.markIdle(changed),
+    });
+    this.connections.add(socket, connection);
+    socket.once('close', () => this.connections.remove(socket));
+    detectProtocol(socket, (protocol) => {
+      if (protocol === 'h2') this.serveHttp2(socket, connection);
+      else this.serveHttp1(socket);
+      onConnection?.(connection);
+    });
+    if (this.closing !== undefined) connection.drain();
+  }
+
+  private serveHttp1(socket: net.Socket): void {
+    this.http1.emit('connection', socket);
+    process.nextTick(() => socket.resume());
+  }
+
+  private serveHttp2(socket: net.Socket, connection: ServerConnection): void {
+    const attachSession = (session: http2.Http2Session): void => {
+      this.sessions.set(session, connection);
+      connection.switchToHttp2(() => session.close());
+      session.on('ping', () => connection.onPingReceived());
+      const resets = new StreamResetLimiter(this.options.clock, this.limits);
+      session.on('stream', (stream) => {
+        connection.onCallStart();
+        stream.once('close', () => {
+          connection.onCallEnd();
+          if (stream.rstCode === http2.constants.NGHTTP2_NO_ERROR || resets.tryReset()) return;
+          this.log.warn('http2 session destroyed: its client resets too many streams', {
+            connectionId: connection.id,
+          });
+          connection.destroy();
+        });
+      });
+    };
+    socket.allowHalfOpen = false;
+    this.http2.once('session', attachSession); // emitted while the next line runs
+    this.http2.emit('connection', socket);
+    this.http2.off('session', attachSession);
+  }
+
+  private onHttp1Request(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const connection = this.connections.get(request.socket);
+    if (this.closing !== undefined) response.shouldKeepAlive = false;
+    this.openResponses.add(response);
+    connection?.onCallStart();
+    response.once('close', () => {
+      this.openResponses.delete(response);
+      connection?.onCallEnd();
+    });
+    this.dispatch(connection, request, response);
+  }
+
+  private onHttp2Request(
+    request: http2.Http2ServerRequest,
+    response: http2.Http2ServerResponse,
+  ): void {
+    const { session } = request.stream;
+    this.dispatch(
+      session === undefined ? undefined : this.sessions.get(session),
+      request,
+      response,
+    );
+  }
+
+  private recordDrop(): void {
+    this.droppedCount += 1;
+    if (!shouldLogOccurrence(this.droppedCount)) return;
+    this.log.warn('connections closed: too many are open', {
+      open: this.connections.size,
+      closed: this.droppedCount,
+    });
+  }
+}
