@@ -24,6 +24,7 @@ export {
 export type { Branded, ContainerId, NodeId, ReplicaId, WorkloadId } from './ids.js';
 export { backoffDelayMs } from './time/backoff.js';
 export type { BackoffPolicy } from './time/backoff.js';
+export { Wakeup } from './loops/wakeup.js';
 export { WorkQueue } from './loops/work-queue.js';
 export type { WorkQueueOptions, WorkResult } from './loops/work-queue.js';
 export { logFailure, silentLog } from './observability/log.js';

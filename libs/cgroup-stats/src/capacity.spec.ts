@@ -4,7 +4,7 @@ import { computeCapacity, parseCpuMax, computePressure, quotaToMillis } from './
 const GIB = 1_073_741_824;
 const quota = (quotaUsec: number) => ({ quotaUsec, periodUsec: 100_000 });
 
-describe('effectiveCapacity', () => {
+describe('computeCapacity', () => {
   it.each([
     {
       name: 'no limits',
@@ -69,7 +69,7 @@ describe('effectiveCapacity', () => {
   });
 });
 
-describe('pressureConditions', () => {
+describe('computePressure', () => {
   const at = (percent: number, was: boolean) =>
     computePressure(
       {

@@ -156,7 +156,7 @@ describe('Cluster.explain', () => {
       ['n3', false],
       ['n4', false],
     ]);
-    expect(explanations[1]).toMatchObject({ ofWorkload: { onNode: 1, inZone: 1 } });
+    expect(explanations[1]).toMatchObject({ workloadReplicas: { onNode: 1, inZone: 1 } });
     expect(explanations[2]).toMatchObject({ filter: 'cordoned', detail: 'the node is cordoned' });
     expect(placedOn(cluster, request)).toEqual(['n2']);
   });

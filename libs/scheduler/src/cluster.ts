@@ -1,7 +1,7 @@
 import type { NodeId, ReplicaId } from '@cloudless/base';
 import type { Candidate } from './placement/candidate.js';
 import { explainNodes, type NodeExplanation } from './placement/explain.js';
-import { canStay, nodeFailure } from './filters/filters.js';
+import { canStay, findNodeFailure } from './filters/pipeline.js';
 import { Ledger } from './reservations/ledger.js';
 import { indexNode, type IndexedNode, type SchedulerNode } from './input/node.js';
 import { compareText } from './order.js';
@@ -200,7 +200,7 @@ class IncrementalCluster implements Cluster {
 
   placeOn(request: PlacementRequest, nodeIds: readonly NodeId[]): Placement[] {
     const run = this.startRun(request);
-    const candidates = new Map(run.candidates.map((candidate) => [candidate.record.id, candidate]));
+    const candidates = new Map(run.candidates.map((candidate) => [candidate.node.id, candidate]));
     return nodeIds.map((nodeId): Placement => {
       const candidate = candidates.get(nodeId);
       if (candidate === undefined) return { placed: false, reasons: [] };
@@ -212,12 +212,13 @@ class IncrementalCluster implements Cluster {
   }
 
   eligibleNodes(request: PlacementRequest): EligibleNode[] {
-    const full = toFullRequest(request);
+    const run = { request: toFullRequest(request) };
     return [...this.nodes.values()]
-      .filter((record) => canStay(record, full))
-      .map((record) => ({
-        nodeId: record.id,
-        schedulable: nodeFailure(record, full) === undefined,
+      .map((node) => ({ node }))
+      .filter((candidate) => canStay(candidate, run))
+      .map((candidate) => ({
+        nodeId: candidate.node.id,
+        schedulable: findNodeFailure(candidate, run) === undefined,
       }))
       .sort((a, b) => compareText(a.nodeId, b.nodeId));
   }
@@ -240,7 +241,7 @@ function assign(run: PlacementRun, candidate: Candidate): Placement {
   // Read the score first: the booking changes it.
   const placement: Placement = {
     placed: true,
-    nodeId: candidate.record.id,
+    nodeId: candidate.node.id,
     score: candidate.score,
     terms: candidate.terms,
   };

@@ -120,7 +120,7 @@ describe('locateCgroup', () => {
   });
 });
 
-describe('groupDirectory', () => {
+describe('findGroupDirectory', () => {
   const find = (mountinfo: string, cgroup: string, controller: string | undefined) => {
     const memberships = parseProcCgroup(cgroup);
     return findGroupDirectory(parseCgroupMounts(mountinfo), controller, (mount) =>

@@ -75,7 +75,7 @@ describe('host port filter', () => {
       refused === undefined ? { fits: true } : { fits: false, detail: refused },
     ]);
     // Eligibility does not consider held ports: they may become free.
-    expect(cluster.eligibleNodes(request)).toEqual([{ nodeId: 'n1', takesNew: true }]);
+    expect(cluster.eligibleNodes(request)).toEqual([{ nodeId: 'n1', schedulable: true }]);
   });
 
   it('places one replica of a workload with a host port per node and reports the reason for the rest', () => {

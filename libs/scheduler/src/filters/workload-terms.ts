@@ -34,15 +34,15 @@ export function countMatchingReplicas(
   nodes: ReadonlyMap<NodeId, IndexedNode>,
 ): TermMatches[] {
   return request[kind].map((term) => {
-    const describesItself = matchesWorkload(
+    const matchesOwnWorkload = matchesWorkload(
       term,
       request.namespace,
       request.namespace,
       toLabelMap(request.labels),
     );
-    const findings: TermMatches = {
+    const matches: TermMatches = {
       term,
-      matchesOwnWorkload: describesItself,
+      matchesOwnWorkload,
       domains: new Map(),
       occupied: 0,
     };
@@ -50,12 +50,12 @@ export function countMatchingReplicas(
       if (!matchesWorkload(term, request.namespace, group.namespace, group.labels)) continue;
       for (const [nodeId, { staying, leaving }] of group.perNode) {
         const record = nodes.get(nodeId);
-        const domain = record && domainCountOf(findings, record);
+        const domain = record && domainCountOf(matches, record);
         const found = kind === 'workloadAffinity' ? staying : staying + leaving;
-        if (domain !== undefined && found > 0) addReplicas(findings, domain, found);
+        if (domain !== undefined && found > 0) addReplicas(matches, domain, found);
       }
     }
-    return findings;
+    return matches;
   });
 }
 
@@ -69,13 +69,13 @@ export function getOrCreateCount(counts: Map<string, DomainCount>, domain: strin
 }
 
 /** Returns the count of the node's domain for a term; undefined when the node is in no domain. */
-export function domainCountOf(findings: TermMatches, record: IndexedNode): DomainCount | undefined {
-  const domain = domainOf(record, findings.term.topology);
-  return domain === undefined ? undefined : getOrCreateCount(findings.domains, domain);
+export function domainCountOf(matches: TermMatches, record: IndexedNode): DomainCount | undefined {
+  const domain = domainOf(record, matches.term.topology);
+  return domain === undefined ? undefined : getOrCreateCount(matches.domains, domain);
 }
 
-export function addReplicas(findings: TermMatches, domain: DomainCount, replicas: number): void {
-  if (domain.count === 0) findings.occupied += 1;
+export function addReplicas(matches: TermMatches, domain: DomainCount, replicas: number): void {
+  if (domain.count === 0) matches.occupied += 1;
   domain.count += replicas;
 }
 
@@ -83,9 +83,18 @@ export function addReplicas(findings: TermMatches, domain: DomainCount, replicas
  * Returns true when a required affinity term allows a replica in `domain`: the domain has a
  * matching replica, or no domain has one and the term matches the request's own workload.
  */
-export function satisfiesAffinity(findings: TermMatches, domain: DomainCount | undefined): boolean {
+export function satisfiesAffinity(matches: TermMatches, domain: DomainCount | undefined): boolean {
   if (domain === undefined) return false;
-  return domain.count > 0 || (findings.matchesOwnWorkload && findings.occupied === 0);
+  return domain.count > 0 || (matches.matchesOwnWorkload && matches.occupied === 0);
+}
+
+export function isRequired({ term }: TermMatches): boolean {
+  return term.mode === 'required';
+}
+
+/** Returns false for a node in no domain. */
+export function hasReplica(domain: DomainCount | undefined): boolean {
+  return domain !== undefined && domain.count > 0;
 }
 
 /**
@@ -97,13 +106,13 @@ export function findExcludedDomains(
   ledger: Ledger,
   nodes: ReadonlyMap<NodeId, IndexedNode>,
 ): Map<string, Set<string>> {
-  const forbidden = new Map<string, Set<string>>();
+  const excluded = new Map<string, Set<string>>();
   const labels = toLabelMap(request.labels);
   for (const group of ledger.allGroups()) {
     for (const term of group.repels) {
       if (!matchesWorkload(term, group.namespace, request.namespace, labels)) continue;
-      const domains = forbidden.get(term.topology) ?? new Set();
-      forbidden.set(term.topology, domains);
+      const domains = excluded.get(term.topology) ?? new Set();
+      excluded.set(term.topology, domains);
       for (const nodeId of group.perNode.keys()) {
         const record = nodes.get(nodeId);
         const domain = record && domainOf(record, term.topology);
@@ -111,7 +120,7 @@ export function findExcludedDomains(
       }
     }
   }
-  return forbidden;
+  return excluded;
 }
 
 /**

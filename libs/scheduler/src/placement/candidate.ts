@@ -1,5 +1,5 @@
+import type { FilterCandidate } from '../filters/filter.js';
 import type { SchedulerHostPort } from '../input/host-ports.js';
-import type { IndexedNode } from '../input/node.js';
 import { compareNumbers, compareText } from '../order.js';
 import type { Failure } from '../filters/reasons.js';
 import type { Resources } from '../input/resources.js';
@@ -7,40 +7,18 @@ import type { Preferences, ScoreTerms } from '../scoring/score.js';
 import type { DomainCount } from '../filters/workload-terms.js';
 
 /** State of one node for one request during a call to `place` or `explain`. */
-export interface Candidate {
-  readonly record: IndexedNode;
+export interface Candidate extends FilterCandidate {
   /** First failure among the filters that depend only on the node and the request. */
   readonly nodeFailure: Failure | undefined;
-  /** Topology of an anti-affinity term of an existing replica that excludes this node. */
-  readonly excludedBy: string | undefined;
   /**
    * Replicas of the workload in the node's zone, without leaving ones. One object is shared by all
    * nodes of the zone.
    */
   readonly inZone: DomainCount;
-  /**
-   * Replicas of the workload in the node's domain of the declared spread, without leaving ones.
-   * Without a declared spread, all nodes share one object with count 0.
-   */
-  readonly inSpread: DomainCount;
-  /**
-   * Replica count of the node's domain for each workload affinity (or anti-affinity) term, in the
-   * order of the request.
-   */
-  readonly affinityDomains: readonly (DomainCount | undefined)[];
-  readonly antiAffinityDomains: readonly (DomainCount | undefined)[];
-  /**
-   * Preferences that no placement changes: sums of the weights of preferred node affinity and
-   * anti-affinity terms, and the number of untolerated taints.
-   */
+  /** The preferences that no placement changes. */
   readonly fixedPreferences: Preferences;
-  /** Resources reserved on the node, including the placements of this call. */
   allocated: Resources;
   replicas: number;
-  /**
-   * A requested host port that a reservation or an earlier placement of this call holds on the
-   * node.
-   */
   heldPort: SchedulerHostPort | undefined;
   /** Replicas of the workload on the node, without leaving ones. */
   onNode: number;
@@ -63,6 +41,6 @@ export function compareCandidates(a: Candidate, b: Candidate): number {
     compareNumbers(a.inZone.count, b.inZone.count) ||
     compareNumbers(a.onNode, b.onNode) ||
     compareNumbers(b.score, a.score) ||
-    compareText(a.record.id, b.record.id)
+    compareText(a.node.id, b.node.id)
   );
 }

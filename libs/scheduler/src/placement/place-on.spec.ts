@@ -15,7 +15,7 @@ import { aWorld } from '../testing/worlds.js';
 const worlds = fc.integer().map((seed) => aWorld(createSeededRandom(seed)));
 const ids = (...names: string[]) => names.map(toNodeId);
 
-describe('Cluster.eligible', () => {
+describe('Cluster.eligibleNodes', () => {
   const dedicated = { key: 'dedicated', value: 'gpu' };
   it.each<{ name: string; node: Partial<SchedulerNode>; expected: boolean | undefined }>([
     { name: 'returns a healthy node as schedulable', node: {}, expected: true },
@@ -82,7 +82,7 @@ describe('Cluster.eligible', () => {
       request,
     );
     expect(describePlacement).toEqual(
-      expected === undefined ? [] : [{ nodeId: 'n1', takesNew: expected }],
+      expected === undefined ? [] : [{ nodeId: 'n1', schedulable: expected }],
     );
   });
 
@@ -91,7 +91,7 @@ describe('Cluster.eligible', () => {
     const said = aCluster([aNode('n1', node)]).eligibleNodes(
       aRequest({ capabilities: ['runtime.cri'] }),
     );
-    expect(said).toEqual([{ nodeId: 'n1', takesNew: false }]);
+    expect(said).toEqual([{ nodeId: 'n1', schedulable: false }]);
   });
 
   it('ignores tolerated taints', () => {
@@ -101,7 +101,7 @@ describe('Cluster.eligible', () => {
     }));
     const request = aRequest({ tolerations: [{ key: 'spot', operator: 'Exists' }] });
     expect(aCluster([aNode('n1', { taints })]).eligibleNodes(request)).toEqual([
-      { nodeId: 'n1', takesNew: true },
+      { nodeId: 'n1', schedulable: true },
     ]);
   });
 
@@ -128,7 +128,7 @@ describe('Cluster.eligible', () => {
               const taints = (node.taints ?? []).filter(({ effect }) => effect === 'NoExecute');
               return passesFilter({ ...node, availability: {}, taints });
             })
-            .map((node) => ({ nodeId: node.id, takesNew: passesFilter(node) }))
+            .map((node) => ({ nodeId: node.id, schedulable: passesFilter(node) }))
             .sort((a, b) => (a.nodeId < b.nodeId ? -1 : 1));
           expect(cluster.eligibleNodes(request)).toEqual(expected);
         }

@@ -1,30 +1,32 @@
 import type { NodeId } from '@cloudless/base';
-import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
-import { fitsWhenEmpty, sumFixedPreferences, nodeFailure } from '../filters/filters.js';
-import { describeHostPort } from '../input/host-ports.js';
-import type { Ledger } from '../reservations/ledger.js';
-import { domainOf, zoneKeyOf, type IndexedNode } from '../input/node.js';
-import { smallest } from '../order.js';
-import { FILTER_OF_RESOURCE, type Failure } from '../filters/reasons.js';
-import type { FullRequest } from '../input/request.js';
-import { findShortage, addResources } from '../input/resources.js';
+import type { FilterRun } from '../filters/filter.js';
+import { fitsWhenEmpty } from '../filters/capacity-filters.js';
+import { findCandidateFailure, findNodeFailure } from '../filters/pipeline.js';
+import type { Failure } from '../filters/reasons.js';
+import { exceedsSpread, requiredSpread } from '../filters/workload-filters.js';
 import {
-  computeScoreTerms,
+  addReplicas,
+  countMatchingReplicas,
+  domainCountOf,
+  findExcludedDomains,
+  getOrCreateCount,
+  type DomainCount,
+  type TermMatches,
+} from '../filters/workload-terms.js';
+import { domainOf, zoneKeyOf, type IndexedNode } from '../input/node.js';
+import type { FullRequest } from '../input/request.js';
+import { addResources } from '../input/resources.js';
+import { smallest } from '../order.js';
+import type { Ledger } from '../reservations/ledger.js';
+import { sumFixedPreferences, sumMatchingWeights } from '../scoring/preferences.js';
+import {
   computeScore,
+  computeScoreTerms,
   type Preferences,
   type ScoreTerms,
   type ScoreWeights,
 } from '../scoring/score.js';
-import {
-  addReplicas,
-  getOrCreateCount,
-  domainCountOf,
-  countMatchingReplicas,
-  findExcludedDomains,
-  satisfiesAffinity,
-  type DomainCount,
-  type TermMatches,
-} from '../filters/workload-terms.js';
+import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
 
 const NO_SPREAD: DomainCount = { count: 0 };
 const NO_SCORE: ScoreTerms = {
@@ -43,10 +45,11 @@ const NO_SCORE: ScoreTerms = {
  * updates only the chosen node, the counts of its domains, and the nodes of a domain that received
  * its first replica.
  */
-export class PlacementRun {
+export class PlacementRun implements FilterRun {
   readonly candidates: readonly Candidate[];
   readonly affinity: readonly TermMatches[];
   readonly antiAffinity: readonly TermMatches[];
+  spreadCeiling: number | undefined;
   private readonly excludedDomains: ReadonlyMap<string, ReadonlySet<string>>;
   private readonly stayingReplicas: ReadonlyMap<NodeId, number>;
   private readonly zones = new Map<string, DomainCount>();
@@ -64,16 +67,16 @@ export class PlacementRun {
     this.antiAffinity = countMatchingReplicas('workloadAntiAffinity', request, ledger, nodes);
     this.excludedDomains = findExcludedDomains(request, ledger, nodes);
     this.stayingReplicas = ledger.countStaying(request.workloadId);
-    this.candidates = Array.from(nodes.values(), (record) => this.toCandidate(record));
+    this.candidates = Array.from(nodes.values(), (node) => this.toCandidate(node));
     this.candidates.forEach((candidate) => this.refresh(candidate));
+    this.spreadCeiling = this.computeSpreadCeiling();
   }
 
   /** Returns the candidate for the next replica; undefined when none fits. */
   best(): Candidate | undefined {
-    const ceiling = this.spreadCeiling();
     let best: Candidate | undefined;
     for (const candidate of this.candidates) {
-      if (candidate.failure !== undefined || isFull(candidate, ceiling)) continue;
+      if (candidate.failure !== undefined || exceedsSpread(candidate, this)) continue;
       if (best === undefined || compareCandidates(candidate, best) < 0) best = candidate;
     }
     return best;
@@ -88,24 +91,23 @@ export class PlacementRun {
     candidate.inZone.count += 1;
     if (candidate.inSpread !== NO_SPREAD) candidate.inSpread.count += 1;
     this.refresh(candidate);
-    this.affinity.forEach((findings, index) =>
-      this.countPlacement(findings, candidate, 'affinityDomains', index),
+    this.affinity.forEach((matches, index) =>
+      this.countPlacement(matches, candidate, 'affinityDomains', index),
     );
-    this.antiAffinity.forEach((findings, index) =>
-      this.countPlacement(findings, candidate, 'antiAffinityDomains', index),
+    this.antiAffinity.forEach((matches, index) =>
+      this.countPlacement(matches, candidate, 'antiAffinityDomains', index),
     );
+    this.spreadCeiling = this.computeSpreadCeiling();
   }
 
   /** Returns for each candidate why the next replica does not fit; undefined where it fits. */
   failures(): readonly (Failure | undefined)[] {
-    const ceiling = this.spreadCeiling();
-    return this.candidates.map((candidate) => this.failureOf(candidate, ceiling));
+    return this.candidates.map((candidate) => this.failureOf(candidate));
   }
 
   /** Returns why the next replica does not fit on one candidate; undefined when it fits. */
-  failureOf(candidate: Candidate, ceiling = this.spreadCeiling()): Failure | undefined {
-    if (candidate.failure !== undefined || !isFull(candidate, ceiling)) return candidate.failure;
-    return { filter: 'spread', detail: this.request.spread?.topology ?? '' };
+  failureOf(candidate: Candidate): Failure | undefined {
+    return candidate.failure ?? requiredSpread.check(candidate, this);
   }
 
   /**
@@ -114,7 +116,7 @@ export class PlacementRun {
    * becomes ineligible when all its nodes are excluded.
    * @returns undefined without a required spread, Infinity when no domain is eligible.
    */
-  spreadCeiling(): number | undefined {
+  private computeSpreadCeiling(): number | undefined {
     const { spread } = this.request;
     if (spread?.mode !== 'required') return undefined;
     let emptiest = Infinity;
@@ -122,28 +124,28 @@ export class PlacementRun {
     return emptiest + spread.maxSkew;
   }
 
-  private toCandidate(record: IndexedNode): Candidate {
+  private toCandidate(node: IndexedNode): Candidate {
     const { request } = this;
-    const failure = nodeFailure(record, request);
-    const { allocated, replicas } = this.ledger.bookingsOn(record.id);
-    const onNode = this.stayingReplicas.get(record.id) ?? 0;
-    const inZone = getOrCreateCount(this.zones, zoneKeyOf(record));
-    const inSpread = this.spreadDomainOf(record);
+    const failure = findNodeFailure({ node }, this);
+    const { allocated, replicas } = this.ledger.bookingsOn(node.id);
+    const onNode = this.stayingReplicas.get(node.id) ?? 0;
+    const inZone = getOrCreateCount(this.zones, zoneKeyOf(node));
+    const inSpread = this.spreadDomainOf(node);
     inZone.count += onNode;
     if (inSpread !== NO_SPREAD) inSpread.count += onNode;
-    if (failure === undefined && fitsWhenEmpty(record, request)) this.eligible.add(inSpread);
+    if (failure === undefined && fitsWhenEmpty(node, request)) this.eligible.add(inSpread);
     return {
-      record,
+      node,
       nodeFailure: failure,
-      excludedBy: this.findExcludingTopology(record),
+      excludedBy: this.findExcludingTopology(node),
       inZone,
       inSpread,
-      affinityDomains: this.affinity.map((findings) => domainCountOf(findings, record)),
-      antiAffinityDomains: this.antiAffinity.map((findings) => domainCountOf(findings, record)),
-      fixedPreferences: sumFixedPreferences(record, request),
+      affinityDomains: this.affinity.map((matches) => domainCountOf(matches, node)),
+      antiAffinityDomains: this.antiAffinity.map((matches) => domainCountOf(matches, node)),
+      fixedPreferences: sumFixedPreferences(node, request),
       allocated,
       replicas,
-      heldPort: this.ledger.findHeldPort(record.id, request.hostPorts),
+      heldPort: this.ledger.findHeldPort(node.id, request.hostPorts),
       onNode,
       failure,
       terms: NO_SCORE,
@@ -151,16 +153,16 @@ export class PlacementRun {
     };
   }
 
-  private spreadDomainOf(record: IndexedNode): DomainCount {
+  private spreadDomainOf(node: IndexedNode): DomainCount {
     if (this.request.spread === undefined) return NO_SPREAD;
-    const domain = domainOf(record, this.request.spread.topology);
+    const domain = domainOf(node, this.request.spread.topology);
     return domain === undefined ? NO_DOMAIN : getOrCreateCount(this.spreadDomains, domain);
   }
 
-  private findExcludingTopology(record: IndexedNode): string | undefined {
+  private findExcludingTopology(node: IndexedNode): string | undefined {
     const topologies: string[] = [];
     for (const [topology, domains] of this.excludedDomains) {
-      const domain = domainOf(record, topology);
+      const domain = domainOf(node, topology);
       if (domain !== undefined && domains.has(domain)) topologies.push(topology);
     }
     return smallest(topologies);
@@ -171,12 +173,9 @@ export class PlacementRun {
    * already current.
    */
   private refresh(candidate: Candidate): void {
-    candidate.failure =
-      candidate.nodeFailure ??
-      this.capacityFailure(candidate) ??
-      this.workloadAffinityFailure(candidate);
+    candidate.failure = candidate.nodeFailure ?? findCandidateFailure(candidate, this);
     candidate.terms = computeScoreTerms(
-      candidate.record,
+      candidate.node,
       candidate.allocated,
       this.request,
       this.sumPreferences(candidate),
@@ -184,58 +183,16 @@ export class PlacementRun {
     candidate.score = computeScore(candidate.terms, this.weights);
   }
 
-  private capacityFailure({
-    record,
-    allocated,
-    replicas,
-    heldPort,
-  }: Candidate): Failure | undefined {
-    if (replicas >= record.maxReplicas) return { filter: 'replicas' };
-    const short = findShortage(this.request.resources, record.allocatable, allocated);
-    if (short !== undefined) return { filter: FILTER_OF_RESOURCE[short] };
-    return heldPort && { filter: 'hostPort', detail: describeHostPort(heldPort) };
-  }
-
-  private workloadAffinityFailure({
-    affinityDomains,
-    antiAffinityDomains,
-    excludedBy,
-  }: Candidate): Failure | undefined {
-    const alone = this.affinity.filter(
-      (findings, index) =>
-        isRequired(findings) && !satisfiesAffinity(findings, affinityDomains[index]),
-    );
-    const missing = smallest(alone.map(({ term }) => term.topology));
-    if (missing !== undefined) return { filter: 'workloadAffinity', detail: missing };
-    const clashes = this.antiAffinity.filter(
-      (findings, index) => isRequired(findings) && hasReplica(antiAffinityDomains[index]),
-    );
-    const topologies = clashes.map(({ term }) => term.topology);
-    const clashing = smallest(excludedBy === undefined ? topologies : [...topologies, excludedBy]);
-    return clashing === undefined
-      ? undefined
-      : { filter: 'workloadAntiAffinity', detail: clashing };
-  }
-
   private sumPreferences({
-    fixedPreferences,
+    fixedPreferences: { affinityWeight, antiAffinityWeight, untoleratedTaints },
     affinityDomains,
     antiAffinityDomains,
   }: Candidate): Preferences {
-    const weightOf = (
-      findings: readonly TermMatches[],
-      domains: readonly (DomainCount | undefined)[],
-    ): number =>
-      findings.reduce(
-        (sum, { term }, index) =>
-          sum + (term.mode === 'preferred' && hasReplica(domains[index]) ? term.weight : 0),
-        0,
-      );
     return {
-      affinityWeight: fixedPreferences.affinityWeight + weightOf(this.affinity, affinityDomains),
+      affinityWeight: affinityWeight + sumMatchingWeights(this.affinity, affinityDomains),
       antiAffinityWeight:
-        fixedPreferences.antiAffinityWeight + weightOf(this.antiAffinity, antiAffinityDomains),
-      untoleratedTaints: fixedPreferences.untoleratedTaints,
+        antiAffinityWeight + sumMatchingWeights(this.antiAffinity, antiAffinityDomains),
+      untoleratedTaints,
     };
   }
 
@@ -244,31 +201,18 @@ export class PlacementRun {
    * of the domain, and the first replica at all changes it for every node.
    */
   private countPlacement(
-    findings: TermMatches,
+    matches: TermMatches,
     placed: Candidate,
     side: 'affinityDomains' | 'antiAffinityDomains',
     index: number,
   ): void {
     const domain = placed[side][index];
-    if (!findings.matchesOwnWorkload || domain === undefined) return;
-    const wasFirstOfAll = findings.occupied === 0;
+    if (!matches.matchesOwnWorkload || domain === undefined) return;
+    const wasFirstOfAll = matches.occupied === 0;
     const wasFirst = domain.count === 0;
-    addReplicas(findings, domain, 1);
+    addReplicas(matches, domain, 1);
     if (!wasFirst) return;
     for (const candidate of this.candidates)
       if (wasFirstOfAll || candidate[side][index] === domain) this.refresh(candidate);
   }
-}
-
-function isRequired({ term }: TermMatches): boolean {
-  return term.mode === 'required';
-}
-
-function hasReplica(domain: DomainCount | undefined): boolean {
-  return domain !== undefined && domain.count > 0;
-}
-
-/** A node in no domain is always full: its count is Infinity, which is not below any ceiling. */
-function isFull({ inSpread }: Candidate, ceiling: number | undefined): boolean {
-  return ceiling !== undefined && inSpread.count >= ceiling;
 }

@@ -16,11 +16,11 @@ const MAX_SEEDS = 20;
 const root = new URL('../../../..', import.meta.url);
 
 describe('bug catalogue', () => {
-  it.each(BUG_CATALOGUE)('finds the bug: $name', async (piece) => {
-    const seed = await findSeed(piece, piece.seed, MAX_SEEDS);
-    if (seed !== piece.seed)
+  it.each(BUG_CATALOGUE)('finds the bug: $name', async (bug) => {
+    const seed = await findSeed(bug, bug.seed, MAX_SEEDS);
+    if (seed !== bug.seed)
       process.stderr.write(
-        `${piece.name}: found by seed ${seed} instead of the recorded ${piece.seed}; see nx run simulation:bug-catalogue\n`,
+        `${bug.name}: found by seed ${seed} instead of the recorded ${bug.seed}; see nx run simulation:bug-catalogue\n`,
       );
   });
 

@@ -53,12 +53,12 @@ export async function findSeed(bug: KnownBug, from: number, maxSeeds: number): P
 }
 
 /** Combines circumstances and the bug. Only agent clocks are replaced by both. */
-function combine(circumstances: InjectedBug, planted: InjectedBug): InjectedBug {
+function combine(circumstances: InjectedBug, injected: InjectedBug): InjectedBug {
   const { agentClock = (clock) => clock } = circumstances;
-  const { agentClock: plantedClock = (clock) => clock } = planted;
+  const { agentClock: injectedClock = (clock) => clock } = injected;
   return {
     ...circumstances,
-    ...planted,
-    agentClock: (clock, nodeId) => plantedClock(agentClock(clock, nodeId), nodeId),
+    ...injected,
+    agentClock: (clock, nodeId) => injectedClock(agentClock(clock, nodeId), nodeId),
   };
 }

@@ -32,7 +32,7 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     injection: 'a following reader misses the first three lines of each file of 10 000 lines',
     inject: (runtime) =>
       overrideRuntime(runtime, { logs: (...call) => dropRotatedLines(runtime.logs(...call)) }),
-    cases: ['survives rotation: every line once'],
+    cases: ['yields every line once across log rotation'],
   },
   {
     name: 'exec sessions that are never ended',
@@ -44,7 +44,7 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
     cases: [
       'ends the command and its children when its signal is aborted',
       'ends the command and its children when the caller leaves the loop',
-      'kills a command that does not heed SIGTERM when its caller has gone',
+      'kills a command that ignores SIGTERM after its caller has left',
     ],
   },
   {
@@ -57,8 +57,8 @@ export const FAULTY_RUNTIMES: readonly FaultyRuntime[] = [
       return runtime;
     },
     cases: [
-      'ends what the main process left behind',
-      'kills after the grace, children too, and not before',
+      'kills child processes that the main process left behind',
+      'kills the container and its children after the grace period, not before',
     ],
   },
 ];

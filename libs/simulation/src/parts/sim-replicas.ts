@@ -16,7 +16,7 @@ interface Server {
 /**
  * Annotation that selects the misbehaviour of a version's program; absent for a working program.
  */
-export const MISBEHAVIOUR_ANNOTATION = 'mood';
+export const MISBEHAVIOUR_ANNOTATION = 'misbehaviour';
 /**
  * `crashes`: ends soon after each start. `deaf`: never accepts a connection. `fragile`: ends at
  * times.
@@ -59,16 +59,16 @@ export class SimReplicas {
       return;
     }
     const { random, time } = this;
-    const misbehaviourOf = status.labels[
+    const misbehaviour = status.labels[
       `${CONTAINER_LABELS.annotationPrefix}${MISBEHAVIOUR_ANNOTATION}`
     ] as Misbehaviour | undefined;
-    const isOfDeafVersion = misbehaviourOf === 'deaf';
+    const isOfDeafVersion = misbehaviour === 'deaf';
     const readyAt = random.chance(this.deafShare)
       ? Number.POSITIVE_INFINITY
       : time.now() + random.between(0, 400);
     for (const { port } of endpoints)
       this.servers.set(`${node.id}:${port}`, { readyAt, containerId, isOfDeafVersion });
-    const crashShare = misbehaviourOf === 'crashes' ? 1 : misbehaviourOf === 'fragile' ? 0.3 : 0;
+    const crashShare = misbehaviour === 'crashes' ? 1 : misbehaviour === 'fragile' ? 0.3 : 0;
     if (random.chance(crashShare)) {
       time.setTimer(random.between(1, 700), () => {
         if (!this.areVersionsRepaired) this.end(node, containerId, 1);

@@ -53,15 +53,15 @@ export class SimSpecs {
   change(): Change {
     const { random } = this;
     const replicas = random.wholeNumber(0, 6);
-    switch (random.pickWeighted({ args: 4, mood: 3, rollout: 2, both: 2, resources: 1 })) {
+    switch (random.pickWeighted({ args: 4, misbehaviour: 3, rollout: 2, both: 2, resources: 1 })) {
       case 'args':
         return { spec: { args: [String(random.wholeNumber(1, 1_000))] } };
-      case 'mood': {
-        const mood =
+      case 'misbehaviour': {
+        const misbehaviour =
           random.pick(['crashes', 'deaf', 'fragile', ''] satisfies (Misbehaviour | '')[]) ?? '';
         return {
           spec: {
-            annotations: { [MISBEHAVIOUR_ANNOTATION]: mood },
+            annotations: { [MISBEHAVIOUR_ANNOTATION]: misbehaviour },
             args: [String(random.wholeNumber(1, 1_000))],
           },
         };

@@ -20,17 +20,17 @@ const { values } = parseArgs({
 const from = Number(values.from);
 if (!Number.isInteger(from) || from < 1) throw new Error('--from must be a whole number above 0');
 
-for (const piece of BUG_CATALOGUE.filter(({ name }) => name.includes(values.only))) {
+for (const bug of BUG_CATALOGUE.filter(({ name }) => name.includes(values.only))) {
   try {
     const seed = await findSeed(
-      piece,
-      values.search ? from : piece.seed,
+      bug,
+      values.search ? from : bug.seed,
       values.search ? MAX_SEEDS : 1,
     );
     process.stdout.write(
       values.search
-        ? `${piece.name}: seed ${seed} (recorded: ${piece.seed})\n`
-        : `${toWorldRow(piece)}\n`,
+        ? `${bug.name}: seed ${seed} (recorded: ${bug.seed})\n`
+        : `${toWorldRow(bug)}\n`,
     );
   } catch (reason) {
     process.stderr.write(`${String(reason)}\n`);

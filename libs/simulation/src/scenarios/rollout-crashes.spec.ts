@@ -29,7 +29,7 @@ interface Case {
   readonly name: string;
   readonly rollout: MessageInitShape<typeof RolloutSchema>;
   /** Behaviour of the new version. */
-  readonly mood?: Misbehaviour;
+  readonly misbehaviour?: Misbehaviour;
   readonly ends: { readonly phase: string; readonly version: number };
 }
 
@@ -56,7 +56,7 @@ const cases: readonly Case[] = [
   {
     name: 'a rollback',
     rollout: { maxFailedNew: 1, onFailure: OnFailure.ROLLBACK },
-    mood: 'crashes',
+    misbehaviour: 'crashes',
     ends: { phase: 'ROLLED_BACK', version: 3 },
   },
 ];
@@ -66,7 +66,7 @@ const cases: readonly Case[] = [
  * @returns Its end state and the number of its transactions.
  */
 async function runRollout(
-  { rollout, mood }: Case,
+  { rollout, misbehaviour }: Case,
   crash?: Crash,
 ): Promise<{ readonly end: unknown; readonly commits: number }> {
   let commits = 0;
@@ -112,7 +112,7 @@ async function runRollout(
   isCounting = true;
   const changed = {
     args: ['new'],
-    annotations: mood === undefined ? {} : { [MISBEHAVIOUR_ANNOTATION]: mood },
+    annotations: misbehaviour === undefined ? {} : { [MISBEHAVIOUR_ANNOTATION]: misbehaviour },
   };
   await world.call('update', (client, requestId) =>
     client.updateWorkload({ name, spec: changed, requestId }),

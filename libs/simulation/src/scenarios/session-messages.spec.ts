@@ -6,13 +6,14 @@ import {
   RestartPolicy_Policy as RestartPolicy,
   type AgentMessage,
 } from '@cloudless/api';
+import { Wakeup } from '@cloudless/base';
 import type { TestCluster } from '../index.js';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 
 /** A session whose messages a test sends one by one. */
 class OpenSession {
   private readonly messages: AgentMessage[] = [];
-  private wake: () => void = () => undefined;
+  private readonly wakeup = new Wakeup();
 
   constructor(cluster: TestCluster) {
     const answers = cluster.client.session(this.outgoing());
@@ -23,14 +24,14 @@ class OpenSession {
 
   send(message: NonNullable<MessageInitShape<typeof AgentMessageSchema>['message']>): void {
     this.messages.push(create(AgentMessageSchema, { message }));
-    this.wake();
+    this.wakeup.wake();
   }
 
   private async *outgoing(): AsyncGenerator<AgentMessage> {
     for (;;) {
       const next = this.messages.shift();
       if (next !== undefined) yield next;
-      else await new Promise<void>((resolve) => (this.wake = resolve));
+      else await this.wakeup.wait();
     }
   }
 }

@@ -1,39 +1,17 @@
-import { durationFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
-import {
-  RolloutStatus_Phase as RolloutPhase,
-  type AgentMessage,
-  type CoordinatorClient,
-  type CoordinatorMessage,
-} from '@cloudless/api';
-import type {
-  ControlRecord,
-  NodeRecord,
-  ReplicaRecord,
-  WorkloadRecord,
-} from '@cloudless/api/store';
 import { silentLog, type Log } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import type { RecordChange } from '@cloudless/cluster-state';
-import type { LoggedTransaction } from '@cloudless/state-store';
-import { findReplicaChanges } from '../checks/commit-changes.js';
-import { COMMIT_CHECKERS, type Checker } from '../checks/commit-checkers.js';
+import { COMMIT_CHECKERS } from '../checks/commit-checkers.js';
 import { ROLLOUT_CHECKERS } from '../checks/rollout-checkers.js';
 import { ContainerChecker } from '../checks/container-checker.js';
 import { ReconnectStormChecker } from '../checks/reconnect-storm-checker.js';
 import { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import { createFalseLossChecker } from '../checks/false-losses.js';
 import { StoreWatcher, WorkloadWatcher } from '../checks/watch-checker.js';
-import {
-  AMPLE_DEADLINE_MS,
-  requiredUserAction,
-  findRolloutsInProgress,
-  findUnfinishedRollouts,
-} from '../checks/rollout-progress.js';
+import { findRolloutsInProgress, findUnfinishedRollouts } from '../checks/rollout-progress.js';
 import { findDifferences, findReservationMismatches } from '../checks/convergence.js';
 import { planWorld, type FaultKind, type WorldPlan } from '../faults/fault-plan.js';
 import { injectFault } from '../faults/faults.js';
 import { DurableRecords } from '../parts/durable-records.js';
-import type { NodeFacts } from '../parts/node-facts.js';
 import { SimCoordinator } from '../parts/sim-coordinator.js';
 import { SimDisk } from '../parts/sim-disk.js';
 import { SimLink } from '../parts/sim-link.js';
@@ -42,7 +20,11 @@ import { SimProcess, type Drift } from '../parts/sim-process.js';
 import { SimRandom } from '../parts/sim-random.js';
 import { SimReplicas } from '../parts/sim-replicas.js';
 import { SimUser } from '../parts/sim-user.js';
+import { CommitMonitor } from './commit-monitor.js';
+import { compareContainers, describeContainers } from './container-snapshot.js';
 import type { InjectedBug } from './injected-bug.js';
+import { SimOperator } from './sim-operator.js';
+import { describeMessage } from './trace-lines.js';
 import { Trace } from './trace.js';
 
 /** Options of a world. */
@@ -116,14 +98,10 @@ export class SimCluster {
   private incarnation = 0;
   private inTurmoil = true;
   private diskFullUntil = Number.NEGATIVE_INFINITY;
-  private uncheckedCommits: LoggedTransaction[] = [];
-  private readonly nodeFacts = new Map<bigint, NodeFacts>();
-  private readonly checkers: readonly Checker[];
+  private readonly commits: CommitMonitor;
   private readonly storeWatcher: StoreWatcher;
   private readonly workloadWatcher: WorkloadWatcher;
-  private commits = 0;
-  /** Number of operator calls in progress. */
-  private operatorCalls = 0;
+  private readonly operator: SimOperator;
   /** End of the last pause of a coordinator. */
   private pausedUntil = Number.NEGATIVE_INFINITY;
 
@@ -140,7 +118,7 @@ export class SimCluster {
     this.log = options.log ?? silentLog;
     const violation = (text: string): void => this.reportViolation(text);
     this.disk = new SimDisk(this.time, this.random.fork(), this.plan.historyLimit, (transactions) =>
-      this.uncheckedCommits.push(...transactions),
+      this.commits.add(transactions),
     );
     this.containers = new ContainerChecker({
       records: this.records,
@@ -158,11 +136,15 @@ export class SimCluster {
       nodes: living,
       reportViolation: violation,
     });
-    this.checkers = [
-      ...COMMIT_CHECKERS,
-      ...ROLLOUT_CHECKERS,
-      createFalseLossChecker(this, LEASE_MS),
-    ];
+    this.commits = new CommitMonitor({
+      records: this.records,
+      trace: this.trace,
+      containers: this.containers,
+      acknowledgements: this.acknowledgements,
+      checkers: [...COMMIT_CHECKERS, ...ROLLOUT_CHECKERS, createFalseLossChecker(this, LEASE_MS)],
+      reportViolation: violation,
+    });
+    this.operator = new SimOperator(this.records, () => this.users[0]);
     const watching = {
       time: this.time,
       random: this.random.fork(),
@@ -206,7 +188,7 @@ export class SimCluster {
       violations: this.violations,
       trace: this.trace.lines,
       convergedMs,
-      commits: this.commits,
+      commits: this.commits.count,
       acknowledged: this.acknowledgements.acknowledged,
     };
   }
@@ -273,7 +255,10 @@ export class SimCluster {
       random: random.fork(),
       log,
       coordinator: () => this.serving,
-      onMessage: (direction, message) => this.traceMessage(id, direction, message),
+      onMessage: (direction, message) => {
+        const line = describeMessage(id, direction, message);
+        if (line !== undefined) this.trace.add(line.who, line.what);
+      },
       observer: {
         onContainerEvent: (there, event) => {
           const { status } = event;
@@ -380,7 +365,7 @@ export class SimCluster {
       leaseMs: LEASE_MS,
       time,
       watchDelayMs: () => (this.viewDelayMs[1] > 0 ? viewRandom.between(...this.viewDelayMs) : 0),
-      onCommit: (revision, nodeFacts) => this.nodeFacts.set(revision, nodeFacts),
+      onCommit: (revision, nodeFacts) => this.commits.recordNodeFacts(revision, nodeFacts),
       onFault: (rpc, reason) =>
         this.reportViolation(`${rpc} failed with an internal error: ${String(reason)}`),
       wrapStore: options.injected?.store,
@@ -438,64 +423,8 @@ export class SimCluster {
   private runCheckers(): void {
     if (this.process?.isRunning === false && !this.process.isDead)
       this.pausedUntil = this.time.now();
-    if (this.uncheckedCommits.length > 0) {
-      for (const transaction of this.uncheckedCommits.splice(0)) this.check(transaction);
-    }
+    this.commits.check();
     this.acknowledgements.check();
-  }
-
-  private check(transaction: LoggedTransaction): void {
-    this.commits += 1;
-    const { revision } = transaction;
-    const changes = this.records.apply(transaction);
-    const nodeFacts = this.nodeFacts.get(revision) ?? UNKNOWN_FACTS;
-    this.nodeFacts.delete(revision);
-    this.traceCommit(revision, changes);
-    const commit = { view: this.records, changes, nodeFacts };
-    // When the process died before its transaction was acknowledged, what it knew is not recorded;
-    // checkers that need that knowledge are skipped.
-    if (nodeFacts !== UNKNOWN_FACTS) {
-      for (const check of this.checkers)
-        for (const text of check(commit)) this.reportViolation(text);
-    }
-    this.containers.checkCommit(commit);
-    this.acknowledgements.recordCommit(commit);
-  }
-
-  private traceCommit(revision: bigint, changes: readonly RecordChange[]): void {
-    for (const change of changes) {
-      const text = describeChange(change);
-      if (text !== undefined) this.trace.add('store', `${revision} ${text}`);
-    }
-  }
-
-  private traceMessage(
-    nodeId: string,
-    direction: 'up' | 'down',
-    { message }: AgentMessage | CoordinatorMessage,
-  ): void {
-    if (message?.case === 'order') {
-      const { order, replicaId, orderRevision, epoch } = message.value;
-      this.trace.add(
-        'network',
-        `order ${orderRevision}/${epoch} to ${order.case ?? '?'} ${replicaId} for ${nodeId}`,
-      );
-    } else if (message?.case === 'report') {
-      const { replicaId, phase, ready, restarts, orderRevision } = message.value;
-      const state = `phase ${phase}${ready ? ' ready' : ''} restarts ${restarts} order ${orderRevision}`;
-      this.trace.add(
-        nodeId,
-        `${direction === 'up' ? 'reports' : 'receives'} ${replicaId}: ${state}`,
-      );
-    } else if (message?.case === 'inventory') {
-      const ids = message.value.replicas.map(({ replicaId, phase }) => `${replicaId}:${phase}`);
-      this.trace.add(nodeId, `inventory [${ids.join(' ')}]`);
-    } else if (message?.case === 'refused') {
-      this.trace.add(
-        nodeId,
-        `refuses order ${message.value.orderRevision} for ${message.value.replicaId}: ${message.value.reason}`,
-      );
-    } else if (message?.case === 'welcome') this.trace.add('network', `welcome for ${nodeId}`);
   }
 
   /**
@@ -505,7 +434,7 @@ export class SimCluster {
   private async healAndConverge(): Promise<number | undefined> {
     this.heal();
     const began = this.time.now();
-    this.uncordonAll();
+    for (const { id, isDestroyed } of this.nodes) if (!isDestroyed) this.operator.uncordon(id);
     await this.converge(began, '11: a rollout has not ended', () =>
       findRolloutsInProgress(this.records),
     );
@@ -515,7 +444,7 @@ export class SimCluster {
       // Invariant 11: no rollout waits for a destroyed machine, even before the machine is removed.
       const names = dead.map(({ id }) => id).join(', ');
       await this.settleRollouts(`11: not converged with ${names} destroyed`, true);
-      for (const { id } of dead) this.removeNode(id);
+      for (const { id } of dead) this.operator.removeNode(id);
     }
     await this.settleRollouts('8: not converged', false);
     return this.isBroken ? undefined : this.time.now() - began;
@@ -524,37 +453,9 @@ export class SimCluster {
   /** Resumes every rollout that was paused or has failed, then waits for convergence. */
   private settleRollouts(what: string, deadAreKept: boolean): Promise<void> {
     return this.converge(this.time.now(), what, () => {
-      if (this.operatorCalls === 0)
-        for (const workload of this.records.workloads()) this.resolveStoppedRollout(workload.value);
+      if (!this.operator.isBusy) this.operator.resolveStoppedRollouts();
       return [...this.findDifferences(deadAreKept), ...findUnfinishedRollouts(this.records)];
     });
-  }
-
-  /** Performs the operator action that the status of a stopped rollout calls for. */
-  private resolveStoppedRollout(workload: WorkloadRecord): void {
-    const { uid, name, deletionRequestedAt } = workload;
-    const control = this.records.control(uid)?.value;
-    if (control === undefined || deletionRequestedAt !== undefined) return;
-    const act = requiredUserAction(control, workload);
-    if (act === 'resume')
-      this.callAsOperator('resume', name, (client, requestId) =>
-        client.resumeRollout({ name, requestId }),
-      );
-    else if (act === 'promote')
-      this.callAsOperator('promote', name, (client, requestId) =>
-        client.promoteRollout({ name, requestId }),
-      );
-    else if (act !== undefined) {
-      const spec = {
-        rollout:
-          act === 'giveTime'
-            ? { progressDeadline: durationFromMs(AMPLE_DEADLINE_MS) }
-            : { maxSurge: 1 },
-      };
-      this.callAsOperator('update', name, (client, requestId) =>
-        client.updateWorkload({ name, spec, requestId }),
-      );
-    }
   }
 
   /**
@@ -602,47 +503,12 @@ export class SimCluster {
     this.process?.resume();
   }
 
-  /** Uncordons all nodes, without waiting for the result. */
-  private uncordonAll(): void {
-    for (const { id: nodeId, isDestroyed } of this.nodes)
-      if (!isDestroyed)
-        this.callAsOperator('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
-  }
-
-  /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
-  private removeNode(nodeId: string): void {
-    const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
-    this.callAsOperator(
-      'remove',
-      nodeId,
-      (client) => client.removeNode({ nodeId, force: true }),
-      isFinal,
-    );
-  }
-
-  private callAsOperator(
-    what: string,
-    name: string,
-    call: (client: CoordinatorClient, requestId: string) => Promise<unknown>,
-    isFinal?: (code: number) => boolean,
-  ): void {
-    const [operator] = this.users;
-    this.operatorCalls += 1;
-    void operator
-      ?.perform(
-        `${what} ${name}`,
-        (client, requestId) => call(client, requestId).then(() => undefined),
-        isFinal,
-      )
-      .finally(() => (this.operatorCalls -= 1));
-  }
-
   /** Returns the current differences between desired and observed state. */
   private findDifferences(deadAreKept: boolean): readonly string[] {
     const { serving, records, containers, nodes } = this;
     if (serving === undefined) return ['no coordinator serves'];
     const busy =
-      this.operatorCalls > 0 || this.users.some(({ isDone }) => !isDone)
+      this.operator.isBusy || this.users.some(({ isDone }) => !isDone)
         ? ['a user still waits for an outcome']
         : [];
     const away = nodes.flatMap(({ id, isDestroyed }) =>
@@ -670,7 +536,7 @@ export class SimCluster {
 
   /** Invariants 15 and 17: in a converged cluster a restart of every process changes nothing. */
   private async checkRestartChangesNothing(): Promise<void> {
-    const before = this.describeContainers();
+    const before = describeContainers(this.containers, this.records);
     this.trace.add('fault', 'all is well; every process is restarted');
     this.restartAfterMs = this.random.between(50, LEASE_MS * 0.5);
     const order = this.random.wholeNumber(0, 2);
@@ -680,92 +546,7 @@ export class SimCluster {
     if (order === 1) this.coordinatorProcess?.kill();
     await this.advance(QUIET_MS);
     if (this.isBroken) return;
-    const after = this.describeContainers();
-    for (const [replicaId, was] of before) {
-      const is = after.get(replicaId);
-      if (is !== was)
-        this.reportViolation(
-          `17: ${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`,
-        );
-    }
-    for (const replicaId of after.keys())
-      if (!before.has(replicaId))
-        this.reportViolation(`17: ${replicaId} is new after everything was restarted`);
+    const after = describeContainers(this.containers, this.records);
+    for (const text of compareContainers(before, after)) this.reportViolation(`17: ${text}`);
   }
-
-  private describeContainers(): ReadonlyMap<string, string> {
-    return new Map(
-      [...this.containers.runningContainers()].map(({ owner, containerId, node }) => {
-        const record = this.records.replica(owner.replicaId)?.value;
-        const state = `${record?.ready === true ? 'ready' : 'not ready'}, restarts ${record?.restarts}`;
-        return [owner.replicaId, `container ${containerId.slice(0, 8)} on ${node.id}, ${state}`];
-      }),
-    );
-  }
-}
-
-/** Used for transactions whose process died before it recorded what it knew. */
-const UNKNOWN_FACTS: NodeFacts = { alive: new Set(), draining: new Set(), cordoned: new Set() };
-
-/** gRPC code of `FailedPrecondition`. */
-const FAILED_PRECONDITION = 9;
-
-function describeChange({ kind, id, before, after }: RecordChange): string | undefined {
-  if (kind === 'replica') {
-    const [change] = findReplicaChanges([{ kind, id, before, after } as RecordChange]);
-    const record = change?.after;
-    return record === undefined
-      ? `replica ${change?.before?.id} is removed`
-      : describeReplica(record);
-  }
-  if (kind === 'workload') {
-    const record = after as WorkloadRecord | undefined;
-    if (record === undefined) return `workload ${(before as WorkloadRecord).name} is removed`;
-    const { name, uid, generation, version, spec, deletionRequestedAt } = record;
-    const what =
-      deletionRequestedAt === undefined ? `${spec?.replicas} replicas` : 'is being deleted';
-    return `workload ${name} (${uid}) generation ${generation} version ${version}: ${what}`;
-  }
-  if (kind === 'control') return describeControl(after as ControlRecord | undefined);
-  if (kind === 'node') {
-    const record = after as NodeRecord | undefined;
-    if (record === undefined) return `node ${id} is removed`;
-    const { deadline, force = false } = record.drain ?? {};
-    const drain = `draining${force ? ' by force' : ''}${deadline === undefined ? '' : ` until ${timestampMs(deadline)}`}`;
-    const marks = [
-      record.lost ? 'lost' : '',
-      record.cordoned ? 'cordoned' : '',
-      record.draining ? drain : '',
-    ];
-    return `node ${id} ${marks.filter((mark) => mark !== '').join(' ') || 'is well'}`;
-  }
-  return undefined;
-}
-
-function describeControl(record: ControlRecord | undefined): string | undefined {
-  if (record?.rollout === undefined) return undefined;
-  const { uid, rolloutPhase, rolloutReason, activeVersion, rollout, pausedVersion } = record;
-  const { version, strategy, stepsDone, failedNew, promoted, waitsForPromotion } = rollout;
-  const marks = `${promoted ? ' promoted' : ''}${waitsForPromotion ? ' waits for a promotion' : ''}${pausedVersion === 0 ? '' : ` paused v${pausedVersion}`}`;
-  const where = `${RolloutPhase[rolloutPhase]} v${version} active v${activeVersion} strategy ${strategy}`;
-  return `rollout of ${uid} ${where} steps ${stepsDone} failed ${failedNew}${marks}: ${rolloutReason}`;
-}
-
-function describeReplica(record: ReplicaRecord): string {
-  const {
-    id,
-    version,
-    nodeId,
-    phase,
-    ready,
-    desiredRunning,
-    lost,
-    restarts,
-    orderRevision,
-    containerId,
-    slot,
-  } = record;
-  const marks = `${ready ? ' ready' : ''}${desiredRunning ? '' : ' unwanted'}${lost ? ' lost' : ''}`;
-  const where = nodeId === '' ? 'nowhere' : nodeId;
-  return `replica ${id} v${version} slot ${slot} ${where} phase ${phase}${marks} restarts ${restarts} order ${orderRevision} ${containerId.slice(0, 8)}`;
 }

@@ -12,7 +12,7 @@ import {
   type ReplicaReport,
   type StartOrder,
 } from '@cloudless/api';
-import { createSeededRandom, randomHex, type Clock } from '@cloudless/base';
+import { createSeededRandom, randomHex, Wakeup, type Clock } from '@cloudless/base';
 import type { Transport } from '@connectrpc/connect';
 
 /** Behaviour of a scripted agent when it is ordered to start a replica. */
@@ -43,7 +43,7 @@ export class ScriptedAgent {
   acceptedOrders = 0;
   private readonly random = createSeededRandom(7);
   private outgoing: AgentMessage[] = [];
-  private wake: (() => void) | undefined;
+  private readonly wakeup = new Wakeup();
   private session: AbortController | undefined;
 
   constructor(
@@ -201,7 +201,7 @@ export class ScriptedAgent {
 
   private send(message: MessageInitShape<typeof AgentMessageSchema>): void {
     this.outgoing.push(create(AgentMessageSchema, message));
-    this.wake?.();
+    this.wakeup.wake();
   }
 
   /** Messages of one session; a newer session has its own stream, as it has its own connection. */
@@ -209,16 +209,10 @@ export class ScriptedAgent {
     outgoing: AgentMessage[],
     signal: AbortSignal,
   ): AsyncGenerator<AgentMessage> {
-    let wake = (): void => undefined;
-    signal.addEventListener('abort', () => wake());
     while (!signal.aborted) {
       const next = outgoing.shift();
       if (next !== undefined) yield next;
-      else
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-          if (this.outgoing === outgoing) this.wake = resolve;
-        });
+      else await this.wakeup.wait(signal);
     }
   }
 

@@ -1,0 +1,68 @@
+import type { LoggedTransaction } from '@cloudless/state-store';
+import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
+import type { Checker } from '../checks/commit-checkers.js';
+import type { ContainerChecker } from '../checks/container-checker.js';
+import type { DurableRecords } from '../parts/durable-records.js';
+import type { NodeFacts } from '../parts/node-facts.js';
+import { describeChange } from './trace-lines.js';
+import type { Trace } from './trace.js';
+
+export interface CommitMonitorDeps {
+  readonly records: DurableRecords;
+  readonly trace: Trace;
+  readonly containers: ContainerChecker;
+  readonly acknowledgements: AcknowledgementChecker;
+  readonly checkers: readonly Checker[];
+  readonly reportViolation: (text: string) => void;
+}
+
+/** Applies durable transactions to the records, traces them, and runs every checker on each. */
+export class CommitMonitor {
+  /** Number of checked transactions. */
+  count = 0;
+  private unchecked: LoggedTransaction[] = [];
+  private readonly nodeFacts = new Map<bigint, NodeFacts>();
+
+  constructor(private readonly deps: CommitMonitorDeps) {}
+
+  /** Adds transactions that have become durable; {@link check} checks them. */
+  add(transactions: readonly LoggedTransaction[]): void {
+    this.unchecked.push(...transactions);
+  }
+
+  /** Records what the coordinator knew about the nodes when it decided a transaction. */
+  recordNodeFacts(revision: bigint, nodeFacts: NodeFacts): void {
+    this.nodeFacts.set(revision, nodeFacts);
+  }
+
+  /** Checks all transactions that were added since the last call. */
+  check(): void {
+    if (this.unchecked.length === 0) return;
+    for (const transaction of this.unchecked.splice(0)) this.checkTransaction(transaction);
+  }
+
+  private checkTransaction(transaction: LoggedTransaction): void {
+    const { records, trace, containers, acknowledgements, checkers, reportViolation } = this.deps;
+    this.count += 1;
+    const { revision } = transaction;
+    const changes = records.apply(transaction);
+    const nodeFacts = this.nodeFacts.get(revision);
+    this.nodeFacts.delete(revision);
+    for (const change of changes) {
+      const text = describeChange(change);
+      if (text !== undefined) trace.add('store', `${revision} ${text}`);
+    }
+    // When the process died before its transaction was acknowledged, what it knew is not recorded;
+    // checkers that need that knowledge are skipped.
+    if (nodeFacts !== undefined) {
+      for (const check of checkers)
+        for (const text of check({ view: records, changes, nodeFacts })) reportViolation(text);
+    }
+    const commit = { view: records, changes, nodeFacts: nodeFacts ?? UNKNOWN_FACTS };
+    containers.checkCommit(commit);
+    acknowledgements.recordCommit(commit);
+  }
+}
+
+/** Used for transactions whose process died before it recorded what it knew. */
+const UNKNOWN_FACTS: NodeFacts = { alive: new Set(), draining: new Set(), cordoned: new Set() };

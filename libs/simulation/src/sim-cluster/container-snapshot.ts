@@ -1,0 +1,35 @@
+import type { ContainerChecker } from '../checks/container-checker.js';
+import type { DurableRecords } from '../parts/durable-records.js';
+
+/** State of each running replica's container, as text, by replica id. */
+export type ContainerSnapshot = ReadonlyMap<string, string>;
+
+export function describeContainers(
+  containers: ContainerChecker,
+  records: DurableRecords,
+): ContainerSnapshot {
+  return new Map(
+    [...containers.runningContainers()].map(({ owner, containerId, node }) => {
+      const record = records.replica(owner.replicaId)?.value;
+      const state = `${record?.ready === true ? 'ready' : 'not ready'}, restarts ${record?.restarts}`;
+      return [owner.replicaId, `container ${containerId.slice(0, 8)} on ${node.id}, ${state}`];
+    }),
+  );
+}
+
+/** Returns the differences between two snapshots, before and after a restart of every process. */
+export function compareContainers(
+  before: ContainerSnapshot,
+  after: ContainerSnapshot,
+): readonly string[] {
+  const changed = [...before].flatMap(([replicaId, was]) => {
+    const is = after.get(replicaId);
+    return is === was
+      ? []
+      : [`${replicaId} was ${was} before everything was restarted, and is ${is ?? 'gone'} now`];
+  });
+  const added = [...after.keys()]
+    .filter((replicaId) => !before.has(replicaId))
+    .map((replicaId) => `${replicaId} is new after everything was restarted`);
+  return [...changed, ...added];
+}

@@ -1,0 +1,94 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import type { CoordinatorClient } from '@cloudless/api';
+import type { WorkloadRecord } from '@cloudless/api/store';
+import { AMPLE_DEADLINE_MS, requiredUserAction } from '../checks/rollout-progress.js';
+import type { DurableRecords } from '../parts/durable-records.js';
+import type { SimUser } from '../parts/sim-user.js';
+
+type OperatorCall = (client: CoordinatorClient, requestId: string) => Promise<unknown>;
+
+/**
+ * The operator of a simulated cluster: acts on what the status of rollouts and nodes asks for. Calls
+ * return at once; {@link isBusy} is true until their outcomes are known.
+ */
+export class SimOperator {
+  private callsInProgress = 0;
+
+  /** @param user - Returns the user who makes the calls. */
+  constructor(
+    private readonly records: DurableRecords,
+    private readonly user: () => SimUser | undefined,
+  ) {}
+
+  get isBusy(): boolean {
+    return this.callsInProgress > 0;
+  }
+
+  /** Performs the action that the status of each stopped rollout calls for. */
+  resolveStoppedRollouts(): void {
+    for (const { value } of this.records.workloads()) this.resolveStoppedRollout(value);
+  }
+
+  uncordon(nodeId: string): void {
+    this.call('uncordon', nodeId, (client) => client.uncordonNode({ nodeId }));
+  }
+
+  /** Removes a destroyed machine. The API refuses while the node still counts as connected. */
+  removeNode(nodeId: string): void {
+    const isFinal = (code: number): boolean => code !== FAILED_PRECONDITION;
+    this.call('remove', nodeId, (client) => client.removeNode({ nodeId, force: true }), isFinal);
+  }
+
+  private resolveStoppedRollout(workload: WorkloadRecord): void {
+    const { uid, name, deletionRequestedAt } = workload;
+    const control = this.records.control(uid)?.value;
+    if (control === undefined || deletionRequestedAt !== undefined) return;
+    switch (requiredUserAction(control, workload)) {
+      case 'resume':
+        return this.call('resume', name, (client, requestId) =>
+          client.resumeRollout({ name, requestId }),
+        );
+      case 'promote':
+        return this.call('promote', name, (client, requestId) =>
+          client.promoteRollout({ name, requestId }),
+        );
+      case 'giveTime':
+        return this.updateRollout(name, { progressDeadline: durationFromMs(AMPLE_DEADLINE_MS) });
+      case 'raiseLimits':
+        return this.updateRollout(name, { maxSurge: 1 });
+      case undefined:
+        return undefined;
+    }
+  }
+
+  private updateRollout(
+    name: string,
+    rollout: {
+      readonly progressDeadline?: ReturnType<typeof durationFromMs>;
+      readonly maxSurge?: number;
+    },
+  ): void {
+    this.call('update', name, (client, requestId) =>
+      client.updateWorkload({ name, spec: { rollout }, requestId }),
+    );
+  }
+
+  private call(
+    what: string,
+    name: string,
+    call: OperatorCall,
+    isFinal?: (code: number) => boolean,
+  ): void {
+    this.callsInProgress += 1;
+    void this.user()
+      ?.perform(
+        `${what} ${name}`,
+        (client, requestId) => call(client, requestId).then(() => undefined),
+        isFinal,
+      )
+      .finally(() => (this.callsInProgress -= 1));
+  }
+}
+
+/** gRPC code of `FailedPrecondition`. */
+const FAILED_PRECONDITION = 9;
