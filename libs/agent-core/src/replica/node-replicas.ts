@@ -87,14 +87,14 @@ export class NodeReplicas {
     const byReplica = this.groupByReplica(containers);
     const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
-      const plan =
+      const target =
         replica.start === undefined
           ? undefined
           : toReplicaTarget(fromBinary(OrderSchema, replica.start));
-      const end = replica.end === undefined ? undefined : toStoredStop(replica.end, plan);
+      const end = replica.end === undefined ? undefined : toStoredStop(replica.end, target);
       const { state, effects } = restoreReplica({
         stored: replica,
-        ...definedFields({ plan }),
+        ...definedFields({ target }),
         ...(end === undefined ? {} : { stop: end.stop }),
         forget: end?.forget ?? false,
         containers: byReplica.get(replica.replicaId) ?? [],

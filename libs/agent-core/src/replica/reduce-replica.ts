@@ -43,7 +43,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
   switch (event.kind) {
     case 'startOrdered':
       return onStartOrdered(
-        { ...state, heldRevision: event.revision, target: event.plan },
+        { ...state, heldRevision: event.revision, target: event.target },
         event.newContainerId,
         state.target,
       );
@@ -101,12 +101,12 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
 
 /** Delays of a stop: from the order, or else from the replica's spec, or else the API defaults. */
 export function resolveStopDelays(
-  plan: ReplicaTarget | undefined,
+  target: ReplicaTarget | undefined,
   ordered: Partial<StopDelays>,
 ): StopDelays {
   return {
-    preStopMs: ordered.preStopMs ?? plan?.preStopMs ?? 0,
-    graceMs: ordered.graceMs ?? plan?.graceMs ?? DEFAULTS.terminationGraceMs,
+    preStopMs: ordered.preStopMs ?? target?.preStopMs ?? 0,
+    graceMs: ordered.graceMs ?? target?.graceMs ?? DEFAULTS.terminationGraceMs,
   };
 }
 
@@ -266,11 +266,11 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Repli
 
 /** Effect that probes a container; none when the target has no probes. */
 function createProbeEffects(
-  plan: ReplicaTarget | undefined,
+  target: ReplicaTarget | undefined,
   container: CurrentContainer,
   wasReady: boolean,
 ): readonly ReplicaEffect[] {
-  return Object.keys(plan?.probes ?? {}).length === 0
+  return Object.keys(target?.probes ?? {}).length === 0
     ? []
     : [{ kind: 'probe', container, wasReady }];
 }

@@ -157,16 +157,16 @@ export class ReplicaRunner {
       }
       const orders = withOrder(this.orders, order, this.deps.bootId);
       const { orderRevision: newRevision, workloadUid } = order;
-      const plan = event.kind === 'startOrdered' ? event.plan : undefined;
+      const target = event.kind === 'startOrdered' ? event.target : undefined;
       try {
         await raiseEpoch();
         // A lease is added before the order is stored and removed after it: a container whose
         // stored order is exclusive then always has a lease, whenever the agent crashes.
-        if (plan?.stopAfterMs !== undefined) await this.lease.adjust(plan);
+        if (target?.stopAfterMs !== undefined) await this.lease.adjust(target);
         await this.deps.store.saveReplica(
           toStoredReplica({ ...this.state, heldRevision: newRevision, workloadUid }, orders),
         );
-        if (plan !== undefined) await this.lease.adjust(plan);
+        if (target !== undefined) await this.lease.adjust(target);
       } catch (reason) {
         this.log.error('order not stored', {
           revision: order.orderRevision,
@@ -339,9 +339,9 @@ export class ReplicaRunner {
       onReadiness: (ready, reason) => this.apply({ kind: 'probed', containerId, ready, reason }),
       onUnhealthy: (reason) => this.apply({ kind: 'unhealthy', containerId, reason }),
     };
-    const plans = this.state.target?.probes ?? {};
+    const schedules = this.state.target?.probes ?? {};
     void probeContainer(
-      { schedules: plans, container, upMs, wasReady },
+      { schedules, container, upMs, wasReady },
       listener,
       { ...this.deps, log: this.log },
       this.probes.signal,

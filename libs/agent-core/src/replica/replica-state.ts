@@ -168,7 +168,7 @@ export type ReplicaEvent =
   | {
       readonly kind: 'startOrdered';
       readonly revision: bigint;
-      readonly plan: ReplicaTarget;
+      readonly target: ReplicaTarget;
       readonly newContainerId: ContainerId;
     }
   | {

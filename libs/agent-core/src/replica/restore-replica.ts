@@ -21,7 +21,7 @@ import {
 export interface RestoreInput {
   readonly stored: StoredReplica;
   /** Read from the stored start order. */
-  readonly plan?: ReplicaTarget;
+  readonly target?: ReplicaTarget;
   /** Read from the stored stop or forget order. */
   readonly stop?: StopDelays;
   readonly forget: boolean;
@@ -56,14 +56,14 @@ export function findUnseenFailure({
  * was rebooted since the order was stored: then a coordinator must repeat the order first.
  */
 export function restoreReplica(input: RestoreInput): ReplicaTransition {
-  const { stored, plan, stop, forget } = input;
+  const { stored, target, stop, forget } = input;
   const { progress } = stored;
   const oldestFirst = sortByStart(input.containers);
   const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
   const base: ReplicaState = {
     ...createReplicaState(stored.replicaId, stored.workloadUid),
     heldRevision: stored.heldRevision,
-    ...definedFields({ target: plan }),
+    ...definedFields({ target }),
     phase: progress.phase,
     reason: progress.reason,
     restarts: Math.max(progress.restarts, readRestarts(running ?? oldestFirst.at(-1))),

@@ -56,7 +56,7 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
   const { orderRevision: revision } = order;
   switch (order.order.case) {
     case 'start':
-      return { kind: 'startOrdered', revision, plan: toReplicaTarget(order), newContainerId };
+      return { kind: 'startOrdered', revision, target: toReplicaTarget(order), newContainerId };
     case 'stop':
       return {
         kind: 'stopOrdered',
@@ -77,11 +77,11 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
 /** Delays of a stored stop or forget order. */
 export function toStoredStop(
   end: Uint8Array,
-  plan: ReplicaState['target'],
+  target: ReplicaState['target'],
 ): { readonly stop: StopDelays; readonly forget: boolean } {
   const { order } = fromBinary(OrderSchema, end);
   return {
-    stop: resolveStopDelays(plan, order.case === 'stop' ? toStopDelays(order.value) : {}),
+    stop: resolveStopDelays(target, order.case === 'stop' ? toStopDelays(order.value) : {}),
     forget: order.case === 'forget',
   };
 }
