@@ -17,11 +17,15 @@ export class ContainerChecks {
     private readonly deps: ReplicaRunnerDeps,
     private readonly log: Log,
   ) {
-    const { container } = host.current;
+    this.recordRestored();
+  }
+
+  /** Records the start of an adopted container, which is known by the wall clock only. */
+  recordRestored(): void {
+    const { container } = this.host.current;
     if (container === undefined) return;
-    // The start of an adopted container is known by the wall clock only.
-    const ageMs = Math.max(0, deps.clock.wallTime() - container.startedAtMs);
-    this.started = { id: container.id, at: deps.clock.now() - ageMs };
+    const ageMs = Math.max(0, this.deps.clock.wallTime() - container.startedAtMs);
+    this.started = { id: container.id, at: this.deps.clock.now() - ageMs };
   }
 
   /** Records the start of a container. */

@@ -65,12 +65,14 @@ export class ContainerRemoval {
    * @param andThen - Removes the stored data; tried again when it fails.
    */
   async removeAll(andThen: () => Promise<void>): Promise<void> {
-    while (!this.host.isOver) {
+    for (let failures = 0; !this.host.isOver; failures += 1) {
       try {
-        await removeContainers(this.host.current.replicaId, this.deps);
+        const { replicaId, target } = this.host.current;
+        await removeContainers(replicaId, target?.usesImage, this.deps);
         return await andThen();
       } catch (reason) {
-        this.log.warn('replica not forgotten yet', errorFields(reason));
+        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        this.log[level]('replica not forgotten yet', errorFields(reason));
         await this.waitForRetry();
       }
     }

@@ -126,6 +126,8 @@ function onStartOrdered(
     // the probes were unknown until this order arrived
     return { state, effects: createProbeEffects(state.target, state.container, state.ready) };
   }
+  if (state.activity.kind === 'unlisted')
+    return withoutEffects({ ...state, activity: { ...state.activity, confirmed: true } });
   if (state.activity.kind !== 'unconfirmed') return withoutEffects(state);
   const { exit } = state.activity;
   const confirmed: ReplicaState = { ...state, reason: '' };
@@ -155,6 +157,7 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
         ? finish(stopping, 'stopped', reason)
         : terminate(stopping, activity.containerId);
     case 'starting': // waits for the result of the start
+    case 'unlisted': // waits for the runtime's list of containers
       return withoutEffects(stopping);
     case 'killing': // the replica is not an endpoint any more: no pre-stop delay
       return terminate(stopping, activity.containerId);

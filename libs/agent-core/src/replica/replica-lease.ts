@@ -68,7 +68,9 @@ export class ReplicaLease {
    * @throws kind `unavailable` when that is not possible now; the coordinator repeats the order.
    */
   async adjust(target: ReplicaTarget): Promise<void> {
-    const { activity } = this.current();
+    const { activity, target: before } = this.current();
+    if (activity.kind === 'unlisted' && before?.stopAfterMs !== target.stopAfterMs)
+      throw new CloudlessError('unavailable', 'the container runtime does not answer');
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
     if (this.findStopAfter(containerId) === target.stopAfterMs) return;

@@ -10,6 +10,7 @@ import {
 import type { Order } from '@cloudless/api';
 import type { ContainerStatus } from '@cloudless/runtime';
 import { readLastLines } from '../container/last-lines.js';
+import type { StoredReplica } from '../store/agent-store.js';
 import { ContainerChecks } from './container-checks.js';
 import { ContainerRemoval } from './container-removal.js';
 import { ContainerStarts } from './container-starts.js';
@@ -130,12 +131,27 @@ export class ReplicaRunner implements ReplicaHost {
     });
   }
 
+  /** Stored form of the replica with its newest orders. */
+  get stored(): StoredReplica {
+    return this.storage.toStored(this.state);
+  }
+
+  /** Replaces the state of an unlisted replica once its containers are known. */
+  restore({ state, effects }: ReplicaTransition): void {
+    if (this.isOver || this.state.activity.kind !== 'unlisted') return;
+    this.state = state;
+    this.checks.recordRestored();
+    this.resume(effects);
+    this.deps.onChanged(state.replicaId);
+  }
+
   onExited(status: ContainerStatus): void {
     void this.handleExit(toContainerExit(status, this.checks.upMs(status.containerId)));
   }
 
   onRunning(status: ContainerStatus): void {
     const { activity, ended } = this.state;
+    if (activity.kind === 'unlisted') return; // the list of containers follows
     const isOwn = 'containerId' in activity && activity.containerId === status.containerId;
     if (isOwn) this.checks.recordStart(status);
     this.apply({ kind: 'started', status });

@@ -1,9 +1,9 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { errorFields, type Log } from '@cloudless/base';
 import { OrderSchema, type Order } from '@cloudless/api';
-import type { AgentStore } from '../store/agent-store.js';
+import type { AgentStore, StoredReplica } from '../store/agent-store.js';
 import { SerialQueue } from '../store/serial-queue.js';
-import { isEnded, type ReplicaState } from './replica-state.js';
+import { isEnded, isUnconfirmed, type ReplicaState } from './replica-state.js';
 import { toStoredProgress, toStoredReplica, type ReplicaOrders } from './stored-orders.js';
 
 /** Stores the orders and the progress of one replica. Writes are made one after the other. */
@@ -29,6 +29,11 @@ export class ReplicaStorage {
     return start === undefined ? undefined : fromBinary(OrderSchema, start);
   }
 
+  /** Stored form of the replica. */
+  toStored(state: ReplicaState): StoredReplica {
+    return toStoredReplica(state, this.current);
+  }
+
   /** Runs a task after all earlier writes. */
   enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
     return this.writes.run(task);
@@ -46,8 +51,7 @@ export class ReplicaStorage {
 
   /** True when an order of the same revision and kind is in effect. */
   hasSame(order: Order, state: ReplicaState): boolean {
-    if (order.orderRevision !== state.heldRevision || state.activity.kind === 'unconfirmed')
-      return false;
+    if (order.orderRevision !== state.heldRevision || isUnconfirmed(state.activity)) return false;
     // A stop order and the forget order after it can have the same revision when nothing was
     // committed in between.
     if (order.order.case === 'forget') return state.forget;

@@ -32,6 +32,7 @@ export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): Sto
 /** Progress part of the stored form. */
 export function toStoredProgress(state: ReplicaState): StoredProgress {
   const { activity, container } = state;
+  if (activity.kind === 'unlisted') return activity.progress;
   return {
     phase: state.phase,
     reason: state.reason,

@@ -1,6 +1,6 @@
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import { resolveNamespace, type ExecCommandRequest } from '@cloudless/api';
-import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import { listAvailable, type ContainerRuntime, type ContainerStatus } from '@cloudless/runtime';
 import type { ContainerOwner } from '../container/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 
@@ -21,7 +21,7 @@ export interface OwnedContainer {
 
 export interface ContainerLookupOptions {
   readonly nodeId: string;
-  readonly runtime: Pick<ContainerRuntime, 'list'>;
+  readonly runtime: Pick<ContainerRuntime, 'list' | 'listAvailable'>;
   readonly replicas: NodeReplicas;
 }
 
@@ -145,7 +145,7 @@ export class ContainerLookup {
   /** All containers of this node. */
   async listOwned(): Promise<readonly OwnedContainer[]> {
     const { runtime, replicas } = this.options;
-    return (await runtime.list()).flatMap((status) => {
+    return (await listAvailable(runtime)).containers.flatMap((status) => {
       const owner = replicas.findOwner(status);
       return owner === undefined ? [] : [{ status, owner }];
     });
