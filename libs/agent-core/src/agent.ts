@@ -304,7 +304,7 @@ export class Agent {
   private async restoreUnlisted(): Promise<void> {
     const { runtime, clock, random, log } = this.options;
     const { signal } = this.stopping;
-    log.warn('container runtime does not answer: its containers are managed once it does');
+    log.warn('replicas with an image wait for the container runtime');
     for (let failures = 1; !signal.aborted; failures += 1) {
       const delayMs = backoffDelayMs(RUNTIME_BACKOFF, failures, random);
       await sleep(clock, delayMs, signal).catch(() => undefined);
@@ -316,7 +316,7 @@ export class Agent {
         // Events of unlisted replicas are ignored, so changes since the list are read again.
         const expected = this.replicas.listExpectedContainers();
         this.replicas.applyContainerList(expected, await runtime.list());
-        log.info('container runtime answers: its containers are managed');
+        log.info('replicas with an image restored');
         this.session.sendUsage();
         return;
       } catch (reason) {
