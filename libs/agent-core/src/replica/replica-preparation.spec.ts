@@ -192,6 +192,23 @@ describe('failed image pull', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
+  it('has the duration by the monotonic clock when it is interrupted and the wall clock jumps', async () => {
+    const testBed = await begin();
+    const { clock } = testBed;
+    const interrupt: { fail?: (reason: unknown) => void } = {};
+    testBed.runtime.prepare = (_request, progress) => {
+      progress({ kind: 'pulling', image: IMAGE });
+      return new Promise((_resolve, reject) => (interrupt.fail = reject));
+    };
+    await order(testBed);
+    await clock.advance(1_500);
+    const wallTime = clock.wallTime.bind(clock);
+    clock.wallTime = () => wallTime() + 3_600_000;
+    interrupt.fail?.(new CloudlessError('precondition', 'the registry closed the connection'));
+    await settle();
+    expect(pullOf(testBed)).toMatchObject({ phase: 'FAILED', tookMs: 1_500 });
+  });
+
   it('is logged once per cause, not at each attempt', async () => {
     const testBed = await begin();
     const warnings: string[] = [];
