@@ -72,7 +72,7 @@ describe('cloudless-agent with the process runtime', () => {
   ];
   const startAgent = async (): Promise<void> => {
     agent = new AgentProcess(...arguments_());
-    const ready = await agent.waitForLog('agent ready');
+    const ready = await agent.waitForLog('agent started, connecting to coordinators');
     address = String(ready['address']);
     agentPid = String(ready['pid']);
   };

@@ -71,7 +71,7 @@ async function run(options: OptionValues): Promise<number> {
       stopping.signal,
     );
     isReady = true;
-    log.info('agent ready', {
+    log.info('agent started, connecting to coordinators', {
       address: running.url?.replace('http://', ''),
       opsUrl: running.opsUrl,
       dataDir: config.dataDir,
@@ -90,7 +90,7 @@ async function run(options: OptionValues): Promise<number> {
     return 0;
   } catch (reason) {
     if (reason instanceof StoppedError) {
-      log.info('agent stopped before it was ready');
+      log.info('agent stopped before it had started');
       return 0;
     }
     log.error('agent cannot run', errorFields(reason));

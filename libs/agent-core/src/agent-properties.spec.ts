@@ -91,27 +91,27 @@ const IMAGE = 'nginx';
 const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 
 class Run {
-  readonly world = new AgentTestBed();
+  readonly testBed = new AgentTestBed();
   private readonly last = new Map<string, ReplicaReport>();
   private seen = 0;
 
   constructor() {
-    const { world } = this;
-    world.runtime = createFakeRuntime({
-      clock: world.clock,
+    const { testBed } = this;
+    testBed.runtime = createFakeRuntime({
+      clock: testBed.clock,
       capabilities: ['runtime.process', 'runtime.cri'],
     });
-    world.machine.images.set(IMAGE, { pullMs: 50 });
+    testBed.machine.images.set(IMAGE, { pullMs: 50 });
   }
 
   async step(step: Step): Promise<void> {
-    const { world } = this;
+    const { testBed } = this;
     switch (step.kind) {
       case 'start':
       case 'stop': {
         const replicaId = `web-${step.replica}`;
         const options = { replicaId, revision: this.revisionOf(step), epoch: BigInt(step.epoch) };
-        world.coordinator.sendOrder(
+        testBed.coordinator.sendOrder(
           step.kind === 'start'
             ? aStartOrder({ ...options, spec: step.replica === 2 ? { ...spec, ...image } : spec })
             : aStopOrder({ ...options, preStopMs: 50, graceMs: 100 }),
@@ -120,50 +120,50 @@ class Run {
         return;
       }
       case 'exit': {
-        for (const status of await world.runtime.list()) {
+        for (const status of await testBed.runtime.list()) {
           if (
             fromContainerLabels(status.labels)?.replicaId === `web-${step.replica}` &&
             status.phase === 'running'
           ) {
-            world.machine.exit(status.containerId, step.code);
+            testBed.machine.exit(status.containerId, step.code);
           }
         }
         return settle();
       }
       case 'wait':
-        return world.clock.advance(step.ms);
+        return testBed.clock.advance(step.ms);
       case 'drop':
-        world.coordinator.dropConnections();
-        return world.clock.advance(100);
+        testBed.coordinator.dropConnections();
+        return testBed.clock.advance(100);
       case 'restartAgent':
-        await world.restart();
+        await testBed.restart();
         return;
       case 'loseDisk':
-        world.store.failure = new Error('disk full');
+        testBed.store.failure = new Error('disk full');
         return;
       case 'healDisk':
-        world.store.failure = undefined;
+        testBed.store.failure = undefined;
         return;
       case 'sicken':
-        world.http = () => 500;
+        testBed.http = () => 500;
         return;
       case 'unready':
-        world.http = (path) => (path === '/ready' ? 503 : 200);
+        testBed.http = (path) => (path === '/ready' ? 503 : 200);
         return;
       case 'heal':
-        world.http = () => 200;
+        testBed.http = () => 200;
         return;
       case 'registryAway':
-        return world.machine.images.set(IMAGE, {
+        return testBed.machine.images.set(IMAGE, {
           pullMs: 20,
           failure: new CloudlessError('precondition', 'no registry'),
         });
       case 'registrySlow':
-        return world.machine.images.set(IMAGE, { pullMs: 5_000 });
+        return testBed.machine.images.set(IMAGE, { pullMs: 5_000 });
       case 'registryBack':
-        return world.machine.images.set(IMAGE, { pullMs: 50 });
+        return testBed.machine.images.set(IMAGE, { pullMs: 50 });
       case 'runtimeAway':
-        world.machine.failNextStart(new CloudlessError('unavailable', 'away'));
+        testBed.machine.failNextStart(new CloudlessError('unavailable', 'away'));
         return;
     }
   }
@@ -183,14 +183,14 @@ class Run {
   }
 
   async check(): Promise<void> {
-    const { world } = this;
+    const { testBed } = this;
     const running = new Map<string, number>();
-    for (const status of await world.runtime.list()) {
+    for (const status of await testBed.runtime.list()) {
       const id = fromContainerLabels(status.labels)?.replicaId ?? '';
       if (status.phase === 'running') running.set(id, (running.get(id) ?? 0) + 1);
     }
     for (const count of running.values()) expect(count).toBe(1);
-    for (const report of world.coordinator.reportHistory.slice(this.seen)) {
+    for (const report of testBed.coordinator.reportHistory.slice(this.seen)) {
       const before = this.last.get(report.replicaId);
       if (before !== undefined) {
         expect(isForward(lower(before), lower(report))).toBe(true);
@@ -199,7 +199,7 @@ class Run {
       }
       this.last.set(report.replicaId, report);
     }
-    this.seen = world.coordinator.reportHistory.length;
+    this.seen = testBed.coordinator.reportHistory.length;
   }
 }
 
@@ -211,22 +211,22 @@ describe('Agent under random orders, exits, failures and restarts', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(arbStep, { minLength: 5, maxLength: 40 }), async (steps) => {
         const run = new Run();
-        const { world } = run;
-        await world.start();
+        const { testBed } = run;
+        await testBed.start();
         for (const step of steps) {
           await run.step(step);
           await run.check();
         }
-        world.store.failure = undefined;
-        world.http = () => 200;
-        world.machine.images.set(IMAGE);
-        await world.clock.advance(400_000); // longer than any back-off
+        testBed.store.failure = undefined;
+        testBed.http = () => 200;
+        testBed.machine.images.set(IMAGE);
+        await testBed.clock.advance(400_000); // longer than any back-off
         await run.check();
-        for (const runner of world.agent.replicas.listRunners()) {
+        for (const runner of testBed.agent.replicas.listRunners()) {
           const { replicaId, heldRevision, phase } = runner.current;
-          const stored = world.store.replicas.get(replicaId);
+          const stored = testBed.store.replicas.get(replicaId);
           expect(stored?.heldRevision).toBe(heldRevision);
-          const containers = (await world.runtime.list()).filter(
+          const containers = (await testBed.runtime.list()).filter(
             ({ labels }) => fromContainerLabels(labels)?.replicaId === replicaId,
           );
           const runs = containers.some(({ phase: state }) => state === 'running');
@@ -248,19 +248,19 @@ describe('Agent under random orders, exits, failures and restarts', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(arbStep, { maxLength: 15 }), async (steps) => {
         const run = new Run();
-        const { world } = run;
-        await world.start();
+        const { testBed } = run;
+        await testBed.start();
         for (const step of steps) await run.step(step);
-        world.store.failure = undefined;
+        testBed.store.failure = undefined;
         for (let index = 0; index < 3; index += 1)
-          world.coordinator.sendOrder(
+          testBed.coordinator.sendOrder(
             aForgetOrder({ replicaId: `web-${index}`, revision: 1_000n, epoch: 9n }),
           );
-        await world.clock.advance(400_000);
-        expect(await world.runtime.list()).toEqual([]);
-        expect(world.store.replicas.size).toBe(0);
-        expect(world.agent.replicas.listRunners()).toEqual([]);
-        for (const [, report] of world.coordinator.reports) expect(report.containerId).toBe('');
+        await testBed.clock.advance(400_000);
+        expect(await testBed.runtime.list()).toEqual([]);
+        expect(testBed.store.replicas.size).toBe(0);
+        expect(testBed.agent.replicas.listRunners()).toEqual([]);
+        for (const [, report] of testBed.coordinator.reports) expect(report.containerId).toBe('');
       }),
       { numRuns: 20 },
     );

@@ -12,7 +12,7 @@ import {
   type Meter,
   type Random,
 } from '@cloudless/base';
-import type { ContainerRuntime } from '@cloudless/runtime';
+import { listAvailable, type AvailableContainers, type ContainerRuntime } from '@cloudless/runtime';
 import type { AgentIdentity, AgentStore, StoredReplica } from './store/agent-store.js';
 import { CoordinatorContact } from './session/coordinator-contact.js';
 import { IdentityKeeper } from './store/identity-keeper.js';
@@ -242,7 +242,7 @@ export class Agent {
     if (onClusterKnown === undefined) return;
     await onClusterKnown(clusterId);
     try {
-      this.replicas.adoptOrphans(await runtime.list());
+      this.replicas.adoptOrphans((await listAvailable(runtime)).containers);
     } catch (reason) {
       log.warn('runtime not reached', errorFields(reason));
     }
@@ -263,14 +263,17 @@ export class Agent {
       const round = new AbortController();
       const endRound = (): void => round.abort();
       this.stopping.signal.addEventListener('abort', endRound, { once: true });
-      let containers;
+      let available: AvailableContainers | undefined;
       try {
         // subscribes before the list, so that no change is missed
         const events = runtime.events(round.signal);
         const expected = this.replicas.listExpectedContainers();
-        containers = await runtime.list();
-        if (restored) this.replicas.applyContainerList(expected, containers);
-        else await this.replicas.restore(stored, containers, round.signal);
+        available = await listAvailable(runtime);
+        if (restored) this.replicas.applyContainerList(expected, available.containers);
+        else {
+          await this.replicas.restore(stored, available, round.signal);
+          if (!available.complete) this.loops.push(this.restoreUnlisted());
+        }
         restored = true;
         failures = 0;
         onRestored();
@@ -278,7 +281,7 @@ export class Agent {
         if (!this.stopping.signal.aborted) log.warn('runtime events ended');
       } catch (reason) {
         // the stored orders are damaged: a retry cannot succeed
-        if (!restored && containers !== undefined) throw reason;
+        if (!restored && available !== undefined) throw reason;
         if (failures === 0 && !this.stopping.signal.aborted)
           log.warn('runtime not reached', errorFields(reason));
       } finally {
@@ -291,6 +294,34 @@ export class Agent {
         backoffDelayMs(RUNTIME_BACKOFF, failures, random),
         this.stopping.signal,
       ).catch(() => undefined);
+    }
+  }
+
+  /**
+   * Restores the replicas with an image once the container runtime answers for the first time.
+   * Until then plain processes are managed, and the node takes no containers.
+   */
+  private async restoreUnlisted(): Promise<void> {
+    const { runtime, clock, random, log } = this.options;
+    const { signal } = this.stopping;
+    log.warn('replicas with an image wait for the container runtime');
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      const delayMs = backoffDelayMs(RUNTIME_BACKOFF, failures, random);
+      await sleep(clock, delayMs, signal).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        const { containers, complete } = await listAvailable(runtime);
+        if (!complete) continue;
+        await this.replicas.restoreUnlisted(containers, signal);
+        // Events of unlisted replicas are ignored, so changes since the list are read again.
+        const expected = this.replicas.listExpectedContainers();
+        this.replicas.applyContainerList(expected, await runtime.list());
+        log.info('replicas with an image restored');
+        this.session.sendUsage();
+        return;
+      } catch (reason) {
+        log.debug('container runtime not reached', errorFields(reason));
+      }
     }
   }
 }

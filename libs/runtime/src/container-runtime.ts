@@ -294,6 +294,16 @@ export interface RuntimeHealth {
 /** Health of a runtime that is available. */
 export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [] };
 
+/** Containers of a runtime whose list may be incomplete. */
+export interface AvailableContainers {
+  readonly containers: readonly ContainerStatus[];
+  /**
+   * False while the container runtime has not answered yet: containers with an image are missing.
+   * Plain processes are complete.
+   */
+  readonly complete: boolean;
+}
+
 /** Start or exit of a container. */
 export interface ContainerEvent {
   readonly kind: 'started' | 'exited';
@@ -444,6 +454,12 @@ export interface ContainerRuntime {
   remove(containerId: ContainerId): Promise<void>;
   /** All containers that have not been removed. */
   list(): Promise<readonly ContainerStatus[]>;
+  /**
+   * As `list`, but without the containers of a part that has never answered. Waits at most 2 s for
+   * that part. Absent for a runtime without parts.
+   * @throws kind `unavailable` when plain processes cannot be listed.
+   */
+  listAvailable?(): Promise<AvailableContainers>;
   /**
    * All starts and exits from this call on. No event between this call and a later `list` is lost
    * (one may be seen in both). Ends when `signal` is aborted; throws kind `unavailable` when the

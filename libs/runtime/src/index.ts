@@ -1,4 +1,5 @@
 export type {
+  AvailableContainers,
   ContainerEndpoint,
   ContainerEvent,
   ContainerLease,
@@ -36,6 +37,7 @@ export {
   NOT_STARTED_EXIT_CODES,
   withStartFailure,
 } from './exec/command-not-started.js';
+export { listAvailable } from './list-available.js';
 export { EXEC_GRACE_MS, HEALTHY } from './container-runtime.js';
 export { EventBroadcaster } from './events/event-broadcaster.js';
 export { formatExitReason } from './exit-reason.js';

@@ -40,7 +40,9 @@ afterEach(() => cluster.stop());
 
 /** The service on the port of the agent; it also answers without a coordinator. */
 async function createOwnServiceClient(): Promise<AgentClient> {
-  const { address } = await cluster.requireAgent(AGENT).waitForLog('agent ready');
+  const { address } = await cluster
+    .requireAgent(AGENT)
+    .waitForLog('agent started, connecting to coordinators');
   return createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
 }
 

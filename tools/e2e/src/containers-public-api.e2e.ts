@@ -82,7 +82,9 @@ describeContainers('the published call on containers', () => {
     for (const { ip, port } of endpoints)
       expect(await fetchText(`http://${ip}:${port}/`)).toMatch(WELCOME);
     for (const { containerId, nodeId, endpoints: told } of workload.status!.replicas) {
-      const { address } = await cluster.requireAgent(nodeId).waitForLog('agent ready');
+      const { address } = await cluster
+        .requireAgent(nodeId)
+        .waitForLog('agent started, connecting to coordinators');
       const agent = createAgentClient(
         createGrpcTransport({ baseUrl: `http://${String(address)}` }),
       );

@@ -37,7 +37,7 @@ describeContainers('logs, commands and ports of a container', () => {
   let podUrl: string;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);
-    agentUrl = `http://${String((await cluster.requireAgent('agent-1').waitForLog('agent ready'))['address'])}`;
+    agentUrl = `http://${String((await cluster.requireAgent('agent-1').waitForLog('agent started, connecting to coordinators'))['address'])}`;
     agent = createAgentClient(createGrpcTransport({ baseUrl: agentUrl }));
     client = cluster.client;
     const spec = {

@@ -109,7 +109,9 @@ describeOnDiskImages('a full disk under the coordinator', () => {
       containerId: victim?.containerId ?? '',
     });
     process.kill(pid, 'SIGKILL');
-    const { address } = await cluster.requireAgent('agent-1').waitForLog('agent ready');
+    const { address } = await cluster
+      .requireAgent('agent-1')
+      .waitForLog('agent started, connecting to coordinators');
     const agent = createAgentClient(createGrpcTransport({ baseUrl: `http://${String(address)}` }));
     for (let running = false; !running;) {
       const { containers } = await agent.listContainers({});

@@ -790,7 +790,7 @@ describe('unreachable coordinator', () => {
     const agent = startAgent('late', `http://127.0.0.1:${port}`);
     let coordinator: RunningProgram | undefined;
     try {
-      await agent.waitForLog('agent ready');
+      await agent.waitForLog('agent started, connecting to coordinators');
       await dials.waitFor(6);
       const said = agent.lines.filter((line) => line.includes('no session'));
       expect(said.map((line) => JSON.parse(line) as unknown)).toMatchObject([

@@ -55,7 +55,11 @@ afterAll(async () => {
 const readMetrics = async (opsUrl: string): Promise<string> =>
   (await fetch(`${opsUrl}/metrics`)).text();
 const getAgentOpsUrl = async (): Promise<string> =>
-  String((await cluster.requireAgent('agent-1').waitForLog('agent ready'))['opsUrl']);
+  String(
+    (await cluster.requireAgent('agent-1').waitForLog('agent started, connecting to coordinators'))[
+      'opsUrl'
+    ],
+  );
 
 /** Returns the sum of all series of a metric whose labels contain a text. */
 function sumMetric(metrics: string, name: string, labels = ''): number {

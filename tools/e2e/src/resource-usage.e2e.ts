@@ -101,7 +101,11 @@ describe('resource usage of process replicas', () => {
   it('is in the metrics of the agent while the container runs', async () => {
     await waitForRates();
     const opsUrl = String(
-      (await cluster.requireAgent('agent-1').waitForLog('agent ready'))['opsUrl'],
+      (
+        await cluster
+          .requireAgent('agent-1')
+          .waitForLog('agent started, connecting to coordinators')
+      )['opsUrl'],
     );
     const readLines = async (): Promise<readonly string[]> =>
       (await (await fetch(`${opsUrl}/metrics`)).text())

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { definedFields, errorFields, type Log } from '@cloudless/base';
-import { combineRuntimes, LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
+import { definedFields, type Log } from '@cloudless/base';
+import { combineRuntimes, type ContainerRuntime, type LazyRuntime } from '@cloudless/runtime';
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '@cloudless/runtime-cri';
 import { openProcessRuntime, type ProcessRuntime } from '@cloudless/runtime-process';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
@@ -18,6 +18,7 @@ import {
   readContainerRecord,
   type ContainerRecord,
 } from './container-record.js';
+import { DetectedContainers, type AwaitedRuntime } from './detected-containers.js';
 
 /** Folder in the data directory for the process runtime. */
 export const RUNTIME_FOLDER = 'runtime';
@@ -36,7 +37,7 @@ export interface AgentRuntimes {
   readonly noContainersReason: string | undefined;
   /**
    * Sets the cluster that new containers belong to. Call it before the first container is started.
-   * Does not reject.
+   * Does not wait for the container runtime.
    */
   setCluster(clusterId: string): Promise<void>;
   /**
@@ -78,7 +79,7 @@ export async function openRuntimes(
   const used = readContainerRecord(config.dataDir)?.socketPath;
   const detected = await detect(config, used, log);
   const processes = await openProcesses(config, deps);
-  if (detected.kind === 'none') {
+  if (config.runtime === 'process' && detected.kind === 'none') {
     return {
       runtime: processes,
       names: [processes.name],
@@ -88,35 +89,33 @@ export async function openRuntimes(
       close: (endWork) => closeProcesses(processes, endWork),
     };
   }
-  const { socketPath } = detected;
-  const late = createLazyContainers(config, detected, deps);
+  const containers = createContainers(config, detected, deps);
   const combined = combineRuntimes({
     processes,
-    containers: late,
+    containers: containers.runtime,
     clock: systemClock,
     random: systemRandom,
     log,
   });
   return {
     runtime: combined,
-    names: [processes.name, late.name],
-    containerRuntime: `${await late.version()} at ${socketPath}`,
-    noContainersReason: undefined,
-    setCluster: async (clusterId) => {
-      saveContainerRecord(config.dataDir, {
-        socketPath,
-        owner: { cluster: clusterId, node: config.name },
-      });
-      await late
-        .setOwner(clusterId)
-        .catch((reason: unknown) =>
-          log.warn('container runtime not available', errorFields(reason)),
-        );
+    get names() {
+      const { description, runtime } = containers;
+      return description === undefined ? [processes.name] : [processes.name, runtime.name];
     },
+    get containerRuntime() {
+      return containers.description;
+    },
+    get noContainersReason() {
+      return containers.missingReason;
+    },
+    setCluster: async (clusterId) => containers.setCluster(clusterId),
     close: async (endWork) => {
+      containers.close();
       combined.detach();
       try {
-        if (await closeContainers(late, endWork)) removeContainerRecord(config.dataDir);
+        if (await closeContainers(containers.runtime, endWork))
+          removeContainerRecord(config.dataDir);
       } finally {
         await closeProcesses(processes, endWork);
       }
@@ -126,7 +125,7 @@ export async function openRuntimes(
 
 /**
  * Detects the container runtime. A container runtime that was used before is used again, as it may
- * have containers of this agent; if it does not answer, the agent waits for it.
+ * have containers of this agent; its replicas with an image are managed as soon as it answers.
  */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
@@ -155,19 +154,17 @@ async function detect(
   });
   if (detected.kind === 'found') return detected;
   if (socketPath !== undefined && socketPath === used) {
-    log.warn('waiting for the container runtime, as it may have containers of this node', {
-      ...{ socketPath, reason: detected.why },
-      remedy: 'start it, or run the agent without its containers with --runtime process',
-    });
+    log.warn(
+      'container runtime does not answer: containers of this node are managed once it does',
+      {
+        ...{ socketPath, reason: detected.why },
+        remedy: 'start it, or run the agent without its containers with --runtime process',
+      },
+    );
     return { kind: 'awaited', socketPath };
   }
   if (runtime === 'cri') throw createContainersMissingError(detected.why);
   return detected;
-}
-
-interface AwaitedRuntime {
-  readonly kind: 'awaited';
-  readonly socketPath: string;
 }
 
 function toPermissions({
@@ -190,33 +187,33 @@ type Permissions = Required<
   >
 >;
 
-function createLazyContainers(
+function createContainers(
   config: RuntimeConfig,
-  found: Exclude<DetectionResult, { kind: 'none' }> | AwaitedRuntime,
+  first: DetectionResult | AwaitedRuntime,
   { log }: RuntimeDeps,
-): LazyRuntime<CriRuntime> {
-  const { socketPath } = found;
-  const { name, dataDir } = config;
-  const probe = found.kind === 'found' ? found.probe : undefined;
-  return new LazyRuntime({
-    name: 'cri',
-    version: probe === undefined ? 'a container runtime' : `${probe.name} ${probe.version}`,
-    capabilities: probe?.capabilities ?? [],
-    clock: systemClock,
-    open: (cluster) => {
-      const owner = { cluster, node: name };
-      const options = {
-        maxPids: config.maxPids,
-        processPorts: config.portRange,
+): DetectedContainers<CriRuntime> {
+  const { name: node, dataDir, maxPids, portRange: processPorts } = config;
+  const options = { maxPids, processPorts, ...toPermissions(config) };
+  return new DetectedContainers({
+    first,
+    detect: () =>
+      detectContainerRuntime({
         ...toPermissions(config),
-      };
-      return openContainers(
-        { socketPath, owner },
+        ...definedFields({ socketPath: config.criSocket }),
+        shared: config.runtime === 'cri',
+        clock: systemClock,
+      }),
+    open: (socketPath, cluster) =>
+      openContainers(
+        { socketPath, owner: { cluster, node } },
         dataDir,
         log.child({ component: 'containers' }),
         options,
-      );
-    },
+      ),
+    onUse: (socketPath, cluster) =>
+      saveContainerRecord(dataDir, { socketPath, owner: { cluster, node } }),
+    clock: systemClock,
+    log: log.child({ component: 'runtime' }),
   });
 }
 

@@ -1,6 +1,7 @@
 import { DURATION_BUCKETS, type Clock, type Meter } from '@cloudless/base';
 import {
   HEALTHY,
+  listAvailable,
   type ContainerEvent,
   type ContainerRuntime,
   type LogLine,
@@ -108,6 +109,7 @@ export function instrumentRuntime(
     renew: (leases) => runtime.renew(leases),
     remove: (containerId) => runtime.remove(containerId),
     list: () => runtime.list(),
+    listAvailable: () => listAvailable(runtime),
     events: (signal) => tap(runtime.events(signal), recordEvent),
     logs: (containerId, request, signal) =>
       tap(runtime.logs(containerId, request, signal), (line) => recordLines([line])),

@@ -13,24 +13,24 @@ const IMAGE = 'nginx:alpine';
 
 /** A node whose container runtime can become unavailable: then every call fails. */
 class Node {
-  readonly world = new AgentTestBed();
+  readonly testBed = new AgentTestBed();
   private silentFrom: number | undefined;
   private withoutProcess: readonly ContainerId[] = [];
 
   async start(): Promise<void> {
-    const { world } = this;
-    world.runtime = this.failing(
+    const { testBed } = this;
+    testBed.runtime = this.failing(
       createFakeRuntime({
-        clock: world.clock,
+        clock: testBed.clock,
         capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'],
       }),
     );
-    world.machine.images.set(IMAGE);
-    await world.start();
+    testBed.machine.images.set(IMAGE);
+    await testBed.start();
   }
 
   away(): void {
-    this.silentFrom = this.world.clock.now();
+    this.silentFrom = this.testBed.clock.now();
   }
 
   back(): void {
@@ -39,14 +39,14 @@ class Node {
 
   /** Ends the main process of the replica's container without a report of the runtime. */
   killProcess(replicaId: string): void {
-    this.withoutProcess = [this.world.requireReport(replicaId).containerId as ContainerId];
+    this.withoutProcess = [this.testBed.requireReport(replicaId).containerId as ContainerId];
   }
 
   async order(
     replicaId: string,
     spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {},
   ): Promise<void> {
-    this.world.coordinator.sendOrder(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
+    this.testBed.coordinator.sendOrder(aStartOrder({ replicaId, spec: { image: IMAGE, ...spec } }));
     await settle();
   }
 
@@ -58,7 +58,7 @@ class Node {
   }
 
   usages(): readonly Usage[] {
-    return this.world.coordinator.received.flatMap((message) =>
+    return this.testBed.coordinator.received.flatMap((message) =>
       message.case === 'usage' ? [message.value] : [],
     );
   }
@@ -79,7 +79,7 @@ class Node {
       },
       health: () => ({
         containersSilentMs:
-          this.silentFrom === undefined ? 0 : this.world.clock.now() - this.silentFrom,
+          this.silentFrom === undefined ? 0 : this.testBed.clock.now() - this.silentFrom,
         withoutProcess: this.withoutProcess,
       }),
     });
@@ -91,25 +91,25 @@ beforeEach(async () => {
   node = new Node();
   await node.start();
 });
-afterEach(() => node.world.stop());
+afterEach(() => node.testBed.stop());
 
 describe('Agent whose container runtime does not answer', () => {
   it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
-    await node.world.clock.advance(10_000);
+    await node.testBed.clock.advance(10_000);
     expect(node.condition()).toBe(false);
     node.away();
-    await node.world.clock.advance(6_000);
+    await node.testBed.clock.advance(6_000);
     expect(node.condition()).toBe(true);
     node.back();
-    await node.world.clock.advance(1_000);
+    await node.testBed.clock.advance(1_000);
     expect(node.condition()).toBe(false);
   });
 
   it('reports no condition for a restart of the runtime within 5 s', async () => {
     node.away();
-    await node.world.clock.advance(4_000);
+    await node.testBed.clock.advance(4_000);
     node.back();
-    await node.world.clock.advance(10_000);
+    await node.testBed.clock.advance(10_000);
     expect(
       node
         .usages()
@@ -121,48 +121,48 @@ describe('Agent whose container runtime does not answer', () => {
   it('gives up a start after 10 s, and removes the container if it was started nevertheless', async () => {
     node.away();
     await node.order('web-1');
-    await node.world.clock.advance(9_000);
-    expect(node.world.summarizeReport()).toMatchObject({ phase: 'STARTING' });
-    await node.world.clock.advance(2_000);
-    expect(node.world.summarizeReport()).toMatchObject({
+    await node.testBed.clock.advance(9_000);
+    expect(node.testBed.summarizeReport()).toMatchObject({ phase: 'STARTING' });
+    await node.testBed.clock.advance(2_000);
+    expect(node.testBed.summarizeReport()).toMatchObject({
       phase: 'STOPPED',
       reason: expect.stringContaining('does not answer'),
     });
     node.back();
-    await node.world.clock.advance(60_000);
-    expect(await node.world.runtime.list()).toEqual([]);
+    await node.testBed.clock.advance(60_000);
+    expect(await node.testBed.runtime.list()).toEqual([]);
   });
 
   it('leaves running containers alone', async () => {
     await node.order('web-1');
     node.away();
-    await node.world.clock.advance(60_000);
+    await node.testBed.clock.advance(60_000);
     node.back();
-    await node.world.clock.advance(10_000);
-    expect(node.world.summarizeReport()).toMatchObject({
+    await node.testBed.clock.advance(10_000);
+    expect(node.testBed.summarizeReport()).toMatchObject({
       phase: 'RUNNING',
       ready: true,
       restarts: 0,
     });
-    expect(node.world.machine.startCount).toBe(1);
+    expect(node.testBed.machine.startCount).toBe(1);
   });
 
   it('does not give up a start under restart policy NEVER, as the container may have run', async () => {
     node.away();
     await node.order('job-1', { restart: { policy: RestartMode.NEVER } });
-    await node.world.clock.advance(60_000);
-    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'STARTING' });
+    await node.testBed.clock.advance(60_000);
+    expect(node.testBed.summarizeReport('job-1')).toMatchObject({ phase: 'STARTING' });
     node.back();
-    await node.world.clock.advance(1_000);
-    expect(node.world.summarizeReport('job-1')).toMatchObject({ phase: 'RUNNING' });
+    await node.testBed.clock.advance(1_000);
+    expect(node.testBed.summarizeReport('job-1')).toMatchObject({ phase: 'RUNNING' });
   });
 
   it('marks a container without its main process as not ready', async () => {
     await node.order('web-1');
     node.away();
     node.killProcess('web-1');
-    await node.world.clock.advance(2_000);
-    expect(node.world.summarizeReport()).toMatchObject({
+    await node.testBed.clock.advance(2_000);
+    expect(node.testBed.summarizeReport()).toMatchObject({
       phase: 'RUNNING',
       ready: false,
       restarts: 0,

@@ -91,7 +91,7 @@ export async function probeContainer(
 
 /** Runs the startup probe until it passes. */
 async function awaitStartup(
-  plan: ProbeSchedule,
+  schedule: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
@@ -103,7 +103,7 @@ async function awaitStartup(
   try {
     await runReportedProbe(
       'startup',
-      plan,
+      schedule,
       { probed, deps, spreadMs: FIRST_CHECK_SPREAD_MS, verdict: 'undecided' },
       done.signal,
       (state, text) => {
@@ -120,17 +120,17 @@ async function awaitStartup(
 }
 
 function probeReadiness(
-  plan: ProbeSchedule,
+  schedule: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
   signal: StopSignal,
 ): Promise<never> {
-  const spreadMs = probed.wasReady ? plan.periodMs : FIRST_CHECK_SPREAD_MS;
+  const spreadMs = probed.wasReady ? schedule.periodMs : FIRST_CHECK_SPREAD_MS;
   const verdict = probed.wasReady ? 'passing' : 'undecided';
   return runReportedProbe(
     'readiness',
-    plan,
+    schedule,
     { probed, deps, spreadMs, verdict },
     signal,
     (state, text) => {
@@ -141,14 +141,14 @@ function probeReadiness(
 }
 
 function probeLiveness(
-  plan: ProbeSchedule,
+  schedule: ProbeSchedule,
   probed: ProbedContainer,
   listener: ProbeListener,
   deps: ProbeDeps,
   signal: StopSignal,
 ): Promise<never> {
-  const context = { probed, deps, spreadMs: plan.periodMs, verdict: 'undecided' } as const;
-  return runReportedProbe('liveness', plan, context, signal, (state, text) => {
+  const context = { probed, deps, spreadMs: schedule.periodMs, verdict: 'undecided' } as const;
+  return runReportedProbe('liveness', schedule, context, signal, (state, text) => {
     if (state.verdict === 'failing') listener.onUnhealthy(text);
   });
 }
@@ -156,7 +156,7 @@ function probeLiveness(
 /** Runs one probe and calls `onChange` when its verdict or reason changes. */
 function runReportedProbe(
   name: keyof ProbeSchedules,
-  plan: ProbeSchedule,
+  schedule: ProbeSchedule,
   context: {
     readonly probed: ProbedContainer;
     readonly deps: ProbeDeps;
@@ -180,20 +180,21 @@ function runReportedProbe(
       });
     }
     lastUnknownReason = result.kind === 'unknown' ? result.reason : '';
-    state = reduceProbe(state, result, plan);
+    state = reduceProbe(state, result, schedule);
     hasPassed ||= state.verdict === 'passing';
     const key =
       state.verdict === 'passing'
         ? 'passing'
-        : `${state.verdict} ${formatProbeReason(name, state, plan, { withDetail: false })}`;
-    if (key !== reportedKey) onChange(state, formatProbeReason(name, state, plan));
+        : `${state.verdict} ${formatProbeReason(name, state, schedule, { withDetail: false })}`;
+    if (key !== reportedKey) onChange(state, formatProbeReason(name, state, schedule));
     reportedKey = key;
     // The failure threshold of a startup probe is a time budget; faster checks would shorten it.
     return name === 'readiness' && !hasPassed && result.kind !== 'passed' ? 'soon' : 'atPeriod';
   };
-  const waitMs = Math.max(0, plan.initialDelayMs - probed.upMs);
-  const firstDelayMs = waitMs + Math.floor(deps.random.next() * Math.min(spreadMs, plan.periodMs));
+  const waitMs = Math.max(0, schedule.initialDelayMs - probed.upMs);
+  const firstDelayMs =
+    waitMs + Math.floor(deps.random.next() * Math.min(spreadMs, schedule.periodMs));
   const check = (checkSignal: AbortSignal): Promise<CheckResult> =>
-    checkContainer(plan, probed.container, deps, checkSignal);
-  return runProbe({ plan, firstDelayMs, check, onResult, clock: deps.clock }, signal);
+    checkContainer(schedule, probed.container, deps, checkSignal);
+  return runProbe({ schedule, firstDelayMs, check, onResult, clock: deps.clock }, signal);
 }

@@ -45,39 +45,39 @@ const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
  * later, and sometimes answers slowly.
  */
 async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
-  const world = new AgentTestBed();
+  const testBed = new AgentTestBed();
   const seen: unknown[] = [];
   let before = '';
-  const isWell = (): boolean => world.clock.now() % 13_000 > 4_500;
-  world.http = (path) => (path === '/healthz' || !isWell() ? 500 : 200);
-  world.grpc = (service) => (service !== '' || !isWell() ? 'NOT_SERVING' : 'SERVING');
-  world.closedPorts.add('*');
-  world.machine.setExecHandler((_id, { command }) => {
-    seen.push([world.clock.now(), command]);
+  const isWell = (): boolean => testBed.clock.now() % 13_000 > 4_500;
+  testBed.http = (path) => (path === '/healthz' || !isWell() ? 500 : 200);
+  testBed.grpc = (service) => (service !== '' || !isWell() ? 'NOT_SERVING' : 'SERVING');
+  testBed.closedPorts.add('*');
+  testBed.machine.setExecHandler((_id, { command }) => {
+    seen.push([testBed.clock.now(), command]);
     // Without a result of the test the command runs until its timeout.
-    const hangs = world.clock.now() < 1_100 || world.clock.now() > 25_000;
+    const hangs = testBed.clock.now() < 1_100 || testBed.clock.now() > 25_000;
     return hangs ? undefined : { exitCode: isWell() ? 0 : 1 };
   });
-  await world.start();
+  await testBed.start();
   const ports = [
     { name: 'http', containerPort: 80 },
     { name: 'admin', containerPort: 81 },
   ];
   const spec = fromJson(WorkloadSpecSchema, { command: ['server'], ports, [name]: probe });
-  world.coordinator.sendOrder(aStartOrder({ spec }));
+  testBed.coordinator.sendOrder(aStartOrder({ spec }));
   await settle();
   for (let step = 0; step < 350; step += 1) {
-    if (step === 20) world.closedPorts.clear();
-    if (step === 100) await deafen('http', world);
-    await world.clock.advance(100);
-    const now = JSON.stringify(world.summarizeReport());
-    if (now !== before) seen.push([world.clock.now(), now]);
+    if (step === 20) testBed.closedPorts.clear();
+    if (step === 100) await deafen('http', testBed);
+    await testBed.clock.advance(100);
+    const now = JSON.stringify(testBed.summarizeReport());
+    if (now !== before) seen.push([testBed.clock.now(), now]);
     before = now;
   }
-  const containers = (await world.runtime.list()).map(
+  const containers = (await testBed.runtime.list()).map(
     ({ labels }) => fromContainerLabels(labels)?.restarts,
   );
-  return JSON.stringify([seen, world.probeRequests, containers]);
+  return JSON.stringify([seen, testBed.probeRequests, containers]);
 }
 
 async function deafen(portName: string, { runtime, closedPorts }: AgentTestBed): Promise<void> {

@@ -52,7 +52,7 @@ function aProbe(options: {
     return soon ? 'soon' : 'atPeriod';
   };
   const run = runProbe(
-    { plan: { periodMs, timeoutMs }, firstDelayMs, check, onResult, clock },
+    { schedule: { periodMs, timeoutMs }, firstDelayMs, check, onResult, clock },
     stop.signal,
   );
   run.catch((reason: unknown) => (seen.ended = reason));

@@ -18,7 +18,7 @@ const EARLY_CHECK_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000
 export type RunCheck = (signal: AbortSignal) => Promise<CheckResult>;
 
 export interface ProbeRun {
-  readonly plan: Pick<ProbeSchedule, 'periodMs' | 'timeoutMs'>;
+  readonly schedule: Pick<ProbeSchedule, 'periodMs' | 'timeoutMs'>;
   readonly firstDelayMs: number;
   readonly check: RunCheck;
   /** @returns `soon` when the next check may come before the period has passed. */
@@ -32,19 +32,19 @@ export interface ProbeRun {
  * @throws StoppedError once `signal` is aborted and the current check has ended.
  */
 export async function runProbe(
-  { plan, firstDelayMs, check, onResult, clock }: ProbeRun,
+  { schedule, firstDelayMs, check, onResult, clock }: ProbeRun,
   signal: StopSignal,
 ): Promise<never> {
   let due = clock.now() + firstDelayMs;
   for (let round = 1; ; round += 1) {
     await sleep(clock, Math.max(0, due - clock.now()), signal);
     const next = { soon: false };
-    await checkOnce(check, plan.timeoutMs, clock, signal, (result) => {
+    await checkOnce(check, schedule.timeoutMs, clock, signal, (result) => {
       if (!signal.aborted) next.soon = onResult(result) === 'soon';
     });
     const intervalMs = next.soon
-      ? Math.min(plan.periodMs, Math.round(backoffDelayMs(EARLY_CHECK_BACKOFF, round)))
-      : plan.periodMs;
+      ? Math.min(schedule.periodMs, Math.round(backoffDelayMs(EARLY_CHECK_BACKOFF, round)))
+      : schedule.periodMs;
     due = computeNextDue(due, intervalMs, clock.now());
   }
 }

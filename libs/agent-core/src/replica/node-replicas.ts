@@ -9,15 +9,27 @@ import {
   type OrderRefused,
   type ReplicaReport,
 } from '@cloudless/api';
-import type { ContainerEvent, ContainerStatus } from '@cloudless/runtime';
+import {
+  listAvailable,
+  type AvailableContainers,
+  type ContainerEvent,
+  type ContainerStatus,
+} from '@cloudless/runtime';
 import type { StoredReplica } from '../store/agent-store.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from '../container/container-labels.js';
 import { readLastLines } from '../container/last-lines.js';
 import { toReplicaTarget } from './replica-target.js';
-import { ReplicaRunner, type ReplicaRunnerDeps } from './replica-runner.js';
+import type { ReplicaRunnerDeps } from './replica-host.js';
+import { ReplicaRunner } from './replica-runner.js';
 import { isEnded, createReplicaState } from './replica-state.js';
-import { findUnseenFailure, restoreOrphan, restoreReplica } from './restore-replica.js';
+import {
+  findUnseenFailure,
+  restoreOrphan,
+  restoreReplica,
+  restoreUnlisted,
+  type RestoreInput,
+} from './restore-replica.js';
 import { toStoredStop } from './stored-orders.js';
 import { StartQueue } from '../container/start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
@@ -75,38 +87,55 @@ export class NodeReplicas {
   }
 
   /**
-   * Restores the replicas from stored orders and the containers of the runtime.
+   * Restores the replicas from stored orders and the containers of the runtime. When the list is
+   * incomplete, replicas with an image stay unlisted until {@link NodeReplicas.restoreUnlisted}.
    * @param signal - Stops reading the last lines of failed containers early.
    * @throws kind `internal` when a stored order cannot be decoded.
    */
   async restore(
     stored: readonly StoredReplica[],
-    containers: readonly ContainerStatus[],
+    { containers, complete }: AvailableContainers,
     signal: StopSignal,
   ): Promise<void> {
     const byReplica = this.groupByReplica(containers);
     const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
     for (const replica of stored) {
-      const plan =
-        replica.start === undefined
-          ? undefined
-          : toReplicaTarget(fromBinary(OrderSchema, replica.start));
-      const end = replica.end === undefined ? undefined : toStoredStop(replica.end, plan);
-      const { state, effects } = restoreReplica({
-        stored: replica,
-        ...definedFields({ plan }),
-        ...(end === undefined ? {} : { stop: end.stop }),
-        forget: end?.forget ?? false,
-        containers: byReplica.get(replica.replicaId) ?? [],
-        bootId: this.options.bootId,
-        lastLines: lastLines.get(replica.replicaId) ?? [],
-      });
+      const input = this.toRestoreInput(replica, byReplica, lastLines);
+      const mayRun = input.containers.length === 0 && input.target?.usesImage !== false;
+      const { state, effects } =
+        complete || !mayRun
+          ? restoreReplica(input)
+          : { state: restoreUnlisted(input), effects: [] };
       byReplica.delete(replica.replicaId);
       const runner = new ReplicaRunner(this.deps, state, replica);
       this.runners.set(replica.replicaId, runner);
       runner.resume(effects);
     }
     this.adoptOrphans([...byReplica.values()].flat());
+  }
+
+  /**
+   * Restores the unlisted replicas from a complete list of containers, and adopts orphans.
+   * @param signal - Stops reading the last lines of failed containers early.
+   */
+  async restoreUnlisted(containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
+    const unlisted = (): readonly ReplicaRunner[] =>
+      this.listRunners().filter(({ current }) => current.activity.kind === 'unlisted');
+    const byReplica = this.groupByReplica(containers);
+    const stored = unlisted().map((runner) => runner.stored);
+    const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
+    // An order may have been stored while the last lines were read.
+    for (const runner of unlisted())
+      runner.restore(restoreReplica(this.toRestoreInput(runner.stored, byReplica, lastLines)));
+    const orphans = containers.filter((status) => {
+      const owner = this.findOwner(status);
+      return owner !== undefined && !this.runners.has(owner.replicaId);
+    });
+    this.adoptOrphans(orphans);
+    for (const status of orphans) {
+      const replicaId = this.findOwner(status)?.replicaId ?? '';
+      this.notify((listener) => listener.onChanged(replicaId));
+    }
   }
 
   /** Adopts containers of this node that have no stored replica (orphans). */
@@ -296,7 +325,7 @@ export class NodeReplicas {
   async stopAll(): Promise<void> {
     await this.close();
     const { runtime, log } = this.options;
-    const running = (await runtime.list()).filter(
+    const running = (await listAvailable(runtime)).containers.filter(
       (status) => status.phase === 'running' && this.findOwner(status) !== undefined,
     );
     await Promise.all(
@@ -313,6 +342,26 @@ export class NodeReplicas {
         }
       }),
     );
+  }
+
+  private toRestoreInput(
+    stored: StoredReplica,
+    byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
+    lastLines: ReadonlyMap<string, readonly string[]>,
+  ): RestoreInput {
+    const target =
+      stored.start === undefined
+        ? undefined
+        : toReplicaTarget(fromBinary(OrderSchema, stored.start));
+    const end = stored.end === undefined ? undefined : toStoredStop(stored.end, target);
+    return {
+      stored,
+      ...definedFields({ target, stop: end?.stop }),
+      forget: end?.forget ?? false,
+      containers: byReplica.get(stored.replicaId) ?? [],
+      bootId: this.options.bootId,
+      lastLines: lastLines.get(stored.replicaId) ?? [],
+    };
   }
 
   private groupByReplica(containers: readonly ContainerStatus[]): Map<string, ContainerStatus[]> {

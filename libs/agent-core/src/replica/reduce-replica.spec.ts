@@ -18,7 +18,7 @@ import {
   type ReplicaState,
 } from './replica-state.js';
 
-const plan = (overrides: Partial<ReplicaTarget> = {}): ReplicaTarget => ({
+const aTarget = (overrides: Partial<ReplicaTarget> = {}): ReplicaTarget => ({
   restart: 'always',
   maxRetries: Number.POSITIVE_INFINITY,
   tcpPorts: [],
@@ -214,7 +214,11 @@ class Player {
       this.apply({
         kind: 'startOrdered',
         revision,
-        plan: plan({ maxRetries: 5, tcpPorts: ['http'], probes: probesOf(Math.floor(choice / 4)) }),
+        target: aTarget({
+          maxRetries: 5,
+          tcpPorts: ['http'],
+          probes: probesOf(Math.floor(choice / 4)),
+        }),
         newContainerId: this.newId(),
       });
     else if (choice % 4 === 2)
@@ -379,7 +383,7 @@ describe('reduceReplica after a failed start', () => {
     'reports the message of the runtime and no exit code under policy $restart',
     ({ restart, phase, reason }) => {
       const { state } = reduceReplica(
-        { ...aReplicaThatStarts(0), target: plan({ restart }) },
+        { ...aReplicaThatStarts(0), target: aTarget({ restart }) },
         { ...refused, uncertain: false },
       );
       expect(state).toMatchObject({ phase, ready: false, reason });
@@ -474,7 +478,7 @@ function aReplicaThatStarts(bits: number): ReplicaState {
   return {
     ...createReplicaState('web-1', 'web'),
     heldRevision: 1n,
-    target: plan({ tcpPorts: ['http'], probes: probesOf(bits) }),
+    target: aTarget({ tcpPorts: ['http'], probes: probesOf(bits) }),
     activity: { kind: 'starting', containerId: CONTAINER },
   };
 }

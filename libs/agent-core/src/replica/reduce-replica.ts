@@ -43,7 +43,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
   switch (event.kind) {
     case 'startOrdered':
       return onStartOrdered(
-        { ...state, heldRevision: event.revision, target: event.plan },
+        { ...state, heldRevision: event.revision, target: event.target },
         event.newContainerId,
         state.target,
       );
@@ -101,12 +101,12 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
 
 /** Delays of a stop: from the order, or else from the replica's spec, or else the API defaults. */
 export function resolveStopDelays(
-  plan: ReplicaTarget | undefined,
+  target: ReplicaTarget | undefined,
   ordered: Partial<StopDelays>,
 ): StopDelays {
   return {
-    preStopMs: ordered.preStopMs ?? plan?.preStopMs ?? 0,
-    graceMs: ordered.graceMs ?? plan?.graceMs ?? DEFAULTS.terminationGraceMs,
+    preStopMs: ordered.preStopMs ?? target?.preStopMs ?? 0,
+    graceMs: ordered.graceMs ?? target?.graceMs ?? DEFAULTS.terminationGraceMs,
   };
 }
 
@@ -126,6 +126,8 @@ function onStartOrdered(
     // the probes were unknown until this order arrived
     return { state, effects: createProbeEffects(state.target, state.container, state.ready) };
   }
+  if (state.activity.kind === 'unlisted')
+    return withoutEffects({ ...state, activity: { ...state.activity, confirmed: true } });
   if (state.activity.kind !== 'unconfirmed') return withoutEffects(state);
   const { exit } = state.activity;
   const confirmed: ReplicaState = { ...state, reason: '' };
@@ -155,6 +157,7 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
         ? finish(stopping, 'stopped', reason)
         : terminate(stopping, activity.containerId);
     case 'starting': // waits for the result of the start
+    case 'unlisted': // waits for the runtime's list of containers
       return withoutEffects(stopping);
     case 'killing': // the replica is not an endpoint any more: no pre-stop delay
       return terminate(stopping, activity.containerId);
@@ -266,11 +269,11 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Repli
 
 /** Effect that probes a container; none when the target has no probes. */
 function createProbeEffects(
-  plan: ReplicaTarget | undefined,
+  target: ReplicaTarget | undefined,
   container: CurrentContainer,
   wasReady: boolean,
 ): readonly ReplicaEffect[] {
-  return Object.keys(plan?.probes ?? {}).length === 0
+  return Object.keys(target?.probes ?? {}).length === 0
     ? []
     : [{ kind: 'probe', container, wasReady }];
 }

@@ -6,12 +6,13 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import type { Order } from '@cloudless/api';
-import type {
-  ContainerLease,
-  ContainerRequest,
-  ContainerRuntime,
-  ContainerStatus,
-  StartProgress,
+import {
+  listAvailable,
+  type ContainerLease,
+  type ContainerRequest,
+  type ContainerRuntime,
+  type ContainerStatus,
+  type StartProgress,
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { toReplicaTarget } from './replica-target.js';
@@ -76,7 +77,7 @@ export async function startContainer(
     return await runtime.start(createRequest(order, container, context));
   } catch (reason) {
     if (errorKindOf(reason) !== 'exists') throw reason;
-    const found = (await runtime.list()).find(
+    const found = (await listAvailable(runtime)).containers.find(
       (status) => status.containerId === container.containerId,
     );
     if (found !== undefined) return found;
@@ -115,12 +116,18 @@ function createRequest(
 /**
  * Stops and removes every container of a replica, including containers that its state does not
  * mention.
+ * @param usesImage - False for a plain process; undefined when it is not known.
+ * @throws kind `unavailable` while containers of the replica may exist that cannot be listed.
  */
 export async function removeContainers(
   replicaId: string,
+  usesImage: boolean | undefined,
   { runtime, clusterId, nodeId }: ContainerContext,
 ): Promise<void> {
-  for (const { containerId, labels, phase } of await runtime.list()) {
+  const { containers, complete } = await listAvailable(runtime);
+  if (!complete && usesImage !== false)
+    throw new CloudlessError('unavailable', 'the container runtime does not answer');
+  for (const { containerId, labels, phase } of containers) {
     const owner = fromContainerLabels(labels);
     if (
       owner?.replicaId !== replicaId ||

@@ -45,12 +45,12 @@ export class ReplicaLease {
    * when the replica is not exclusive.
    */
   computeLease(
-    plan: ReplicaTarget | undefined = this.current().target,
+    target: ReplicaTarget | undefined = this.current().target,
   ): ContainerLease | undefined {
-    if (plan?.stopAfterMs === undefined) return undefined;
+    if (target?.stopAfterMs === undefined) return undefined;
     return {
-      leaseMs: this.deps.contact.remainingMs(plan.stopAfterMs),
-      graceMs: Math.min(plan.graceMs, plan.stopAfterMs),
+      leaseMs: this.deps.contact.remainingMs(target.stopAfterMs),
+      graceMs: Math.min(target.graceMs, target.stopAfterMs),
     };
   }
 
@@ -67,19 +67,21 @@ export class ReplicaLease {
    * Adds, changes or removes the lease of the running container, before the order is acknowledged.
    * @throws kind `unavailable` when that is not possible now; the coordinator repeats the order.
    */
-  async adjust(plan: ReplicaTarget): Promise<void> {
-    const { activity } = this.current();
+  async adjust(target: ReplicaTarget): Promise<void> {
+    const { activity, target: before } = this.current();
+    if (activity.kind === 'unlisted' && before?.stopAfterMs !== target.stopAfterMs)
+      throw new CloudlessError('unavailable', 'the container runtime does not answer');
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
-    if (this.findStopAfter(containerId) === plan.stopAfterMs) return;
+    if (this.findStopAfter(containerId) === target.stopAfterMs) return;
     if (activity.kind === 'starting' || activity.kind === 'backingOff') {
       throw new CloudlessError('unavailable', 'the container is being started with another lease');
     }
-    const lease = this.computeLease(plan);
+    const lease = this.computeLease(target);
     if (lease?.leaseMs === 0)
       throw new CloudlessError('unavailable', 'no coordinator has admitted this node yet');
     await this.deps.runtime.renew(new Map([[containerId, lease]]));
-    this.leasedContainer = { id: containerId, stopAfterMs: plan.stopAfterMs };
+    this.leasedContainer = { id: containerId, stopAfterMs: target.stopAfterMs };
   }
 
   /**

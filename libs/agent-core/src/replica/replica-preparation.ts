@@ -22,6 +22,8 @@ export class ReplicaPreparation {
   private readonly cancellation = new AbortController();
   private isOver = false;
   private pull: ImagePull | undefined;
+  /** Start of the newest pull on the monotonic clock: the wall clock may jump meanwhile. */
+  private pullStartedAt = 0;
 
   constructor(
     order: Order | undefined,
@@ -55,6 +57,7 @@ export class ReplicaPreparation {
 
   private recordProgress(step: StartProgress): void {
     if (this.isOver) return;
+    if (step.kind === 'pulling') this.pullStartedAt = this.context.clock.now();
     this.pull = toImagePull(step, this.pull, this.context.clock.wallTime());
     // a failed pull is reported together with the failed start
     if (this.pull.phase !== 'failed') this.listener.onPull(this.pull);
@@ -64,7 +67,7 @@ export class ReplicaPreparation {
   private toFailedPull(reason: unknown): ImagePull | undefined {
     const { pull } = this;
     if (pull?.phase !== 'pulling') return pull;
-    const tookMs = Math.max(0, this.context.clock.wallTime() - pull.startedAtMs);
+    const tookMs = this.context.clock.now() - this.pullStartedAt;
     return { ...pull, phase: 'failed', tookMs, reason: errorMessageOf(reason) };
   }
 }

@@ -1,4 +1,5 @@
 import type { ContainerId } from '@cloudless/base';
+import type { StoredProgress } from '../store/agent-store.js';
 import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
 import type { ReplicaTarget } from './replica-target.js';
 
@@ -45,6 +46,13 @@ export type Activity =
    */
   | { readonly kind: 'unconfirmed'; readonly exit?: ContainerExit }
   /**
+   * The agent was restarted and the container runtime has not answered yet, so the state of the
+   * container is not known. Orders are stored and carried out once the runtime lists its
+   * containers. `confirmed`: false after a reboot of the machine, until a coordinator repeats the
+   * order.
+   */
+  | { readonly kind: 'unlisted'; readonly progress: StoredProgress; readonly confirmed: boolean }
+  /**
    * The start call to the runtime is pending, or the start waits for its image or in the start
    * queue.
    */
@@ -65,6 +73,11 @@ export type Activity =
   /** The stop call to the runtime is pending. */
   | { readonly kind: 'terminating'; readonly containerId: ContainerId }
   | { readonly kind: 'ended' };
+
+/** True while a coordinator must repeat the newest order before the replica is started. */
+export function isUnconfirmed(activity: Activity): boolean {
+  return activity.kind === 'unconfirmed' || (activity.kind === 'unlisted' && !activity.confirmed);
+}
 
 /** Exit of a container. */
 export interface ContainerExit {
@@ -168,7 +181,7 @@ export type ReplicaEvent =
   | {
       readonly kind: 'startOrdered';
       readonly revision: bigint;
-      readonly plan: ReplicaTarget;
+      readonly target: ReplicaTarget;
       readonly newContainerId: ContainerId;
     }
   | {

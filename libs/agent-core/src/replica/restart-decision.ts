@@ -44,16 +44,16 @@ export function isFailure(ending: ContainerEnding): boolean {
  *   number of used retries, starts again after a container that ran for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(
-  plan: Pick<ReplicaTarget, 'restart' | 'maxRetries'>,
+  target: Pick<ReplicaTarget, 'restart' | 'maxRetries'>,
   ending: ContainerEnding,
   failures: number,
 ): RestartDecision {
   const { reason } = ending;
-  if (!isFailure(ending) && plan.restart !== 'always') return { kind: 'succeeded', reason };
-  if (plan.restart === 'never') return { kind: 'failed', reason: `${reason}; never restarted` };
+  if (!isFailure(ending) && target.restart !== 'always') return { kind: 'succeeded', reason };
+  if (target.restart === 'never') return { kind: 'failed', reason: `${reason}; never restarted` };
   const before = ending.kind === 'exited' && ending.upMs >= HEALTHY_AFTER_MS ? 0 : failures;
-  if (before >= plan.maxRetries) {
-    const tries = plan.maxRetries === 1 ? '1 retry' : `${plan.maxRetries} retries`;
+  if (before >= target.maxRetries) {
+    const tries = target.maxRetries === 1 ? '1 retry' : `${target.maxRetries} retries`;
     return { kind: 'failed', reason: `${reason}; gave up after ${tries}` };
   }
   const delayMs = backoffDelayMs(RESTART_BACKOFF, before + 1);

@@ -17,11 +17,14 @@ import {
   type StopDelays,
 } from './replica-state.js';
 
+/** Reason of a replica whose containers are not known yet. */
+const REASON_UNLISTED = 'waiting for the container runtime of the node, which does not answer';
+
 /** Data about a replica at the start of an agent. */
 export interface RestoreInput {
   readonly stored: StoredReplica;
   /** Read from the stored start order. */
-  readonly plan?: ReplicaTarget;
+  readonly target?: ReplicaTarget;
   /** Read from the stored stop or forget order. */
   readonly stop?: StopDelays;
   readonly forget: boolean;
@@ -56,14 +59,14 @@ export function findUnseenFailure({
  * was rebooted since the order was stored: then a coordinator must repeat the order first.
  */
 export function restoreReplica(input: RestoreInput): ReplicaTransition {
-  const { stored, plan, stop, forget } = input;
+  const { stored, target, stop, forget } = input;
   const { progress } = stored;
   const oldestFirst = sortByStart(input.containers);
   const running = oldestFirst.filter(({ phase }) => phase === 'running').at(-1);
   const base: ReplicaState = {
     ...createReplicaState(stored.replicaId, stored.workloadUid),
     heldRevision: stored.heldRevision,
-    ...definedFields({ target: plan }),
+    ...definedFields({ target }),
     phase: progress.phase,
     reason: progress.reason,
     restarts: Math.max(progress.restarts, readRestarts(running ?? oldestFirst.at(-1))),
@@ -82,6 +85,37 @@ export function restoreReplica(input: RestoreInput): ReplicaTransition {
   const cleaned = cleanUpContainers(base, oldestFirst, running);
   const next = resume(cleaned.state, input, running, oldestFirst.at(-1));
   return { state: next.state, effects: [...cleaned.effects, ...next.effects] };
+}
+
+/**
+ * State of a replica whose containers the runtime cannot list yet. The replica is not ready, as its
+ * endpoints are not known; a stop or forget order that was stored is carried out later.
+ */
+export function restoreUnlisted({
+  stored,
+  target,
+  stop,
+  forget,
+  bootId,
+}: Omit<RestoreInput, 'containers'>): ReplicaState {
+  const { progress } = stored;
+  const isFinal = isEnded(progress.phase);
+  return {
+    ...createReplicaState(stored.replicaId, stored.workloadUid),
+    heldRevision: stored.heldRevision,
+    ...definedFields({ target, stop }),
+    phase: stop === undefined || isFinal ? progress.phase : 'stopping',
+    reason: isFinal ? progress.reason : REASON_UNLISTED,
+    restarts: progress.restarts,
+    failures: progress.failures,
+    ...definedFields({
+      lastExitCode: progress.lastExitCode,
+      lastEndReason: progress.lastEndReason,
+    }),
+    lastLines: progress.lastLines ?? [],
+    activity: { kind: 'unlisted', progress, confirmed: stored.bootId === bootId },
+    forget,
+  };
 }
 
 /**

@@ -32,6 +32,7 @@ export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): Sto
 /** Progress part of the stored form. */
 export function toStoredProgress(state: ReplicaState): StoredProgress {
   const { activity, container } = state;
+  if (activity.kind === 'unlisted') return activity.progress;
   return {
     phase: state.phase,
     reason: state.reason,
@@ -56,7 +57,7 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
   const { orderRevision: revision } = order;
   switch (order.order.case) {
     case 'start':
-      return { kind: 'startOrdered', revision, plan: toReplicaTarget(order), newContainerId };
+      return { kind: 'startOrdered', revision, target: toReplicaTarget(order), newContainerId };
     case 'stop':
       return {
         kind: 'stopOrdered',
@@ -77,11 +78,11 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
 /** Delays of a stored stop or forget order. */
 export function toStoredStop(
   end: Uint8Array,
-  plan: ReplicaState['target'],
+  target: ReplicaState['target'],
 ): { readonly stop: StopDelays; readonly forget: boolean } {
   const { order } = fromBinary(OrderSchema, end);
   return {
-    stop: resolveStopDelays(plan, order.case === 'stop' ? toStopDelays(order.value) : {}),
+    stop: resolveStopDelays(target, order.case === 'stop' ? toStopDelays(order.value) : {}),
     forget: order.case === 'forget',
   };
 }

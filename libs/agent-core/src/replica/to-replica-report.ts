@@ -12,7 +12,13 @@ import {
   type ImagePullStatus,
   type ReplicaReport,
 } from '@cloudless/api';
-import type { CurrentContainer, ImagePull, ReplicaPhase, ReplicaState } from './replica-state.js';
+import {
+  isUnconfirmed,
+  type CurrentContainer,
+  type ImagePull,
+  type ReplicaPhase,
+  type ReplicaState,
+} from './replica-state.js';
 
 const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
   starting: ReplicaStatus_Phase.STARTING,
@@ -37,7 +43,7 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
   return create(ReplicaReportSchema, {
     replicaId: state.replicaId,
     workloadUid: state.workloadUid,
-    orderRevision: activity.kind === 'unconfirmed' ? 0n : state.heldRevision,
+    orderRevision: isUnconfirmed(activity) ? 0n : state.heldRevision,
     phase: PHASE[state.phase],
     ready: state.ready,
     reason: state.reason,

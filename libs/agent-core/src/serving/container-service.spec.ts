@@ -19,27 +19,27 @@ import { toBehaviourCommand } from '@cloudless/runtime/testing';
 import { CONTAINER_LABELS } from '../container/container-labels.js';
 import { aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
 
-async function aWorld(...replicaIds: readonly string[]): Promise<AgentTestBed> {
-  const world = new AgentTestBed();
-  await world.start();
+async function createTestBed(...replicaIds: readonly string[]): Promise<AgentTestBed> {
+  const testBed = new AgentTestBed();
+  await testBed.start();
   for (const [slot, replicaId] of replicaIds.entries())
-    world.coordinator.sendOrder(aStartOrder({ replicaId, slot }));
+    testBed.coordinator.sendOrder(aStartOrder({ replicaId, slot }));
   await settle();
-  return world;
+  return testBed;
 }
 
-const idOf = (world: AgentTestBed, replicaId = 'web-1') =>
-  toContainerId(world.requireReport(replicaId).containerId);
+const idOf = (testBed: AgentTestBed, replicaId = 'web-1') =>
+  toContainerId(testBed.requireReport(replicaId).containerId);
 const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) =>
   create(StreamLogsRequestSchema, init);
 const never = new AbortController().signal;
 
-function follow(world: AgentTestBed, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
+function follow(testBed: AgentTestBed, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
   const seen: LogEntry[] = [];
   const stop = new AbortController();
   const state = { done: false, failure: undefined as unknown };
   void (async () => {
-    for await (const entry of world.agent.containers.streamLogs(logs(request), stop.signal))
+    for await (const entry of testBed.agent.containers.streamLogs(logs(request), stop.signal))
       seen.push(entry);
   })().then(
     () => (state.done = true),
@@ -49,63 +49,63 @@ function follow(world: AgentTestBed, request: MessageInitShape<typeof StreamLogs
 }
 
 async function all(
-  world: AgentTestBed,
+  testBed: AgentTestBed,
   request: MessageInitShape<typeof StreamLogsRequestSchema>,
 ): Promise<readonly string[]> {
-  const { state, lines } = follow(world, request);
+  const { state, lines } = follow(testBed, request);
   await settle();
   if (state.failure !== undefined) throw state.failure;
   expect(state.done).toBe(true);
   return lines();
 }
 
-async function crashWriting(world: AgentTestBed, text: string): Promise<void> {
-  world.machine.write(idOf(world), 'stdout', text);
-  world.machine.exit(idOf(world), 1);
-  await world.clock.advance(10_000);
+async function crashWriting(testBed: AgentTestBed, text: string): Promise<void> {
+  testBed.machine.write(idOf(testBed), 'stdout', text);
+  testBed.machine.exit(idOf(testBed), 1);
+  await testBed.clock.advance(10_000);
 }
 
 describe('streamLogs', () => {
   it('returns the lines of all kept containers of a replica in order', async () => {
-    const world = await aWorld('web-1');
-    await crashWriting(world, 'a1\na2\n');
-    await crashWriting(world, 'b1\nb2\n');
-    world.machine.write(idOf(world), 'stdout', 'c1\n');
-    expect(await all(world, { replicaId: 'web-1' })).toEqual(['a1', 'a2', 'b1', 'b2', 'c1']);
-    expect(await all(world, { replicaId: 'web-1', tailLines: 2 })).toEqual(['b2', 'c1']);
-    expect(await all(world, { replicaId: 'web-1', tailLines: 0 })).toEqual([]);
-    expect(await all(world, { containerId: idOf(world).slice(0, 12) })).toEqual(['c1']);
+    const testBed = await createTestBed('web-1');
+    await crashWriting(testBed, 'a1\na2\n');
+    await crashWriting(testBed, 'b1\nb2\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'c1\n');
+    expect(await all(testBed, { replicaId: 'web-1' })).toEqual(['a1', 'a2', 'b1', 'b2', 'c1']);
+    expect(await all(testBed, { replicaId: 'web-1', tailLines: 2 })).toEqual(['b2', 'c1']);
+    expect(await all(testBed, { replicaId: 'web-1', tailLines: 0 })).toEqual([]);
+    expect(await all(testBed, { containerId: idOf(testBed).slice(0, 12) })).toEqual(['c1']);
   });
 
   it('follows a replica across restarts in place until its final phase', async () => {
-    const world = await aWorld('web-1');
-    const reader = follow(world, { replicaId: 'web-1', follow: true });
+    const testBed = await createTestBed('web-1');
+    const reader = follow(testBed, { replicaId: 'web-1', follow: true });
     await settle();
-    await crashWriting(world, 'a\n');
-    await crashWriting(world, 'b\n');
-    world.machine.write(idOf(world), 'stderr', 'c\n');
+    await crashWriting(testBed, 'a\n');
+    await crashWriting(testBed, 'b\n');
+    testBed.machine.write(idOf(testBed), 'stderr', 'c\n');
     await settle();
     expect(reader.lines()).toEqual(['a', 'b', 'c']);
     expect(reader.state.done).toBe(false);
-    world.coordinator.sendOrder(aStopOrder());
+    testBed.coordinator.sendOrder(aStopOrder());
     await settle();
     expect(reader.state).toEqual({ done: true, failure: undefined });
   });
 
   it('merges the lines of all replicas of a workload by time', async () => {
-    const world = await aWorld('web-1', 'web-2');
+    const testBed = await createTestBed('web-1', 'web-2');
     for (const [replicaId, text] of [
       ['web-1', 'a'],
       ['web-2', 'b'],
       ['web-1', 'c'],
     ] as const) {
-      world.machine.write(idOf(world, replicaId), 'stdout', `${text}\n`);
-      await world.clock.advance(1);
+      testBed.machine.write(idOf(testBed, replicaId), 'stdout', `${text}\n`);
+      await testBed.clock.advance(1);
     }
-    expect(await all(world, { name: 'web' })).toEqual(['a', 'b', 'c']);
-    const reader = follow(world, { name: 'web', namespace: 'default', follow: true });
+    expect(await all(testBed, { name: 'web' })).toEqual(['a', 'b', 'c']);
+    const reader = follow(testBed, { name: 'web', namespace: 'default', follow: true });
     await settle();
-    world.machine.write(idOf(world, 'web-2'), 'stdout', 'd\n');
+    testBed.machine.write(idOf(testBed, 'web-2'), 'stdout', 'd\n');
     await settle();
     expect(reader.lines()).toHaveLength(4);
     reader.stop.abort();
@@ -114,14 +114,14 @@ describe('streamLogs', () => {
   });
 
   it('sends a bookmark after 15 s without lines', async () => {
-    const world = await aWorld('web-1');
-    world.machine.write(idOf(world), 'stdout', 'a\n');
-    const reader = follow(world, { replicaId: 'web-1', follow: true });
-    await world.clock.advance(31_000);
+    const testBed = await createTestBed('web-1');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
+    const reader = follow(testBed, { replicaId: 'web-1', follow: true });
+    await testBed.clock.advance(31_000);
     expect(reader.seen.map(({ sequence }) => sequence)).toEqual([1n, 0n, 0n]);
     expect(reader.seen.at(-1)).toMatchObject({
       replicaId: 'web-1',
-      containerId: idOf(world),
+      containerId: idOf(testBed),
       line: '',
     });
     reader.stop.abort();
@@ -130,14 +130,14 @@ describe('streamLogs', () => {
   });
 
   it('replaces bytes that are not UTF-8 and adds the raw bytes only then', async () => {
-    const world = await aWorld();
+    const testBed = await createTestBed();
     const command = toBehaviourCommand([
       { step: 'writeBytes', stream: 'stderr', bytes: [0x61, 0xff, 10, 0xc3, 0xa9, 10] },
       { step: 'hold' },
     ]);
-    world.coordinator.sendOrder(aStartOrder({ spec: { command: [...command] } }));
+    testBed.coordinator.sendOrder(aStartOrder({ spec: { command: [...command] } }));
     await settle();
-    const reader = follow(world, { replicaId: 'web-1' });
+    const reader = follow(testBed, { replicaId: 'web-1' });
     await settle();
     expect(reader.seen).toMatchObject([
       {
@@ -151,35 +151,35 @@ describe('streamLogs', () => {
   });
 
   it('resumes one container after a line', async () => {
-    const world = await aWorld('web-1');
-    world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
-    expect(await all(world, { containerId: idOf(world), afterSequence: 2n })).toEqual(['c']);
-    await expect(all(world, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({
+    const testBed = await createTestBed('web-1');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\nc\n');
+    expect(await all(testBed, { containerId: idOf(testBed), afterSequence: 2n })).toEqual(['c']);
+    await expect(all(testBed, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({
       kind: 'invalid',
       message: 'after_sequence: needs container_id',
     });
   });
 
   it('sends the start position with a tail, so that a client can resume before the first line', async () => {
-    const world = await aWorld('web-1');
-    world.machine.write(idOf(world), 'stdout', 'a\nb\nc\n');
+    const testBed = await createTestBed('web-1');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\nc\n');
     for (const [tailLines, position] of [
       [0, 3n],
       [2, 1n],
       [9, 0n],
     ] as const) {
-      const reader = follow(world, { replicaId: 'web-1', follow: true, tailLines });
+      const reader = follow(testBed, { replicaId: 'web-1', follow: true, tailLines });
       await settle();
-      expect(reader.seen[0]).toMatchObject({ containerId: idOf(world), sequence: 0n, position });
+      expect(reader.seen[0]).toMatchObject({ containerId: idOf(testBed), sequence: 0n, position });
       expect(reader.seen).toHaveLength(1 + Math.min(3, tailLines));
       reader.stop.abort();
     }
   });
 
   it('starts after the last line with a tail of 0, so that no earlier line counts as missing', async () => {
-    const world = await aWorld('web-1');
-    world.machine.write(idOf(world), 'stdout', 'a\nb\n');
-    const { seen } = follow(world, {
+    const testBed = await createTestBed('web-1');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\n');
+    const { seen } = follow(testBed, {
       replicaId: 'web-1',
       follow: true,
       tailLines: 5,
@@ -187,26 +187,26 @@ describe('streamLogs', () => {
     });
     await settle();
     expect(seen).toMatchObject([{ sequence: 0n, position: 2n }]);
-    world.machine.write(idOf(world), 'stderr', 'c\n');
+    testBed.machine.write(idOf(testBed), 'stderr', 'c\n');
     await settle();
     expect(seen.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
   });
 
   it('resumes a replica after the received lines, including later containers, whatever the tail', async () => {
-    const world = await aWorld('web-1');
-    const first = idOf(world);
-    await crashWriting(world, 'a1\na2\na3\n');
-    const second = idOf(world);
-    await crashWriting(world, 'b1\nb2\n');
-    world.machine.write(idOf(world), 'stdout', 'c1\n');
+    const testBed = await createTestBed('web-1');
+    const first = idOf(testBed);
+    await crashWriting(testBed, 'a1\na2\na3\n');
+    const second = idOf(testBed);
+    await crashWriting(testBed, 'b1\nb2\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'c1\n');
     const from = (containerId: string, sequence: bigint) => ({
       replicaId: 'web-1',
       after: [{ containerId, sequence }],
       tailLines: 0,
     });
-    expect(await all(world, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
-    expect(await all(world, from(second, 2n))).toEqual(['c1']);
-    expect(await all(world, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual([
+    expect(await all(testBed, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
+    expect(await all(testBed, from(second, 2n))).toEqual(['c1']);
+    expect(await all(testBed, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual([
       'b2',
       'c1',
     ]);
@@ -234,8 +234,8 @@ describe('streamLogs', () => {
       message: 'container_id: is required, or replica_id, or the name of a workload',
     },
   ])('rejects $request: $message', async ({ request, kind, message }) => {
-    const world = await aWorld('web-1');
-    await expect(all(world, request)).rejects.toMatchObject({ kind, message });
+    const testBed = await createTestBed('web-1');
+    await expect(all(testBed, request)).rejects.toMatchObject({ kind, message });
   });
 });
 
@@ -244,27 +244,27 @@ describe('execCommand', () => {
     create(ExecCommandRequestSchema, init);
 
   it('runs in the container with the lowest slot of a workload', async () => {
-    const world = await aWorld('web-2', 'web-1');
-    world.machine.setExecHandler(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
+    const testBed = await createTestBed('web-2', 'web-1');
+    testBed.machine.setExecHandler(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
     expect(
-      await world.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never),
+      await testBed.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never),
     ).toMatchObject({
       stdout: 'out',
       stderr: 'err',
       exitCode: 3,
       truncated: false,
       replicaId: 'web-2',
-      containerId: idOf(world, 'web-2'),
+      containerId: idOf(testBed, 'web-2'),
     });
   });
 
   it('keeps 1 MiB of each stream and reports truncation', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     const command = toBehaviourCommand([
       { step: 'fill', stream: 'stdout', letter: 'a', count: 3_000_000 },
       { step: 'exit', code: 0 },
     ]);
-    const { stdout, truncated, exitCode } = await world.agent.containers.execCommand(
+    const { stdout, truncated, exitCode } = await testBed.agent.containers.execCommand(
       exec({ replicaId: 'web-1', command: [...command] }),
       never,
     );
@@ -276,27 +276,27 @@ describe('execCommand', () => {
   });
 
   it('ends the command after 30 s or the requested timeout', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     for (const [timeout, waitMs] of [
       [{}, 30_000],
       [{ timeout: durationFromMs(2_000) }, 2_000],
     ] as const) {
-      const running = world.agent.containers.execCommand(
+      const running = testBed.agent.containers.execCommand(
         exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }),
         never,
       );
       const failed = expect(running).rejects.toMatchObject({ kind: 'deadline' });
-      await world.clock.advance(waitMs);
+      await testBed.clock.advance(waitMs);
       await failed;
     }
   });
 
   it('rejects a target without a running container', async () => {
-    const world = await aWorld('web-1');
-    world.machine.exit(idOf(world), 1);
+    const testBed = await createTestBed('web-1');
+    testBed.machine.exit(idOf(testBed), 1);
     await settle();
     await expect(
-      world.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never),
+      testBed.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never),
     ).rejects.toMatchObject({
       kind: 'precondition',
     });
@@ -305,22 +305,22 @@ describe('execCommand', () => {
 
 describe('getContainerStatus', () => {
   it('finds a container by a unique prefix and rejects an ambiguous one', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     const status = (containerId: string) =>
-      world.agent.containers.getContainerStatus(
+      testBed.agent.containers.getContainerStatus(
         create(GetContainerStatusRequestSchema, { containerId }),
       );
-    expect(await status(idOf(world).slice(0, 12))).toMatchObject({
-      containerId: idOf(world),
+    expect(await status(idOf(testBed).slice(0, 12))).toMatchObject({
+      containerId: idOf(testBed),
       replicaId: 'web-1',
       namespace: 'default',
       workload: 'web',
       nodeId: 'node-1',
       runtime: 'process',
     });
-    const [known] = await world.runtime.list();
-    const twin = toContainerId(`${idOf(world).slice(0, 20)}${'0'.repeat(44)}`);
-    await world.runtime.start({
+    const [known] = await testBed.runtime.list();
+    const twin = toContainerId(`${idOf(testBed).slice(0, 20)}${'0'.repeat(44)}`);
+    await testBed.runtime.start({
       containerId: twin,
       labels: { ...known?.labels, [CONTAINER_LABELS.replica]: 'web-2' },
       command: ['server'],
@@ -329,58 +329,58 @@ describe('getContainerStatus', () => {
       ports: [],
       limits: {},
     });
-    await expect(status(idOf(world).slice(0, 12))).rejects.toMatchObject({ kind: 'invalid' });
+    await expect(status(idOf(testBed).slice(0, 12))).rejects.toMatchObject({ kind: 'invalid' });
     await expect(status('')).rejects.toMatchObject({
       kind: 'invalid',
       message: 'container_id: is required',
     });
-    expect((await world.agent.containers.listContainers()).containers).toHaveLength(2);
+    expect((await testBed.agent.containers.listContainers()).containers).toHaveLength(2);
   });
 });
 
 describe('TunnelServer', () => {
-  const followed = (world: AgentTestBed) =>
-    ({ case: 'logs', value: logs({ containerId: idOf(world), follow: true }) }) as const;
+  const followed = (testBed: AgentTestBed) =>
+    ({ case: 'logs', value: logs({ containerId: idOf(testBed), follow: true }) }) as const;
 
   it('streams logs until the coordinator ends the call', async () => {
-    const world = await aWorld('web-1');
-    world.coordinator.openTunnel('t1', followed(world));
+    const testBed = await createTestBed('web-1');
+    testBed.coordinator.openTunnel('t1', followed(testBed));
     await settle();
-    world.machine.write(idOf(world), 'stdout', 'a\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
     await settle();
-    expect(world.coordinator.tunnels.get('t1')).toMatchObject([
+    expect(testBed.coordinator.tunnels.get('t1')).toMatchObject([
       { case: 'tunnelId', value: 't1' },
       { case: 'log', value: { line: 'a' } },
     ]);
-    world.coordinator.endTunnels();
+    testBed.coordinator.endTunnels();
     await settle();
-    world.machine.write(idOf(world), 'stdout', 'b\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'b\n');
     await settle();
-    expect(world.coordinator.tunnels.get('t1')).toHaveLength(2);
+    expect(testBed.coordinator.tunnels.get('t1')).toHaveLength(2);
   });
 
   it('carries many logs; closing one does not affect the others', async () => {
-    const world = await aWorld('web-1');
-    world.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
+    const testBed = await createTestBed('web-1');
+    testBed.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
     await settle();
     const say = (logId: bigint, frame: LogChannelFrame['frame']): void =>
-      world.coordinator.sendInTunnels({
+      testBed.coordinator.sendInTunnels({
         case: 'logChannel',
         value: create(LogChannelFramesSchema, { frames: [{ logId, frame }] }),
       });
     for (const logId of [1n, 2n]) {
-      say(logId, { case: 'open', value: followed(world).value });
+      say(logId, { case: 'open', value: followed(testBed).value });
       say(logId, { case: 'window', value: 10_000n });
     }
     await settle();
-    world.machine.write(idOf(world), 'stdout', 'a\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
     await settle();
     say(1n, { case: 'close', value: create(TunnelEndSchema) });
     await settle();
-    world.machine.write(idOf(world), 'stdout', 'b\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'b\n');
     await settle();
     const framesNow = () =>
-      world.coordinator.tunnels
+      testBed.coordinator.tunnels
         .get('t1')!
         .flatMap((frame) => (frame.case === 'logChannel' ? frame.value.frames : []));
     const entries = framesNow();
@@ -389,25 +389,25 @@ describe('TunnelServer', () => {
       { logId: 2n, frame: { case: 'entry', value: { line: 'a' } } },
       { logId: 2n, frame: { case: 'entry', value: { line: 'b' } } },
     ]);
-    world.coordinator.endTunnels();
+    testBed.coordinator.endTunnels();
     await settle();
-    world.machine.write(idOf(world), 'stdout', 'c\n');
+    testBed.machine.write(idOf(testBed), 'stdout', 'c\n');
     await settle();
     expect(framesNow()).toHaveLength(3);
   });
 
   it('ends a command and its children when the coordinator ends the call', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     const command = toBehaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
-    world.coordinator.openTunnel('t1', {
+    testBed.coordinator.openTunnel('t1', {
       case: 'exec',
       value: create(ExecCommandRequestSchema, { replicaId: 'web-1', command: [...command] }),
     });
     await settle();
-    expect(world.machine.hasChild('kid')).toBe(true);
-    world.coordinator.endTunnels();
+    expect(testBed.machine.hasChild('kid')).toBe(true);
+    testBed.coordinator.endTunnels();
     await settle();
-    expect(world.machine.hasChild('kid')).toBe(false);
+    expect(testBed.machine.hasChild('kid')).toBe(false);
   });
 
   it.each([
@@ -418,16 +418,16 @@ describe('TunnelServer', () => {
     },
     { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
   ])('sends the result of a command $name', async ({ more, pieces }) => {
-    const world = await aWorld('web-1');
-    world.machine.setExecHandler(() => ({
+    const testBed = await createTestBed('web-1');
+    testBed.machine.setExecHandler(() => ({
       exitCode: 3,
       stdout: 'a'.repeat(100_000),
       stderr: 'err',
     }));
     const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
-    world.coordinator.openTunnel('t1', { case: 'exec', value }, more);
+    testBed.coordinator.openTunnel('t1', { case: 'exec', value }, more);
     await settle();
-    const frames = world.coordinator.tunnels.get('t1')!.slice(1, -1);
+    const frames = testBed.coordinator.tunnels.get('t1')!.slice(1, -1);
     expect(frames.map((frame) => (frame.value as ExecCommandResponse).stdout.length)).toEqual(
       pieces,
     );
@@ -439,24 +439,24 @@ describe('TunnelServer', () => {
   });
 
   it('sends failures with their code', async () => {
-    const world = await aWorld('web-1');
-    world.coordinator.openTunnel('t1', {
+    const testBed = await createTestBed('web-1');
+    testBed.coordinator.openTunnel('t1', {
       case: 'status',
       value: create(GetContainerStatusRequestSchema, { containerId: 'f'.repeat(64) }),
     });
     await settle();
-    expect(world.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
+    expect(testBed.coordinator.tunnels.get('t1')?.[1]).toMatchObject({
       case: 'error',
       value: { code: 5, message: 'container "ffffffffffff…" is not on node node-1' },
     });
   });
 
   it('refuses more than 40 tunnels', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     for (let tunnel = 0; tunnel < 41; tunnel += 1)
-      world.coordinator.openTunnel(`t${tunnel}`, followed(world));
+      testBed.coordinator.openTunnel(`t${tunnel}`, followed(testBed));
     await settle();
-    expect(world.coordinator.received).toContainEqual(
+    expect(testBed.coordinator.received).toContainEqual(
       expect.objectContaining({
         case: 'tunnelRefused',
         value: expect.objectContaining({
@@ -465,46 +465,46 @@ describe('TunnelServer', () => {
         }),
       }),
     );
-    world.coordinator.endTunnels();
+    testBed.coordinator.endTunnels();
     await settle();
-    world.coordinator.openTunnel('t41', followed(world));
+    testBed.coordinator.openTunnel('t41', followed(testBed));
     await settle();
-    expect(world.coordinator.tunnels.has('t41')).toBe(true);
+    expect(testBed.coordinator.tunnels.has('t41')).toBe(true);
   });
 
   it('refuses tunnels while the agent is stopping', async () => {
-    const world = await aWorld('web-1');
-    const stopped = world.stop();
-    world.coordinator.openTunnel('late', followed(world));
+    const testBed = await createTestBed('web-1');
+    const stopped = testBed.stop();
+    testBed.coordinator.openTunnel('late', followed(testBed));
     await stopped;
-    expect(world.coordinator.tunnels.has('late')).toBe(false);
+    expect(testBed.coordinator.tunnels.has('late')).toBe(false);
   });
 
   it('ends a tunnel when the coordinator stops answering pings', async () => {
-    const world = await aWorld('web-1');
+    const testBed = await createTestBed('web-1');
     const command = toBehaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
-    world.coordinator.openTunnel('t1', {
+    testBed.coordinator.openTunnel('t1', {
       case: 'execStream',
       value: create(ExecStartSchema, { replicaId: 'web-1', command: [...command] }),
     });
     await settle();
-    expect(world.machine.hasChild('kid')).toBe(true);
-    world.coordinator.answersPings = false;
-    await world.clock.advance(10_000);
-    expect(world.machine.hasChild('kid')).toBe(false);
+    expect(testBed.machine.hasChild('kid')).toBe(true);
+    testBed.coordinator.answersPings = false;
+    await testBed.clock.advance(10_000);
+    expect(testBed.machine.hasChild('kid')).toBe(false);
   });
 
   it('reads no further ahead than flow control allows', async () => {
-    const world = await aWorld('web-1');
-    world.coordinator.readsTunnels = false;
-    world.coordinator.openTunnel('t1', followed(world));
+    const testBed = await createTestBed('web-1');
+    testBed.coordinator.readsTunnels = false;
+    testBed.coordinator.openTunnel('t1', followed(testBed));
     await settle();
     for (let line = 0; line < 1_000; line += 1)
-      world.machine.write(idOf(world), 'stdout', `${line}\n`);
+      testBed.machine.write(idOf(testBed), 'stdout', `${line}\n`);
     await settle();
-    expect(world.coordinator.tunnels.get('t1')).toHaveLength(1);
-    world.coordinator.dropConnections();
+    expect(testBed.coordinator.tunnels.get('t1')).toHaveLength(1);
+    testBed.coordinator.dropConnections();
     await settle();
-    expect(world.agent.connected).toBe(false);
+    expect(testBed.agent.connected).toBe(false);
   });
 });

@@ -9,7 +9,7 @@ import {
   type ExecStart,
 } from '@cloudless/api';
 import type { ContainerRuntime, ContainerStatus, ExecEvent, ExecInput } from '@cloudless/runtime';
-import { withKeepAlive } from './streams.js';
+import { withKeepAlive } from './keep-alive.js';
 
 export interface ExecDeps {
   readonly nodeId: string;

@@ -9,7 +9,7 @@ import {
   type PortForwardResponse,
 } from '@cloudless/api';
 import type { ContainerEndpoint } from '@cloudless/runtime';
-import { withKeepAlive } from './streams.js';
+import { withKeepAlive } from './keep-alive.js';
 import type { TcpDial, TcpStream } from './tcp-dial.js';
 
 /** Container and the ports that its workload declares. */

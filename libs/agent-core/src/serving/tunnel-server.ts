@@ -30,7 +30,7 @@ import type {
 } from '../session/coordinator-transport.js';
 import type { ContainerService } from './container-service.js';
 import { LogChannel } from './log-channel.js';
-import { mergeByArrival } from './streams.js';
+import { mergeByArrival } from './merge-streams.js';
 import { TunnelInbox } from './tunnel-inbox.js';
 
 /**

@@ -4,29 +4,29 @@ import { toContainerRequest } from '../index.js';
 import { aForgetOrder, aStartOrder, AgentTestBed } from '../testing/index.js';
 
 /** Records each call of `onClusterKnown` with the number of Hellos before it. */
-const listenTo = (world: AgentTestBed): (readonly [string, number])[] => {
+const listenTo = (testBed: AgentTestBed): (readonly [string, number])[] => {
   const told: (readonly [string, number])[] = [];
-  world.onClusterKnown = async (clusterId) => {
+  testBed.onClusterKnown = async (clusterId) => {
     await Promise.resolve();
-    told.push([clusterId, world.coordinator.hellos.length]);
+    told.push([clusterId, testBed.coordinator.hellos.length]);
   };
   return told;
 };
 
 describe('onClusterKnown', () => {
   it('is called after the enrolment before the first Hello, then at each start before containers are listed', async () => {
-    const world = new AgentTestBed();
-    const told = listenTo(world);
-    await world.start();
+    const testBed = new AgentTestBed();
+    const told = listenTo(testBed);
+    await testBed.start();
     expect(told).toEqual([['cluster-1', 0]]);
     const listedAfter: number[] = [];
-    await world.kill();
-    const list = world.runtime.list.bind(world.runtime);
-    world.runtime.list = () => {
+    await testBed.kill();
+    const list = testBed.runtime.list.bind(testBed.runtime);
+    testBed.runtime.list = () => {
       listedAfter.push(told.length);
       return list();
     };
-    await world.start();
+    await testBed.start();
     expect([told, listedAfter]).toEqual([
       [
         ['cluster-1', 0],
@@ -37,11 +37,11 @@ describe('onClusterKnown', () => {
   });
 
   it('reports orphans of a previous agent after the enrolment, and stops them when ordered to', async () => {
-    const world = new AgentTestBed();
-    const { runtime } = world;
+    const testBed = new AgentTestBed();
+    const { runtime } = testBed;
     const containerId = toContainerId(randomHex(createSeededRandom(9), 32));
     // The runtime lists containers only once the cluster is known.
-    world.onClusterKnown = async (clusterId) => {
+    testBed.onClusterKnown = async (clusterId) => {
       await runtime.start(
         toContainerRequest(aStartOrder({ replicaId: 'old-1' }), {
           clusterId,
@@ -50,26 +50,26 @@ describe('onClusterKnown', () => {
         }),
       );
     };
-    await world.start();
-    expect(world.summarizeReport('old-1')).toMatchObject({
+    await testBed.start();
+    expect(testBed.summarizeReport('old-1')).toMatchObject({
       phase: 'RUNNING',
       reason: 'this agent has no order for the replica',
     });
-    world.coordinator.sendOrder(aForgetOrder({ replicaId: 'old-1' }));
-    await world.clock.advance(60_000);
-    expect([world.requireReport('old-1').forgotten, await world.runtime.list()]).toEqual([
+    testBed.coordinator.sendOrder(aForgetOrder({ replicaId: 'old-1' }));
+    await testBed.clock.advance(60_000);
+    expect([testBed.requireReport('old-1').forgotten, await testBed.runtime.list()]).toEqual([
       true,
       [],
     ]);
   });
 
   it('does not prevent the session when the containers cannot be listed', async () => {
-    const world = new AgentTestBed();
-    world.onClusterKnown = async () => {
-      world.runtime.list = () => Promise.reject(new Error('nobody answers'));
+    const testBed = new AgentTestBed();
+    testBed.onClusterKnown = async () => {
+      testBed.runtime.list = () => Promise.reject(new Error('nobody answers'));
     };
-    await world.start();
+    await testBed.start();
     await settle();
-    expect(world.agent.connected).toBe(true);
+    expect(testBed.agent.connected).toBe(true);
   });
 });

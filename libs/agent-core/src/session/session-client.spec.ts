@@ -16,147 +16,147 @@ function recordingLog(lines: string[]): Log {
 
 describe('SessionClient', () => {
   it('sends pings independent of other messages', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    await world.clock.advance(0);
-    const before = world.coordinator.pings;
-    world.coordinator.sendOrder(aStartOrder());
-    await world.clock.advance(9_000);
-    expect(world.coordinator.pings - before).toBe(10);
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    await testBed.clock.advance(0);
+    const before = testBed.coordinator.pings;
+    testBed.coordinator.sendOrder(aStartOrder());
+    await testBed.clock.advance(9_000);
+    expect(testBed.coordinator.pings - before).toBe(10);
   });
 
   it('closes a connection without an answered ping for the lease and dials again', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    await world.clock.advance(900);
-    world.coordinator.answersPings = false;
-    await world.clock.advance(2_900);
-    expect(world.coordinator.hellos).toHaveLength(1);
-    await world.clock.advance(200);
-    expect(world.coordinator.hellos).toHaveLength(2);
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    await testBed.clock.advance(900);
+    testBed.coordinator.answersPings = false;
+    await testBed.clock.advance(2_900);
+    expect(testBed.coordinator.hellos).toHaveLength(1);
+    await testBed.clock.advance(200);
+    expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
   it('reconnects after a restart of the coordinator well within the lease', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    await world.clock.advance(100_000);
-    world.coordinator.reachable = false;
-    world.coordinator.dropConnections();
-    await world.clock.advance(1_000);
-    world.coordinator.reachable = true;
-    await world.clock.advance(1_000);
-    expect(world.coordinator.hellos).toHaveLength(2);
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    await testBed.clock.advance(100_000);
+    testBed.coordinator.reachable = false;
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(1_000);
+    testBed.coordinator.reachable = true;
+    await testBed.clock.advance(1_000);
+    expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
   it('renews the session when the capabilities change and reports the new ones', async () => {
-    const world = new AgentTestBed();
+    const testBed = new AgentTestBed();
     let capabilities = ['runtime.process'];
-    world.runtime.capabilities = () => capabilities;
-    await world.start();
-    await world.clock.advance(60_000);
+    testBed.runtime.capabilities = () => capabilities;
+    await testBed.start();
+    await testBed.clock.advance(60_000);
     capabilities = ['runtime.process', 'runtime.cri'];
-    await world.clock.advance(60_000);
-    expect(world.coordinator.hellos.map((hello) => hello.capabilities)).toEqual([
+    await testBed.clock.advance(60_000);
+    expect(testBed.coordinator.hellos.map((hello) => hello.capabilities)).toEqual([
       ['runtime.process'],
       capabilities,
     ]);
   });
 
   it('includes a replica in the inventory whose first order is still being stored', async () => {
-    const world = new AgentTestBed();
-    const save = world.store.saveReplica.bind(world.store);
+    const testBed = new AgentTestBed();
+    const save = testBed.store.saveReplica.bind(testBed.store);
     let writeDown: () => void = () => undefined;
-    world.store.saveReplica = async (replica) => {
+    testBed.store.saveReplica = async (replica) => {
       await new Promise<void>((resolve) => (writeDown = resolve));
       return save(replica);
     };
-    await world.start();
-    world.coordinator.sendOrder(aStartOrder());
-    await world.clock.advance(10);
-    world.coordinator.dropConnections();
-    await world.clock.advance(1_000);
-    const inventories = world.coordinator.received.flatMap((message) =>
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder());
+    await testBed.clock.advance(10);
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(1_000);
+    const inventories = testBed.coordinator.received.flatMap((message) =>
       message.case === 'inventory' ? [message.value] : [],
     );
     expect(inventories.at(-1)?.replicas).toMatchObject([{ replicaId: 'web-1', orderRevision: 0n }]);
     writeDown();
     await settle();
-    expect(world.machine.startCount).toBe(1);
+    expect(testBed.machine.startCount).toBe(1);
   });
 
   it('retries forever, at least once a second, and logs the failure once', async () => {
     const lines: string[] = [];
-    const world = new AgentTestBed();
-    world.log = recordingLog(lines);
-    world.coordinator.reachable = false;
-    await world.start();
-    await world.clock.advance(600_000);
-    expect(world.coordinator.dials.length).toBeGreaterThan(600);
+    const testBed = new AgentTestBed();
+    testBed.log = recordingLog(lines);
+    testBed.coordinator.reachable = false;
+    await testBed.start();
+    await testBed.clock.advance(600_000);
+    expect(testBed.coordinator.dials.length).toBeGreaterThan(600);
     expect(lines).toEqual(['warn no session; replicas keep running']);
-    world.coordinator.reachable = true;
-    await world.clock.advance(1_000);
-    expect(world.agent.connected).toBe(true);
-    world.coordinator.reachable = false;
-    world.coordinator.dropConnections();
-    await world.clock.advance(600_000);
+    testBed.coordinator.reachable = true;
+    await testBed.clock.advance(1_000);
+    expect(testBed.agent.connected).toBe(true);
+    testBed.coordinator.reachable = false;
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(600_000);
     expect(lines.filter((line) => line.startsWith('warn no session')).length).toBeLessThanOrEqual(
       3,
     );
   });
 
   it('tries several coordinators one after the other and stays with one that sends Welcome', async () => {
-    const world = new AgentTestBed();
-    world.coordinators = ['http://a', 'http://b'];
-    world.coordinator.reachable = false;
-    await world.start();
-    await world.clock.advance(300);
-    expect(world.coordinator.dials.slice(0, 4)).toEqual([
+    const testBed = new AgentTestBed();
+    testBed.coordinators = ['http://a', 'http://b'];
+    testBed.coordinator.reachable = false;
+    await testBed.start();
+    await testBed.clock.advance(300);
+    expect(testBed.coordinator.dials.slice(0, 4)).toEqual([
       'http://a',
       'http://b',
       'http://a',
       'http://b',
     ]);
-    world.coordinator.reachable = true;
-    await world.clock.advance(1_000);
-    const last = world.coordinator.dials.at(-1);
-    world.coordinator.dropConnections();
-    await world.clock.advance(100);
-    expect(world.coordinator.dials.at(-1)).toBe(last);
+    testBed.coordinator.reachable = true;
+    await testBed.clock.advance(1_000);
+    const last = testBed.coordinator.dials.at(-1);
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(100);
+    expect(testBed.coordinator.dials.at(-1)).toBe(last);
   });
 
   it('leaves a coordinator that accepts the connection and never answers', async () => {
-    const world = new AgentTestBed();
-    world.coordinator.sendsWelcome = false;
-    await world.start();
-    await world.clock.advance(31_000);
-    expect(world.coordinator.hellos).toHaveLength(2);
+    const testBed = new AgentTestBed();
+    testBed.coordinator.sendsWelcome = false;
+    await testBed.start();
+    await testBed.clock.advance(31_000);
+    expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
   it('rejects an unsupported protocol version', async () => {
     const lines: string[] = [];
-    const world = new AgentTestBed();
-    world.log = recordingLog(lines);
-    world.coordinator.protocol = 7;
-    await world.start();
-    await world.clock.advance(10_000);
-    expect(world.agent.connected).toBe(false);
+    const testBed = new AgentTestBed();
+    testBed.log = recordingLog(lines);
+    testBed.coordinator.protocol = 7;
+    await testBed.start();
+    await testBed.clock.advance(10_000);
+    expect(testBed.agent.connected).toBe(false);
     expect(lines).toEqual(['error no session: the coordinator rejects this agent']);
   });
 
   it('sends usage at its interval, and at once when a condition changes', async () => {
-    const world = new AgentTestBed();
-    await world.start();
+    const testBed = new AgentTestBed();
+    await testBed.start();
     const usages = () =>
-      world.coordinator.received.flatMap((message) =>
+      testBed.coordinator.received.flatMap((message) =>
         message.case === 'usage' ? [message.value] : [],
       );
-    await world.clock.advance(30_000);
+    await testBed.clock.advance(30_000);
     expect(usages()).toHaveLength(4);
-    world.reading = {
-      ...world.reading,
+    testBed.reading = {
+      ...testBed.reading,
       diskPressure: { status: true, reason: '9 of 10 MiB are in use' },
     };
-    await world.clock.advance(2_000);
+    await testBed.clock.advance(2_000);
     expect(usages()).toHaveLength(5);
     expect(usages().at(-1)?.conditions).toMatchObject([
       { status: false },
@@ -166,10 +166,10 @@ describe('SessionClient', () => {
   });
 
   it('splits a large inventory into messages and marks the last one', async () => {
-    const world = new AgentTestBed();
-    await world.start();
+    const testBed = new AgentTestBed();
+    await testBed.start();
     for (let replica = 0; replica < 1_500; replica += 1) {
-      world.coordinator.sendOrder(
+      testBed.coordinator.sendOrder(
         aStartOrder({
           replicaId: `web-${replica}`,
           spec: {
@@ -181,12 +181,12 @@ describe('SessionClient', () => {
         }),
       );
     }
-    while (world.store.replicas.size < 1_500) await settle();
-    world.coordinator.received.length = 0;
-    world.coordinator.dropConnections();
-    await world.clock.advance(100);
+    while (testBed.store.replicas.size < 1_500) await settle();
+    testBed.coordinator.received.length = 0;
+    testBed.coordinator.dropConnections();
+    await testBed.clock.advance(100);
     for (let turn = 0; turn < 20; turn += 1) await settle();
-    const chunks = world.coordinator.received.flatMap((message) =>
+    const chunks = testBed.coordinator.received.flatMap((message) =>
       message.case === 'inventory' ? [message.value] : [],
     );
     expect(chunks.length).toBeGreaterThan(1);
@@ -200,25 +200,25 @@ describe('SessionClient', () => {
   });
 
   it('sends Goodbye on stop, keeps containers running and leaves no timer', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    world.coordinator.sendOrder(aStartOrder());
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder());
     await settle();
-    await world.stop();
-    expect(world.coordinator.received.at(-1)).toMatchObject({ case: 'goodbye' });
-    expect((await world.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
-    expect(world.clock.pendingTimers).toBe(0);
-    expect(world.coordinator.openSessions).toBe(0);
+    await testBed.stop();
+    expect(testBed.coordinator.received.at(-1)).toMatchObject({ case: 'goodbye' });
+    expect((await testBed.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
+    expect(testBed.clock.pendingTimers).toBe(0);
+    expect(testBed.coordinator.openSessions).toBe(0);
   });
 
   it('stops all containers with stopWorkloads', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    world.coordinator.sendOrder(aStartOrder());
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    testBed.coordinator.sendOrder(aStartOrder());
     await settle();
-    await world.stop({ stopWorkloads: true });
+    await testBed.stop({ stopWorkloads: true });
     expect(
-      (await world.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode })),
+      (await testBed.runtime.list()).map(({ phase, exitCode }) => ({ phase, exitCode })),
     ).toEqual([{ phase: 'exited', exitCode: 143 }]);
   });
 });

@@ -17,15 +17,15 @@ const resources = {
   limits: { memoryBytes: 2_000n },
 };
 
-async function aWorld(
+async function createTestBed(
   ...replicaIds: readonly string[]
 ): Promise<AgentTestBed & { readonly stats: FakeStats }> {
-  const world = new AgentTestBed();
-  const stats = new FakeStats(world.clock);
-  world.stats = stats;
-  await world.start();
+  const testBed = new AgentTestBed();
+  const stats = new FakeStats(testBed.clock);
+  testBed.stats = stats;
+  await testBed.start();
   for (const [slot, replicaId] of replicaIds.entries())
-    world.coordinator.sendOrder(
+    testBed.coordinator.sendOrder(
       aStartOrder({
         replicaId,
         slot,
@@ -34,37 +34,37 @@ async function aWorld(
       }),
     );
   await settle();
-  return Object.assign(world, { stats });
+  return Object.assign(testBed, { stats });
 }
 
-const idOf = (world: AgentTestBed, replicaId = 'web-1') =>
-  toContainerId(world.requireReport(replicaId).containerId);
-const get = (world: AgentTestBed, init: { containerId?: string; replicaId?: string }) =>
-  world.agent.containers.getContainerStats(create(GetContainerStatsRequestSchema, init));
+const idOf = (testBed: AgentTestBed, replicaId = 'web-1') =>
+  toContainerId(testBed.requireReport(replicaId).containerId);
+const get = (testBed: AgentTestBed, init: { containerId?: string; replicaId?: string }) =>
+  testBed.agent.containers.getContainerStats(create(GetContainerStatsRequestSchema, init));
 const list = (
-  world: AgentTestBed,
+  testBed: AgentTestBed,
   init: { namespace?: string; name?: string; nodeId?: string } = {},
-) => world.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
+) => testBed.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
 
 describe('getContainerStats', () => {
   it('samples now, by container id and by replica id', async () => {
-    const world = await aWorld('web-1');
-    await world.clock.advance(7_500);
-    for (const target of [{ replicaId: 'web-1' }, { containerId: idOf(world).slice(0, 12) }]) {
-      const stats = await get(world, target);
+    const testBed = await createTestBed('web-1');
+    await testBed.clock.advance(7_500);
+    for (const target of [{ replicaId: 'web-1' }, { containerId: idOf(testBed).slice(0, 12) }]) {
+      const stats = await get(testBed, target);
       expect(stats).toMatchObject({
-        containerId: idOf(world),
+        containerId: idOf(testBed),
         replicaId: 'web-1',
         namespace: 'default',
         workload: 'web',
         nodeId: 'node-1',
         cpu: { cpuUsageNanos: 3_750_000_000n },
       });
-      expect(timestampMs(stats.sampledAt!)).toBe(world.clock.wallTime());
+      expect(timestampMs(stats.sampledAt!)).toBe(testBed.clock.wallTime());
     }
     // The stored samples, from which rates are computed, do not change.
-    await world.clock.advance(2_500);
-    expect((await list(world)).containers[0]).toMatchObject({
+    await testBed.clock.advance(2_500);
+    expect((await list(testBed)).containers[0]).toMatchObject({
       cpuMillis: 500n,
       interval: { seconds: 7n },
     });
@@ -96,46 +96,46 @@ describe('getContainerStats', () => {
       message: 'container "ffffffffffff" is not on node node-1',
     },
   ])('rejects $name', async ({ target, kind, message }) => {
-    const world = await aWorld('web-1');
-    await expect(get(world, target)).rejects.toMatchObject({ kind, message });
+    const testBed = await createTestBed('web-1');
+    await expect(get(testBed, target)).rejects.toMatchObject({ kind, message });
   });
 
   it('rejects a container that has exited or exits meanwhile, with the reason', async () => {
-    const world = await aWorld('web-1');
-    const containerId = idOf(world);
+    const testBed = await createTestBed('web-1');
+    const containerId = idOf(testBed);
     const short = containerId.slice(0, 12);
-    world.stats.gone.add((await world.runtime.list())[0]?.pid ?? 0);
-    await expect(get(world, { containerId })).rejects.toMatchObject({
+    testBed.stats.gone.add((await testBed.runtime.list())[0]?.pid ?? 0);
+    await expect(get(testBed, { containerId })).rejects.toMatchObject({
       kind: 'precondition',
       message: `container "${short}…" has no statistics on node node-1: its process is not visible to the agent`,
     });
-    world.machine.exit(containerId, 3);
+    testBed.machine.exit(containerId, 3);
     await settle();
-    await expect(get(world, { containerId })).rejects.toMatchObject({
+    await expect(get(testBed, { containerId })).rejects.toMatchObject({
       kind: 'precondition',
       message: `container "${short}…" has no statistics on node node-1: exit code 3`,
     });
   });
 
   it('rejects both calls without statistics on the node', async () => {
-    const world = new AgentTestBed();
-    await world.start();
-    await expect(get(world, { replicaId: 'web-1' })).rejects.toMatchObject({
+    const testBed = new AgentTestBed();
+    await testBed.start();
+    await expect(get(testBed, { replicaId: 'web-1' })).rejects.toMatchObject({
       kind: 'unimplemented',
       message: 'statistics of a container: node node-1 does not support them',
     });
-    await expect(list(world)).rejects.toMatchObject({ kind: 'unimplemented' });
+    await expect(list(testBed)).rejects.toMatchObject({ kind: 'unimplemented' });
   });
 });
 
 describe('listContainerStats', () => {
   it('has the newest rates of each container with the requests and limits of its spec', async () => {
-    const world = await aWorld('web-1', 'web-2', 'db-1');
-    await world.clock.advance(30_000);
-    const { containers } = await list(world);
+    const testBed = await createTestBed('web-1', 'web-2', 'db-1');
+    await testBed.clock.advance(30_000);
+    const { containers } = await list(testBed);
     expect(containers.map(({ replicaId }) => replicaId)).toEqual(['db-1', 'web-1', 'web-2']);
     expect(containers[1]).toMatchObject({
-      containerId: idOf(world),
+      containerId: idOf(testBed),
       namespace: 'default',
       workload: 'web',
       nodeId: 'node-1',
@@ -156,16 +156,16 @@ describe('listContainerStats', () => {
   });
 
   it('lists a container before its first sample and before its first rates', async () => {
-    const world = await aWorld();
-    await world.clock.advance(3_500);
-    expect((await list(world)).containers).toEqual([]);
-    world.coordinator.sendOrder(aStartOrder());
+    const testBed = await createTestBed();
+    await testBed.clock.advance(3_500);
+    expect((await list(testBed)).containers).toEqual([]);
+    testBed.coordinator.sendOrder(aStartOrder());
     await settle();
-    const [fresh] = (await list(world)).containers;
+    const [fresh] = (await list(testBed)).containers;
     expect(fresh).toMatchObject({ replicaId: 'web-1', cpuRequestMillis: 100n });
     expect([fresh?.sampledAt, fresh?.memoryWorkingSetBytes]).toEqual([undefined, undefined]);
-    await world.clock.advance(1_000);
-    const [sampled] = (await list(world)).containers;
+    await testBed.clock.advance(1_000);
+    const [sampled] = (await list(testBed)).containers;
     expect([sampled?.interval, sampled?.cpuMillis, sampled?.ioReadBytesPerSecond]).toEqual([
       undefined,
       undefined,
@@ -186,9 +186,9 @@ describe('listContainerStats', () => {
     { request: { nodeId: 'node-1' }, replicas: ['db-1', 'web-1'] },
     { request: { nodeId: 'node-2' }, replicas: [] },
   ])('returns $replicas for $request', async ({ request, replicas }) => {
-    const world = await aWorld('web-1', 'db-1');
-    await world.clock.advance(1_000);
-    expect((await list(world, request)).containers.map(({ replicaId }) => replicaId)).toEqual(
+    const testBed = await createTestBed('web-1', 'db-1');
+    await testBed.clock.advance(1_000);
+    expect((await list(testBed, request)).containers.map(({ replicaId }) => replicaId)).toEqual(
       replicas,
     );
   });
@@ -196,23 +196,23 @@ describe('listContainerStats', () => {
 
 describe('TunnelServer with statistics', () => {
   it('carries getContainerStats and listContainerStats', async () => {
-    const world = await aWorld('web-1');
-    await world.clock.advance(1_000);
-    world.coordinator.openTunnel('t1', {
+    const testBed = await createTestBed('web-1');
+    await testBed.clock.advance(1_000);
+    testBed.coordinator.openTunnel('t1', {
       case: 'stats',
       value: create(GetContainerStatsRequestSchema, { replicaId: 'web-1' }),
     });
-    world.coordinator.openTunnel('t2', {
+    testBed.coordinator.openTunnel('t2', {
       case: 'statsList',
       value: create(ListContainerStatsRequestSchema),
     });
     await settle();
-    expect(world.coordinator.tunnels.get('t1')).toMatchObject([
+    expect(testBed.coordinator.tunnels.get('t1')).toMatchObject([
       {},
       { case: 'stats', value: { replicaId: 'web-1' } },
       { case: 'end' },
     ]);
-    expect(world.coordinator.tunnels.get('t2')).toMatchObject([
+    expect(testBed.coordinator.tunnels.get('t2')).toMatchObject([
       {},
       { case: 'statsList', value: { containers: [{ replicaId: 'web-1' }] } },
       { case: 'end' },

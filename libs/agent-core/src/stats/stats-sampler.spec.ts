@@ -31,7 +31,7 @@ const status = (pid: number, fields: Partial<ContainerStatus> = {}): ContainerSt
 });
 
 /** Node whose containers start and exit. */
-class World {
+class SamplerTestBed {
   readonly clock = new ManualClock();
   readonly stats = new FakeStats(this.clock);
   readonly meter = new RecordingMeter();
@@ -97,25 +97,25 @@ class World {
 
 describe('StatsSampler', () => {
   it('has rates two seconds after it sees a container, then samples every ten seconds', async () => {
-    const world = await new World(status(1)).run();
-    expect(world.figures).toMatchObject([{ sample: { atMs: 0 } }]);
-    expect(world.figures[0]).not.toHaveProperty('rates');
-    await world.clock.advance(2_000);
-    expect(world.figures[0]?.rates).toMatchObject({
+    const testBed = await new SamplerTestBed(status(1)).run();
+    expect(testBed.figures).toMatchObject([{ sample: { atMs: 0 } }]);
+    expect(testBed.figures[0]).not.toHaveProperty('rates');
+    await testBed.clock.advance(2_000);
+    expect(testBed.figures[0]?.rates).toMatchObject({
       intervalMs: 2_000,
       cpuMillis: 500,
       readBytesPerSecond: 1_000,
     });
-    await world.clock.advance(28_000);
-    expect(world.stats.reads.map(({ atMs }) => atMs)).toEqual([0, 2_000, 10_000, 20_000, 30_000]);
-    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 10_000, cpuMillis: 500 });
+    await testBed.clock.advance(28_000);
+    expect(testBed.stats.reads.map(({ atMs }) => atMs)).toEqual([0, 2_000, 10_000, 20_000, 30_000]);
+    expect(testBed.figures[0]?.rates).toMatchObject({ intervalMs: 10_000, cpuMillis: 500 });
   });
 
   it('reads containers with cgroups one by one over the interval, and processes together', async () => {
     const groups = Array.from({ length: 10 }, (_, index) => status(index + 1, { ownCgroup: true }));
     const processes = [status(101), status(102)];
-    const world = await new World(...groups, ...processes).run(60_000);
-    const late = world.stats.reads.filter(({ atMs }) => atMs > 50_000);
+    const testBed = await new SamplerTestBed(...groups, ...processes).run(60_000);
+    const late = testBed.stats.reads.filter(({ atMs }) => atMs > 50_000);
     expect(late.filter(({ group }) => group).map(({ pids }) => pids.length)).toEqual(
       groups.map(() => 1),
     );
@@ -123,127 +123,131 @@ describe('StatsSampler', () => {
     expect(late.filter(({ group }) => !group)).toEqual([
       { atMs: 60_000, pids: [101, 102], group: false },
     ]);
-    await world.stop();
+    await testBed.stop();
   });
 
   it('notices started and exited containers at once after a notification, otherwise within an interval', async () => {
-    const world = await new World(status(1)).run(3_000);
-    expect(world.lists).toBe(1);
-    world.become([status(1), status(2)]);
-    await world.clock.advance(1_000);
-    expect(world.figures.map(({ sample }) => sample?.source)).toEqual(['1@1', '2@1']);
-    world.become([status(2), status(3)], false);
-    await world.clock.advance(10_000);
-    expect(world.figures.map(({ sample }) => sample?.source)).toEqual(['2@1', '3@1']);
+    const testBed = await new SamplerTestBed(status(1)).run(3_000);
+    expect(testBed.lists).toBe(1);
+    testBed.become([status(1), status(2)]);
+    await testBed.clock.advance(1_000);
+    expect(testBed.figures.map(({ sample }) => sample?.source)).toEqual(['1@1', '2@1']);
+    testBed.become([status(2), status(3)], false);
+    await testBed.clock.advance(10_000);
+    expect(testBed.figures.map(({ sample }) => sample?.source)).toEqual(['2@1', '3@1']);
   });
 
   it('lists a new container before its first sample', async () => {
-    const world = await new World(status(1)).run(3_000);
-    world.become([status(1), status(2)]);
-    expect((await world.sampler.listContainers()).map(({ sample }) => sample?.source)).toEqual([
+    const testBed = await new SamplerTestBed(status(1)).run(3_000);
+    testBed.become([status(1), status(2)]);
+    expect((await testBed.sampler.listContainers()).map(({ sample }) => sample?.source)).toEqual([
       '1@1',
       undefined,
     ]);
-    await world.sampler.listContainers();
-    expect(world.lists).toBe(2);
+    await testBed.sampler.listContainers();
+    expect(testBed.lists).toBe(2);
   });
 
   it('leaves out foreign, exited and invisible containers', async () => {
     const foreign = status(1, { labels: { foreign: '' } });
     const { pid: _, ...unseen } = status(3);
-    const world = await new World(foreign, status(2, { phase: 'exited' }), unseen).run(5_000);
-    expect(world.figures).toEqual([]);
-    expect(world.stats.reads).toEqual([]);
+    const testBed = await new SamplerTestBed(foreign, status(2, { phase: 'exited' }), unseen).run(
+      5_000,
+    );
+    expect(testBed.figures).toEqual([]);
+    expect(testBed.stats.reads).toEqual([]);
   });
 
   it('treats a container that has just exited as no error', async () => {
-    const world = await new World(status(1), status(2)).run(5_000);
-    world.stats.gone.add(1);
-    await world.clock.advance(5_000);
-    expect(world.figures.map(({ status: { pid } }) => pid)).toEqual([2]);
-    expect(world.warnings).toEqual([]);
+    const testBed = await new SamplerTestBed(status(1), status(2)).run(5_000);
+    testBed.stats.gone.add(1);
+    await testBed.clock.advance(5_000);
+    expect(testBed.figures.map(({ status: { pid } }) => pid)).toEqual([2]);
+    expect(testBed.warnings).toEqual([]);
   });
 
   it('drops a sample of a container that exits during the read', async () => {
-    const world = new World(status(1, { ownCgroup: true }));
-    const read = world.stats.readGroup.bind(world.stats);
+    const testBed = new SamplerTestBed(status(1, { ownCgroup: true }));
+    const read = testBed.stats.readGroup.bind(testBed.stats);
     let given: () => void = () => undefined;
     const wait = new Promise<void>((resolve) => (given = resolve));
-    world.stats.readGroup = async (group) => {
+    testBed.stats.readGroup = async (group) => {
       const result = await read(group);
       await wait;
       return result;
     };
-    await world.run();
-    world.become([]);
-    await world.sampler.listContainers();
+    await testBed.run();
+    testBed.become([]);
+    await testBed.sampler.listContainers();
     given();
-    await world.clock.advance(3_000);
-    expect(world.figures).toEqual([]);
-    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+    await testBed.clock.advance(3_000);
+    expect(testBed.figures).toEqual([]);
+    expect(testBed.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
   });
 
   it('starts again with a new container of the same replica, and never has negative rates', async () => {
-    const world = await new World(status(1)).run(12_000);
-    const began = world.clock.now();
-    world.stats.createSample = (atMs) => createFakeSample(atMs - began);
-    world.become([status(2)]);
-    await world.clock.advance(1_000);
-    expect(world.figures[0]).not.toHaveProperty('rates');
-    await world.clock.advance(2_000);
-    expect(world.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500 });
+    const testBed = await new SamplerTestBed(status(1)).run(12_000);
+    const began = testBed.clock.now();
+    testBed.stats.createSample = (atMs) => createFakeSample(atMs - began);
+    testBed.become([status(2)]);
+    await testBed.clock.advance(1_000);
+    expect(testBed.figures[0]).not.toHaveProperty('rates');
+    await testBed.clock.advance(2_000);
+    expect(testBed.figures[0]?.rates).toMatchObject({ intervalMs: 2_000, cpuMillis: 500 });
   });
 
   it('drops the old sample when a read fails, logs once, and continues when reads succeed', async () => {
-    const world = await new World(status(1, { ownCgroup: true }), status(2)).run(3_000);
-    world.stats.failure = new Error('denied');
-    await world.clock.advance(30_000);
-    expect(world.figures.map(({ sample, rates }) => [sample, rates])).toEqual([
+    const testBed = await new SamplerTestBed(status(1, { ownCgroup: true }), status(2)).run(3_000);
+    testBed.stats.failure = new Error('denied');
+    await testBed.clock.advance(30_000);
+    expect(testBed.figures.map(({ sample, rates }) => [sample, rates])).toEqual([
       [undefined, undefined],
       [undefined, undefined],
     ]);
-    expect(world.warnings).toEqual(['container not sampled', 'container not sampled']);
-    const before = await world.meter.read('cloudless_container_cpu_seconds_total');
-    world.stats.failure = undefined;
-    await world.clock.advance(15_000);
-    expect(world.figures.every(({ rates }) => rates?.cpuMillis === 500)).toBe(true);
-    expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeGreaterThan(before);
+    expect(testBed.warnings).toEqual(['container not sampled', 'container not sampled']);
+    const before = await testBed.meter.read('cloudless_container_cpu_seconds_total');
+    testBed.stats.failure = undefined;
+    await testBed.clock.advance(15_000);
+    expect(testBed.figures.every(({ rates }) => rates?.cpuMillis === 500)).toBe(true);
+    expect(await testBed.meter.read('cloudless_container_cpu_seconds_total')).toBeGreaterThan(
+      before,
+    );
   });
 
   it('samples known containers while the runtime does not answer, and logs once', async () => {
-    const world = await new World(status(1)).run(1_000);
-    const { containers } = world;
-    Object.defineProperty(world, 'containers', {
+    const testBed = await new SamplerTestBed(status(1)).run(1_000);
+    const { containers } = testBed;
+    Object.defineProperty(testBed, 'containers', {
       configurable: true,
       get: () => {
         throw new Error('away');
       },
     });
-    await world.clock.advance(30_000);
-    expect(world.warnings).toEqual(['containers to be sampled not listed']);
-    expect(world.figures[0]?.rates?.cpuMillis).toBe(500);
-    Object.defineProperty(world, 'containers', { value: [...containers, status(2)] });
-    await world.clock.advance(1_000);
-    expect(world.figures).toHaveLength(2);
+    await testBed.clock.advance(30_000);
+    expect(testBed.warnings).toEqual(['containers to be sampled not listed']);
+    expect(testBed.figures[0]?.rates?.cpuMillis).toBe(500);
+    Object.defineProperty(testBed, 'containers', { value: [...containers, status(2)] });
+    await testBed.clock.advance(1_000);
+    expect(testBed.figures).toHaveLength(2);
   });
 
   it('leaves no series and no timer behind', async () => {
-    const world = await new World(status(1)).run(3_000);
-    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toHaveLength(1);
-    await world.stop();
-    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
-    expect([world.clock.pendingTimers, world.changed.size]).toEqual([0, 0]);
+    const testBed = await new SamplerTestBed(status(1)).run(3_000);
+    expect(testBed.meter.labelsOf('cloudless_container_cpu_seconds_total')).toHaveLength(1);
+    await testBed.stop();
+    expect(testBed.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+    expect([testBed.clock.pendingTimers, testBed.changed.size]).toEqual([0, 0]);
   });
 
   it('exposes full counters again for a container that was wrongly considered gone', async () => {
-    const world = await new World(status(1)).run(5_000);
-    world.stats.gone.add(1);
-    await world.clock.advance(5_000);
-    expect(world.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
-    world.stats.gone.clear();
-    world.become(world.containers);
-    await world.clock.advance(1_000);
-    expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBe(5.5);
+    const testBed = await new SamplerTestBed(status(1)).run(5_000);
+    testBed.stats.gone.add(1);
+    await testBed.clock.advance(5_000);
+    expect(testBed.meter.labelsOf('cloudless_container_cpu_seconds_total')).toEqual([]);
+    testBed.stats.gone.clear();
+    testBed.become(testBed.containers);
+    await testBed.clock.advance(1_000);
+    expect(await testBed.meter.read('cloudless_container_cpu_seconds_total')).toBe(5.5);
   });
 });
 
@@ -256,10 +260,10 @@ describe('container counters', () => {
     await fc.assert(
       fc.asyncProperty(arbSteps, async (steps) => {
         let usageNsec = 5_000_000_000n;
-        const world = new World(status(1));
-        world.stats.createSample = () => ({ cpu: { usageNsec } });
-        await world.run(2_000);
-        let shown = await world.meter.read('cloudless_container_cpu_seconds_total');
+        const testBed = new SamplerTestBed(status(1));
+        testBed.stats.createSample = () => ({ cpu: { usageNsec } });
+        await testBed.run(2_000);
+        let shown = await testBed.meter.read('cloudless_container_cpu_seconds_total');
         expect(shown).toBe(5);
         let [low, used] = [false, 5];
         for (const { grows, fails, back } of steps) {
@@ -267,22 +271,22 @@ describe('container counters', () => {
           usageNsec = back ? usageNsec / 2n : usageNsec + BigInt(grows) * 1_000_000_000n;
           low ||= back;
           used += Number(usageNsec - before) / 1e9;
-          world.stats.failure = fails ? new Error('denied') : undefined;
-          await world.clock.advance(SAMPLE_INTERVAL_MS);
-          const now = await world.meter.read('cloudless_container_cpu_seconds_total');
+          testBed.stats.failure = fails ? new Error('denied') : undefined;
+          await testBed.clock.advance(SAMPLE_INTERVAL_MS);
+          const now = await testBed.meter.read('cloudless_container_cpu_seconds_total');
           expect(now).toBeGreaterThanOrEqual(shown);
-          for (const { rates = {} } of world.figures)
+          for (const { rates = {} } of testBed.figures)
             for (const rate of Object.values(rates)) expect(rate).toBeGreaterThanOrEqual(0);
           shown = now;
         }
-        world.stats.failure = undefined;
-        await world.clock.advance(2 * SAMPLE_INTERVAL_MS);
+        testBed.stats.failure = undefined;
+        await testBed.clock.advance(2 * SAMPLE_INTERVAL_MS);
         if (!low)
-          expect(await world.meter.read('cloudless_container_cpu_seconds_total')).toBeCloseTo(
+          expect(await testBed.meter.read('cloudless_container_cpu_seconds_total')).toBeCloseTo(
             used,
             6,
           );
-        await world.stop();
+        await testBed.stop();
       }),
       { numRuns: 50 },
     );

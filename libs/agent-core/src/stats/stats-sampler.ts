@@ -5,7 +5,7 @@ import {
   type ContainerSample,
   type SampleResult,
 } from '@cloudless/cgroup-stats';
-import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import { listAvailable, type ContainerRuntime, type ContainerStatus } from '@cloudless/runtime';
 import type { ContainerOwner } from '../container/container-labels.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
 import {
@@ -36,7 +36,7 @@ export interface StatsObserver {
 
 export interface StatsSamplerOptions {
   readonly reader: StatsReader;
-  readonly runtime: Pick<ContainerRuntime, 'list'>;
+  readonly runtime: Pick<ContainerRuntime, 'list' | 'listAvailable'>;
   readonly replicas: Pick<NodeReplicas, 'subscribe' | 'findOwner'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -126,7 +126,7 @@ export class StatsSampler {
     // set before the list, as a change may happen during the call
     this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS;
     try {
-      this.updateTracked(await runtime.list());
+      this.updateTracked((await listAvailable(runtime)).containers);
       this.failing = false;
     } catch (reason) {
       // Known containers can still be sampled without the runtime.

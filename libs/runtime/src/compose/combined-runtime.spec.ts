@@ -9,6 +9,7 @@ import {
 import { ManualClock, settle } from '@cloudless/base/testing';
 import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '../container-runtime.js';
+import { listAvailable } from '../list-available.js';
 import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
 
 const random = createSeededRandom(5);
@@ -185,6 +186,43 @@ it('fails to list until each part has been listed once, as containers would seem
   await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
   containers.isAway = false;
   expect(await runtime.list()).toHaveLength(1);
+});
+
+describe('listAvailable', () => {
+  it('lists processes and is incomplete until the container runtime was listed once', async () => {
+    const { containerId } = await processes.fake.start(aRequest());
+    containers.isAway = true;
+    expect(await listAvailable(runtime)).toMatchObject({
+      containers: [{ containerId, runtime: 'process' }],
+      complete: false,
+    });
+    containers.isAway = false;
+    expect(await listAvailable(runtime)).toMatchObject({ complete: true });
+    containers.isAway = true;
+    expect(await listAvailable(runtime)).toMatchObject({ complete: true });
+  });
+
+  it('waits 2 s for a container runtime that hangs', async () => {
+    containers.fake.list = () => new Promise(() => undefined);
+    const listed = listAvailable(runtime);
+    await clock.advance(1_999);
+    expect(await Promise.race([listed, settle().then(() => 'pending')])).toBe('pending');
+    await clock.advance(1);
+    expect(await listed).toMatchObject({ complete: false });
+  });
+
+  it('fails while processes cannot be listed', async () => {
+    processes.isAway = true;
+    await expect(listAvailable(runtime)).rejects.toMatchObject({ kind: 'unavailable' });
+  });
+
+  it('is complete for a runtime without parts', async () => {
+    const { containerId } = await processes.fake.start(aRequest());
+    expect(await listAvailable(processes.fake)).toMatchObject({
+      containers: [{ containerId }],
+      complete: true,
+    });
+  });
 });
 
 describe('combineRuntimes while the container runtime is unavailable', () => {

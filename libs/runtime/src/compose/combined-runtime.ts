@@ -15,6 +15,7 @@ import { EventBroadcaster } from '../events/event-broadcaster.js';
 import { ContainerCache } from './container-cache.js';
 import { HEALTHY } from '../container-runtime.js';
 import type {
+  AvailableContainers,
   ContainerEvent,
   ContainerLease,
   ContainerRequest,
@@ -135,6 +136,15 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     return lists.flat();
   }
 
+  async listAvailable(): Promise<AvailableContainers> {
+    const [processes, containers] = this.parts;
+    const [own, answered] = await Promise.all([
+      this.listPart(processes),
+      containers.known.isComplete ? this.listPart(containers) : this.listInTime(containers),
+    ]);
+    return { containers: [...own, ...(answered ?? [])], complete: answered !== undefined };
+  }
+
   health(): RuntimeHealth {
     return this.options.containers.health?.() ?? HEALTHY;
   }
@@ -215,6 +225,23 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
       return part.known.list();
+    } finally {
+      answered.abort();
+    }
+  }
+
+  /** @returns Undefined when a part that was never listed does not answer. */
+  private async listInTime(part: RuntimePart): Promise<readonly ContainerStatus[] | undefined> {
+    const answered = new AbortController();
+    const late = sleep(this.options.clock, LIST_TIMEOUT_MS, answered.signal).then(() => undefined);
+    late.catch(() => undefined);
+    const refreshed = this.refresh(part);
+    refreshed.catch(() => undefined);
+    try {
+      return await Promise.race([refreshed, late]);
+    } catch (reason) {
+      if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
+      return undefined;
     } finally {
       answered.abort();
     }

@@ -55,6 +55,27 @@ describe('LazyRuntime', () => {
     expect(owners).toEqual([]);
   });
 
+  it('rejects a start as unimplemented while there is no runtime to open', async () => {
+    let missing: string | undefined = 'no container runtime was found';
+    runtime = new LazyRuntime({
+      name: 'cri',
+      version: 'a container runtime',
+      capabilities: [],
+      clock,
+      missingReason: () => missing,
+      open: async () => fake,
+    });
+    const outcome = { kind: 'unimplemented', message: 'image: no container runtime was found' };
+    await expect(runtime.start(aRequest())).rejects.toMatchObject(outcome);
+    await expect(runtime.prepare(aRequest(), () => undefined, never)).rejects.toMatchObject(
+      outcome,
+    );
+    expect(await runtime.list()).toEqual([]);
+    missing = undefined;
+    await runtime.setOwner('cluster-1');
+    expect(await runtime.start(aRequest())).toMatchObject({ phase: 'running' });
+  });
+
   it('counts as silent from the first setOwner until it opens', async () => {
     expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
     failure = new CloudlessError('unavailable', 'nobody answers');

@@ -21,6 +21,11 @@ export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
   readonly version: string;
   readonly capabilities: readonly string[];
   /**
+   * Reason why there is no runtime to open; undefined when there is one. While there is a reason,
+   * requests to start a container fail with kind `unimplemented` and that reason.
+   */
+  readonly missingReason?: () => string | undefined;
+  /**
    * Opens the runtime for an owner. After a failure, the next call of any method calls `open`
    * again.
    */
@@ -199,6 +204,8 @@ export class LazyRuntime<
   private async requireRuntime(): Promise<Runtime> {
     if (this.closed) throw new CloudlessError('unavailable', 'this runtime is closed');
     if (this.owner === undefined) {
+      const missing = this.options.missingReason?.();
+      if (missing !== undefined) throw new CloudlessError('unimplemented', `image: ${missing}`);
       throw new CloudlessError(
         'unavailable',
         `the ${this.name} runtime is not open yet: this node belongs to no cluster`,

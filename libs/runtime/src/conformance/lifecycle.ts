@@ -57,12 +57,12 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
           { step: 'writeEnv', name: 'OTHER' },
         ],
         {
-          env: { GREETING: 'hello  "world" $HOME' },
+          env: { GREETING: 'hello  "host" $HOME' },
         },
       );
       await waitForExit(machine.runtime, id);
       expect((await readLines(machine.runtime, id)).map(decodeLine)).toEqual([
-        'hello  "world" $HOME',
+        'hello  "host" $HOME',
         'unset',
       ]);
     });

@@ -35,11 +35,11 @@ export class FakeProcess {
 
   constructor(
     private readonly behaviour: Behaviour,
-    private readonly world: FakeProcessHost,
+    private readonly host: FakeProcessHost,
   ) {
-    this.input = world.input ?? new FakeStdin();
-    if (world.input !== undefined) return;
-    this.input.push(world.stdin);
+    this.input = host.input ?? new FakeStdin();
+    if (host.input !== undefined) return;
+    this.input.push(host.stdin);
     this.input.end();
   }
 
@@ -61,7 +61,7 @@ export class FakeProcess {
     if (this.over) return;
     if (this.onTerm === 'ignore') return;
     if (this.onTerm === 'die') return this.end(143, 'SIGTERM');
-    this.world.write('stdout', encoder.encode(`${this.onTerm.line}\n`));
+    this.host.write('stdout', encoder.encode(`${this.onTerm.line}\n`));
     this.end(this.onTerm.exitCode);
   }
 
@@ -73,8 +73,8 @@ export class FakeProcess {
   end(exitCode: number, signal?: string): void {
     if (this.over) return;
     this.over = true;
-    for (const child of this.children) this.world.onChildEnded(child);
-    this.world.onExit(exitCode, signal);
+    for (const child of this.children) this.host.onChildEnded(child);
+    this.host.onExit(exitCode, signal);
   }
 
   private waitForInput(): false {
@@ -84,32 +84,32 @@ export class FakeProcess {
 
   /** Runs one step; false when the process must wait at it. */
   private runStep(step: BehaviourStep): boolean {
-    const { world } = this;
+    const { host } = this;
     switch (step.step) {
       case 'write':
-        world.write(step.stream, encoder.encode(step.text));
+        host.write(step.stream, encoder.encode(step.text));
         return true;
       case 'writeBytes':
-        world.write(step.stream, Uint8Array.from(step.bytes));
+        host.write(step.stream, Uint8Array.from(step.bytes));
         return true;
       case 'fill':
-        world.write(step.stream, encoder.encode(step.letter.repeat(step.count)));
+        host.write(step.stream, encoder.encode(step.letter.repeat(step.count)));
         return true;
       case 'number':
         for (let number = step.from; number <= step.to; number += 1)
-          world.write(step.stream, encoder.encode(`line ${number}\n`));
+          host.write(step.stream, encoder.encode(`line ${number}\n`));
         return true;
       case 'writeEnv':
-        world.write('stdout', encoder.encode(`${world.env[step.name] ?? 'unset'}\n`));
+        host.write('stdout', encoder.encode(`${host.env[step.name] ?? 'unset'}\n`));
         return true;
       case 'copyStdin':
-        world.write('stdout', this.input.readAll());
+        host.write('stdout', this.input.readAll());
         return this.input.ended || this.waitForInput();
       case 'readLine':
         return this.input.readLine() || this.waitForInput();
       case 'writeSize': {
-        const size = world.terminal?.();
-        world.write(
+        const size = host.terminal?.();
+        host.write(
           'stdout',
           encoder.encode(size === undefined ? 'no terminal\n' : `${size.rows} ${size.columns}\n`),
         );
@@ -123,10 +123,10 @@ export class FakeProcess {
         return true;
       case 'child':
         this.children.push(step.name);
-        world.onChildStarted(step.name);
+        host.onChildStarted(step.name);
         return true;
       case 'gate':
-        return world.onGateOpen(step.name, () => this.run());
+        return host.onGateOpen(step.name, () => this.run());
       case 'hold':
         return false;
       case 'exit':

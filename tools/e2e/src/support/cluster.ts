@@ -184,7 +184,7 @@ export class RealCluster {
       ...more,
     ]);
     this.agents.set(name, agent);
-    const ready = await agent.waitForLog('agent ready');
+    const ready = await agent.waitForLog('agent started, connecting to coordinators');
     return String(ready['address']);
   }
 

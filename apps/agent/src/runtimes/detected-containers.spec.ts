@@ -1,0 +1,143 @@
+import { CloudlessError, silentLog, type Log } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import type { DetectionResult } from './container-detection.js';
+import { DETECTION_INTERVAL_MS, DetectedContainers } from './detected-containers.js';
+
+const SOCKET = '/run/a.sock';
+const none: DetectionResult = {
+  kind: 'none',
+  why: 'no container runtime was found at /run/a.sock',
+};
+const found: DetectionResult = {
+  kind: 'found',
+  socketPath: SOCKET,
+  probe: {
+    name: 'containerd',
+    version: '1.6.20',
+    ready: true,
+    notReady: [],
+    foreign: { count: 0, names: [] },
+    capabilities: ['runtime.cri'],
+  } as never,
+};
+
+describe('DetectedContainers', () => {
+  let clock: ManualClock;
+  let fake: FakeRuntime;
+  let next: DetectionResult;
+  let searches: number;
+  let used: string[];
+  let lines: string[];
+  let containers: DetectedContainers<FakeRuntime>;
+
+  const log: Log = {
+    ...silentLog,
+    info: (message) => void lines.push(message),
+  };
+  const create = (first: ConstructorParameters<typeof DetectedContainers>[0]['first']) =>
+    new DetectedContainers<FakeRuntime>({
+      first,
+      detect: async () => {
+        searches += 1;
+        return next;
+      },
+      open: async (socketPath, cluster) => {
+        used.push(`open ${socketPath} ${cluster}`);
+        return fake;
+      },
+      onUse: (socketPath, cluster) => void used.push(`use ${socketPath} ${cluster}`),
+      clock,
+      log,
+    });
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
+    next = none;
+    searches = 0;
+    used = [];
+    lines = [];
+  });
+  afterEach(() => {
+    containers.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('opens a runtime that is found at the start, and does not search again', async () => {
+    containers = create(found);
+    expect(containers.description).toBe('containerd 1.6.20 at /run/a.sock');
+    containers.setCluster('cluster-1');
+    await settle();
+    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    await clock.advance(10 * DETECTION_INTERVAL_MS);
+    expect(searches).toBe(0);
+  });
+
+  it('has no capabilities and a reason while there is no runtime', async () => {
+    containers = create(none);
+    containers.setCluster('cluster-1');
+    await settle();
+    expect(used).toEqual([]);
+    expect(containers.runtime.capabilities()).toEqual([]);
+    expect(containers.description).toBeUndefined();
+    expect(containers.missingReason).toBe('no container runtime was found at /run/a.sock');
+    expect(await containers.runtime.list()).toEqual([]);
+  });
+
+  it('uses a runtime that appears later, says so once, and stops searching', async () => {
+    containers = create(none);
+    containers.setCluster('cluster-1');
+    await clock.advance(DETECTION_INTERVAL_MS);
+    expect([searches, used, lines]).toEqual([1, [], []]);
+    next = found;
+    await clock.advance(DETECTION_INTERVAL_MS);
+    await settle();
+    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    expect(lines).toEqual(['container runtime found: this node runs containers now']);
+    expect(containers.runtime.capabilities()).toEqual(['runtime.cri', 'exec.tty']);
+    expect(containers.missingReason).toBeUndefined();
+    await clock.advance(10 * DETECTION_INTERVAL_MS);
+    expect(searches).toBe(2);
+  });
+
+  it('opens a runtime that appears before the node was enrolled after its enrolment', async () => {
+    containers = create(none);
+    next = found;
+    await clock.advance(DETECTION_INTERVAL_MS);
+    expect(used).toEqual([]);
+    containers.setCluster('cluster-1');
+    await settle();
+    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+  });
+
+  it('updates the reason and continues after a failed search', async () => {
+    containers = create(none);
+    next = { kind: 'none', why: 'containerd 1.6.20 at /run/a.sock is not ready' };
+    await clock.advance(DETECTION_INTERVAL_MS);
+    expect(containers.missingReason).toContain('is not ready');
+    const failing = new CloudlessError('internal', 'broken');
+    const { detect } = containers['options'];
+    Object.assign(containers['options'], { detect: () => Promise.reject(failing) });
+    await clock.advance(DETECTION_INTERVAL_MS);
+    Object.assign(containers['options'], { detect });
+    await clock.advance(DETECTION_INTERVAL_MS);
+    expect(searches).toBe(2);
+  });
+
+  it('does not search while it waits for a runtime that was used before', async () => {
+    containers = create({ kind: 'awaited', socketPath: SOCKET });
+    containers.setCluster('cluster-1');
+    await clock.advance(10 * DETECTION_INTERVAL_MS);
+    expect(searches).toBe(0);
+    expect(containers.description).toBe('a container runtime at /run/a.sock');
+    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+  });
+
+  it('stops searching when it is closed', async () => {
+    containers = create(none);
+    containers.close();
+    await clock.advance(10 * DETECTION_INTERVAL_MS);
+    expect(searches).toBe(0);
+  });
+});

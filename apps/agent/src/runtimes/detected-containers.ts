@@ -1,0 +1,130 @@
+import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
+import { LazyRuntime, type ContainerRuntime } from '@cloudless/runtime';
+import type { DetectionResult } from './container-detection.js';
+
+/** Time between two searches for a container runtime, milliseconds. */
+export const DETECTION_INTERVAL_MS = 30_000;
+
+/** A container runtime that was used before and does not answer now. */
+export interface AwaitedRuntime {
+  readonly kind: 'awaited';
+  readonly socketPath: string;
+}
+
+export interface DetectedContainersOptions<Runtime extends ContainerRuntime> {
+  /** Result of the first search. */
+  readonly first: DetectionResult | AwaitedRuntime;
+  /** Searches for a container runtime. Called every 30 s until one is found. */
+  readonly detect: () => Promise<DetectionResult>;
+  /** Opens a container runtime for the containers of a cluster. */
+  readonly open: (socketPath: string, cluster: string) => Promise<Runtime>;
+  /** Called before a container runtime is opened for the first time. */
+  readonly onUse: (socketPath: string, cluster: string) => void;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * The container runtime of a node, also one that appears after the start of the agent. Until it is
+ * found, the runtime has no capabilities and rejects containers.
+ */
+export class DetectedContainers<Runtime extends ContainerRuntime> {
+  readonly runtime: LazyRuntime<Runtime>;
+  private result: DetectionResult | AwaitedRuntime;
+  private cluster: string | undefined;
+  private timer: Timer | undefined;
+  private isClosed = false;
+
+  constructor(private readonly options: DetectedContainersOptions<Runtime>) {
+    this.result = options.first;
+    const probe = (): Extract<DetectionResult, { kind: 'found' }>['probe'] | undefined =>
+      this.result.kind === 'found' ? this.result.probe : undefined;
+    this.runtime = new LazyRuntime<Runtime>({
+      name: 'cri',
+      get version() {
+        const found = probe();
+        return found === undefined ? 'a container runtime' : `${found.name} ${found.version}`;
+      },
+      get capabilities() {
+        return probe()?.capabilities ?? [];
+      },
+      clock: options.clock,
+      missingReason: () => this.missingReason,
+      open: (cluster) => options.open(this.socketPath ?? '', cluster),
+    });
+    if (this.result.kind === 'none') this.searchLater();
+  }
+
+  /** Reason why there is no container runtime; undefined with one. */
+  get missingReason(): string | undefined {
+    return this.result.kind === 'none' ? this.result.why : undefined;
+  }
+
+  /** Container runtime for people, such as `containerd 1.6.20 at PATH`; undefined: none. */
+  get description(): string | undefined {
+    const { result } = this;
+    if (result.kind === 'none') return undefined;
+    const name =
+      result.kind === 'found'
+        ? `${result.probe.name} ${result.probe.version}`
+        : 'a container runtime';
+    return `${name} at ${result.socketPath}`;
+  }
+
+  /**
+   * Sets the cluster that new containers belong to, and begins to open the container runtime if
+   * there is one. Does not wait: a runtime that does not answer must not delay the processes.
+   * @throws The error of `onUse`.
+   */
+  setCluster(cluster: string): void {
+    this.cluster = cluster;
+    this.use(this.result);
+  }
+
+  /** Ends the search. Does not close the runtime. */
+  close(): void {
+    this.isClosed = true;
+    this.timer?.cancel();
+  }
+
+  private get socketPath(): string | undefined {
+    return this.result.kind === 'none' ? undefined : this.result.socketPath;
+  }
+
+  private use(result: DetectionResult | AwaitedRuntime): void {
+    if (this.cluster === undefined || result.kind === 'none') return;
+    this.options.onUse(result.socketPath, this.cluster);
+    this.runtime.setOwner(this.cluster).catch((reason: unknown) => {
+      this.options.log.warn('container runtime not available', errorFields(reason));
+    });
+  }
+
+  private searchLater(): void {
+    if (this.isClosed) return;
+    this.timer = this.options.clock.setTimer(DETECTION_INTERVAL_MS, () => void this.search());
+  }
+
+  private async search(): Promise<void> {
+    try {
+      const result = await this.options.detect();
+      if (this.isClosed) return;
+      const before = this.result;
+      this.result = result;
+      try {
+        this.use(result);
+      } catch (reason) {
+        this.result = before;
+        throw reason;
+      }
+      if (result.kind === 'found') {
+        this.options.log.info('container runtime found: this node runs containers now', {
+          containerRuntime: this.description,
+        });
+        return;
+      }
+    } catch (reason) {
+      this.options.log.debug('search for a container runtime failed', errorFields(reason));
+    }
+    this.searchLater();
+  }
+}

@@ -1,0 +1,86 @@
+import { errorFields, errorKindOf, type ContainerId, type Log } from '@cloudless/base';
+import { RUNTIME_RETRY_MS } from './reduce-replica.js';
+import { removeContainers } from './replica-containers.js';
+import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import { createLostExit } from './restore-replica.js';
+
+/** Stops and removes containers of one replica; retries while the runtime does not answer. */
+export class ContainerRemoval {
+  constructor(
+    private readonly host: ReplicaHost,
+    private readonly deps: ReplicaRunnerDeps,
+    private readonly log: Log,
+  ) {}
+
+  /** Stops the current container. */
+  async terminate(containerId: ContainerId, graceMs: number): Promise<void> {
+    for (;;) {
+      try {
+        this.host.onExited(await this.deps.runtime.stop(containerId, graceMs));
+        return;
+      } catch (reason) {
+        if (this.host.isOver) return;
+        if (errorKindOf(reason) === 'notFound')
+          return this.host.apply({ kind: 'exited', exit: createLostExit(containerId) });
+        this.log.warn('container not stopped', { containerId, ...errorFields(reason) });
+      }
+      await this.waitForRetry();
+      if (this.host.current.activity.kind === 'ended' || this.host.isOver) return;
+    }
+  }
+
+  /**
+   * Removes a container that was started by a given-up attempt or by an earlier agent, while
+   * another container runs for the replica.
+   */
+  async removeStray(containerId: ContainerId): Promise<void> {
+    const { runtime } = this.deps;
+    for (let failures = 0; !this.host.isOver; failures += 1) {
+      try {
+        await runtime.stop(containerId, 0);
+        return await runtime.remove(containerId);
+      } catch (reason) {
+        if (errorKindOf(reason) === 'notFound') return;
+        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        this.log[level]('container of a given-up start not removed', {
+          containerId,
+          ...errorFields(reason),
+        });
+      }
+      await this.waitForRetry();
+    }
+  }
+
+  /** Removes an exited container with its logs. */
+  async removeExited(containerId: ContainerId): Promise<void> {
+    try {
+      await this.deps.runtime.remove(containerId);
+    } catch (reason) {
+      this.log.warn('container not removed', { containerId, ...errorFields(reason) });
+    }
+  }
+
+  /**
+   * Removes every container of the replica.
+   * @param andThen - Removes the stored data; tried again when it fails.
+   */
+  async removeAll(andThen: () => Promise<void>): Promise<void> {
+    for (let failures = 0; !this.host.isOver; failures += 1) {
+      try {
+        const { replicaId, target } = this.host.current;
+        await removeContainers(replicaId, target?.usesImage, this.deps);
+        return await andThen();
+      } catch (reason) {
+        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        this.log[level]('replica not forgotten yet', errorFields(reason));
+        await this.waitForRetry();
+      }
+    }
+  }
+
+  private waitForRetry(): Promise<void> {
+    return new Promise((resolve) => {
+      this.deps.clock.setTimer(RUNTIME_RETRY_MS, resolve);
+    });
+  }
+}

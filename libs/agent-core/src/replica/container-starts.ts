@@ -1,0 +1,125 @@
+import {
+  definedFields,
+  errorFields,
+  errorMessageOf,
+  type ContainerId,
+  type Log,
+} from '@cloudless/base';
+import { readLastLines } from '../container/last-lines.js';
+import type { QueuedStart } from '../container/start-queue.js';
+import { isUncertain, startContainer } from './replica-containers.js';
+import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
+import type { ReplicaLease } from './replica-lease.js';
+import { ReplicaPreparation } from './replica-preparation.js';
+
+/** Starts the containers of one replica: image pull, start queue, call to the runtime. */
+export class ContainerStarts {
+  /** Image pull of the newest start. */
+  private preparation: ReplicaPreparation | undefined;
+  /** Position of the newest start in the start queue. */
+  private queuedStart: QueuedStart | undefined;
+  /** Id of the newest container for which the start call was made. */
+  private attemptedId: ContainerId | undefined;
+
+  constructor(
+    private readonly host: ReplicaHost,
+    private readonly lease: ReplicaLease,
+    private readonly deps: ReplicaRunnerDeps,
+    private readonly log: Log,
+  ) {}
+
+  /** True when the start call of this container was made: the container may be running. */
+  isAttempted(containerId: ContainerId | undefined): boolean {
+    return containerId !== undefined && containerId === this.attemptedId;
+  }
+
+  /**
+   * Pulls the image before the start enters the start queue, so that a slow registry does not delay
+   * other starts.
+   */
+  prepareAndStart(containerId: ContainerId): void {
+    const { restarts, target } = this.host.current;
+    if (target?.usesImage !== true) return this.enqueue(containerId);
+    const start = { containerId, restarts };
+    this.preparation = new ReplicaPreparation(this.host.startOrder, start, this.deps, {
+      onPull: (pull) => this.host.apply({ kind: 'pullChanged', containerId, pull }),
+      onDone: () => this.enqueue(containerId),
+      onFailed: (reason, pull) => {
+        // warns once per cause, not at each attempt
+        const level = this.host.current.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
+        this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
+        this.host.apply({
+          kind: 'startFailed',
+          containerId,
+          reason: errorMessageOf(reason),
+          uncertain: this.isAttempted(containerId),
+          unreachable: isUncertain(reason),
+          ...definedFields({ pull }),
+        });
+      },
+    });
+  }
+
+  /** Aborts the image pull of a start. */
+  cancelPreparation(): void {
+    this.preparation?.cancel();
+  }
+
+  /**
+   * Cancels a start that still waits for its image or in the start queue when the replica is to
+   * stop.
+   */
+  cancelIfStopping(): void {
+    const { activity, stop } = this.host.current;
+    if (stop === undefined || activity.kind !== 'starting') return;
+    if (this.preparation?.cancel() !== true && this.queuedStart?.cancel() !== true) return;
+    const { containerId } = activity;
+    // An earlier attempt with this id may have started the container.
+    this.host.apply({
+      kind: 'startFailed',
+      containerId,
+      reason: 'stopped before it was started',
+      uncertain: this.isAttempted(containerId),
+    });
+  }
+
+  private enqueue(containerId: ContainerId): void {
+    const kind = this.host.current.restarts > 0 ? 'restart' : 'first';
+    this.queuedStart = this.deps.starts.add(kind, () => this.start(containerId));
+    if (this.queuedStart.isWaiting) this.host.apply({ kind: 'startQueued', containerId });
+  }
+
+  private async start(containerId: ContainerId): Promise<void> {
+    const { activity, restarts } = this.host.current;
+    // an event of the runtime has reported the start meanwhile
+    if (this.host.isOver || activity.kind !== 'starting' || activity.containerId !== containerId)
+      return;
+    const lease = this.lease.computeLease();
+    if (lease !== undefined && lease.leaseMs <= 0)
+      return this.host.apply({ kind: 'outOfContact', containerId });
+    this.lease.recordStart(containerId);
+    const wasAttempted = this.isAttempted(containerId);
+    this.attemptedId = containerId;
+    try {
+      const start = { containerId, restarts, ...definedFields({ lease }) };
+      const status = await startContainer(this.host.startOrder, start, this.deps);
+      this.host.onRunning(status);
+      if (status.phase === 'exited') this.host.onExited(status);
+    } catch (reason) {
+      this.log.warn('container not started', { containerId, ...errorFields(reason) });
+      const unreachable = isUncertain(reason);
+      const lastLines = unreachable
+        ? []
+        : await readLastLines(containerId, this.deps, this.host.signal);
+      this.host.apply({
+        kind: 'startFailed',
+        containerId,
+        reason: errorMessageOf(reason),
+        // An earlier attempt with this id may have started the container.
+        uncertain: unreachable || wasAttempted,
+        unreachable,
+        lastLines,
+      });
+    }
+  }
+}

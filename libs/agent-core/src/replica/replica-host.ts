@@ -1,0 +1,52 @@
+import type { Clock, Log, Random } from '@cloudless/base';
+import type { Order } from '@cloudless/api';
+import type { ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import type { AgentStore } from '../store/agent-store.js';
+import type { CoordinatorContact } from '../session/coordinator-contact.js';
+import type { ProbeClients } from '../probes/check-container.js';
+import type { TcpConnect } from '../container/wait-for-ports.js';
+import type { StartQueue } from '../container/start-queue.js';
+import type { ReplicaEvent, ReplicaState } from './replica-state.js';
+
+export interface ReplicaRunnerDeps {
+  readonly clusterId: () => string;
+  readonly nodeId: string;
+  readonly bootId: string;
+  readonly runtime: ContainerRuntime;
+  readonly store: AgentStore;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  readonly connect: TcpConnect;
+  readonly probeClients: ProbeClients;
+  /** Start queue of the node, shared by all replicas. */
+  readonly starts: StartQueue;
+  /** Contact with coordinators; the leases of exclusive replicas depend on it. */
+  readonly contact: CoordinatorContact;
+  /** Called after every change that is part of a report. */
+  readonly onChanged: (replicaId: string) => void;
+  /** Called once all data of the replica has been removed. */
+  readonly onForgotten: (replicaId: string) => void;
+}
+
+/** State and event input of one replica, for the classes that carry out its effects. */
+export interface ReplicaHost {
+  /** State of the replica now. */
+  readonly current: ReplicaState;
+  /** True once the replica is no longer handled. */
+  readonly isOver: boolean;
+  /** Aborted once the replica is no longer handled. */
+  readonly signal: AbortSignal;
+  /** The stored start order; undefined before the first one. */
+  readonly startOrder: Order | undefined;
+  /**
+   * Applies an event to the state.
+   * @param observedAt - Time of the event on the monotonic clock; restart delays count from it.
+   *   Default: now.
+   */
+  apply(event: ReplicaEvent, observedAt?: number): void;
+  /** Handles a start that the runtime reports. */
+  onRunning(status: ContainerStatus): void;
+  /** Handles an exit that the runtime reports. */
+  onExited(status: ContainerStatus): void;
+}

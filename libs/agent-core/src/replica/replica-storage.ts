@@ -1,0 +1,102 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { errorFields, type Log } from '@cloudless/base';
+import { OrderSchema, type Order } from '@cloudless/api';
+import type { AgentStore, StoredReplica } from '../store/agent-store.js';
+import { SerialQueue } from '../store/serial-queue.js';
+import { isEnded, isUnconfirmed, type ReplicaState } from './replica-state.js';
+import { toStoredProgress, toStoredReplica, type ReplicaOrders } from './stored-orders.js';
+
+/** Stores the orders and the progress of one replica. Writes are made one after the other. */
+export class ReplicaStorage {
+  private readonly writes = new SerialQueue();
+  private savedProgress = '';
+  private saveQueued = false;
+
+  constructor(
+    private readonly store: Pick<AgentStore, 'saveReplica' | 'removeReplica'>,
+    private readonly log: Log,
+    private current: ReplicaOrders,
+  ) {}
+
+  /** Orders that are in effect. */
+  get orders(): ReplicaOrders {
+    return this.current;
+  }
+
+  /** The stored start order; its labels name the workload. */
+  get startOrder(): Order | undefined {
+    const { start } = this.current;
+    return start === undefined ? undefined : fromBinary(OrderSchema, start);
+  }
+
+  /** Stored form of the replica. */
+  toStored(state: ReplicaState): StoredReplica {
+    return toStoredReplica(state, this.current);
+  }
+
+  /** Runs a task after all earlier writes. */
+  enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
+    return this.writes.run(task);
+  }
+
+  /** Writes orders to disk; they are in effect only after {@link useOrders}. */
+  saveOrders(state: ReplicaState, orders: ReplicaOrders): Promise<void> {
+    return this.store.saveReplica(toStoredReplica(state, orders));
+  }
+
+  /** Puts stored orders into effect. */
+  useOrders(orders: ReplicaOrders): void {
+    this.current = orders;
+  }
+
+  /** True when an order of the same revision and kind is in effect. */
+  hasSame(order: Order, state: ReplicaState): boolean {
+    if (order.orderRevision !== state.heldRevision || isUnconfirmed(state.activity)) return false;
+    // A stop order and the forget order after it can have the same revision when nothing was
+    // committed in between.
+    if (order.order.case === 'forget') return state.forget;
+    return order.order.case === 'start'
+      ? this.current.start !== undefined
+      : this.current.end !== undefined;
+  }
+
+  /**
+   * Queues a save of the progress; at most one save waits. Only orders must be on disk before they
+   * are carried out.
+   * @param readState - Called when the save is made.
+   */
+  queueProgressSave(readState: () => ReplicaState): void {
+    const { start, end } = this.current;
+    if (this.saveQueued || (start === undefined && end === undefined)) return;
+    this.saveQueued = true;
+    void this.writes.run(async () => {
+      this.saveQueued = false;
+      const state = readState();
+      const key = JSON.stringify(toStoredProgress(state));
+      if (key === this.savedProgress || state.activity.kind === 'unconfirmed') return;
+      if (isEnded(state.phase) && state.forget) return; // will be removed from the store
+      try {
+        await this.store.saveReplica(toStoredReplica(state, this.current));
+        this.savedProgress = key;
+      } catch (reason) {
+        this.log.warn('progress not stored', errorFields(reason));
+      }
+    });
+  }
+
+  /**
+   * Removes the stored data of the replica after all earlier writes.
+   * @param onRemoved - Called before a later write can begin.
+   */
+  remove(replicaId: string, onRemoved: () => void): Promise<void> {
+    return this.writes.run(async () => {
+      await this.store.removeReplica(replicaId);
+      onRemoved();
+    });
+  }
+
+  /** Resolves when pending writes have ended. */
+  idle(): Promise<void> {
+    return this.writes.idle();
+  }
+}

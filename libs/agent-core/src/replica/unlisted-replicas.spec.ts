@@ -1,0 +1,268 @@
+import { RestartPolicy_Policy as RestartMode } from '@cloudless/api';
+import { CloudlessError, createSeededRandom, silentLog, type ContainerId } from '@cloudless/base';
+import { settle } from '@cloudless/base/testing';
+import { combineRuntimes, LazyRuntime } from '@cloudless/runtime';
+import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
+import { AgentTestBed } from '../testing/agent-test-bed.js';
+import { aForgetOrder, aStartOrder, aStopOrder } from '../testing/builders.js';
+
+const PROCESS = 'job-1';
+const CONTAINER = 'web-1';
+const REASON = 'waiting for the container runtime of the node, which does not answer';
+const http = { ports: [{ name: 'http', containerPort: 80 }] };
+
+/** A node with a process runtime and a container runtime that can be unavailable at a start. */
+class Node {
+  readonly testBed = new AgentTestBed();
+  isAway = false;
+  private isClosed = false;
+  private processes: FakeRuntime;
+  private containers: FakeRuntime;
+
+  constructor() {
+    const { clock } = this.testBed;
+    this.processes = createFakeRuntime({
+      clock,
+      capabilities: ['runtime.process', 'disconnect.exclusive', 'exec.tty'],
+    });
+    this.containers = createFakeRuntime({
+      clock,
+      capabilities: ['runtime.cri', 'disconnect.exclusive'],
+    });
+  }
+
+  async start(): Promise<void> {
+    const { testBed } = this;
+    const lazy = new LazyRuntime({
+      name: 'cri',
+      version: 'a container runtime',
+      capabilities: [],
+      clock: testBed.clock,
+      open: async () => {
+        if (this.isAway) throw new CloudlessError('unavailable', 'no container runtime answers');
+        return this.containers;
+      },
+    });
+    const combined = combineRuntimes({
+      processes: this.processes,
+      containers: lazy,
+      clock: testBed.clock,
+      random: createSeededRandom(2),
+      log: silentLog,
+    });
+    testBed.onClusterKnown = async (clusterId) =>
+      void lazy.setOwner(clusterId).catch(() => undefined);
+    testBed.runtime = Object.assign(combined, {
+      machine: this.containers.machine,
+      reopen: async () => testBed.runtime,
+    });
+    await testBed.start();
+  }
+
+  /** Kills the agent and starts another one, while the container runtime does not answer. */
+  async restartWithoutContainers(between: () => void = () => undefined): Promise<void> {
+    this.isAway = true;
+    await this.testBed.kill();
+    await this.testBed.runtime.close();
+    this.processes = await this.processes.reopen();
+    this.containers = await this.containers.reopen();
+    between();
+    await this.start();
+    await this.testBed.clock.advance(2_000); // the wait for the container runtime's list
+    await settle();
+  }
+
+  async answer(): Promise<void> {
+    this.isAway = false;
+    await this.testBed.clock.advance(10_000);
+    await settle();
+  }
+
+  /** Runs a process and a container, both ready. */
+  async run(spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {}): Promise<void> {
+    await this.start();
+    const { coordinator, clock } = this.testBed;
+    coordinator.sendOrder(aStartOrder({ replicaId: PROCESS }));
+    coordinator.sendOrder(
+      aStartOrder({ replicaId: CONTAINER, spec: { image: 'nginx', ...http, ...spec } }),
+    );
+    await clock.advance(100);
+    expect(this.testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true });
+  }
+
+  /** Stops the agent and closes its runtimes. */
+  async close(): Promise<void> {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    await this.testBed.stop();
+    await this.testBed.runtime.close();
+    await this.testBed.clock.advance(0);
+  }
+
+  get containerId(): ContainerId {
+    const [status] = this.containers.machine.statuses();
+    if (status === undefined) throw new Error('no container');
+    return status.containerId;
+  }
+
+  get containerPhases(): readonly string[] {
+    return this.containers.machine.statuses().map(({ phase }) => phase);
+  }
+
+  exitContainer(exitCode: number): void {
+    this.containers.machine.exit(this.containerId, exitCode);
+  }
+}
+
+describe('Agent whose container runtime does not answer at its start', () => {
+  let node: Node;
+  beforeEach(() => {
+    node = new Node();
+  });
+  afterEach(() => node.close());
+
+  it('manages processes at once and reports replicas with an image as not ready', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    expect(testBed.agent.connected).toBe(true);
+    expect(testBed.summarizeReport(PROCESS)).toMatchObject({ phase: 'RUNNING', ready: true });
+    expect(testBed.summarizeReport(CONTAINER)).toEqual({
+      phase: 'RUNNING',
+      ready: false,
+      restarts: 0,
+      reason: REASON,
+    });
+    expect(testBed.requireReport(CONTAINER)).toMatchObject({ orderRevision: 10n, endpoints: [] });
+    testBed.coordinator.sendOrder(aStartOrder({ replicaId: 'job-2' }));
+    await settle();
+    expect(testBed.summarizeReport('job-2')).toMatchObject({ phase: 'RUNNING', ready: true });
+  });
+
+  it('adopts running containers without a restart once the runtime answers', async () => {
+    await node.run();
+    const before = node.containerId;
+    await node.restartWithoutContainers();
+    await node.answer();
+    expect(node.testBed.summarizeReport(CONTAINER)).toEqual({
+      phase: 'RUNNING',
+      ready: true,
+      restarts: 0,
+      reason: '',
+    });
+    expect(node.testBed.requireReport(CONTAINER).containerId).toBe(before);
+    expect(node.containerPhases).toEqual(['running']);
+  });
+
+  it('handles an exit that happened meanwhile once the runtime answers', async () => {
+    await node.run({ restart: { policy: RestartMode.NEVER } });
+    await node.restartWithoutContainers(() => node.exitContainer(3));
+    expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'RUNNING' });
+    await node.answer();
+    expect(node.testBed.requireReport(CONTAINER)).toMatchObject({ lastExitCode: 3 });
+    expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'FAILED' });
+  });
+
+  it('reports new capabilities once the runtime answers', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { hellos } = node.testBed.coordinator;
+    expect(hellos.at(-1)?.capabilities).not.toContain('runtime.cri');
+    await node.answer();
+    expect(hellos.at(-1)?.capabilities).toContain('runtime.cri');
+  });
+
+  it('accepts a stop order and carries it out once the runtime answers', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    testBed.coordinator.sendOrder(aStopOrder({ replicaId: CONTAINER, preStopMs: 0 }));
+    await settle();
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'STOPPING' });
+    expect(testBed.requireReport(CONTAINER).orderRevision).toBe(20n);
+    expect(node.containerPhases).toEqual(['running']);
+    await node.answer();
+    await testBed.clock.advance(60_000);
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'STOPPED' });
+    expect(node.containerPhases).toEqual(['exited']);
+  });
+
+  it('accepts a forget order and carries it out once the runtime answers', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    testBed.coordinator.sendOrder(aForgetOrder({ replicaId: CONTAINER }));
+    await testBed.clock.advance(1_000);
+    expect(testBed.requireReport(CONTAINER).forgotten).toBe(false);
+    await node.answer();
+    await testBed.clock.advance(60_000);
+    expect(node.containerPhases).toEqual([]);
+    expect([...testBed.store.replicas.keys()]).toEqual([PROCESS]);
+  });
+
+  it('forgets a process while the container runtime does not answer', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    testBed.coordinator.sendOrder(aForgetOrder({ replicaId: PROCESS }));
+    await testBed.clock.advance(60_000);
+    expect(testBed.requireReport(PROCESS).forgotten).toBe(true);
+  });
+
+  it('keeps unlisted replicas over a second restart', async () => {
+    await node.run();
+    const before = node.containerId;
+    await node.restartWithoutContainers();
+    await node.restartWithoutContainers();
+    expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ reason: REASON });
+    await node.answer();
+    expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true, restarts: 0 });
+    expect(node.testBed.requireReport(CONTAINER).containerId).toBe(before);
+  });
+
+  it('waits for the coordinator to repeat the order after a reboot of the machine', async () => {
+    await node.run();
+    await node.restartWithoutContainers(() => {
+      node.exitContainer(-1);
+      node.testBed.bootId = 'boot-2';
+    });
+    const { testBed } = node;
+    expect(testBed.requireReport(CONTAINER).orderRevision).toBe(0n);
+    testBed.coordinator.sendOrder(
+      aStartOrder({ replicaId: CONTAINER, spec: { image: 'nginx', ...http } }),
+    );
+    await settle();
+    expect(testBed.requireReport(CONTAINER).orderRevision).toBe(10n);
+    await node.answer();
+    expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'RUNNING', ready: true });
+  });
+
+  it('does not acknowledge an order that makes an unlisted replica exclusive', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    const order = aStartOrder({
+      replicaId: CONTAINER,
+      revision: 11n,
+      stopAfterMs: 5_000,
+      spec: { image: 'nginx', ...http },
+    });
+    testBed.coordinator.sendOrder(order);
+    await settle();
+    expect(testBed.requireReport(CONTAINER).orderRevision).toBe(10n);
+    await node.answer();
+    testBed.coordinator.sendOrder(order);
+    await settle();
+    expect(testBed.requireReport(CONTAINER).orderRevision).toBe(11n);
+  });
+
+  it('serves commands of processes and leaves no timer when it stops meanwhile', async () => {
+    await node.run();
+    await node.restartWithoutContainers();
+    const { testBed } = node;
+    const { containers } = await testBed.agent.containers.listContainers();
+    expect(containers.map(({ replicaId }) => replicaId)).toEqual([PROCESS]);
+    await node.close();
+    expect(testBed.clock.pendingTimers).toBe(0);
+  });
+});

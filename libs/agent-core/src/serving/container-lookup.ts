@@ -1,0 +1,153 @@
+import { CloudlessError, InvalidInputError } from '@cloudless/base';
+import { resolveNamespace, type ExecCommandRequest } from '@cloudless/api';
+import { listAvailable, type ContainerRuntime, type ContainerStatus } from '@cloudless/runtime';
+import type { ContainerOwner } from '../container/container-labels.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+
+/** Minimum length of a container id prefix in requests. */
+export const MIN_PREFIX = 12;
+
+/** Fields by which a request selects a container. */
+export type ContainerSelector = Pick<
+  ExecCommandRequest,
+  'containerId' | 'replicaId' | 'namespace' | 'name'
+>;
+
+/** A container of this node and its owner. */
+export interface OwnedContainer {
+  readonly status: ContainerStatus;
+  readonly owner: ContainerOwner;
+}
+
+export interface ContainerLookupOptions {
+  readonly nodeId: string;
+  readonly runtime: Pick<ContainerRuntime, 'list' | 'listAvailable'>;
+  readonly replicas: NodeReplicas;
+}
+
+/** Finds the containers and replicas of this node that a request selects. */
+export class ContainerLookup {
+  constructor(private readonly options: ContainerLookupOptions) {}
+
+  /**
+   * Finds the running container that a request selects: by container id, by replica, or of a
+   * workload the one with the lowest slot.
+   * @param preferred - Replicas to prefer among those of a workload.
+   * @throws kind `precondition` when no selected container is running, `notFound`, `invalid`.
+   */
+  async requireRunningContainer(
+    request: ContainerSelector,
+    preferred: (replicaId: string) => boolean = () => false,
+  ): Promise<OwnedContainer> {
+    const { replicas, nodeId } = this.options;
+    if (request.containerId !== '') return this.requireContainer(request.containerId);
+    if (request.replicaId !== '' && replicas.find(request.replicaId) === undefined) {
+      throw new CloudlessError(
+        'notFound',
+        `replica "${request.replicaId}" is not on node ${nodeId}`,
+      );
+    }
+    const replicaIds =
+      request.replicaId === '' ? await this.requireReplicaIds(request) : [request.replicaId];
+    const running = (await this.listOwned())
+      .filter(
+        ({ status, owner }) => status.phase === 'running' && replicaIds.includes(owner.replicaId),
+      )
+      .sort((a, b) => {
+        const preference =
+          Number(preferred(b.owner.replicaId)) - Number(preferred(a.owner.replicaId));
+        return preference || a.owner.slot - b.owner.slot;
+      });
+    const [first] = running;
+    if (first !== undefined) return first;
+    const target =
+      request.replicaId === ''
+        ? `workload ${resolveNamespace(request)}/${request.name}`
+        : `replica ${request.replicaId}`;
+    throw new CloudlessError(
+      'precondition',
+      `${target} has no running container on node ${nodeId}`,
+    );
+  }
+
+  /**
+   * @throws kind `invalid` when the request has no target, `notFound` when no replica of the
+   *   workload is on this node.
+   */
+  async requireReplicaIds(request: {
+    readonly namespace: string;
+    readonly name: string;
+  }): Promise<readonly string[]> {
+    if (request.name === '') {
+      throw new InvalidInputError([
+        { field: 'container_id', message: 'is required, or replica_id, or the name of a workload' },
+      ]);
+    }
+    const namespace = resolveNamespace(request);
+    const { replicas, nodeId } = this.options;
+    const ids = new Set<string>();
+    for (const runner of replicas.listRunners()) {
+      const start = runner.startOrder?.order;
+      if (
+        start?.case !== 'start' ||
+        start.value.workload !== request.name ||
+        resolveNamespace(start.value) !== namespace
+      )
+        continue;
+      ids.add(runner.current.replicaId);
+    }
+    for (const { owner } of await this.listOwned()) {
+      if (
+        owner.workload === request.name &&
+        resolveNamespace(owner) === namespace &&
+        replicas.find(owner.replicaId) !== undefined
+      )
+        ids.add(owner.replicaId);
+    }
+    if (ids.size > 0) return [...ids].sort();
+    throw new CloudlessError(
+      'notFound',
+      `workload ${namespace}/${request.name} has no replica on node ${nodeId}`,
+    );
+  }
+
+  /**
+   * Finds a container by its id or a unique prefix of it.
+   * @throws kind `notFound`; `invalid` for a short or ambiguous prefix.
+   */
+  async requireContainer(idOrPrefix: string): Promise<OwnedContainer> {
+    const { nodeId } = this.options;
+    if (idOrPrefix.length < MIN_PREFIX) {
+      throw new InvalidInputError([
+        {
+          field: 'container_id',
+          message: `must be 64 hex digits, or a unique prefix of ${MIN_PREFIX} or more`,
+        },
+      ]);
+    }
+    const found = (await this.listOwned()).filter(({ status }) =>
+      status.containerId.startsWith(idOrPrefix),
+    );
+    const [first] = found;
+    const short =
+      idOrPrefix.length > MIN_PREFIX ? `${idOrPrefix.slice(0, MIN_PREFIX)}…` : idOrPrefix;
+    if (first === undefined)
+      throw new CloudlessError('notFound', `container "${short}" is not on node ${nodeId}`);
+    if (found.length === 1) return first;
+    throw new InvalidInputError([
+      {
+        field: 'container_id',
+        message: `"${short}" matches ${found.length} containers; give more digits`,
+      },
+    ]);
+  }
+
+  /** All containers of this node. */
+  async listOwned(): Promise<readonly OwnedContainer[]> {
+    const { runtime, replicas } = this.options;
+    return (await listAvailable(runtime)).containers.flatMap((status) => {
+      const owner = replicas.findOwner(status);
+      return owner === undefined ? [] : [{ status, owner }];
+    });
+  }
+}

@@ -1,0 +1,145 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { CloudlessError, InvalidInputError, definedFields, type Clock } from '@cloudless/base';
+import { OutputStream, type LogEntry, type StreamLogsRequest } from '@cloudless/api';
+import type { ContainerRuntime, ContainerStatus, LogRequest } from '@cloudless/runtime';
+import { createBookmark, createPosition, toLogEntries } from '../container/log-entry.js';
+import type { NodeReplicas } from '../replica/node-replicas.js';
+import type { ContainerLookup } from './container-lookup.js';
+import { followReplica, resumeAfter } from './follow-replica.js';
+import { withKeepAlive } from './keep-alive.js';
+import { flattenLists, mergeByArrival, mergeSorted, wrapEach } from './merge-streams.js';
+
+/** Longest time without an entry in a stream of log entries, milliseconds; a bookmark follows. */
+export const BOOKMARK_INTERVAL_MS = 15_000;
+
+export interface LogServiceOptions {
+  readonly nodeId: string;
+  readonly runtime: ContainerRuntime;
+  readonly replicas: NodeReplicas;
+  readonly clock: Clock;
+}
+
+/** Streams the logs of this node's containers. */
+export class LogService {
+  constructor(
+    private readonly options: LogServiceOptions,
+    private readonly lookup: ContainerLookup,
+  ) {}
+
+  /**
+   * Log lines of a container, a replica or all replicas of a workload that are on this node when
+   * the call begins; in batches when the request sets `max_batch_bytes`. A bookmark follows
+   * whenever there was no entry for 15 s. Ends when `signal` is aborted.
+   * @throws kind `notFound`, or `invalid` naming the field.
+   */
+  async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
+    const { clock } = this.options;
+    let last = { containerId: '', replicaId: '' };
+    const entries = await this.openLogEntries(request, signal);
+    const filled = withKeepAlive(entries, BOOKMARK_INTERVAL_MS, clock, () => [
+      createBookmark(last, clock.wallTime()),
+    ]);
+    for await (const together of filled) {
+      const entry = together.at(-1);
+      if (entry !== undefined && entry.sequence !== 0n)
+        last = { containerId: entry.containerId, replicaId: entry.replicaId };
+      yield* together;
+    }
+  }
+
+  /**
+   * Yields lists of entries: passing single items through several generators costs as much as
+   * reading a line.
+   */
+  private async openLogEntries(
+    request: StreamLogsRequest,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<readonly LogEntry[]>> {
+    const wanted = toLogRequest(request);
+    const after = new Map(
+      request.after.map(({ containerId, sequence }) => [containerId, sequence]),
+    );
+    const { maxBatchBytes } = request;
+    if (request.containerId !== '') {
+      const { status, owner } = await this.lookup.requireContainer(request.containerId);
+      const from = resumeAfter(wanted, after.get(status.containerId));
+      return this.readContainerEntries(
+        status.containerId,
+        owner.replicaId,
+        from,
+        maxBatchBytes,
+        signal,
+      );
+    }
+    if (request.afterSequence > 0n)
+      throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
+    const replicaIds =
+      request.replicaId === '' ? await this.lookup.requireReplicaIds(request) : [request.replicaId];
+    const isSorted = replicaIds.length > 1 && !wanted.follow;
+    const batchBytes = isSorted ? 0 : maxBatchBytes;
+    const sources = replicaIds.map((replicaId) =>
+      this.readReplicaEntries(replicaId, wanted, after, batchBytes, signal),
+    );
+    const [only] = sources;
+    if (sources.length === 1 && only !== undefined) return only;
+    return isSorted
+      ? wrapEach(mergeSorted(sources.map(flattenLists), compareTime))
+      : mergeByArrival(sources);
+  }
+
+  private async *readContainerEntries(
+    containerId: ContainerStatus['containerId'],
+    replicaId: string,
+    wanted: LogRequest,
+    maxBatchBytes: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly LogEntry[]> {
+    const { runtime, clock } = this.options;
+    for await (const batch of runtime.logBatches(containerId, wanted, signal))
+      yield toLogEntries(batch, { containerId, replicaId }, maxBatchBytes, clock.wallTime());
+  }
+
+  private async *readReplicaEntries(
+    replicaId: string,
+    wanted: LogRequest,
+    after: ReadonlyMap<string, bigint>,
+    maxBatchBytes: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly LogEntry[]> {
+    const { runtime, replicas, nodeId, clock } = this.options;
+    if (replicas.find(replicaId) === undefined)
+      throw new CloudlessError('notFound', `replica "${replicaId}" is not on node ${nodeId}`);
+    const sources = { runtime, replicas };
+    for await (const { containerId, batch, position } of followReplica(
+      replicaId,
+      wanted,
+      after,
+      sources,
+      signal,
+    )) {
+      const owner = { containerId, replicaId };
+      if (batch === undefined) yield [createPosition(owner, position, clock.wallTime())];
+      else yield toLogEntries(batch, owner, maxBatchBytes, clock.wallTime());
+    }
+  }
+}
+
+function toLogRequest(request: StreamLogsRequest): LogRequest {
+  const streams = request.streams.map((stream) =>
+    stream === OutputStream.STDERR ? ('stderr' as const) : ('stdout' as const),
+  );
+  return {
+    follow: request.follow,
+    ...definedFields({ tailLines: request.tailLines }),
+    ...(request.since === undefined ? {} : { sinceMs: timestampMs(request.since) }),
+    ...(request.afterSequence > 0n ? { afterSequence: request.afterSequence } : {}),
+    ...(streams.length > 0 ? { streams } : {}),
+  };
+}
+
+function compareTime(a: LogEntry, b: LogEntry): number {
+  return (
+    (a.time === undefined ? 0 : timestampMs(a.time)) -
+    (b.time === undefined ? 0 : timestampMs(b.time))
+  );
+}
