@@ -90,7 +90,8 @@ afterEach(async () => {
 
 const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> =>
   starter.start(aRequest(parts));
-const emptyOf = (group: string): string => path.join(server.home, 'volumes', 'empty', group);
+const getEmptyDirectory = (group: string): string =>
+  path.join(server.home, 'volumes', 'empty', group);
 
 describe('Starter.start', () => {
   it('reads no lists and makes no call twice', async () => {
@@ -139,7 +140,7 @@ describe('Starter.start', () => {
     expect(server.onlyContainer.config.mounts).toMatchObject([
       {
         containerPath: '/s',
-        hostPath: path.join(emptyOf('r'), 's'),
+        hostPath: path.join(getEmptyDirectory('r'), 's'),
         readonly: false,
         selinuxRelabel: true,
       },
@@ -213,11 +214,11 @@ describe('the sandbox of an earlier attempt', () => {
     await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
       kind: 'exists',
     });
-    expect([server.sandboxes.size, server.containers.size, existsSync(emptyOf('r'))]).toEqual([
-      1,
-      1,
-      true,
-    ]);
+    expect([
+      server.sandboxes.size,
+      server.containers.size,
+      existsSync(getEmptyDirectory('r')),
+    ]).toEqual([1, 1, true]);
   });
 
   it('does not allow two concurrent starts of one id', async () => {
@@ -335,7 +336,7 @@ describe('a failed start', () => {
       kind: 'precondition',
       message: 'no',
     });
-    expect(existsSync(emptyOf('r'))).toBe(false);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
 
   it('fails with an open outcome when its remains cannot be removed', async () => {
@@ -351,7 +352,7 @@ describe('a failed start', () => {
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'unavailable',
     });
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
   });
 });
 
@@ -387,24 +388,24 @@ describe('a container that was just started', () => {
 
 describe('empty directories', () => {
   it('stay while a container of the group is being started', async () => {
-    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    mkdirSync(path.join(getEmptyDirectory('r'), 's'), { recursive: true });
     const letGo = volumes.hold('r');
     const second = volumes.hold('r');
     await volumes.release('r');
     letGo();
     letGo();
     await volumes.sweep(Number.POSITIVE_INFINITY);
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
     second();
     await volumes.release('r');
-    expect(existsSync(emptyOf('r'))).toBe(false);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
 
   it('stay while the runtime does not answer', async () => {
-    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    mkdirSync(path.join(getEmptyDirectory('r'), 's'), { recursive: true });
     await server.disconnect();
     await volumes.release('r');
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
   });
 
   it.each(['..', '.', '', 'a/b', '-x'])(

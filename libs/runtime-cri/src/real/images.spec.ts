@@ -16,7 +16,7 @@ const never = new AbortController().signal;
 const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
-function requestOf(image: string): ContainerRequest {
+function createRequest(image: string): ContainerRequest {
   const containerId = toContainerId(randomHex(realRandom, 32));
   return {
     containerId,
@@ -82,7 +82,7 @@ describeReal(
       async () => {
         const { runtime } = machine;
         const steps: StartProgress[] = [];
-        const web = requestOf(WEB_IMAGE);
+        const web = createRequest(WEB_IMAGE);
         await runtime.prepare(web, (step) => steps.push(step), never);
         expect(steps).toEqual([
           { kind: 'pulling', image: WEB_IMAGE },
@@ -94,7 +94,7 @@ describeReal(
           },
         ]);
         await runtime.start(web);
-        const foreign = requestOf(TEST_IMAGE);
+        const foreign = createRequest(TEST_IMAGE);
         await runtime.start({ ...foreign, imagePull: 'always' });
         await runtime.stop(foreign.containerId, 0);
         await runtime.remove(foreign.containerId);
@@ -112,14 +112,14 @@ describeReal(
     );
 
     it('an image that cannot be pulled is refused with the error of the registry; policy never pulls nothing', async () => {
-      const nowhere = requestOf('cloudless/no-such-image:1');
+      const nowhere = createRequest('cloudless/no-such-image:1');
       await expect(machine.runtime.prepare(nowhere, () => undefined, never)).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
       });
       await expect(
         machine.runtime.prepare(
-          { ...requestOf(WEB_IMAGE), imagePull: 'never' },
+          { ...createRequest(WEB_IMAGE), imagePull: 'never' },
           () => undefined,
           never,
         ),

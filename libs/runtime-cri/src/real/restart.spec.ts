@@ -14,7 +14,7 @@ const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
-const requestOf = (script: string): ContainerRequest => ({
+const createRequest = (script: string): ContainerRequest => ({
   ...{
     containerId: toContainerId(randomHex(realRandom, 32)),
     labels: { a: 'b' },
@@ -48,8 +48,10 @@ describeReal(
       'keeps running containers, logs, and exit codes from its absence',
       async () => {
         const { runtime } = machine;
-        const counting = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
-        const ending = requestOf('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
+        const counting = createRequest(
+          'i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done',
+        );
+        const ending = createRequest('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
         const [kept, { pid }] = [await runtime.start(counting), await runtime.start(ending)];
         const logs = runtime
           .logs(counting.containerId, { follow: true }, never)

@@ -38,11 +38,11 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     try {
       for (;;) {
         // Reset before the read: a change during the read wakes the reader again.
-        const { mayHaveMore, mayHaveMoved } = changes?.beginRead() ?? {
+        const { mayHaveMore, mayHaveNewFiles } = changes?.beginRead() ?? {
           mayHaveMore: false,
-          mayHaveMoved: true,
+          mayHaveNewFiles: true,
         };
-        for await (const { lines, skippedBytes } of cursor.readAvailable(mayHaveMoved)) {
+        for await (const { lines, skippedBytes } of cursor.readAvailable(mayHaveNewFiles)) {
           if (signal.aborted) return;
           const batch = selection.select(lines, skippedBytes);
           if (batch !== undefined) yield batch;
@@ -117,11 +117,11 @@ class LogChanges {
    * Call before a read. Returns whether another read may find more lines, and whether files may
    * have been created or removed since the last read.
    */
-  beginRead(): { readonly mayHaveMore: boolean; readonly mayHaveMoved: boolean } {
-    const mayHaveMoved = this.filesChanged || this.finished;
+  beginRead(): { readonly mayHaveMore: boolean; readonly mayHaveNewFiles: boolean } {
+    const mayHaveNewFiles = this.filesChanged || this.finished;
     this.changed = false;
     this.filesChanged = false;
-    return { mayHaveMore: !this.finished, mayHaveMoved };
+    return { mayHaveMore: !this.finished, mayHaveNewFiles };
   }
 
   /**

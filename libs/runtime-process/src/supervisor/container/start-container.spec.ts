@@ -25,7 +25,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-function depsOf(overrides: Partial<StartDeps> = {}): StartDeps {
+function createDeps(overrides: Partial<StartDeps> = {}): StartDeps {
   let names = 0;
   return {
     directory,
@@ -50,12 +50,12 @@ describe.each([
   { name: 'under a guard', isGuarded: true },
   { name: 'without a guard, as on macOS', isGuarded: false },
 ])('a process $name', ({ isGuarded }) => {
-  const toolsOfCase = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
+  const getTools = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
 
   it('is killed and its folder removed when its record cannot be written after the start', async () => {
     const request = aScript('exec sleep 3600');
     const folder = layout.container(directory, request.containerId);
-    const { fifos } = depsOf();
+    const { fifos } = createDeps();
     const take = async (file: string): Promise<void> => {
       await fifos.acquire(file);
       // The last step before the process is started: from here on no record can be written, as on a
@@ -63,7 +63,7 @@ describe.each([
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
     await expect(
-      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { acquire: take } })),
+      startContainer(request, [], createDeps({ ...getTools(), fifos: { acquire: take } })),
     ).rejects.toThrow('EISDIR');
     expect(readdirSync(layout.containers(directory))).toEqual([]);
     const left = findMarkedProcesses().filter(
@@ -81,7 +81,7 @@ describe.each([
     const container = await startContainer(
       request,
       [],
-      depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }),
+      createDeps({ ...getTools(), onExit: () => (isOver = true) }),
     );
     await waitUntil(() => isOver);
     await container.drained;
