@@ -12,7 +12,6 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import {
   createSeededRandom,
   randomHex,
@@ -36,6 +35,7 @@ import {
   waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
+import { bundleProgram } from './testing/bundle-program.js';
 import { realClock } from './testing/system.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { isAlive, readStartToken } from './system/process-identity.js';
@@ -297,7 +297,7 @@ function findSupervisors(directory: string): readonly number[] {
       const args = readFileSync(`/proc/${entry}/cmdline`, 'utf8').split('\0');
       return /^\d+$/.test(entry) &&
         args.includes(directory) &&
-        args.some((arg) => arg.endsWith('supervisor-main.ts'))
+        args.some((arg) => arg.endsWith('supervisor-main.mjs'))
         ? [Number(entry)]
         : [];
     } catch {
@@ -354,15 +354,10 @@ describe('ProcessRuntime', () => {
       [{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }],
       '/nowhere',
     );
-    const main = fileURLToPath(new URL('./testing/client-main.ts', import.meta.url));
-    const [node = '', ...flags] = SUPERVISOR_COMMAND.slice(0, -1);
-    const client = spawn(
-      node,
-      [...flags, main, machine.directory, id, script, ...SUPERVISOR_COMMAND],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
+    const [node = '', main = ''] = bundleProgram('client-main');
+    const client = spawn(node, [main, machine.directory, id, script, ...SUPERVISOR_COMMAND], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const closed = new Promise((resolve) => client.once('exit', resolve));
     await new Promise<void>((resolve) => client.stdout.once('data', () => resolve()));
     client.kill('SIGKILL');

@@ -1,29 +1,23 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { silentLog } from '@cloudless/base';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
 import { readStartToken } from '../system/process-identity.js';
+import { bundleProgram } from './bundle-program.js';
 import { realClock, realRandom } from './system.js';
 
-const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
-/** Command by which a spec starts a supervisor from source. */
-export const SUPERVISOR_COMMAND = [
-  process.execPath,
-  '--conditions=@cloudless/source',
-  '--import',
-  'tsx',
-  MAIN,
-];
+/** Command by which a spec starts a supervisor of the current source. */
+export const SUPERVISOR_COMMAND = bundleProgram('supervisor-main');
 /** Small, so that a few thousand lines rotate. */
 const LOG_FILE_BYTES = 64 * 1024;
 const LOOK_MS = 5;
 
 /** A machine with real processes in a directory of its own. */
 export interface RealMachine extends RuntimeMachine {
+  reset(): Promise<void>;
   readonly runtime: ProcessRuntime;
   readonly directory: string;
   reopen(): Promise<ProcessRuntime>;
@@ -80,6 +74,18 @@ export async function openRealMachine(
     },
     openAnother: open,
     advanceTime: async () => undefined,
+    reset: async () => {
+      for (const each of opened.splice(0)) if (each !== runtime) await each.close();
+      opened.push(runtime);
+      await Promise.all(
+        (await runtime.list()).map(async ({ containerId }) => {
+          await runtime.stop(containerId, 0);
+          await runtime.remove(containerId);
+        }),
+      );
+      const files = readdirSync(home).map((name) => path.join(home, name));
+      for (const file of files) if (file !== directory) rmSync(file, { force: true });
+    },
     dispose: async () => {
       // Close first: a runtime that loses its supervisor would start another one.
       for (const each of opened) await each.close();
