@@ -26,6 +26,7 @@ import type {
   LogLine,
 } from '@cloudless/runtime';
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
+import { systemClock } from '@cloudless/system';
 import { openProcessRuntime } from './index.js';
 import {
   openRealMachine,
@@ -36,7 +37,6 @@ import {
   type RealMachine,
 } from './testing/real-machine.js';
 import { bundleProgram } from './testing/bundle-program.js';
-import { realClock } from './testing/system.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { isAlive, readStartToken } from './system/process-identity.js';
 import { FrameParser } from './wire/frames.js';
@@ -199,7 +199,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
   it('counts a renewed lease from the call when the renewal waited for a new supervisor', async () => {
     let skewMs = 0;
     const { runtime } = await aMachine({
-      clock: { ...realClock, now: () => realClock.now() + skewMs },
+      clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
     const long = { leaseMs: 3_600_000, graceMs: 0 };
     const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
@@ -576,9 +576,9 @@ describe('the supervisor', () => {
   it('leaves no process, descriptor, handle or timer after shutdown', async () => {
     const timers = new Set<object>();
     const clock: Clock = {
-      ...realClock,
+      ...systemClock,
       setTimer: (delayMs, action) => {
-        const timer = realClock.setTimer(delayMs, () => {
+        const timer = systemClock.setTimer(delayMs, () => {
           timers.delete(timer);
           action();
         });

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, toContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import {
   ContainerConfigSchema,
@@ -15,7 +16,6 @@ import {
 import { isUnified } from '../system/pids-limit.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
-import { realClock, realRandom } from '../testing/system.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
 import { Images } from '../images/images.js';
@@ -46,7 +46,7 @@ function open(as = owner): {
   readonly starter: Starter;
 } {
   const log = silentLog;
-  const wallTime = (): number => realClock.wallTime();
+  const wallTime = (): number => systemClock.wallTime();
   const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => ALL_CAPABILITIES;
   const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
@@ -59,7 +59,7 @@ function open(as = owner): {
     client,
     inventory: newInventory,
     sandboxes: new Sandboxes(client, as, logDirectoryOf),
-    images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
+    images: new Images({ client, clock: systemClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
   const starter = new Starter({
@@ -67,7 +67,7 @@ function open(as = owner): {
     owner: as,
     capabilities,
     getLogDirectory: logDirectoryOf,
-    clock: realClock,
+    clock: systemClock,
     log,
     maxPids: 4096,
   });
@@ -80,7 +80,7 @@ beforeEach(async () => {
   for (const image of ['nginx:alpine', 'numbered:1', 'named:1']) server.images.add(image);
   server.imageUsers.set('numbered:1', { uid: { value: 101n } });
   server.imageUsers.set('named:1', { username: 'app' });
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   ({ inventory, volumes, starter } = open());
 });
 afterEach(async () => {
@@ -236,7 +236,7 @@ async function wantsFreePort(): Promise<
   Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }
 > {
   for (;;) {
-    const hostPort = 10_000 + Math.floor(realRandom.next() * 2_000);
+    const hostPort = 10_000 + Math.floor(systemRandom.next() * 2_000);
     const listening = createServer();
     const isFree = await new Promise<boolean>((resolve) => {
       listening.once('error', () => resolve(false)).listen(hostPort, () => resolve(true));

@@ -4,6 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { systemClock } from '@cloudless/system';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ContainerConfigSchema,
@@ -13,7 +14,6 @@ import {
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest } from '../testing/requests.js';
-import { realClock } from '../testing/system.js';
 
 const OWNER = { cluster: 'c1', node: 'n1' };
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } =
@@ -39,7 +39,7 @@ afterEach(async () => {
 
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
   const { socketPath, logDirectory, home } = server;
-  const rest = { owner: OWNER, clock: realClock, log: silentLog };
+  const rest = { owner: OWNER, clock: systemClock, log: silentLog };
   return (runtime = await openCriRuntime({
     socketPath,
     logDirectory,
@@ -202,7 +202,7 @@ describe('sweep', () => {
     await server.listen();
     const clock = new ManualClock();
     const opened = open({
-      clock: { ...realClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) },
+      clock: { ...systemClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) },
     });
     await called;
     await clock.advance(5_000);

@@ -4,6 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { systemClock } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import { Images } from './images.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
@@ -11,7 +12,6 @@ import { openCriRuntime } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
 import { aRequest } from '../testing/requests.js';
-import { realClock } from '../testing/system.js';
 import { ImageCollector } from './image-collector.js';
 import { ImageLedger, addPull } from './image-ledger.js';
 import type { PresentImage, PulledImage } from './select-images.js';
@@ -27,7 +27,7 @@ let availableBytes: number;
 beforeEach(async () => {
   server = new FakeCriServer();
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   clock = new ManualClock();
   warnings = [];
   availableBytes = 0;
@@ -42,7 +42,7 @@ async function restartServer(): Promise<void> {
   client.close();
   await server.disconnect();
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
 }
 
 /** The parts of one agent; all agents share the ledger. */
@@ -59,7 +59,7 @@ function createAgent(cluster = 'c1'): {
   const ledger = new ImageLedger({
     directory: path.join(server.home, 'images'),
     socketPath: server.socketPath,
-    clock: realClock,
+    clock: systemClock,
     log,
   });
   const collector = new ImageCollector({ client, ledger, cluster, limits, readDisk, clock, log });
@@ -178,7 +178,7 @@ it('openCriRuntime collects images periodically by the usage of their disk', asy
       owner: { cluster: 'c1', node: 'n1' },
     },
     imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
-    ...{ clock: realClock, log: silentLog },
+    ...{ clock: systemClock, log: silentLog },
   });
   try {
     const request = aRequest({ image: 'ours:1' });

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { definedFields, StoppedError, type ContainerId } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { CriClient } from '../client/cri-client.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 import { Images } from './images.js';
 
 const NGINX = 'nginx:alpine';
@@ -36,7 +36,7 @@ beforeEach(async () => {
     return answer;
   };
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   clock = new ManualClock();
   images = new Images({ client, clock, record: async () => async () => undefined });
 });

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus, LogLine } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { create } from '@bufbuild/protobuf';
 import { CriClient } from '../client/cri-client.js';
 import { ContainerConfigSchema, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
@@ -17,11 +18,10 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock, realRandom } from '../testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
-const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
+const random = createSeededRandom(Number(systemRandom.next() * 2 ** 31));
 const text = ({ text: bytes }: LogLine): string => new TextDecoder().decode(bytes);
 
 let machine: RealCriMachine;
@@ -159,7 +159,7 @@ describeReal(
     }, 20_000);
 
     it('does not touch containers of other owners', async () => {
-      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const name = `foreign-${randomHex(random, 4)}`;
       const sandboxConfig = create(PodSandboxConfigSchema, {
         metadata: { name, uid: name, namespace: 'foreign' },
@@ -200,7 +200,7 @@ describeReal(
 
     it('removes a sandbox that an agent left without a container', async () => {
       const { containerId } = await machine.runtime.start(createRequest('sleep 1000'));
-      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const labelSelector = { 'io.cloudless.container-id': containerId };
       const sandboxes = async (): Promise<number> =>
         (

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, silentLog, toContainerId } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import {
   openRealCriMachine,
@@ -9,7 +10,6 @@ import {
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
 import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
-import { realClock, realRandom } from '../testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
@@ -17,7 +17,7 @@ const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
 function createRequest(image: string): ContainerRequest {
-  const containerId = toContainerId(randomHex(realRandom, 32));
+  const containerId = toContainerId(randomHex(systemRandom, 32));
   return {
     containerId,
     image,
@@ -45,7 +45,7 @@ describeReal(
       removals = [];
       looks = 0;
       containerd = new OwnContainerd();
-      client = new CriClient({ socketPath: containerd.socketPath, clock: realClock });
+      client = new CriClient({ socketPath: containerd.socketPath, clock: systemClock });
       await containerd.retryUntilAnswered(() => client.version());
       // by another program
       await client.callImage('PullImage', (calls) =>

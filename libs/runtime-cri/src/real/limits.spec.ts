@@ -3,6 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { isUnified } from '../system/pids-limit.js';
 import { execIn, aScriptRequest, startIdle } from '../testing/real-commands.js';
 import {
@@ -10,7 +11,6 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 const LOOK_MS = 20;
@@ -57,7 +57,7 @@ describeReal(
     it('processes: a fork bomb stops at its limit, and other containers continue', async () => {
       const neighbour = await startIdle(machine.runtime, { limits: { pids: 50 } });
       const bomb = await start(BOMB, { limits: { pids: 40 } });
-      while (readPids(bomb, 'pids.events') === 'max 0') await sleep(realClock, LOOK_MS);
+      while (readPids(bomb, 'pids.events') === 'max 0') await sleep(systemClock, LOOK_MS);
       const many = await execIn(
         machine.runtime,
         neighbour.containerId,

@@ -6,6 +6,7 @@ import { networkInterfaces } from 'node:os';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { CriClient } from '../client/index.js';
 import { PodSandboxState } from '../gen/runtime/v1/api_pb.js';
 import { execIn, aScriptRequest } from '../testing/real-commands.js';
@@ -14,7 +15,6 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 const RETRY_MS = 50;
@@ -45,7 +45,7 @@ async function readTcp(host: string, port: number): Promise<string> {
         .once('close', () => resolve(all));
     });
     if (text !== '') return text.trim();
-    await sleep(realClock, RETRY_MS);
+    await sleep(systemClock, RETRY_MS);
   }
 }
 
@@ -59,7 +59,7 @@ async function readUdp(host: string, port: number): Promise<string> {
   void answer.then((found) => (text = found));
   while (text === undefined) {
     socket.send('hello\n', port, host);
-    await sleep(realClock, RETRY_MS);
+    await sleep(systemClock, RETRY_MS);
   }
   socket.close();
   return text;
@@ -195,7 +195,7 @@ describeReal(
       machine = await openRealCriMachine({ orphanAgeMs: 0 });
       const { containerId } = await start('echo last; exit 3', {});
       await machine.runtime.stop(containerId, 5_000);
-      const client = new CriClient({ socketPath: machine.options.socketPath, clock: realClock });
+      const client = new CriClient({ socketPath: machine.options.socketPath, clock: systemClock });
       const states = async (): Promise<readonly PodSandboxState[]> => {
         const filter = { labelSelector: { 'io.cloudless.container-id': containerId } };
         return (

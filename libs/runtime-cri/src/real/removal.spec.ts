@@ -3,6 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import { toOwnerSelector } from '../containers/labels.js';
 import { openCriRuntime } from '../index.js';
@@ -14,13 +15,12 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock, realRandom } from '../testing/system.js';
 import { readTraces, type Traces } from '../testing/traces.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
 function createRequest(script: string): ContainerRequest {
-  const containerId = toContainerId(randomHex(realRandom, 32));
+  const containerId = toContainerId(randomHex(systemRandom, 32));
   const rest = {
     labels: {},
     command: ['/bin/sh', '-c', script],
@@ -39,7 +39,7 @@ describeReal(
     let client: CriClient;
     beforeEach(async () => {
       machine = await openRealCriMachine();
-      client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
     });
     afterEach(async () => {
       client.close();

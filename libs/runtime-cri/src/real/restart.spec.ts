@@ -2,13 +2,13 @@ import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemRandom } from '@cloudless/system';
 import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
 import {
   openRealCriMachine,
   TEST_IMAGE,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realRandom } from '../testing/system.js';
 
 const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
@@ -16,7 +16,7 @@ const START_MS = 30_000;
 
 const createRequest = (script: string): ContainerRequest => ({
   ...{
-    containerId: toContainerId(randomHex(realRandom, 32)),
+    containerId: toContainerId(randomHex(systemRandom, 32)),
     labels: { a: 'b' },
     image: TEST_IMAGE,
     args: [],

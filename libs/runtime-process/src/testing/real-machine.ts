@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
 import { readStartToken } from '../system/process-identity.js';
 import { bundleProgram } from './bundle-program.js';
-import { realClock, realRandom } from './system.js';
 
 /** Command by which a spec starts a supervisor of the current source. */
 export const SUPERVISOR_COMMAND = bundleProgram('supervisor-main');
@@ -31,8 +31,8 @@ export function createRuntimeOptions(directory: string): ProcessRuntimeOptions {
   return {
     directory,
     supervisorCommand: SUPERVISOR_COMMAND,
-    clock: realClock,
-    random: realRandom,
+    clock: systemClock,
+    random: systemRandom,
     log: silentLog,
     logFileBytes: LOG_FILE_BYTES,
     idleMs: 2_000,
@@ -99,7 +99,7 @@ export async function openRealMachine(
 
 /** Polls until a condition holds that only the operating system can report. */
 export async function waitUntil(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise<void>((resolve) => realClock.setTimer(LOOK_MS, resolve));
+  while (!condition()) await new Promise<void>((resolve) => systemClock.setTimer(LOOK_MS, resolve));
 }
 
 /** Lists the running processes of a machine. */

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { findMarkedProcesses } from '../../system/marked-processes.js';
 import { readBootId, readStartToken } from '../../system/process-identity.js';
 import { aScript } from '../../testing/container-calls.js';
 import { waitUntil } from '../../testing/real-machine.js';
-import { realClock } from '../../testing/system.js';
 import { layout } from './container-paths.js';
 import { FifoPool } from './fifo-pool.js';
 import type { ShellTools } from '../process/launch-script.js';
@@ -29,7 +29,7 @@ function createDeps(overrides: Partial<StartDeps> = {}): StartDeps {
   let names = 0;
   return {
     directory,
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
     fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(names += 1)}`),
     bootId: readBootId(),
