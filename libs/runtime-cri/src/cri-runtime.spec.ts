@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import {
   ContainerConfigSchema,
   ContainerState,
@@ -12,7 +13,6 @@ import {
 } from './gen/runtime/v1/api_pb.js';
 import { openCriRuntime, type CriRuntimeOptions } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
-import { realClock } from './testing/system.js';
 
 const ID = 'ab'.repeat(32) as ContainerId;
 const OWNER = { cluster: 'c1', node: 'n1' };
@@ -38,7 +38,7 @@ async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<Contain
     logDirectory,
     imageDirectory: server.home,
     owner: OWNER,
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
     ...overrides,
   });
@@ -382,7 +382,7 @@ describe('one container among many', () => {
     server.exitContainer(slow, 0);
     server.calls.length = 0;
     const list = runtime.list();
-    while (!server.calls.includes('containerStatus')) await sleep(realClock, 1);
+    while (!server.calls.includes('containerStatus')) await sleep(systemClock, 1);
     await meanwhile();
     give();
     return list;
@@ -446,7 +446,7 @@ describe('the log of a running container', () => {
     '2026-01-01T00:00:00.000000001Z stdout F hello\n'.repeat(count);
   const rotations = async (count: number): Promise<void> => {
     while (server.calls.filter((name) => name === 'reopenContainerLog').length < count)
-      await sleep(realClock, 1);
+      await sleep(systemClock, 1);
   };
 
   it('is rotated whenever it has grown too large', async () => {
@@ -458,7 +458,7 @@ describe('the log of a running container', () => {
       while (
         readdirSync(path.join(server.logDirectory, ID)).some((name) => name.endsWith('.closing'))
       )
-        await sleep(realClock, 1);
+        await sleep(systemClock, 1);
     }
     expect(
       readdirSync(path.join(server.logDirectory, ID)).filter((name) => name.endsWith('.log')),

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { ContainerState } from './gen/runtime/v1/api_pb.js';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 import { aRequest } from './testing/requests.js';
-import { realClock } from './testing/system.js';
 
 let server: FakeCriServer;
 let runtime: ContainerRuntime;
@@ -33,7 +33,7 @@ beforeEach(async () => {
     logDirectory,
     imageDirectory,
     owner,
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
   });
 });

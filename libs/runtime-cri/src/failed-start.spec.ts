@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerEvent, ContainerRuntime } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 import { aRequest } from './testing/requests.js';
-import { realClock } from './testing/system.js';
 
 const REFUSAL = 'failed to create shim task: exec: "/app/run": permission denied: unknown';
 
@@ -26,7 +26,7 @@ async function open(): Promise<void> {
     logDirectory,
     imageDirectory,
     owner,
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
   });
 }

@@ -2,9 +2,9 @@ import { readFile } from 'node:fs/promises';
 import { expect, it } from '@jest/globals';
 import { silentLog as log, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemClock as clock } from '@cloudless/system';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
-import { realClock as clock } from './testing/system.js';
 
 it('the example of the README works', async () => {
   const server = new FakeCriServer();

@@ -2,19 +2,19 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import { type ExecInput, type ExecRequest } from '@cloudless/runtime';
+import { systemRandom } from '@cloudless/system';
 import {
   openRealMachine,
   findProcesses,
   waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
-import { realRandom } from './testing/system.js';
 
 let machine: RealMachine;
 let containerId: ContainerId;
 beforeEach(async () => {
   machine = await openRealMachine();
-  containerId = toContainerId(randomHex(realRandom, 32));
+  containerId = toContainerId(randomHex(systemRandom, 32));
   const command = ['sleep', '3600'];
   const env = { MACHINE: machine.directory };
   await machine.runtime.start({

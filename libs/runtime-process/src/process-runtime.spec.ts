@@ -12,7 +12,6 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import {
   createSeededRandom,
   randomHex,
@@ -27,6 +26,7 @@ import type {
   LogLine,
 } from '@cloudless/runtime';
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
+import { systemClock } from '@cloudless/system';
 import { openProcessRuntime } from './index.js';
 import {
   openRealMachine,
@@ -36,7 +36,7 @@ import {
   waitUntil,
   type RealMachine,
 } from './testing/real-machine.js';
-import { realClock } from './testing/system.js';
+import { bundleProgram } from './testing/bundle-program.js';
 import { layout } from './supervisor/container/container-paths.js';
 import { isAlive, readStartToken } from './system/process-identity.js';
 import { FrameParser } from './wire/frames.js';
@@ -45,7 +45,7 @@ import { encodeMessage, parseMessage, PROTOCOL, type ClientMessage } from './wir
 const random = createSeededRandom(99);
 const never = (): AbortSignal => new AbortController().signal;
 const aContainerId = (): ContainerId => toContainerId(randomHex(random, 32));
-const textOf = (line: LogLine): string => Buffer.from(line.text).toString();
+const toText = (line: LogLine): string => Buffer.from(line.text).toString();
 
 let machine: RealMachine;
 const machines: RealMachine[] = [];
@@ -76,13 +76,13 @@ function request(
   };
 }
 
-async function lines(
+async function readLines(
   runtime: ContainerRuntime,
   id: ContainerId,
   follow = true,
 ): Promise<readonly string[]> {
   const all: string[] = [];
-  for await (const line of runtime.logs(id, { follow }, never())) all.push(textOf(line));
+  for await (const line of runtime.logs(id, { follow }, never())) all.push(toText(line));
   return all;
 }
 
@@ -107,7 +107,7 @@ async function execText(
   return text;
 }
 
-const numbered = (to: number): readonly string[] =>
+const numberedLines = (to: number): readonly string[] =>
   Array.from({ length: to }, (_, index) => `line ${index + 1}`);
 
 describe('ProcessRuntime whose supervisor is killed', () => {
@@ -141,7 +141,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const follower = runtime.logs(containerId, { follow: true }, never())[Symbol.asyncIterator]();
     const seen: string[] = [];
     const readTo = async (wanted: string): Promise<void> => {
-      while (seen.at(-1) !== wanted) seen.push(textOf((await follower.next()).value as LogLine));
+      while (seen.at(-1) !== wanted) seen.push(toText((await follower.next()).value as LogLine));
     };
     await readTo('line 500');
     const before = await runtime.list();
@@ -149,7 +149,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     expect(await runtime.list()).toEqual(before);
     await machine.openGate('go');
     await readTo('line 600');
-    expect(seen).toEqual([...numbered(500), 'half a line', ...numbered(600).slice(500)]);
+    expect(seen).toEqual([...numberedLines(500), 'half a line', ...numberedLines(600).slice(500)]);
     expect(await execText(runtime, containerId, 'echo $NAME')).toBe('kept\n');
     expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited', exitCode: 137 });
     expect(findProcesses(machine)).toEqual([]);
@@ -172,9 +172,9 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     await waitUntil(() => !isAlive(pid, token));
     process.kill(supervisor, 'SIGKILL');
     await waitUntil(() => readStartToken(supervisor) === undefined);
-    const status = await retried(() => exitOf(runtime, containerId));
+    const status = await retryWhileUnavailable(() => exitOf(runtime, containerId));
     expect(status).toMatchObject({ exitCode: 3, reason: 'exit code 3' });
-    expect(await lines(runtime, containerId)).toEqual(numbered(100));
+    expect(await readLines(runtime, containerId)).toEqual(numberedLines(100));
   });
 
   it('enforces leases under the next supervisor: an expired lease ends, a renewed lease continues', async () => {
@@ -185,7 +185,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
         async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId,
       ),
     );
-    const ends = ids.map((id) => retried(() => exitOf(runtime, id)));
+    const ends = ids.map((id) => retryWhileUnavailable(() => exitOf(runtime, id)));
     const [short, long] = [1_500, 600_000].map((leaseMs) => ({ leaseMs, graceMs: 0 }));
     await runtime.renew(new Map(ids.map((id, index) => [id, index === 0 ? short : long])));
     await killSupervisor();
@@ -199,7 +199,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
   it('counts a renewed lease from the call when the renewal waited for a new supervisor', async () => {
     let skewMs = 0;
     const { runtime } = await aMachine({
-      clock: { ...realClock, now: () => realClock.now() + skewMs },
+      clock: { ...systemClock, now: () => systemClock.now() + skewMs },
     });
     const long = { leaseMs: 3_600_000, graceMs: 0 };
     const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
@@ -256,7 +256,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     );
     await runtime.close();
     const state = path.join(machine.directory, 'containers', containerId, 'state.json');
-    const [supervisor = 0] = supervisorsOf(machine.directory);
+    const [supervisor = 0] = findSupervisors(machine.directory);
     process.kill(supervisor, 'SIGKILL');
     await waitUntil(() => readStartToken(supervisor) === undefined);
     writeFileSync(
@@ -267,7 +267,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     expect(await again.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine', labels: { replica: 'a' } },
     ]);
-    expect(await lines(again, containerId)).toEqual([]);
+    expect(await readLines(again, containerId)).toEqual([]);
   });
 
   it('removes damaged and unfinished records', async () => {
@@ -276,7 +276,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
       [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId),
     );
     await runtime.close();
-    const [supervisor = 0] = supervisorsOf(machine.directory);
+    const [supervisor = 0] = findSupervisors(machine.directory);
     process.kill(supervisor, 'SIGKILL');
     await waitUntil(() => readStartToken(supervisor) === undefined);
     const state = (id: ContainerId | undefined): string =>
@@ -291,13 +291,13 @@ describe('ProcessRuntime whose supervisor is killed', () => {
 });
 
 /** Supervisors of a directory, found by their arguments. */
-function supervisorsOf(directory: string): readonly number[] {
+function findSupervisors(directory: string): readonly number[] {
   return readdirSync('/proc').flatMap((entry) => {
     try {
       const args = readFileSync(`/proc/${entry}/cmdline`, 'utf8').split('\0');
       return /^\d+$/.test(entry) &&
         args.includes(directory) &&
-        args.some((arg) => arg.endsWith('supervisor-main.ts'))
+        args.some((arg) => arg.endsWith('supervisor-main.mjs'))
         ? [Number(entry)]
         : [];
     } catch {
@@ -306,7 +306,7 @@ function supervisorsOf(directory: string): readonly number[] {
   });
 }
 
-async function retried<Result>(action: () => Promise<Result>): Promise<Result> {
+async function retryWhileUnavailable<Result>(action: () => Promise<Result>): Promise<Result> {
   for (;;) {
     try {
       return await action();
@@ -322,7 +322,7 @@ describe('ProcessRuntime', () => {
     const { containerId } = await runtime.start(
       request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }),
     );
-    expect(await lines(runtime, containerId)).toEqual(['hello']);
+    expect(await readLines(runtime, containerId)).toEqual(['hello']);
     expect(await exitOf(runtime, containerId)).toMatchObject({ exitCode: 3 });
     await runtime.shutdown();
     expect(findProcesses(machine)).toEqual([]);
@@ -354,20 +354,15 @@ describe('ProcessRuntime', () => {
       [{ step: 'number', stream: 'stdout', from: 1, to: 10_000 }],
       '/nowhere',
     );
-    const main = fileURLToPath(new URL('./testing/client-main.ts', import.meta.url));
-    const [node = '', ...flags] = SUPERVISOR_COMMAND.slice(0, -1);
-    const client = spawn(
-      node,
-      [...flags, main, machine.directory, id, script, ...SUPERVISOR_COMMAND],
-      {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
+    const [node = '', main = ''] = bundleProgram('client-main');
+    const client = spawn(node, [main, machine.directory, id, script, ...SUPERVISOR_COMMAND], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const closed = new Promise((resolve) => client.once('exit', resolve));
     await new Promise<void>((resolve) => client.stdout.once('data', () => resolve()));
     client.kill('SIGKILL');
     await closed;
-    expect(await lines(machine.runtime, id)).toEqual(numbered(10_000));
+    expect(await readLines(machine.runtime, id)).toEqual(numberedLines(10_000));
   }, 20_000);
 
   it('kills a daemon that left the session of its container when the container ends', async () => {
@@ -393,7 +388,7 @@ describe('ProcessRuntime', () => {
     });
     const { containerId, endpoints } = await runtime.start(asked);
     const variables = Object.fromEntries(
-      (await lines(runtime, containerId)).map((line) => line.split('=') as [string, string]),
+      (await readLines(runtime, containerId)).map((line) => line.split('=') as [string, string]),
     );
     const [http, dns] = endpoints.map(({ port }) => String(port));
     expect(variables).toEqual({
@@ -418,7 +413,7 @@ describe('ProcessRuntime', () => {
       await execText(runtime, containerId, 'echo c >/dev/stderr; echo d >/dev/stdout'),
     ).toMatch(/^(c\nd\n|d\nc\n)$/);
     await runtime.stop(containerId, 0);
-    expect([...(await lines(runtime, containerId))].sort()).toEqual(['a', 'b']);
+    expect([...(await readLines(runtime, containerId))].sort()).toEqual(['a', 'b']);
   });
 
   it.each([
@@ -518,7 +513,7 @@ describe('ProcessRuntime', () => {
     await expect(runtime.start(request([], { containerId: id }))).rejects.toMatchObject(invalid);
     await expect(runtime.stop(id, 0)).rejects.toMatchObject(invalid);
     await expect(runtime.remove(id)).rejects.toMatchObject(invalid);
-    await expect(lines(runtime, id)).rejects.toMatchObject(invalid);
+    await expect(readLines(runtime, id)).rejects.toMatchObject(invalid);
     await expect(execText(runtime, id, 'true')).rejects.toMatchObject(invalid);
   });
 });
@@ -550,8 +545,8 @@ describe('the supervisor', () => {
     const clients = await Promise.all(Array.from({ length: 4 }, () => machine.openAnother()));
     const pids = new Set(await Promise.all(clients.map((client) => client.supervisorPid())));
     expect(pids.size).toBe(1);
-    await waitUntil(() => supervisorsOf(machine.directory).length === 1);
-    expect(supervisorsOf(machine.directory)).toEqual([...pids]);
+    await waitUntil(() => findSupervisors(machine.directory).length === 1);
+    expect(findSupervisors(machine.directory)).toEqual([...pids]);
   });
 
   it('exits when it is idle, and keeps the records of ended containers', async () => {
@@ -581,9 +576,9 @@ describe('the supervisor', () => {
   it('leaves no process, descriptor, handle or timer after shutdown', async () => {
     const timers = new Set<object>();
     const clock: Clock = {
-      ...realClock,
+      ...systemClock,
       setTimer: (delayMs, action) => {
-        const timer = realClock.setTimer(delayMs, () => {
+        const timer = systemClock.setTimer(delayMs, () => {
           timers.delete(timer);
           action();
         });
@@ -605,26 +600,26 @@ describe('the supervisor', () => {
         { step: 'hold' },
       ];
       const { containerId } = await runtime.start(request(behaviour));
-      const following = lines(runtime, containerId).catch(
+      const following = readLines(runtime, containerId).catch(
         (reason: { kind: string }) => reason.kind,
       );
       await machine.waitForChildStart('c');
       await runtime.shutdown();
-      expect([numbered(5), 'unavailable']).toContainEqual(await following);
+      expect([numberedLines(5), 'unavailable']).toContainEqual(await following);
       expect(readStartToken(pid)).toBeUndefined();
       expect(findProcesses(machine)).toEqual([]);
     };
     // Resources that Node.js creates once and keeps, such as its inotify descriptor, exist from now
     // on.
     await round();
-    let before = await heldAtRest();
+    let before = await waitForStableResources();
     await round();
-    let after = await heldAtRest();
+    let after = await waitForStableResources();
     while (after.handles.length < before.handles.length) {
       // A pipe of an earlier test was still closing: compare only complete states.
       before = after;
       await round();
-      after = await heldAtRest();
+      after = await waitForStableResources();
     }
     expect(after).toEqual(before);
     expect(timers.size).toBe(0);
@@ -660,16 +655,16 @@ describe('the supervisor', () => {
  * Returns the held resources when all pending closes have finished. A resource that is never closed
  * is a leak and makes the test time out.
  */
-async function heldAtRest(): Promise<ReturnType<typeof held>> {
+async function waitForStableResources(): Promise<ReturnType<typeof listHeldResources>> {
   await waitUntil(() => !process.getActiveResourcesInfo().includes('CloseReq'));
-  return held();
+  return listHeldResources();
 }
 
 /**
  * Lists the resources of this process: descriptors, file watches (they share one descriptor),
  * handles. Pending requests belong to the test runner and are omitted.
  */
-function held(): {
+function listHeldResources(): {
   readonly descriptors: number;
   readonly watches: number;
   readonly handles: readonly string[];

@@ -38,7 +38,7 @@ afterEach(async () => {
 const gate = (): string => path.join(scratch, 'gate');
 const waitsAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
 /** The process id that a script wrote to the file of this name. */
-const pidIn = async (name: string): Promise<number> => {
+const waitForPid = async (name: string): Promise<number> => {
   const file = path.join(scratch, name);
   await waitUntil(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   return Number(readFileSync(file, 'utf8'));
@@ -47,10 +47,10 @@ const pidIn = async (name: string): Promise<number> => {
  * A process that writes its id to a file and stays, in a session of its own, with an empty
  * environment.
  */
-const escapee = (name: string): string =>
+const anEscapee = (name: string): string =>
   `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
 /** Supervisor and guards of the machine, by their arguments. */
-const servants = (kind = ''): readonly number[] =>
+const findServants = (kind = ''): readonly number[] =>
   readdirSync('/proc').flatMap((entry) => {
     if (!/^\d+$/.test(entry)) return [];
     try {
@@ -99,8 +99,8 @@ describe('exit codes after the supervisor was killed', () => {
   it('reports a process whose guard was killed as running until it ends, then with an unknown exit code', async () => {
     const asked = aScript(`echo $$ > ${scratch}/main; ${waitsAtGate()}; exit 5`);
     const { containerId, pid = 0 } = await machine.runtime.start(asked);
-    await pidIn('main'); // until then the process still has the arguments of its guard
-    const guards = servants('cloudless-guard');
+    await waitForPid('main'); // until then the process still has the arguments of its guard
+    const guards = findServants('cloudless-guard');
     expect(guards).toHaveLength(1);
     const end = waitForExit(machine.runtime, containerId);
     for (const guard of guards) process.kill(guard, 'SIGKILL');
@@ -119,8 +119,8 @@ describe('exit codes after the supervisor was killed', () => {
       asked.map((request) => machine.runtime.start(request)),
     );
     // Until a program begins its process still has the arguments of its guard.
-    await waitUntil(() => servants('cloudless-guard').length === 2);
-    const guards = servants('cloudless-guard');
+    await waitUntil(() => findServants('cloudless-guard').length === 2);
+    const guards = findServants('cloudless-guard');
     const end = waitForExit(machine.runtime, gone!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
     readyAt(gate());
@@ -212,9 +212,9 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
   });
 
   it('is killed with all its descendants when its lease expires, although it ignores SIGTERM', async () => {
-    const script = `trap '' TERM; ${escapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
+    const script = `trap '' TERM; ${anEscapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
-    const ids = [await pidIn('main'), await pidIn('child')];
+    const ids = [await waitForPid('main'), await waitForPid('child')];
     await renew({ leaseMs: 1_000, graceMs: 500 }, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => ids.every((pid) => readStartToken(pid) === undefined));
@@ -224,11 +224,11 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     const { containerId } = await startExclusive(
       `trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`,
     );
-    const main = await pidIn('main');
+    const main = await waitForPid('main');
     await renew(PATIENT, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => readStartToken(main) === undefined);
-    expect(await pidIn('term')).toBe(1);
+    expect(await waitForPid('term')).toBe(1);
   });
 
   it('is reported as ended by its lease by the next supervisor, and the lease guard has ended', async () => {
@@ -237,7 +237,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     await renew(PATIENT, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => !isAlive(pid, token));
-    await waitUntil(() => servants().length === 0);
+    await waitUntil(() => findServants().length === 0);
     const again = await machine.reopen();
     expect(await waitForExit(again, containerId)).toMatchObject({
       exitCode: 143,
@@ -281,7 +281,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
   it('gets another lease guard when the guard is killed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = readStartToken(pid) ?? '';
-    const leaseGuard = (): number | undefined => servants('cloudless-lease-guard')[0];
+    const leaseGuard = (): number | undefined => findServants('cloudless-lease-guard')[0];
     const first = leaseGuard() ?? 0;
     expect(first).toBeGreaterThan(0);
     process.kill(first, 'SIGKILL');
@@ -301,15 +301,15 @@ describe.each([
   });
 
   it('does not outlive a stop', async () => {
-    const { containerId } = await machine.runtime.start(aScript(`${escapee('child')} & wait`));
-    const child = await pidIn('child');
+    const { containerId } = await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+    const child = await waitForPid('child');
     await machine.runtime.stop(containerId, 60_000);
     await waitUntil(() => readStartToken(child) === undefined);
   });
 
   it('does not outlive a stop by another supervisor', async () => {
-    const { containerId } = await machine.runtime.start(aScript(`${escapee('child')} & wait`));
-    const child = await pidIn('child');
+    const { containerId } = await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+    const child = await waitForPid('child');
     await killSupervisor(machine);
     await machine.runtime.stop(containerId, 0);
     await waitUntil(() => readStartToken(child) === undefined);
@@ -321,7 +321,7 @@ describe.each([
         `env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`,
       ),
     );
-    const child = await pidIn('child');
+    const child = await waitForPid('child');
     readyAt(gate());
     await waitForExit(machine.runtime, containerId);
     await waitUntil(() => readStartToken(child) === undefined);
@@ -330,23 +330,23 @@ describe.each([
   it('does not outlive its container when a command started it', async () => {
     const { runtime } = machine;
     const { containerId } = await runtime.start(aScript('exec sleep 3600'));
-    const command = ['/bin/sh', '-c', `${escapee('child')} & wait`];
+    const command = ['/bin/sh', '-c', `${anEscapee('child')} & wait`];
     const running = runtime
       .exec(containerId, { command }, new AbortController().signal)
       [Symbol.asyncIterator]();
     const first = running.next().catch(() => undefined);
-    const child = await pidIn('child');
+    const child = await waitForPid('child');
     await runtime.stop(containerId, 0);
     await waitUntil(() => readStartToken(child) === undefined);
     await first;
   });
 
   it('does not outlive a shutdown', async () => {
-    await machine.runtime.start(aScript(`${escapee('child')} & wait`));
-    const child = await pidIn('child');
+    await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+    const child = await waitForPid('child');
     await machine.runtime.shutdown();
     await waitUntil(() => readStartToken(child) === undefined);
-    await waitUntil(() => servants().length === 0);
+    await waitUntil(() => findServants().length === 0);
   });
 });
 
@@ -357,7 +357,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
    */
   const hasCgroup = (pid: number): boolean =>
     readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
-  const daemon = (): string => `( ${escapee('daemon')} & )`;
+  const daemon = (): string => `( ${anEscapee('daemon')} & )`;
   beforeEach(async () => {
     machine = await openRealMachine();
   });
@@ -366,7 +366,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
     const { containerId, pid = 0 } = await machine.runtime.start(
       aScript(`${daemon()}; ${waitsAtGate()}`),
     );
-    const pidOfDaemon = await pidIn('daemon');
+    const pidOfDaemon = await waitForPid('daemon');
     const isHeld = hasCgroup(pid);
     readyAt(gate());
     await waitForExit(machine.runtime, containerId);
@@ -385,7 +385,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
       `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`,
     ];
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
-    const pidOfDaemon = await pidIn('daemon');
+    const pidOfDaemon = await waitForPid('daemon');
     await runtime.stop(containerId, 0);
     if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
     else process.kill(pidOfDaemon, 'SIGKILL');
@@ -394,7 +394,7 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
   it('does not outlive its container when the container ended while no supervisor ran', async () => {
     const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
     const token = readStartToken(pid) ?? '';
-    const pidOfDaemon = await pidIn('daemon');
+    const pidOfDaemon = await waitForPid('daemon');
     const isHeld = hasCgroup(pid);
     await closeAndKillSupervisor(machine);
     readyAt(gate());

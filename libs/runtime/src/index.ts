@@ -44,6 +44,7 @@ export { formatExitReason } from './exit-reason.js';
 export { LEASE_ENDED_REASON, LeaseTimer } from './lease-timer.js';
 export { MAX_LINE_BYTES, LineSplitter } from './logs/line-splitter.js';
 export type { SplitLine } from './logs/line-splitter.js';
+export { DirectoryChanges } from './logs/directory-changes.js';
 export { LineSelection, flattenBatches, isLineSelected } from './logs/log-selection.js';
 export {
   REMOVED_LINES_FILE,
@@ -53,6 +54,8 @@ export {
   parseRemovedLines,
 } from './logs/removed-lines.js';
 export type { MeasuredFile, RemovedLines } from './logs/removed-lines.js';
+export { readRemovedLines, recordRemovedFiles } from './logs/removed-lines-file.js';
+export type { SurplusFile } from './logs/removed-lines-file.js';
 export { PushQueue } from './events/push-queue.js';
 export type { PushQueueOptions } from './events/push-queue.js';
 export { toSingleInput, writeWithBackpressure } from './exec/exec-input.js';

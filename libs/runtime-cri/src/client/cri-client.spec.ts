@@ -1,6 +1,6 @@
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { ManualClock } from '@cloudless/base/testing';
-import { realClock } from '../testing/system.js';
+import { systemClock } from '@cloudless/system';
 import { CriClient } from './cri-client.js';
 
 describe('CriClient.unansweredMs', () => {
@@ -66,7 +66,7 @@ describe('CriClient', () => {
   afterAll(() => server.dispose());
 
   it('ends its calls and its connection on close, so that the process can exit', async () => {
-    const client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+    const client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
     await client.version();
     const reached = new Promise<void>((resolve) => (asked = resolve));
     const pending = client.callQuick('ListContainers', (calls, signal) =>

@@ -36,7 +36,7 @@ const known = (request: ContainerRequest, phase: 'running' | 'exited'): KnownCon
   ({
     sandboxId: 'sandbox-1',
     status: { containerId: OTHER, phase },
-    memory: {
+    recorded: {
       ports: request.ports,
       ...(request.network?.hostNetwork === true ? { hostNetwork: true } : {}),
     },

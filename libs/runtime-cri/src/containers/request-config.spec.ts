@@ -23,14 +23,14 @@ const container = (
   pids: number | undefined = request.limits.pids,
 ): ContainerConfig =>
   toContainerConfig(request, owner, { imageRef: 'sha256:1', mounts: [], pids, kernel });
-const securityOf = (
+const toSecurity = (
   security: ContainerRequest['security'],
 ): NonNullable<NonNullable<ContainerConfig['linux']>['securityContext']> =>
   container(aRequest(security === undefined ? {} : { security })).linux!.securityContext!;
 
 describe('toContainerSecurity', () => {
   it('grants minimal privileges by default', () => {
-    expect(securityOf(undefined)).toMatchObject({
+    expect(toSecurity(undefined)).toMatchObject({
       privileged: false,
       noNewPrivs: true,
       readonlyRootfs: false,
@@ -39,7 +39,7 @@ describe('toContainerSecurity', () => {
       maskedPaths: expect.arrayContaining(['/proc/kcore']),
       readonlyPaths: expect.arrayContaining(['/proc/sys']),
     });
-    const { runAsUser, apparmor, selinuxOptions } = securityOf(undefined);
+    const { runAsUser, apparmor, selinuxOptions } = toSecurity(undefined);
     expect([runAsUser, apparmor, selinuxOptions]).toEqual([undefined, undefined, undefined]);
   });
 
@@ -63,7 +63,7 @@ describe('toContainerSecurity', () => {
   ])(
     'applies defaults, then dropped, then added capabilities: $security',
     ({ security, add, drop }) => {
-      expect(securityOf(security).capabilities).toMatchObject({
+      expect(toSecurity(security).capabilities).toMatchObject({
         addCapabilities: add,
         dropCapabilities: drop,
       });
@@ -84,11 +84,11 @@ describe('toContainerSecurity', () => {
   });
 
   it('makes a privileged container and its sandbox unrestricted', () => {
-    expect(securityOf({ privileged: true })).toMatchObject({
+    expect(toSecurity({ privileged: true })).toMatchObject({
       ...{ privileged: true, noNewPrivs: false, maskedPaths: [], readonlyPaths: [] },
       seccomp: { profileType: SecurityProfile_ProfileType.Unconfined },
     });
-    expect(securityOf({ privileged: true }).capabilities).toBeUndefined();
+    expect(toSecurity({ privileged: true }).capabilities).toBeUndefined();
     expect(
       sandbox(aRequest({ security: { privileged: true } })).linux?.securityContext?.privileged,
     ).toBe(true);
@@ -457,7 +457,9 @@ describe('toContainerConfig and toSandboxConfig', () => {
     fc.assert(
       fc.property(arbRequest, (request) => {
         checkRequest(request, ALL_CAPABILITIES);
-        expect(readBack(sandbox(request), container(request), request)).toEqual(asAsked(request));
+        expect(readBack(sandbox(request), container(request), request)).toEqual(
+          toComparable(request),
+        );
       }),
     );
   });
@@ -535,7 +537,7 @@ function readBack(
   };
 }
 
-function asAsked({ security = {}, network = {}, ...request }: ContainerRequest): object {
+function toComparable({ security = {}, network = {}, ...request }: ContainerRequest): object {
   const {
     hostNetwork = false,
     hostname = hostNetwork ? '' : request.containerId.slice(0, 12),

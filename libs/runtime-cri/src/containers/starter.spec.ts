@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, toContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import {
   ContainerConfigSchema,
@@ -15,7 +16,6 @@ import {
 import { isUnified } from '../system/pids-limit.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest, ALL_CAPABILITIES } from '../testing/requests.js';
-import { realClock, realRandom } from '../testing/system.js';
 import { GroupVolumes } from '../volumes/group-volumes.js';
 import { VolumeStore } from '../volumes/volume-store.js';
 import { Images } from '../images/images.js';
@@ -46,7 +46,7 @@ function open(as = owner): {
   readonly starter: Starter;
 } {
   const log = silentLog;
-  const wallTime = (): number => realClock.wallTime();
+  const wallTime = (): number => systemClock.wallTime();
   const logDirectoryOf = (id: string): string => path.join(server.logDirectory, id);
   const capabilities = (): readonly string[] => ALL_CAPABILITIES;
   const newInventory = new Inventory({ client, owner: as, log, bootedAtMs: 0, wallTime });
@@ -59,7 +59,7 @@ function open(as = owner): {
     client,
     inventory: newInventory,
     sandboxes: new Sandboxes(client, as, logDirectoryOf),
-    images: new Images({ client, clock: realClock, record: async () => async () => undefined }),
+    images: new Images({ client, clock: systemClock, record: async () => async () => undefined }),
     volumes: new GroupVolumes({ store, inventory: newInventory, log }),
   };
   const starter = new Starter({
@@ -67,7 +67,7 @@ function open(as = owner): {
     owner: as,
     capabilities,
     getLogDirectory: logDirectoryOf,
-    clock: realClock,
+    clock: systemClock,
     log,
     maxPids: 4096,
   });
@@ -80,7 +80,7 @@ beforeEach(async () => {
   for (const image of ['nginx:alpine', 'numbered:1', 'named:1']) server.images.add(image);
   server.imageUsers.set('numbered:1', { uid: { value: 101n } });
   server.imageUsers.set('named:1', { username: 'app' });
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   ({ inventory, volumes, starter } = open());
 });
 afterEach(async () => {
@@ -90,7 +90,8 @@ afterEach(async () => {
 
 const start = (parts: Partial<ContainerRequest> = {}): Promise<unknown> =>
   starter.start(aRequest(parts));
-const emptyOf = (group: string): string => path.join(server.home, 'volumes', 'empty', group);
+const getEmptyDirectory = (group: string): string =>
+  path.join(server.home, 'volumes', 'empty', group);
 
 describe('Starter.start', () => {
   it('reads no lists and makes no call twice', async () => {
@@ -139,7 +140,7 @@ describe('Starter.start', () => {
     expect(server.onlyContainer.config.mounts).toMatchObject([
       {
         containerPath: '/s',
-        hostPath: path.join(emptyOf('r'), 's'),
+        hostPath: path.join(getEmptyDirectory('r'), 's'),
         readonly: false,
         selinuxRelabel: true,
       },
@@ -213,11 +214,11 @@ describe('the sandbox of an earlier attempt', () => {
     await expect(start({ volumes: [scratch], group: 'r' })).rejects.toMatchObject({
       kind: 'exists',
     });
-    expect([server.sandboxes.size, server.containers.size, existsSync(emptyOf('r'))]).toEqual([
-      1,
-      1,
-      true,
-    ]);
+    expect([
+      server.sandboxes.size,
+      server.containers.size,
+      existsSync(getEmptyDirectory('r')),
+    ]).toEqual([1, 1, true]);
   });
 
   it('does not allow two concurrent starts of one id', async () => {
@@ -235,7 +236,7 @@ async function wantsFreePort(): Promise<
   Pick<ContainerRequest, 'ports'> & { readonly hostPort: number }
 > {
   for (;;) {
-    const hostPort = 10_000 + Math.floor(realRandom.next() * 2_000);
+    const hostPort = 10_000 + Math.floor(systemRandom.next() * 2_000);
     const listening = createServer();
     const isFree = await new Promise<boolean>((resolve) => {
       listening.once('error', () => resolve(false)).listen(hostPort, () => resolve(true));
@@ -335,7 +336,7 @@ describe('a failed start', () => {
       kind: 'precondition',
       message: 'no',
     });
-    expect(existsSync(emptyOf('r'))).toBe(false);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
 
   it('fails with an open outcome when its remains cannot be removed', async () => {
@@ -351,7 +352,7 @@ describe('a failed start', () => {
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'unavailable',
     });
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
   });
 });
 
@@ -387,24 +388,24 @@ describe('a container that was just started', () => {
 
 describe('empty directories', () => {
   it('stay while a container of the group is being started', async () => {
-    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    mkdirSync(path.join(getEmptyDirectory('r'), 's'), { recursive: true });
     const letGo = volumes.hold('r');
     const second = volumes.hold('r');
     await volumes.release('r');
     letGo();
     letGo();
     await volumes.sweep(Number.POSITIVE_INFINITY);
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
     second();
     await volumes.release('r');
-    expect(existsSync(emptyOf('r'))).toBe(false);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(false);
   });
 
   it('stay while the runtime does not answer', async () => {
-    mkdirSync(path.join(emptyOf('r'), 's'), { recursive: true });
+    mkdirSync(path.join(getEmptyDirectory('r'), 's'), { recursive: true });
     await server.disconnect();
     await volumes.release('r');
-    expect(existsSync(emptyOf('r'))).toBe(true);
+    expect(existsSync(getEmptyDirectory('r'))).toBe(true);
   });
 
   it.each(['..', '.', '', 'a/b', '-x'])(

@@ -4,6 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { systemClock } from '@cloudless/system';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ContainerConfigSchema,
@@ -13,7 +14,6 @@ import {
 import { openCriRuntime, type CriRuntime, type CriRuntimeOptions } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { aRequest } from '../testing/requests.js';
-import { realClock } from '../testing/system.js';
 
 const OWNER = { cluster: 'c1', node: 'n1' };
 const { CONTAINER_CREATED, CONTAINER_RUNNING, CONTAINER_EXITED, CONTAINER_UNKNOWN } =
@@ -24,7 +24,7 @@ const SCRATCH = {
   readOnly: false,
   source: { kind: 'emptyDir' },
 } as const;
-const idOf = (digit: string): ContainerId => digit.repeat(64) as ContainerId;
+const readId = (digit: string): ContainerId => digit.repeat(64) as ContainerId;
 let server: FakeCriServer;
 let runtime: CriRuntime | undefined;
 
@@ -39,7 +39,7 @@ afterEach(async () => {
 
 async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRuntime> {
   const { socketPath, logDirectory, home } = server;
-  const rest = { owner: OWNER, clock: realClock, log: silentLog };
+  const rest = { owner: OWNER, clock: systemClock, log: silentLog };
   return (runtime = await openCriRuntime({
     socketPath,
     logDirectory,
@@ -49,11 +49,11 @@ async function open(overrides: Partial<CriRuntimeOptions> = {}): Promise<CriRunt
   }));
 }
 
-function labelsOf(digit: string, cluster = OWNER.cluster): Record<string, string> {
+function createLabels(digit: string, cluster = OWNER.cluster): Record<string, string> {
   return {
     'io.cloudless.cluster': cluster,
     'io.cloudless.node': 'n1',
-    'io.cloudless.container-id': idOf(digit),
+    'io.cloudless.container-id': readId(digit),
   };
 }
 
@@ -63,7 +63,7 @@ function add(
   state: ContainerState | 'none',
   { cluster = OWNER.cluster, sandbox = true, group = '' } = {},
 ): void {
-  const labels = labelsOf(digit, cluster);
+  const labels = createLabels(digit, cluster);
   const podSandboxId = sandbox
     ? server.addSandbox(create(PodSandboxConfigSchema, { labels }), 0n)
     : 'gone';
@@ -79,13 +79,13 @@ function add(
   server.containers.set(digit, { id: digit, podSandboxId, config, state, createdAt: 0n, ...rest });
 }
 
-const nanosNow = (): bigint => BigInt(Date.now()) * 1_000_000n;
+const nowNanos = (): bigint => BigInt(Date.now()) * 1_000_000n;
 
 /**
  * Makes a call of the runtime fail.
  * @returns Restores the call.
  */
-function mute(call: 'containerStatus' | 'podSandboxStatus'): () => void {
+function failCall(call: 'containerStatus' | 'podSandboxStatus'): () => void {
   const failure = new ConnectError('failed to get container info', Code.Internal);
   if (call === 'containerStatus') {
     const failed = Promise.reject(failure);
@@ -155,15 +155,15 @@ describe('sweep', () => {
       const kept = path.join(volumeDirectory, 'empty', 'web-1', 'cache');
       mkdirSync(kept, { recursive: true });
       utimesSync(path.dirname(kept), 0, 0);
-      const tell = mute(call);
+      const tell = failCall(call);
       await server.disconnect();
       await server.listen(); // overrides hold from here on
       const opened = await open({ volumeDirectory });
       expect([left(), existsSync(kept)]).toEqual([['container a', 'sandbox a'], true]);
-      expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'running' }]);
+      expect(await opened.list()).toMatchObject([{ containerId: readId('a'), phase: 'running' }]);
       tell();
       expect(await opened.list()).toMatchObject([
-        { containerId: idOf('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' },
+        { containerId: readId('a'), phase: 'running', pid: process.pid, ip: '10.0.0.7' },
       ]);
     },
   );
@@ -172,8 +172,8 @@ describe('sweep', () => {
     add('a', CONTAINER_EXITED);
     add('b', CONTAINER_EXITED);
     Object.assign(server.containers.get('b') ?? {}, {
-      createdAt: nanosNow(),
-      finishedAt: nanosNow(),
+      createdAt: nowNanos(),
+      finishedAt: nowNanos(),
     });
     add('c', CONTAINER_RUNNING);
     const ended: string[] = [];
@@ -202,7 +202,7 @@ describe('sweep', () => {
     await server.listen();
     const clock = new ManualClock();
     const opened = open({
-      clock: { ...realClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) },
+      clock: { ...systemClock, now: () => clock.now(), setTimer: clock.setTimer.bind(clock) },
     });
     await called;
     await clock.advance(5_000);
@@ -213,14 +213,14 @@ describe('sweep', () => {
     add('a', CONTAINER_UNKNOWN);
     const opened = await open();
     expect(server.containers.get('a')?.state).toBe(CONTAINER_EXITED);
-    expect(await opened.list()).toMatchObject([{ containerId: idOf('a'), phase: 'exited' }]);
+    expect(await opened.list()).toMatchObject([{ containerId: readId('a'), phase: 'exited' }]);
   });
 
   it('lets a container be removed whose sandbox another program has removed', async () => {
     add('a', CONTAINER_EXITED, { sandbox: false });
     const opened = await open();
     expect(await opened.list()).toHaveLength(1);
-    await opened.remove(idOf('a'));
+    await opened.remove(readId('a'));
     expect(left()).toEqual([]);
   });
 
@@ -247,7 +247,7 @@ describe('CriRuntime.shutdown', () => {
     add('4', 'none');
     add('5', CONTAINER_EXITED, { sandbox: false });
     add('f', CONTAINER_RUNNING, { cluster: 'another' });
-    mkdirSync(path.join(server.logDirectory, idOf('0')), { recursive: true });
+    mkdirSync(path.join(server.logDirectory, readId('0')), { recursive: true });
     await opened.shutdown();
     expect(left()).toEqual(['container f', 'sandbox f']);
     expect(existsSync(server.logDirectory)).toBe(false);
@@ -284,7 +284,7 @@ describe('CriRuntime.shutdown', () => {
     const started = opened.start(aRequest({ group: 'r', volumes: [SCRATCH] }));
     await isAsked;
     const ended = opened.shutdown();
-    await expect(opened.start(aRequest({ containerId: idOf('b') }))).rejects.toMatchObject({
+    await expect(opened.start(aRequest({ containerId: readId('b') }))).rejects.toMatchObject({
       kind: 'unavailable',
     });
     answer();

@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { systemClock } from '@cloudless/system';
 import { readProcess } from '../system/host-processes.js';
-import { realClock } from '../testing/system.js';
 import { CommandRecords } from './command-records.js';
 import { toCommandLine } from './command-line.js';
 
@@ -22,8 +22,8 @@ describe('CommandRecords of a killed agent', () => {
 
   it('lets the next agent end the commands and remove their records', async () => {
     const ended = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
-    new CommandRecords(directory, realClock).add(readProcess(child.pid ?? 0)!);
-    expect(await new CommandRecords(directory, realClock).endAll()).toBe(1);
+    new CommandRecords(directory, systemClock).add(readProcess(child.pid ?? 0)!);
+    expect(await new CommandRecords(directory, systemClock).endAll()).toBe(1);
     expect(await ended).toBe('SIGTERM');
     expect(readdirSync(directory)).toEqual([]);
   });
@@ -31,7 +31,7 @@ describe('CommandRecords of a killed agent', () => {
   it('ignores commands that have ended or whose id belongs to another process', async () => {
     writeFileSync(path.join(directory, `${child.pid}-1`), '');
     writeFileSync(path.join(directory, 'no command'), '');
-    expect(await new CommandRecords(directory, realClock).endAll()).toBe(0);
+    expect(await new CommandRecords(directory, systemClock).endAll()).toBe(0);
     expect(readProcess(child.pid ?? 0)).toBeDefined();
     expect(readdirSync(directory)).toEqual([]);
   });

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { encodeEndStatus, FakeStreamServer, STREAMS } from '../testing/fake-stream-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
 import { encodeDataFrame } from './spdy.js';
@@ -35,7 +35,7 @@ async function open(
   const opened = await openStreamConnection(server.url, never);
   socket = opened.socket as Socket;
   const input = new ExecInputSender({ command: ['any'], ...request });
-  streams = new CommandStreams({ ...opened, input, tty: undefined, clock: realClock });
+  streams = new CommandStreams({ ...opened, input, tty: undefined, clock: systemClock });
   await streams.open();
   return streams.events();
 }

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createSeededRandom, sleep } from '@cloudless/base';
+import { systemClock } from '@cloudless/system';
 import { readProcess } from '../system/host-processes.js';
-import { realClock } from '../testing/system.js';
 import { FileLock, type FileLockOptions } from './file-lock.js';
 
 let directory: string;
@@ -15,7 +15,7 @@ beforeEach(
 afterEach(() => rmSync(path.dirname(directory), { recursive: true, force: true }));
 
 const lock = (overrides: Partial<FileLockOptions> = {}): FileLock =>
-  new FileLock({ directory, clock: realClock, ...overrides });
+  new FileLock({ directory, clock: systemClock, ...overrides });
 
 describe('FileLock', () => {
   it('admits one holder at a time and leaves one file', async () => {
@@ -23,10 +23,10 @@ describe('FileLock', () => {
     let inside = 0;
     let most = 0;
     const turns = Array.from({ length: 40 }, async (_, index) => {
-      await sleep(realClock, random.next() * 50);
+      await sleep(systemClock, random.next() * 50);
       await lock({ self: `p${index}`, isAlive: () => true }).run(async () => {
         most = Math.max(most, (inside += 1));
-        await sleep(realClock, random.next() * 3);
+        await sleep(systemClock, random.next() * 3);
         inside -= 1;
       });
     });
@@ -83,7 +83,7 @@ describe('FileLock', () => {
       return 'free';
     };
     const inside = slow.run(async () => 'in');
-    await sleep(realClock, 60);
+    await sleep(systemClock, 60);
     expect(readdirSync(directory)).toEqual(['3']);
     writeFileSync(path.join(directory, '3'), 'free');
     expect(await inside).toBe('in');

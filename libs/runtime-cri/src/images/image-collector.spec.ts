@@ -4,6 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
+import { systemClock } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import { Images } from './images.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';
@@ -11,7 +12,6 @@ import { openCriRuntime } from '../index.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
 import { aRequest } from '../testing/requests.js';
-import { realClock } from '../testing/system.js';
 import { ImageCollector } from './image-collector.js';
 import { ImageLedger, addPull } from './image-ledger.js';
 import type { PresentImage, PulledImage } from './select-images.js';
@@ -27,7 +27,7 @@ let availableBytes: number;
 beforeEach(async () => {
   server = new FakeCriServer();
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   clock = new ManualClock();
   warnings = [];
   availableBytes = 0;
@@ -38,15 +38,15 @@ afterEach(async () => {
 });
 
 /** Applies overrides of calls. */
-async function relisten(): Promise<void> {
+async function restartServer(): Promise<void> {
   client.close();
   await server.disconnect();
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
 }
 
 /** The parts of one agent; all agents share the ledger. */
-function agent(cluster = 'c1'): {
+function createAgent(cluster = 'c1'): {
   readonly images: Images;
   readonly collector: ImageCollector;
   readonly ledger: ImageLedger;
@@ -59,7 +59,7 @@ function agent(cluster = 'c1'): {
   const ledger = new ImageLedger({
     directory: path.join(server.home, 'images'),
     socketPath: server.socketPath,
-    clock: realClock,
+    clock: systemClock,
     log,
   });
   const collector = new ImageCollector({ client, ledger, cluster, limits, readDisk, clock, log });
@@ -88,7 +88,7 @@ function addContainer(image: string): void {
 describe('ImageCollector on a full disk', () => {
   it('removes an unused image that this cluster pulled, but no image that existed before its pull', async () => {
     server.images.add('theirs:1');
-    const { images, collector, ledger } = agent();
+    const { images, collector, ledger } = createAgent();
     await pull(images, 'ours:1');
     await pull(images, 'theirs:1');
     await clock.advance(IDLE_MS);
@@ -101,7 +101,7 @@ describe('ImageCollector on a full disk', () => {
   });
 
   it('keeps an image of any container, even an exited one, and counts it as used until the removal', async () => {
-    const { images, collector } = agent();
+    const { images, collector } = createAgent();
     await pull(images, 'ours:1');
     addContainer('sha256:ours:1');
     await clock.advance(IDLE_MS);
@@ -116,7 +116,7 @@ describe('ImageCollector on a full disk', () => {
   });
 
   it('removes only images of its own cluster, including those that another agent pulled', async () => {
-    const [one, other, friend] = [agent('c1'), agent('c2'), agent('c1')];
+    const [one, other, friend] = [createAgent('c1'), createAgent('c2'), createAgent('c1')];
     await pull(one.images, 'one:1');
     await pull(other.images, 'other:1');
     await clock.advance(IDLE_MS);
@@ -127,21 +127,21 @@ describe('ImageCollector on a full disk', () => {
   });
 
   it('keeps the image of a container that another agent creates meanwhile', async () => {
-    await pull(agent().images, 'ours:1');
+    await pull(createAgent().images, 'ours:1');
     await clock.advance(IDLE_MS);
     let lists = 0;
     server.overrides.listContainers = () => {
       lists += 1;
       return { containers: lists === 1 ? [] : [{ id: 'new', image: { image: 'ours:1' } }] };
     };
-    await relisten();
-    const { images, collector } = agent();
+    await restartServer();
+    const { images, collector } = createAgent();
     await collector.collect(images);
     expect([[...server.images], lists]).toEqual([['ours:1'], 2]);
   });
 
   it('makes no call while no image was pulled, and removes nothing while there is space', async () => {
-    const { images, collector } = agent();
+    const { images, collector } = createAgent();
     server.images.add('theirs:1');
     await collector.collect(images);
     expect(server.calls).toEqual([]);
@@ -157,8 +157,8 @@ describe('ImageCollector on a full disk', () => {
     server.imageOverrides.removeImage = () => {
       throw new Error('busy');
     };
-    await relisten();
-    const { images, collector, ledger } = agent();
+    await restartServer();
+    const { images, collector, ledger } = createAgent();
     availableBytes = 11;
     await pull(images, 'ours:1');
     await clock.advance(IDLE_MS);
@@ -178,7 +178,7 @@ it('openCriRuntime collects images periodically by the usage of their disk', asy
       owner: { cluster: 'c1', node: 'n1' },
     },
     imageCollection: { highPercent: 0, lowPercent: 0, minIdleMs: 0, checkMs: 5 },
-    ...{ clock: realClock, log: silentLog },
+    ...{ clock: systemClock, log: silentLog },
   });
   try {
     const request = aRequest({ image: 'ours:1' });
@@ -196,7 +196,7 @@ it('openCriRuntime collects images periodically by the usage of their disk', asy
 
 describe('ImageLedger', () => {
   it('drops images that another program has removed', async () => {
-    const { images, collector, ledger } = agent();
+    const { images, collector, ledger } = createAgent();
     await pull(images, 'ours:1');
     expect(ledger.read()).toMatchObject([
       { id: 'sha256:ours:1', cluster: 'c1', names: ['ours:1'] },
@@ -207,7 +207,7 @@ describe('ImageLedger', () => {
   });
 
   it('counts as empty when it is damaged, so that no image of it is removed', async () => {
-    const { images, collector } = agent();
+    const { images, collector } = createAgent();
     await pull(images, 'ours:1');
     await clock.advance(IDLE_MS);
     const directory = path.join(server.home, 'images');
@@ -233,7 +233,7 @@ describe('ImageLedger', () => {
 
   it('does not fail a pull when it cannot be written', async () => {
     writeFileSync(path.join(server.home, 'images'), 'a file in the place of the folder');
-    const { images } = agent();
+    const { images } = createAgent();
     await pull(images, 'ours:1');
     expect([...server.images]).toEqual(['ours:1']);
     expect(warnings).toEqual(['pulled image not recorded: it will stay on this node']);

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { definedFields, StoppedError, type ContainerId } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { CriClient } from '../client/cri-client.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 import { Images } from './images.js';
 
 const NGINX = 'nginx:alpine';
@@ -36,7 +36,7 @@ beforeEach(async () => {
     return answer;
   };
   await server.listen();
-  client = new CriClient({ socketPath: server.socketPath, clock: realClock });
+  client = new CriClient({ socketPath: server.socketPath, clock: systemClock });
   clock = new ManualClock();
   images = new Images({ client, clock, record: async () => async () => undefined });
 });
@@ -45,7 +45,7 @@ afterEach(async () => {
   await server.dispose();
 });
 
-function requestOf(digit: string, imagePull?: PullPolicy): ContainerRequest {
+function createRequest(digit: string, imagePull?: PullPolicy): ContainerRequest {
   const containerId = digit.repeat(64) as ContainerId;
   const rest = { labels: {}, command: [], args: [], env: {}, ports: [], limits: {} };
   return { containerId, image: NGINX, ...rest, ...definedFields({ imagePull }) };
@@ -83,15 +83,15 @@ const away = async (): Promise<void> => {
 describe('Images.prepare', () => {
   it('pulls nothing and reports nothing when the image is present', async () => {
     server.images.add(NGINX);
-    expect(await prepare(requestOf('a'))).toEqual([]);
+    expect(await prepare(createRequest('a'))).toEqual([]);
     expect(pulls()).toBe(0);
   });
 
   it('pulls an image once for concurrent requests and reports progress to each', async () => {
     const { open } = gate();
-    const all = ['a', 'b', 'c'].map((digit) => prepare(requestOf(digit)));
+    const all = ['a', 'b', 'c'].map((digit) => prepare(createRequest(digit)));
     await waitUntil(() => pulls() === 1);
-    const late = prepare(requestOf('d'));
+    const late = prepare(createRequest('d'));
     open();
     const told = [
       { kind: 'pulling', image: NGINX },
@@ -103,7 +103,7 @@ describe('Images.prepare', () => {
 
   it('waits for a slow pull and reports its duration', async () => {
     const { open } = gate();
-    const preparing = prepare(requestOf('a'));
+    const preparing = prepare(createRequest('a'));
     await waitUntil(() => pulls() === 1);
     await clock.advance(1_234);
     open();
@@ -114,7 +114,10 @@ describe('Images.prepare', () => {
     const first = new AbortController();
     const second = new AbortController();
     const { open, gone } = gate();
-    const [leaves, stays] = [prepare(requestOf('a'), first.signal), prepare(requestOf('b'))];
+    const [leaves, stays] = [
+      prepare(createRequest('a'), first.signal),
+      prepare(createRequest('b')),
+    ];
     await waitUntil(() => pulls() === 1);
     first.abort();
     await expect(leaves).rejects.toBeInstanceOf(StoppedError);
@@ -122,34 +125,36 @@ describe('Images.prepare', () => {
     expect(await stays).toHaveLength(2);
     server.images.clear();
     const again = gate();
-    const only = prepare(requestOf('c'), second.signal);
+    const only = prepare(createRequest('c'), second.signal);
     await waitUntil(() => pulls() === 2);
     second.abort();
     await expect(only).rejects.toBeInstanceOf(StoppedError);
-    await again.gone; // the runtime was told
+    await again.gone; // the runtime was notified
     await expect(gone).resolves.toBeUndefined();
   });
 
   it('makes no call for a request that was cancelled before', async () => {
-    await expect(prepare(requestOf('a'), AbortSignal.abort())).rejects.toBeInstanceOf(StoppedError);
+    await expect(prepare(createRequest('a'), AbortSignal.abort())).rejects.toBeInstanceOf(
+      StoppedError,
+    );
     expect(server.calls).toEqual([]);
   });
 });
 
 describe('image pull policy', () => {
   it('never: refuses a missing image without a call to the registry', async () => {
-    await expect(prepare(requestOf('a', 'never'))).rejects.toMatchObject({
+    await expect(prepare(createRequest('a', 'never'))).rejects.toMatchObject({
       kind: 'precondition',
       message: 'image nginx:alpine is not on this node, and image_pull.policy is NEVER',
     });
     server.images.add(NGINX);
-    expect(await prepare(requestOf('a', 'never'))).toEqual([]);
+    expect(await prepare(createRequest('a', 'never'))).toEqual([]);
     expect(pulls()).toBe(0);
   });
 
   it('always: calls the registry for a present image, reports its error, and leaves other starts alone', async () => {
     server.images.add(NGINX);
-    expect(await prepare(requestOf('a', 'always'))).toMatchObject([
+    expect(await prepare(createRequest('a', 'always'))).toMatchObject([
       { kind: 'pulling' },
       { kind: 'pulled' },
     ]);
@@ -158,7 +163,7 @@ describe('image pull policy', () => {
     const message =
       'image nginx:alpine cannot be pulled: failed to resolve reference: dial tcp 127.0.0.1:5000: connection refused';
     await expect(
-      images.prepare(requestOf('b', 'always'), (step) => steps.push(step), never),
+      images.prepare(createRequest('b', 'always'), (step) => steps.push(step), never),
     ).rejects.toMatchObject({
       kind: 'precondition',
       message,
@@ -168,9 +173,9 @@ describe('image pull policy', () => {
       { kind: 'pullFailed', image: NGINX, tookMs: 0, reason: message },
     ]);
     const { open } = gate();
-    const waits = prepare(requestOf('c', 'always'));
+    const waits = prepare(createRequest('c', 'always'));
     await waitUntil(() => pulls() === 3);
-    expect(await prepare(requestOf('d'))).toEqual([]);
+    expect(await prepare(createRequest('d'))).toEqual([]);
     open();
     await waits;
   });
@@ -178,28 +183,28 @@ describe('image pull policy', () => {
 
 describe('Images.resolve', () => {
   it('returns the prepared image without a call', async () => {
-    await prepare(requestOf('a', 'always'));
+    await prepare(createRequest('a', 'always'));
     registry = away;
     const asked = server.calls.length;
-    expect(await images.resolve(requestOf('a', 'always'))).toBe(`sha256:${NGINX}`);
+    expect(await images.resolve(createRequest('a', 'always'))).toBe(`sha256:${NGINX}`);
     expect(server.calls).toHaveLength(asked);
   });
 
   it('fetches an image that was not prepared, or was prepared for another image name', async () => {
-    await prepare({ ...requestOf('a'), image: 'other:1' });
-    expect(await images.resolve(requestOf('a'))).toBe(`sha256:${NGINX}`);
-    expect(await images.resolve(requestOf('b'))).toBe(`sha256:${NGINX}`);
+    await prepare({ ...createRequest('a'), image: 'other:1' });
+    expect(await images.resolve(createRequest('a'))).toBe(`sha256:${NGINX}`);
+    expect(await images.resolve(createRequest('b'))).toBe(`sha256:${NGINX}`);
     expect(pulls()).toBe(2);
   });
 
   it('holds the image until the container exists, or for 10 minutes when the start never comes', async () => {
-    await prepare(requestOf('a'));
-    await images.resolve(requestOf('a'));
-    await prepare({ ...requestOf('b'), image: 'other:1' });
+    await prepare(createRequest('a'));
+    await images.resolve(createRequest('a'));
+    await prepare({ ...createRequest('b'), image: 'other:1' });
     expect([...images.getHeldIds()]).toEqual([`sha256:${NGINX}`, 'sha256:other:1']);
     await clock.advance(600_001);
     expect([...images.getHeldIds()]).toEqual([`sha256:${NGINX}`]);
-    images.release(requestOf('a').containerId);
+    images.release(createRequest('a').containerId);
     expect(images.getHeldIds().size).toBe(0);
   });
 });
@@ -209,12 +214,12 @@ describe('Images.removeIdle', () => {
   const remove = async (): Promise<void> => void server.images.delete(NGINX);
 
   it('keeps an image that is held or was requested recently', async () => {
-    await prepare(requestOf('a'));
+    await prepare(createRequest('a'));
     await clock.advance(200_000);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
-    images.release(requestOf('a').containerId);
-    await prepare(requestOf('b'));
-    images.release(requestOf('b').containerId);
+    images.release(createRequest('a').containerId);
+    await prepare(createRequest('b'));
+    images.release(createRequest('b').containerId);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(false);
     await clock.advance(120_000);
     expect(await images.removeIdle(ID, 120_000, remove)).toBe(true);
@@ -226,8 +231,8 @@ describe('Images.removeIdle', () => {
     let removed = (): void => undefined;
     const told = new Promise<void>((resolve) => (removed = resolve));
     const removing = images.removeIdle(ID, 0, () => told.then(remove));
-    const asking = prepare(requestOf('a'));
-    await client.version(); // by the same connection: what was asked before it has arrived
+    const asking = prepare(createRequest('a'));
+    await client.version(); // on the same connection: earlier calls have arrived
     expect(server.calls).toEqual(['version']);
     removed();
     expect(await removing).toBe(true);
@@ -239,7 +244,7 @@ describe('Images.removeIdle', () => {
     let answer = (): void => undefined;
     const held = new Promise<void>((resolve) => (answer = resolve));
     answering = () => held;
-    const asking = prepare(requestOf('a'));
+    const asking = prepare(createRequest('a'));
     await waitUntil(() => server.calls.includes('imageStatus'));
     expect(await images.removeIdle(ID, 0, remove)).toBe(true);
     answer();

@@ -9,7 +9,7 @@ import {
 
 const NOW = 10_000_000;
 const limits = { highPercent: 85, lowPercent: 80, minIdleMs: 120_000 };
-const image = (id: string, overrides: Partial<PresentImage> = {}): PresentImage => ({
+const anImage = (id: string, overrides: Partial<PresentImage> = {}): PresentImage => ({
   ...{ id, names: [`${id}:1`], sizeBytes: 10, isPinned: false },
   ...overrides,
 });
@@ -17,7 +17,7 @@ const pull = (id: string, idleMs: number, overrides: Partial<PulledImage> = {}):
   ...{ id, cluster: 'c1', names: [`${id}:1`], usedAtMs: NOW - idleMs },
   ...overrides,
 });
-const observed = (overrides: Partial<SelectionInput>): SelectionInput => ({
+const anInput = (overrides: Partial<SelectionInput>): SelectionInput => ({
   ...{ cluster: 'c1', images: [], pulled: [], inUse: new Set<string>(), limits, nowMs: NOW },
   ...{ disk: { capacityBytes: 100, availableBytes: 14 } },
   ...overrides,
@@ -26,7 +26,10 @@ const observed = (overrides: Partial<SelectionInput>): SelectionInput => ({
 const OLD = 3_600_000;
 
 describe('selectImagesToRemove', () => {
-  const two = { images: [image('a'), image('b')], pulled: [pull('a', OLD), pull('b', 2 * OLD)] };
+  const two = {
+    images: [anImage('a'), anImage('b')],
+    pulled: [pull('a', OLD), pull('b', 2 * OLD)],
+  };
   it.each([
     { name: 'removes the least recently used image', change: {}, remove: ['b'], missingBytes: 0 },
     {
@@ -79,24 +82,24 @@ describe('selectImagesToRemove', () => {
     },
     {
       name: 'keeps an image with a name from another source',
-      change: { images: [image('b', { names: ['b:1', 'theirs:1'] })] },
+      change: { images: [anImage('b', { names: ['b:1', 'theirs:1'] })] },
       remove: [],
       missingBytes: 6,
     },
     {
       name: 'keeps an image that the runtime has pinned',
-      change: { images: [image('b', { isPinned: true })] },
+      change: { images: [anImage('b', { isPinned: true })] },
       remove: [],
       missingBytes: 6,
     },
     {
       name: 'removes an image that has lost its names',
-      change: { images: [image('b', { names: [] })] },
+      change: { images: [anImage('b', { names: [] })] },
       remove: ['b'],
       missingBytes: 0,
     },
   ])('$name', ({ change, remove, missingBytes }) => {
-    expect(selectImagesToRemove(observed({ ...two, ...change }))).toEqual({ remove, missingBytes });
+    expect(selectImagesToRemove(anInput({ ...two, ...change }))).toEqual({ remove, missingBytes });
   });
 });
 
@@ -126,11 +129,11 @@ const arbObserved = fc
     availableBytes: fc.integer({ min: 0, max: 100 }),
   })
   .map(({ availableBytes, ...rest }) =>
-    observed({ ...rest, disk: { capacityBytes: 100, availableBytes } }),
+    anInput({ ...rest, disk: { capacityBytes: 100, availableBytes } }),
   );
 
 /** Independent check: the reason why an image must stay. */
-function mayGo({ images, pulled, inUse, cluster }: SelectionInput, id: string): boolean {
+function isRemovable({ images, pulled, inUse, cluster }: SelectionInput, id: string): boolean {
   const present = images.find((each) => each.id === id);
   const own = pulled.find((each) => each.id === id && each.cluster === cluster);
   if (present === undefined || own === undefined || present.isPinned || inUse.has(id)) return false;
@@ -149,9 +152,9 @@ describe('selectImagesToRemove for any input', () => {
           o.images.find((each) => each.id === id)?.sizeBytes ?? 0;
         const left = o.images
           .map(({ id }) => id)
-          .filter((id) => mayGo(o, id) && !remove.includes(id));
+          .filter((id) => isRemovable(o, id) && !remove.includes(id));
         expect(new Set(remove).size).toBe(remove.length);
-        expect(remove.filter((id) => !mayGo(o, id))).toEqual([]);
+        expect(remove.filter((id) => !isRemovable(o, id))).toEqual([]);
         expect(remove.map(usedAt)).toEqual(remove.map(usedAt).sort((a, b) => a - b));
         for (const id of left)
           expect(usedAt(id)).toBeGreaterThanOrEqual(Math.max(0, ...remove.map(usedAt)));

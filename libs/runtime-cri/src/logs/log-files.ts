@@ -1,11 +1,6 @@
-import { createReadStream, readdirSync, readFileSync, statSync } from 'node:fs';
+import { createReadStream, readdirSync, statSync } from 'node:fs';
 import path from 'node:path';
-import {
-  REMOVED_LINES_FILE,
-  countBytesBefore,
-  parseRemovedLines,
-  type RemovedLines,
-} from '@cloudless/runtime';
+import { countBytesBefore, readRemovedLines } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
 import { CriLogParser } from './cri-log-parser.js';
 
@@ -62,15 +57,6 @@ export function listLogFiles(directory: string): readonly LogFile[] {
     ...rotated,
     { file: path.join(directory, LOG_FILE), state: 'current', firstSequence: undefined },
   ];
-}
-
-/** Reads the record of removed lines of the log in a directory; undefined without a record. */
-export function readRemovedLines(directory: string): RemovedLines | undefined {
-  try {
-    return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
-  } catch {
-    return undefined; // no file was removed yet
-  }
 }
 
 /**

@@ -11,7 +11,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { CloudlessError, sleep } from '@cloudless/base';
 import { flattenBatches, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
-import { realClock } from '../testing/system.js';
+import { systemClock } from '@cloudless/system';
 import { readLog } from './log-reader.js';
 import { rotateLog } from './log-rotation.js';
 import { PartialLineResolver } from './partial-line-resolver.js';
@@ -33,7 +33,7 @@ const write = (from: number, to: number): void => {
 };
 const reopen = async (): Promise<void> => writeFileSync(current, '', { flag: 'a' });
 const rotate = (overrides: Partial<Parameters<typeof rotateLog>[0]> = {}): Promise<void> =>
-  rotateLog({ directory, fileBytes: 10, files: 3, clock: realClock, reopen, ...overrides });
+  rotateLog({ directory, fileBytes: 10, files: 3, clock: systemClock, reopen, ...overrides });
 const shown = ({ sequence, text }: LogLine): string =>
   `${sequence} ${new TextDecoder().decode(text)}`;
 const wanted = (from: number, to: number): readonly string[] =>
@@ -131,7 +131,7 @@ describe('readLog with follow', () => {
       reopen: async () => {
         await reopen();
         write(5, 6);
-        await sleep(realClock, 30); // time for a reader to run ahead
+        await sleep(systemClock, 30); // time for a reader to run ahead
         expect(await read({ tailLines: 2 }, false)).toEqual(wanted(2, 3));
         appendFileSync(path.join(directory, `${'1'.padStart(20, '0')}.closing`), entry('line 4'));
       },

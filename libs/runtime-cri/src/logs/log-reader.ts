@@ -1,12 +1,12 @@
 import type { StopSignal } from '@cloudless/base';
 import {
+  DirectoryChanges,
   LineSelection,
   isLineSelected,
   type LogBatch,
   type LogLine,
   type LogRequest,
 } from '@cloudless/runtime';
-import { DirectoryChanges } from './directory-changes.js';
 import { findFirstSequence, LogCursor, listNumberedFiles } from './log-cursor.js';
 import type { LogFile } from './log-files.js';
 import { PartialLineResolver } from './partial-line-resolver.js';
@@ -53,7 +53,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     };
     for (;;) {
       // Reset before the read: a change during the read wakes the reader again.
-      const mayHaveMore = changes?.beginRead() ?? false;
+      const mayHaveMore = changes?.beginRead().mayHaveMore ?? false;
       const isLast = isComplete || (changes !== undefined && !mayHaveMore);
       for await (const { lines, skippedBytes } of cursor.readAvailable(isLast)) {
         if (signal.aborted) return;

@@ -1,16 +1,10 @@
 import { statSync } from 'node:fs';
-import { rename, rm, stat, writeFile } from 'node:fs/promises';
+import { rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { errorKindOf, sleep, type Clock } from '@cloudless/base';
-import { REMOVED_LINES_FILE, addRemovedFiles, encodeRemovedLines } from '@cloudless/runtime';
+import { recordRemovedFiles } from '@cloudless/runtime';
 import { LOG_FILE } from '../containers/request-config.js';
-import {
-  listLogFiles,
-  readRemovedLines,
-  toRotatedPath,
-  findNextSequence,
-  type LogFile,
-} from './log-files.js';
+import { listLogFiles, toRotatedPath, findNextSequence, type LogFile } from './log-files.js';
 
 /** Longest time in which a runtime writes its last lines into a file that was rotated. */
 const LAST_WRITE_DELAY_MS = 250;
@@ -78,27 +72,6 @@ async function finishRotation(
   const surplus = closed.slice(0, Math.max(0, closed.length - (files - 1)));
   const keptFrom = closed[surplus.length]?.firstSequence;
   if (surplus.length > 0 && keptFrom !== undefined)
-    await recordRemoval(directory, surplus, keptFrom);
+    recordRemovedFiles(directory, surplus, keptFrom);
   for (const { file } of surplus) await rm(file, { force: true });
-}
-
-/**
- * Records the number and size of removed lines. Call it before the files are removed, so that a
- * reader that misses the files can report their size.
- */
-async function recordRemoval(
-  directory: string,
-  surplus: readonly LogFile[],
-  keptFrom: bigint,
-): Promise<void> {
-  const target = path.join(directory, REMOVED_LINES_FILE);
-  try {
-    const sizeOf = ({ file }: LogFile): number => statSync(file).size;
-    const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, sizeOf);
-    if (removed === undefined) return;
-    await writeFile(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
-    await rename(`${target}.new`, target);
-  } catch {
-    // The disk is full: removing files is more important.
-  }
 }

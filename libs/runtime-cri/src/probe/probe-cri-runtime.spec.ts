@@ -6,12 +6,12 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
+import { systemClock } from '@cloudless/system';
 import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
 import { readMachineFeatures } from '../system/machine-features.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { SOCKET, waitUntil, SKIP_REASON } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 import { toCapabilities } from './capabilities.js';
 
 let server: FakeCriServer;
@@ -22,7 +22,7 @@ beforeEach(async () => {
 afterEach(() => server.dispose());
 
 const probe = (overrides: Partial<CriProbeOptions> = {}): Promise<CriProbe> =>
-  probeCriRuntime({ socketPath: server.socketPath, clock: realClock, ...overrides });
+  probeCriRuntime({ socketPath: server.socketPath, clock: systemClock, ...overrides });
 
 describe('probeCriRuntime', () => {
   it('returns name and version, ready, and no foreign sandboxes', async () => {
@@ -339,7 +339,7 @@ describe('a runtime that was restarted with another configuration', () => {
         socketPath,
         logDirectory,
         owner: { cluster: 'c', node: 'n' },
-        clock: realClock,
+        clock: systemClock,
         log: silentLog,
       },
       imageDirectory: server.home,
@@ -369,7 +369,7 @@ itReal(
   async () => {
     const { name, version, ready, notReady, capabilities } = await probeCriRuntime({
       socketPath: SOCKET ?? '',
-      clock: realClock,
+      clock: systemClock,
     });
     expect({ name, ready, notReady }).toEqual({
       name: expect.stringMatching(/containerd|cri-o/),

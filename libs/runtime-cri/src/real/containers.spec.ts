@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus, LogLine } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { create } from '@bufbuild/protobuf';
 import { CriClient } from '../client/cri-client.js';
 import { ContainerConfigSchema, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
@@ -17,16 +18,18 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock, realRandom } from '../testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
-const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
+const random = createSeededRandom(Number(systemRandom.next() * 2 ** 31));
 const text = ({ text: bytes }: LogLine): string => new TextDecoder().decode(bytes);
 
 let machine: RealCriMachine;
 
-function requestOf(script: string, overrides: Partial<ContainerRequest> = {}): ContainerRequest {
+function createRequest(
+  script: string,
+  overrides: Partial<ContainerRequest> = {},
+): ContainerRequest {
   const containerId = toContainerId(randomHex(random, 32));
   const command = ['/bin/sh', '-c', script];
   return {
@@ -47,7 +50,7 @@ async function run(
   overrides: Partial<ContainerRequest> = {},
 ): Promise<ContainerStatus> {
   const events = machine.runtime.events(never)[Symbol.asyncIterator]();
-  const { containerId } = await machine.runtime.start(requestOf(script, overrides));
+  const { containerId } = await machine.runtime.start(createRequest(script, overrides));
   for (;;) {
     const { value } = (await events.next()) as {
       readonly value: { readonly kind: string; readonly status: ContainerStatus };
@@ -56,7 +59,7 @@ async function run(
   }
 }
 
-async function linesOf(containerId: ContainerId, follow = false): Promise<readonly string[]> {
+async function readLines(containerId: ContainerId, follow = false): Promise<readonly string[]> {
   const lines: string[] = [];
   for await (const line of machine.runtime.logs(containerId, { follow }, never))
     lines.push(text(line));
@@ -89,7 +92,7 @@ describeReal(
     });
 
     it('runs the image with its own entry point, reached at its endpoint', async () => {
-      const request = requestOf('', {
+      const request = createRequest('', {
         image: WEB_IMAGE,
         command: [],
         ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
@@ -111,9 +114,9 @@ describeReal(
 
     it('passes the limits to the kernel', async () => {
       const { pid } = await machine.runtime.start(
-        requestOf('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
+        createRequest('sleep 1000', { limits: { cpuMillis: 200, memoryBytes: 64 * 1024 * 1024 } }),
       );
-      expect(limitsOf(pid ?? 0)).toEqual({
+      expect(readLimits(pid ?? 0)).toEqual({
         cpu: 0.2,
         memoryBytes: 64 * 1024 * 1024,
         swap: canLimitSwap(),
@@ -124,13 +127,13 @@ describeReal(
       const { containerId } = await run(
         'cat /proc/kcore | wc -c; echo x > /proc/sys/kernel/hostname; grep Seccomp: /proc/self/status',
       );
-      expect(await linesOf(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
-      expect((await linesOf(containerId)).join('\n')).toMatch(/Read-only file system/);
+      expect(await readLines(containerId)).toEqual(expect.arrayContaining(['0', 'Seccomp:\t2']));
+      expect((await readLines(containerId)).join('\n')).toMatch(/Read-only file system/);
     });
 
     it('reports the error of the registry for an image that does not exist', async () => {
       await expect(
-        machine.runtime.start(requestOf('', { image: 'cloudless/no-such-image:1' })),
+        machine.runtime.start(createRequest('', { image: 'cloudless/no-such-image:1' })),
       ).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
@@ -141,7 +144,7 @@ describeReal(
     it('follows a log through rotations without losing or repeating a line', async () => {
       const script =
         'i=1; while [ $i -le 6000 ]; do echo "line $i"; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.1; done; echo end';
-      const { containerId } = await machine.runtime.start(requestOf(script));
+      const { containerId } = await machine.runtime.start(createRequest(script));
       const lines: LogLine[] = [];
       for await (const line of machine.runtime.logs(containerId, { follow: true }, never))
         lines.push(line);
@@ -156,7 +159,7 @@ describeReal(
     }, 20_000);
 
     it('does not touch containers of other owners', async () => {
-      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const name = `foreign-${randomHex(random, 4)}`;
       const sandboxConfig = create(PodSandboxConfigSchema, {
         metadata: { name, uid: name, namespace: 'foreign' },
@@ -178,7 +181,7 @@ describeReal(
         );
         await client.callSlow('StartContainer', (calls) => calls.startContainer({ containerId }));
         const other = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
-        await other.start(requestOf('sleep 1000'));
+        await other.start(createRequest('sleep 1000'));
         expect(await other.list()).toHaveLength(1);
         await other.close();
         const { status } = await client.callQuick('ContainerStatus', (calls) =>
@@ -196,8 +199,8 @@ describeReal(
     });
 
     it('removes a sandbox that an agent left without a container', async () => {
-      const { containerId } = await machine.runtime.start(requestOf('sleep 1000'));
-      const client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      const { containerId } = await machine.runtime.start(createRequest('sleep 1000'));
+      const client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
       const labelSelector = { 'io.cloudless.container-id': containerId };
       const sandboxes = async (): Promise<number> =>
         (
@@ -236,7 +239,7 @@ describeReal('a container runtime that is unreachable for a while', () => {
 
   it('fails calls meanwhile; afterwards the same containers run and logs continue', async () => {
     const { runtime } = machine;
-    const request = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
+    const request = createRequest('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
     const before = await runtime.start(request);
     const logs = runtime.logs(request.containerId, { follow: true }, never)[Symbol.asyncIterator]();
     const seen: string[] = [];
@@ -263,7 +266,7 @@ describeReal('a container runtime that is unreachable for a while', () => {
 });
 
 /** Reads the limits that the kernel enforces on a process, of either cgroup version. */
-function limitsOf(pid: number): {
+function readLimits(pid: number): {
   readonly cpu: number;
   readonly memoryBytes: number;
   readonly swap: boolean;

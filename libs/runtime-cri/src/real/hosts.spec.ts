@@ -26,13 +26,13 @@ describeReal(
     });
     afterEach(() => machine.dispose());
 
-    const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
+    const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
       (await execIn(machine.runtime, containerId, script)).text.trim();
 
     it('resolves the name of the container to its own address', async () => {
       const status = await startIdle(machine.runtime);
-      expect(await sh(status, 'hostname -i')).toBe(status.ip);
-      expect(await sh(status, 'hostname -f')).toBe(status.containerId.slice(0, 12));
+      expect(await runScript(status, 'hostname -i')).toBe(status.ip);
+      expect(await runScript(status, 'hostname -f')).toBe(status.containerId.slice(0, 12));
     });
 
     it('resolves a chosen host name, localhost and the extra hosts', async () => {
@@ -42,29 +42,31 @@ describeReal(
       });
       // The only program of the image that resolves names resolves its own host name, so the host
       // is renamed.
-      const addressOf = (name: string): Promise<string> =>
-        sh(status, `hostname ${name}; hostname -i`);
+      const readAddress = (name: string): Promise<string> =>
+        runScript(status, `hostname ${name}; hostname -i`);
       const names = ['shop-1', 'localhost', 'db', 'db.internal'];
       const found: string[] = [];
-      for (const name of names) found.push(await addressOf(name));
+      for (const name of names) found.push(await readAddress(name));
       expect(found).toEqual([status.ip, '127.0.0.1', '192.0.2.10', '192.0.2.10']);
-      expect(await sh(status, 'grep cache /etc/hosts')).toBe('2001:db8::10\tcache');
+      expect(await runScript(status, 'grep cache /etc/hosts')).toBe('2001:db8::10\tcache');
     });
 
     it('exists and cannot be changed with a read-only root file system', async () => {
       const status = await startIdle(machine.runtime, {
         security: { readOnlyRootFilesystem: true },
       });
-      expect(await sh(status, 'hostname -i')).toBe(status.ip);
-      expect(await sh(status, 'echo x >> /etc/hosts || echo refused')).toContain('refused');
+      expect(await runScript(status, 'hostname -i')).toBe(status.ip);
+      expect(await runScript(status, 'echo x >> /etc/hosts || echo refused')).toContain('refused');
     });
 
     it('is separate from the file of the node and can be changed inside only', async () => {
       const [first, second] = [await startIdle(machine.runtime), await startIdle(machine.runtime)];
-      expect(await sh(first, 'cat /etc/hosts')).not.toBe(readFileSync('/etc/hosts', 'utf8').trim());
-      await sh(first, 'echo 192.0.2.99 changed >> /etc/hosts');
-      expect(await sh(first, 'grep -c changed /etc/hosts')).toBe('1');
-      expect(await sh(second, 'grep -c changed /etc/hosts')).toBe('0');
+      expect(await runScript(first, 'cat /etc/hosts')).not.toBe(
+        readFileSync('/etc/hosts', 'utf8').trim(),
+      );
+      await runScript(first, 'echo 192.0.2.99 changed >> /etc/hosts');
+      expect(await runScript(first, 'grep -c changed /etc/hosts')).toBe('1');
+      expect(await runScript(second, 'grep -c changed /etc/hosts')).toBe('0');
       expect(readFileSync('/etc/hosts', 'utf8')).not.toContain('changed');
     });
 
@@ -72,12 +74,12 @@ describeReal(
       const status = await startIdle(machine.runtime, {
         network: { hostNetwork: true, extraHosts: EXTRA_HOSTS },
       });
-      const text = await sh(status, 'cat /etc/hosts');
+      const text = await runScript(status, 'cat /etc/hosts');
       for (const line of readFileSync('/etc/hosts', 'utf8').trim().split('\n'))
         expect(text).toContain(line);
       expect(text).toContain('192.0.2.10\tdb db.internal');
-      expect(await sh(status, 'hostname')).toBe(hostname());
-      expect(await sh(status, 'hostname -i')).toMatch(/^127\./);
+      expect(await runScript(status, 'hostname')).toBe(hostname());
+      expect(await runScript(status, 'hostname -i')).toMatch(/^127\./);
     });
 
     it('exists in a volume that is mounted at /etc', async () => {
@@ -85,15 +87,15 @@ describeReal(
         { name: 'etc', mountPath: '/etc', readOnly: false, source: { kind: 'emptyDir' as const } },
       ];
       const status = await startIdle(machine.runtime, { volumes });
-      expect(await sh(status, 'hostname -i')).toBe(status.ip);
+      expect(await runScript(status, 'hostname -i')).toBe(status.ip);
     });
 
     it('survives a restart of the agent and is removed with the container', async () => {
       const status = await startIdle(machine.runtime, { network: { extraHosts: EXTRA_HOSTS } });
-      const before = await sh(status, 'cat /etc/hosts');
+      const before = await runScript(status, 'cat /etc/hosts');
       const reopened = await machine.reopen();
       await reopened.list();
-      expect(await sh(status, 'cat /etc/hosts')).toBe(before);
+      expect(await runScript(status, 'cat /etc/hosts')).toBe(before);
       const { logDirectory } = machine.options;
       expect(existsSync(path.join(logDirectory, status.containerId))).toBe(true);
       await reopened.stop(status.containerId, 0);

@@ -12,7 +12,7 @@ const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 let machine: RealCriMachine;
 
 /** Reads user, group and further groups of the main process of a container. */
-async function whoIs(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
+async function readIdentity(security: SecurityRequest): Promise<readonly (string | undefined)[]> {
   const fields = await readProcessStatus(await startIdle(machine.runtime, { security }));
   const first = (name: string): string | undefined => fields.get(name)?.split('\t')[0];
   return [first('Uid'), first('Gid'), fields.get('Groups')];
@@ -53,11 +53,11 @@ describeReal(
         gives: ['0', '0', '0 5'],
       },
     ])('$what', async ({ security, gives }) => {
-      expect(await whoIs(security)).toEqual(gives);
+      expect(await readIdentity(security)).toEqual(gives);
     });
 
     it('a user name that the image lacks is refused with that name', async () => {
-      await expect(whoIs({ userName: 'nginx' })).rejects.toMatchObject({
+      await expect(readIdentity({ userName: 'nginx' })).rejects.toMatchObject({
         kind: 'invalid',
         message: expect.stringContaining('security.userName: the image has no user "nginx"'),
       });

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, silentLog, toContainerId } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import {
   openRealCriMachine,
@@ -9,15 +10,14 @@ import {
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
 import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
-import { realClock, realRandom } from '../testing/system.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
 const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
-function requestOf(image: string): ContainerRequest {
-  const containerId = toContainerId(randomHex(realRandom, 32));
+function createRequest(image: string): ContainerRequest {
+  const containerId = toContainerId(randomHex(systemRandom, 32));
   return {
     containerId,
     image,
@@ -45,7 +45,7 @@ describeReal(
       removals = [];
       looks = 0;
       containerd = new OwnContainerd();
-      client = new CriClient({ socketPath: containerd.socketPath, clock: realClock });
+      client = new CriClient({ socketPath: containerd.socketPath, clock: systemClock });
       await containerd.retryUntilAnswered(() => client.version());
       // by another program
       await client.callImage('PullImage', (calls) =>
@@ -82,7 +82,7 @@ describeReal(
       async () => {
         const { runtime } = machine;
         const steps: StartProgress[] = [];
-        const web = requestOf(WEB_IMAGE);
+        const web = createRequest(WEB_IMAGE);
         await runtime.prepare(web, (step) => steps.push(step), never);
         expect(steps).toEqual([
           { kind: 'pulling', image: WEB_IMAGE },
@@ -94,7 +94,7 @@ describeReal(
           },
         ]);
         await runtime.start(web);
-        const foreign = requestOf(TEST_IMAGE);
+        const foreign = createRequest(TEST_IMAGE);
         await runtime.start({ ...foreign, imagePull: 'always' });
         await runtime.stop(foreign.containerId, 0);
         await runtime.remove(foreign.containerId);
@@ -112,14 +112,14 @@ describeReal(
     );
 
     it('an image that cannot be pulled is refused with the error of the registry; policy never pulls nothing', async () => {
-      const nowhere = requestOf('cloudless/no-such-image:1');
+      const nowhere = createRequest('cloudless/no-such-image:1');
       await expect(machine.runtime.prepare(nowhere, () => undefined, never)).rejects.toMatchObject({
         kind: 'precondition',
         message: expect.stringMatching(/cloudless\/no-such-image:1 cannot be pulled: .*not found/s),
       });
       await expect(
         machine.runtime.prepare(
-          { ...requestOf(WEB_IMAGE), imagePull: 'never' },
+          { ...createRequest(WEB_IMAGE), imagePull: 'never' },
           () => undefined,
           never,
         ),

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { isUnified } from '../system/pids-limit.js';
 import { execIn, aScriptRequest, startIdle } from '../testing/real-commands.js';
 import {
@@ -10,7 +11,6 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 const LOOK_MS = 20;
@@ -19,7 +19,7 @@ const BOMB = 'bomb() { bomb & bomb & sleep 3600; }; bomb 2> /dev/null & exec sle
 let machine: RealCriMachine;
 
 /** Reads a file of the cgroup of a process. */
-function cgroupFile(pid: number, controller: string, file: string): string {
+function readCgroupFile(pid: number, controller: string, file: string): string {
   const groups = readFileSync(`/proc/${pid}/cgroup`, 'utf8')
     .trim()
     .split('\n')
@@ -31,10 +31,10 @@ function cgroupFile(pid: number, controller: string, file: string): string {
   return readFileSync(path.join('/sys/fs/cgroup', controller, group, file), 'utf8').trim();
 }
 
-const pidsOf = (
+const readPids = (
   { pid = 0 }: ContainerStatus,
   file: 'pids.max' | 'pids.current' | 'pids.events',
-): string => cgroupFile(pid, 'pids', file);
+): string => readCgroupFile(pid, 'pids', file);
 const start = (
   script: string,
   overrides: Partial<ContainerRequest> = {},
@@ -50,21 +50,21 @@ describeReal(
 
     it('processes: as requested, else the default of the node', async () => {
       const { runtime } = machine;
-      expect(pidsOf(await startIdle(runtime), 'pids.max')).toBe('300');
-      expect(pidsOf(await startIdle(runtime, { limits: { pids: 25 } }), 'pids.max')).toBe('25');
+      expect(readPids(await startIdle(runtime), 'pids.max')).toBe('300');
+      expect(readPids(await startIdle(runtime, { limits: { pids: 25 } }), 'pids.max')).toBe('25');
     });
 
     it('processes: a fork bomb stops at its limit, and other containers continue', async () => {
       const neighbour = await startIdle(machine.runtime, { limits: { pids: 50 } });
       const bomb = await start(BOMB, { limits: { pids: 40 } });
-      while (pidsOf(bomb, 'pids.events') === 'max 0') await sleep(realClock, LOOK_MS);
+      while (readPids(bomb, 'pids.events') === 'max 0') await sleep(systemClock, LOOK_MS);
       const many = await execIn(
         machine.runtime,
         neighbour.containerId,
         'for i in 1 2 3 4 5 6 7 8; do sleep 0.01 & done; wait; echo fine',
       );
       expect(many).toEqual({ exitCode: 0, text: 'fine\n' });
-      expect(Number(pidsOf(bomb, 'pids.current'))).toBeLessThanOrEqual(40);
+      expect(Number(readPids(bomb, 'pids.current'))).toBeLessThanOrEqual(40);
       expect(await machine.runtime.stop(bomb.containerId, 0)).toMatchObject({ exitCode: 137 });
     });
 
@@ -72,7 +72,7 @@ describeReal(
       const script = 'mkfifo /go 2> /dev/null; read x < /go; sleep 5 & sleep 5 & sleep 5 & wait';
       const events = machine.runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
       const started = await start(script, { limits: { pids: 3 } });
-      expect(pidsOf(started, 'pids.max')).toBe('3');
+      expect(readPids(started, 'pids.max')).toBe('3');
       writeFileSync(`/proc/${started.pid}/root/go`, 'go\n');
       let status = started;
       while (status.phase === 'running')
@@ -86,14 +86,14 @@ describeReal(
         limits: { cpuMillis: 1500 },
       });
       if (isUnified()) {
-        expect(cgroupFile(pid, 'cpu', 'cpu.max')).toBe('150000 100000');
-        expect(cgroupFile(pid, 'cpu', 'cpu.weight')).toBe('10'); // 256 shares, as runc converts
+        expect(readCgroupFile(pid, 'cpu', 'cpu.max')).toBe('150000 100000');
+        expect(readCgroupFile(pid, 'cpu', 'cpu.weight')).toBe('10'); // 256 shares, as runc converts
       } else {
-        expect(cgroupFile(pid, 'cpu', 'cpu.shares')).toBe('256');
-        expect(cgroupFile(pid, 'cpu', 'cpu.cfs_quota_us')).toBe('150000');
+        expect(readCgroupFile(pid, 'cpu', 'cpu.shares')).toBe('256');
+        expect(readCgroupFile(pid, 'cpu', 'cpu.cfs_quota_us')).toBe('150000');
       }
       const least = await startIdle(machine.runtime, { requests: { cpuMillis: 0 } });
-      expect(cgroupFile(least.pid ?? 0, 'cpu', isUnified() ? 'cpu.weight' : 'cpu.shares')).toBe(
+      expect(readCgroupFile(least.pid ?? 0, 'cpu', isUnified() ? 'cpu.weight' : 'cpu.shares')).toBe(
         isUnified() ? '1' : '2',
       );
     });

@@ -6,6 +6,7 @@ import { networkInterfaces } from 'node:os';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { CriClient } from '../client/index.js';
 import { PodSandboxState } from '../gen/runtime/v1/api_pb.js';
 import { execIn, aScriptRequest } from '../testing/real-commands.js';
@@ -14,7 +15,6 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock } from '../testing/system.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 const RETRY_MS = 50;
@@ -22,11 +22,11 @@ const RETRY_MS = 50;
 let machine: RealCriMachine;
 const start = (script: string, overrides: Partial<ContainerRequest>): Promise<ContainerStatus> =>
   machine.runtime.start(aScriptRequest(script, overrides));
-const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
+const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
 
 /** A port that was free a moment ago. */
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, resolve));
   const { port } = server.address() as AddressInfo;
@@ -35,7 +35,7 @@ async function freePort(): Promise<number> {
 }
 
 /** Reads from a TCP port as soon as a program listens there. */
-async function tcpText(host: string, port: number): Promise<string> {
+async function readTcp(host: string, port: number): Promise<string> {
   for (;;) {
     const text = await new Promise<string>((resolve) => {
       let all = '';
@@ -45,12 +45,12 @@ async function tcpText(host: string, port: number): Promise<string> {
         .once('close', () => resolve(all));
     });
     if (text !== '') return text.trim();
-    await sleep(realClock, RETRY_MS);
+    await sleep(systemClock, RETRY_MS);
   }
 }
 
 /** Sends to a UDP port until it answers, and returns the answer. */
-async function udpText(host: string, port: number): Promise<string> {
+async function readUdp(host: string, port: number): Promise<string> {
   const socket = createSocket('udp4');
   const answer = new Promise<string>((resolve) =>
     socket.once('message', (data) => resolve(data.toString().trim())),
@@ -59,14 +59,14 @@ async function udpText(host: string, port: number): Promise<string> {
   void answer.then((found) => (text = found));
   while (text === undefined) {
     socket.send('hello\n', port, host);
-    await sleep(realClock, RETRY_MS);
+    await sleep(systemClock, RETRY_MS);
   }
   socket.close();
   return text;
 }
 
 /** An address of this machine that is not loopback. */
-function ownAddress(): string {
+function findOwnAddress(): string {
   const found = Object.values(networkInterfaces())
     .flatMap((all) => all ?? [])
     .find(({ family, internal }) => family === 'IPv4' && !internal);
@@ -85,19 +85,19 @@ describeReal(
     afterEach(() => machine.dispose());
 
     it('forwards a host port to the container and reports the endpoint of the pod', async () => {
-      const hostPort = await freePort();
+      const hostPort = await findFreePort();
       const status = await start(says('web'), {
         ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort }],
       });
       const [endpoint] = status.endpoints;
       expect(status).toMatchObject({ ownCgroup: true, ownNetwork: true });
       expect(endpoint).toMatchObject({ portName: 'http', port: 80 });
-      expect(await tcpText(endpoint?.ip ?? '', 80)).toBe('web');
-      expect(await tcpText(ownAddress(), hostPort)).toBe('web');
+      expect(await readTcp(endpoint?.ip ?? '', 80)).toBe('web');
+      expect(await readTcp(findOwnAddress(), hostPort)).toBe('web');
     });
 
     it('forwards a UDP host port', async () => {
-      const hostPort = await freePort();
+      const hostPort = await findFreePort();
       const { endpoints, pid } = await start('exec sleep 3600', {
         ports: [{ name: 'dns', port: 53, protocol: 'udp', hostPort }],
       });
@@ -111,25 +111,25 @@ describeReal(
         { stdio: 'ignore' },
       );
       try {
-        expect(await udpText(endpoints[0]?.ip ?? '', 53)).toBe('pong');
-        expect(await udpText(ownAddress(), hostPort)).toBe('pong');
+        expect(await readUdp(endpoints[0]?.ip ?? '', 53)).toBe('pong');
+        expect(await readUdp(findOwnAddress(), hostPort)).toBe('pong');
       } finally {
         server.kill('SIGKILL');
       }
     });
 
     it('reassigns a host port from an exited container to the next', async () => {
-      const hostPort = await freePort();
+      const hostPort = await findFreePort();
       const ports = [{ name: 'http', port: 80, protocol: 'tcp', hostPort }] as const;
       const first = await start(says('first'), { ports });
-      expect(await tcpText(ownAddress(), hostPort)).toBe('first');
+      expect(await readTcp(findOwnAddress(), hostPort)).toBe('first');
       await expect(start(says('second'), { ports })).rejects.toMatchObject({
         kind: 'exhausted',
         message: `host port ${hostPort}/tcp of this node is in use by container ${first.containerId}`,
       });
       await machine.runtime.stop(first.containerId, 0);
       await start(says('second'), { ports });
-      expect(await tcpText(ownAddress(), hostPort)).toBe('second');
+      expect(await readTcp(findOwnAddress(), hostPort)).toBe('second');
       expect(await machine.runtime.list()).toHaveLength(2);
     });
 
@@ -148,14 +148,16 @@ describeReal(
     });
 
     it('shares interfaces, host name and ports in the network of the machine', async () => {
-      const port = await freePort();
+      const port = await findFreePort();
       const ports = [{ name: 'http', port, protocol: 'tcp' }] as const;
       const status = await start(says('host', port), { ports, network: { hostNetwork: true } });
       expect(status.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port }]);
       expect([status.ownCgroup, status.ownNetwork]).toEqual([true, undefined]);
-      expect(await tcpText('127.0.0.1', port)).toBe('host');
-      expect(await sh(status, 'readlink /proc/self/ns/net')).toBe(await namespaceOfHere('net'));
-      expect(await sh(status, 'hostname')).toBe(
+      expect(await readTcp('127.0.0.1', port)).toBe('host');
+      expect(await runScript(status, 'readlink /proc/self/ns/net')).toBe(
+        await readOwnNamespace('net'),
+      );
+      expect(await runScript(status, 'hostname')).toBe(
         readFileSync('/proc/sys/kernel/hostname', 'utf8').trim(),
       );
       const [found] = await (await machine.reopen()).list();
@@ -164,24 +166,26 @@ describeReal(
 
     it('has a network and a host name of its own by default', async () => {
       const status = await start('sleep 3600', {});
-      expect(await sh(status, 'readlink /proc/self/ns/net')).not.toBe(await namespaceOfHere('net'));
-      expect(await sh(status, 'hostname')).toBe(status.containerId.slice(0, 12));
+      expect(await runScript(status, 'readlink /proc/self/ns/net')).not.toBe(
+        await readOwnNamespace('net'),
+      );
+      expect(await runScript(status, 'hostname')).toBe(status.containerId.slice(0, 12));
     });
 
     it('lets any user listen on any port in its own network, but not in that of the machine', async () => {
       const security = { runAsUser: 1000, capabilitiesDrop: ['ALL'] };
       const { ip = '' } = await start(says('hello'), { security });
-      expect(await tcpText(ip, 80)).toBe('hello');
+      expect(await readTcp(ip, 80)).toBe('hello');
       const shared = await start('exec sleep 3600', { network: { hostNetwork: true }, security });
       const first = '/proc/sys/net/ipv4/ip_unprivileged_port_start';
-      expect(await sh(shared, `cat ${first}`)).toBe(readFileSync(first, 'utf8').trim());
+      expect(await runScript(shared, `cat ${first}`)).toBe(readFileSync(first, 'utf8').trim());
     });
 
     it('sets the requested host name and name servers', async () => {
       const network = { hostname: 'shop-1', dnsServers: ['192.0.2.1', '2001:db8::1'] };
       const status = await start('sleep 3600', { network });
-      expect(await sh(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
-      expect(await sh(status, 'grep nameserver /etc/resolv.conf')).toBe(
+      expect(await runScript(status, 'hostname; cat /etc/hostname')).toBe('shop-1\nshop-1');
+      expect(await runScript(status, 'grep nameserver /etc/resolv.conf')).toBe(
         'nameserver 192.0.2.1\nnameserver 2001:db8::1',
       );
     });
@@ -191,7 +195,7 @@ describeReal(
       machine = await openRealCriMachine({ orphanAgeMs: 0 });
       const { containerId } = await start('echo last; exit 3', {});
       await machine.runtime.stop(containerId, 5_000);
-      const client = new CriClient({ socketPath: machine.options.socketPath, clock: realClock });
+      const client = new CriClient({ socketPath: machine.options.socketPath, clock: systemClock });
       const states = async (): Promise<readonly PodSandboxState[]> => {
         const filter = { labelSelector: { 'io.cloudless.container-id': containerId } };
         return (
@@ -219,7 +223,7 @@ describeReal(
   },
 );
 
-async function namespaceOfHere(kind: string): Promise<string> {
+async function readOwnNamespace(kind: string): Promise<string> {
   const { readlink } = await import('node:fs/promises');
   return readlink(`/proc/self/ns/${kind}`);
 }

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { CriClient } from '../client/cri-client.js';
 import { toOwnerSelector } from '../containers/labels.js';
 import { openCriRuntime } from '../index.js';
@@ -14,13 +15,12 @@ import {
   SKIP_REASON,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realClock, realRandom } from '../testing/system.js';
 import { readTraces, type Traces } from '../testing/traces.js';
 
 const describeReal = SKIP_REASON === undefined ? describe : describe.skip;
 
-function requestOf(script: string): ContainerRequest {
-  const containerId = toContainerId(randomHex(realRandom, 32));
+function createRequest(script: string): ContainerRequest {
+  const containerId = toContainerId(randomHex(systemRandom, 32));
   const rest = {
     labels: {},
     command: ['/bin/sh', '-c', script],
@@ -39,7 +39,7 @@ describeReal(
     let client: CriClient;
     beforeEach(async () => {
       machine = await openRealCriMachine();
-      client = new CriClient({ socketPath: SOCKET ?? '', clock: realClock });
+      client = new CriClient({ socketPath: SOCKET ?? '', clock: systemClock });
     });
     afterEach(async () => {
       client.close();
@@ -48,7 +48,7 @@ describeReal(
 
     const traces = (): Promise<Traces> =>
       readTraces(client, toOwnerSelector(machine.options.owner));
-    const kindsOf = ({ found }: Traces): readonly string[] =>
+    const toKinds = ({ found }: Traces): readonly string[] =>
       [...new Set(found.map((each) => each.replace(/ [^ ]+$/, '')))].sort();
     const logOf = ({ containerId }: ContainerRequest): string =>
       path.join(machine.options.logDirectory, containerId);
@@ -58,10 +58,10 @@ describeReal(
 
     it('no process, shim, mount, network namespace, link, cgroup or log remains after removal', async () => {
       const { runtime } = machine;
-      const [kept, ended] = [requestOf('sleep 1000'), requestOf('exit 3')];
+      const [kept, ended] = [createRequest('sleep 1000'), createRequest('exit 3')];
       await Promise.all([runtime.start(kept), runtime.start(ended)]);
       const before = await traces();
-      expect(kindsOf(before)).toEqual([
+      expect(toKinds(before)).toEqual([
         'cgroup',
         'link',
         'mount',
@@ -83,9 +83,9 @@ describeReal(
 
     it('nothing remains after a shutdown, whatever the state', async () => {
       const requests = [
-        requestOf('sleep 1000'),
-        requestOf('exit 3'),
-        requestOf('trap "" TERM; sleep 1000'),
+        createRequest('sleep 1000'),
+        createRequest('exit 3'),
+        createRequest('trap "" TERM; sleep 1000'),
       ];
       const leaving = await openCriRuntime(machine.options);
       await Promise.all(requests.map((request) => leaving.start(request)));
@@ -101,7 +101,7 @@ describeReal(
 
     it('nothing remains after a sweep of a never-started container and of a stopped sandbox', async () => {
       const { runtime, options } = machine;
-      const [stopped, running] = [requestOf('sleep 1000'), requestOf('sleep 1000')];
+      const [stopped, running] = [createRequest('sleep 1000'), createRequest('sleep 1000')];
       await Promise.all([runtime.start(stopped), runtime.start(running)]);
       const labelSelector = { 'io.cloudless.container-id': stopped.containerId };
       const whole = await traces();

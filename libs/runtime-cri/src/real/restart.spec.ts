@@ -2,21 +2,21 @@ import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemRandom } from '@cloudless/system';
 import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
 import {
   openRealCriMachine,
   TEST_IMAGE,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { realRandom } from '../testing/system.js';
 
 const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
-const requestOf = (script: string): ContainerRequest => ({
+const createRequest = (script: string): ContainerRequest => ({
   ...{
-    containerId: toContainerId(randomHex(realRandom, 32)),
+    containerId: toContainerId(randomHex(systemRandom, 32)),
     labels: { a: 'b' },
     image: TEST_IMAGE,
     args: [],
@@ -48,8 +48,10 @@ describeReal(
       'keeps running containers, logs, and exit codes from its absence',
       async () => {
         const { runtime } = machine;
-        const counting = requestOf('i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done');
-        const ending = requestOf('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
+        const counting = createRequest(
+          'i=1; while :; do echo "line $i"; i=$((i+1)); sleep 0.05; done',
+        );
+        const ending = createRequest('until [ -e /tmp/go ]; do sleep 0.02; done; exit 42');
         const [kept, { pid }] = [await runtime.start(counting), await runtime.start(ending)];
         const logs = runtime
           .logs(counting.containerId, { follow: true }, never)

@@ -80,7 +80,7 @@ describeReal(
     });
 
     it('are refused without a trace, with the error of the kernel, when they cannot be set', async () => {
-      const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // nobody may have more
+      const most = Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')); // the largest limit that the kernel allows
       const running = (await machine.runtime.list()).length;
       await expect(start({ name: 'nofile', soft: most + 1, hard: most + 1 })).rejects.toMatchObject(
         {

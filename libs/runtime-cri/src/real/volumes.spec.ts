@@ -53,10 +53,10 @@ const memory = (name: string, mountPath: string, sizeBytes?: number): VolumeRequ
   source: { kind: 'emptyDir', memory: sizeBytes === undefined ? {} : { sizeBytes } },
 });
 /** Lists the tmpfs mounts for containers of this machine. */
-const inMemory = (): readonly string[] => findMountsWithin(volumeDirectory);
-const sh = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
+const listMemoryMounts = (): readonly string[] => findMountsWithin(volumeDirectory);
+const runScript = async ({ containerId }: ContainerStatus, script: string): Promise<string> =>
   (await execIn(machine.runtime, containerId, script)).text.trim();
-const groups = (): readonly string[] => {
+const listGroups = (): readonly string[] => {
   const directory = path.join(volumeDirectory, 'empty');
   return existsSync(directory) ? readdirSync(directory) : [];
 };
@@ -81,43 +81,43 @@ describeReal(
 
     it('an empty directory is writable for any user, shared in its group, and removed with the last container', async () => {
       const first = await start('replica-1', emptyDir('scratch', '/scratch'));
-      expect(await sh(first, 'stat -c %a /scratch; ls /scratch')).toBe('777');
-      await sh(first, 'echo kept > /scratch/a');
+      expect(await runScript(first, 'stat -c %a /scratch; ls /scratch')).toBe('777');
+      await runScript(first, 'echo kept > /scratch/a');
       await machine.runtime.stop(first.containerId, 0);
       const second = await start('replica-1', emptyDir('scratch', '/scratch'));
       await machine.runtime.remove(first.containerId);
-      expect(await sh(second, 'cat /scratch/a')).toBe('kept');
+      expect(await runScript(second, 'cat /scratch/a')).toBe('kept');
       const other = await start('replica-2', emptyDir('scratch', '/scratch'));
-      expect(await sh(other, 'ls /scratch')).toBe('');
-      expect(groups()).toEqual(['replica-1', 'replica-2']);
+      expect(await runScript(other, 'ls /scratch')).toBe('');
+      expect(listGroups()).toEqual(['replica-1', 'replica-2']);
       await end(second);
-      expect(groups()).toEqual(['replica-2']);
+      expect(listGroups()).toEqual(['replica-2']);
       await end(other);
-      expect(groups()).toEqual([]);
+      expect(listGroups()).toEqual([]);
     });
 
     it('an empty directory in memory has its size limit, lives as long as its group, and leaves no trace', async () => {
       const volume = memory('cache', '/cache', 1024 * 1024);
       const first = await start('memory-1', volume);
       expect(
-        await sh(
+        await runScript(
           first,
           'stat -f -c %T /cache; stat -c %a /cache; df -k /cache | tail -n 1 | tr -s " " | cut -d " " -f 2',
         ),
       ).toBe('tmpfs\n777\n1024');
       expect(
-        await sh(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much'),
+        await runScript(first, 'head -c 2000000 /dev/zero > /cache/much || stat -c %s /cache/much'),
       ).toMatch(/\n1048576$/);
       expect(
-        await sh(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "'),
+        await runScript(first, 'rm /cache/much; echo kept > /cache/note; mount | grep " /cache "'),
       ).toMatch(/nosuid.*nodev|nodev.*nosuid/);
       await machine.runtime.stop(first.containerId, 0);
       const second = await start('memory-1', volume);
       await machine.runtime.remove(first.containerId);
-      expect(await sh(second, 'cat /cache/note')).toBe('kept');
-      expect(inMemory()).toHaveLength(1);
+      expect(await runScript(second, 'cat /cache/note')).toBe('kept');
+      expect(listMemoryMounts()).toHaveLength(1);
       await end(second);
-      expect([inMemory(), groups()]).toEqual([[], []]);
+      expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
     });
 
     it('/dev/shm has the requested size and is empty for each container', async () => {
@@ -125,15 +125,15 @@ describeReal(
       const size =
         'df -k /dev/shm | tail -n 1 | tr -s " " | cut -d " " -f 2; stat -c %a /dev/shm; ls /dev/shm';
       const first = await startIdle(machine.runtime, request);
-      expect(await sh(first, `${size}; echo x > /dev/shm/x`)).toBe('204800\n1777');
+      expect(await runScript(first, `${size}; echo x > /dev/shm/x`)).toBe('204800\n1777');
       await machine.runtime.stop(first.containerId, 0);
       const second = await startIdle(machine.runtime, request);
-      expect(await sh(second, size)).toBe('204800\n1777');
+      expect(await runScript(second, size)).toBe('204800\n1777');
       await machine.runtime.remove(first.containerId);
-      expect(inMemory()).toHaveLength(1);
+      expect(listMemoryMounts()).toHaveLength(1);
       await end(second);
-      expect([inMemory(), groups()]).toEqual([[], []]);
-      expect(await sh(await startIdle(machine.runtime), size)).toBe('65536\n1777');
+      expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
+      expect(await runScript(await startIdle(machine.runtime), size)).toBe('65536\n1777');
     });
 
     it('tmpfs mounts of failed starts and of unknown groups are removed', async () => {
@@ -144,7 +144,7 @@ describeReal(
         shmSizeBytes: 4096,
       });
       await expect(machine.runtime.start(bad)).rejects.toMatchObject({ kind: 'invalid' });
-      expect([inMemory(), groups()]).toEqual([[], []]);
+      expect([listMemoryMounts(), listGroups()]).toEqual([[], []]);
       const left = await start('memory-3', memory('a', '/a'));
       await machine.runtime.close();
       await removeAll(
@@ -153,9 +153,9 @@ describeReal(
           volumeDirectory: path.join(allowed, 'elsewhere'),
         }),
       );
-      expect(inMemory()).toHaveLength(1);
+      expect(listMemoryMounts()).toHaveLength(1);
       const later = await openCriRuntime({ ...machine.options, orphanAgeMs: 0 });
-      await waitUntil(() => inMemory().length === 0 && groups().length === 0);
+      await waitUntil(() => listMemoryMounts().length === 0 && listGroups().length === 0);
       await later.close();
       expect(left.phase).toBe('running');
     });
@@ -171,7 +171,7 @@ describeReal(
       mkdirSync(outside);
       writeFileSync(path.join(outside, 'kept'), '');
       const container = await start('r', emptyDir('s', '/s'));
-      await sh(
+      await runScript(
         container,
         [
           `ln -s ${outside} /s/link`,
@@ -181,7 +181,7 @@ describeReal(
       );
       execFileSync('chattr', ['+i', path.join(volumeDirectory, 'empty', 'r', 's', 'immutable')]);
       await end(container);
-      expect(groups()).toEqual([]);
+      expect(listGroups()).toEqual([]);
       expect(readdirSync(outside)).toEqual(['kept']);
     });
 
@@ -191,9 +191,9 @@ describeReal(
       const sweeping = (orphanAgeMs: number): Promise<void> =>
         openCriRuntime({ ...machine.options, orphanAgeMs }).then((runtime) => runtime.close());
       await sweeping(3_600_000);
-      expect(groups()).toEqual(['known', 'unknown']);
+      expect(listGroups()).toEqual(['known', 'unknown']);
       await sweeping(0);
-      expect(groups()).toEqual(['known']);
+      expect(listGroups()).toEqual(['known']);
     });
 
     it('a failed start leaves no empty directory, unless another container of the group needs it', async () => {
@@ -203,7 +203,7 @@ describeReal(
         volumes: [emptyDir('s', '/s')],
       });
       await expect(machine.runtime.start(failing)).rejects.toMatchObject({ kind: 'invalid' });
-      expect(groups()).toEqual([]);
+      expect(listGroups()).toEqual([]);
       await start('r', emptyDir('s', '/s'));
       const again = aScriptRequest('', {
         group: 'r',
@@ -211,25 +211,25 @@ describeReal(
         volumes: [emptyDir('s', '/s')],
       });
       await expect(machine.runtime.start(again)).rejects.toMatchObject({ kind: 'invalid' });
-      expect(groups()).toEqual(['r']);
+      expect(listGroups()).toEqual(['r']);
     });
 
     it('a later agent knows the groups of running containers', async () => {
       await start('r', emptyDir('s', '/s'));
       const later = await machine.reopen();
-      expect(groups()).toEqual(['r']);
+      expect(listGroups()).toEqual(['r']);
       await removeAll(later);
-      expect(groups()).toEqual([]);
+      expect(listGroups()).toEqual([]);
     });
 
     it('a named volume belongs to one workload and stays', async () => {
       const web = await start('a', named('web'));
-      await sh(web, 'echo mine > /data/x');
+      await runScript(web, 'echo mine > /data/x');
       const other = await start('b', named('other'));
-      expect(await sh(other, 'ls /data')).toBe('');
+      expect(await runScript(other, 'ls /data')).toBe('');
       await end(web);
       const later = await start('c', named('web'));
-      expect(await sh(later, 'cat /data/x; stat -c %a /data')).toBe('mine\n777');
+      expect(await runScript(later, 'cat /data/x; stat -c %a /data')).toBe('mine\n777');
       const kept = path.join(volumeDirectory, 'named', 'default', 'web', 'db', 'x');
       expect(readFileSync(kept, 'utf8')).toBe('mine\n');
     });
@@ -237,19 +237,22 @@ describeReal(
     it('a host path can be mounted writable and read-only', async () => {
       writeFileSync(path.join(allowed, 'from-host'), 'hello');
       const writing = await start('a', hostPath(allowed));
-      expect(await sh(writing, 'cat /host/from-host; echo back > /host/from-container')).toBe(
-        'hello',
-      );
+      expect(
+        await runScript(writing, 'cat /host/from-host; echo back > /host/from-container'),
+      ).toBe('hello');
       expect(readFileSync(path.join(allowed, 'from-container'), 'utf8')).toBe('back\n');
       const reading = await start('b', hostPath(allowed, true));
-      expect(await sh(reading, 'echo x > /host/y || echo refused')).toMatch(
+      expect(await runScript(reading, 'echo x > /host/y || echo refused')).toMatch(
         /Read-only file system\nrefused/,
       );
       expect(
-        await sh(reading, 'chmod 700 /host || echo refused; rm /host/from-host || echo refused'),
+        await runScript(
+          reading,
+          'chmod 700 /host || echo refused; rm /host/from-host || echo refused',
+        ),
       ).toMatch(/refused[\s\S]*refused/);
       const file = await start('c', hostPath(path.join(allowed, 'from-host'), true));
-      expect(await sh(file, 'cat /host')).toBe('hello');
+      expect(await runScript(file, 'cat /host')).toBe('hello');
     });
 
     it('host paths that are not allowed are refused, also through a symbolic link, and nothing is created', async () => {
@@ -308,16 +311,19 @@ describeReal(
       const below = [emptyDir('sub', '/data/sub'), emptyDir('deep', '/data/sub/a/b', true)];
       const open = await start('a', ...below, emptyDir('data', '/data'));
       expect(
-        await sh(open, 'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok'),
+        await runScript(
+          open,
+          'echo x > /data/sub/x && ls /data /data/sub && echo y > /data/y && echo ok',
+        ),
       ).toMatch(/ok$/);
-      expect(await sh(open, 'grep -c " /data" /proc/self/mounts')).toBe('3');
+      expect(await runScript(open, 'grep -c " /data" /proc/self/mounts')).toBe('3');
       const closed = await start(
         'b',
         emptyDir('deep', '/data/sub/a/b'),
         emptyDir('data', '/data', true),
       );
       expect(
-        await sh(
+        await runScript(
           closed,
           'echo x > /data/sub/a/b/x && cat /data/sub/a/b/x; echo x > /data/x || echo refused',
         ),
@@ -326,7 +332,7 @@ describeReal(
 
     it('a symbolic link in a volume cannot move a mount point out of the volume', async () => {
       const first = await start('a', named('web'));
-      await sh(first, `ln -s ${allowed} /data/sub`);
+      await runScript(first, `ln -s ${allowed} /data/sub`);
       const second = start(
         'b',
         named('web', { readOnly: true }),
@@ -339,7 +345,7 @@ describeReal(
     it('later mounts on the machine are not visible inside', async () => {
       mkdirSync(path.join(allowed, 'late'));
       const reading = await start('a', hostPath(allowed));
-      expect(await sh(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(
+      expect(await runScript(reading, 'grep " /host " /proc/self/mountinfo')).not.toMatch(
         /shared:|master:/,
       );
     });
@@ -359,7 +365,7 @@ describeReal(
         kind: 'invalid',
         message: expect.stringMatching(/^volumes\.v: /),
       });
-      expect(groups()).toEqual([]);
+      expect(listGroups()).toEqual([]);
     });
 
     it('a volume directory that cannot be created is reported', async () => {

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sleep } from '@cloudless/base';
+import { systemClock } from '@cloudless/system';
 import { SKIP_REASON } from './real-cri-machine.js';
-import { realClock } from './system.js';
 
 /** Template for the configuration of test instances of containerd. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
@@ -39,7 +39,7 @@ export class OwnContainerd {
         return await call();
       } catch (reason) {
         if ((reason as { kind?: string }).kind !== 'unavailable') throw reason;
-        await sleep(realClock, RETRY_MS);
+        await sleep(systemClock, RETRY_MS);
       }
     }
   }

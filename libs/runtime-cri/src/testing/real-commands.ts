@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
+import { systemRandom } from '@cloudless/system';
 import { readCommandLine } from '../system/host-processes.js';
 import { TEST_IMAGE, waitUntil } from './real-cri-machine.js';
-import { realRandom } from './system.js';
 
-const random = createSeededRandom(Number(realRandom.next() * 2 ** 31));
+const random = createSeededRandom(Number(systemRandom.next() * 2 ** 31));
 const never = new AbortController().signal;
 
 /** Result of a command in a container. */

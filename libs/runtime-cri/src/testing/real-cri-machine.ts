@@ -4,9 +4,9 @@ import path from 'node:path';
 import { randomHex, silentLog, sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
 import { processExists, readProcesses } from '../system/host-processes.js';
-import { realClock, realRandom } from './system.js';
 
 /**
  * Socket of a container runtime for tests. Tests create and remove containers there, with labels of
@@ -39,13 +39,13 @@ export async function openRealCriMachine(
   overrides: Partial<CriRuntimeOptions> = {},
 ): Promise<RealCriMachine> {
   const home = mkdtempSync(path.join(tmpdir(), 'cloudless-cri-'));
-  const mark = randomHex(realRandom, 6);
+  const mark = randomHex(systemRandom, 6);
   const options: CriRuntimeOptions = {
     socketPath: SOCKET ?? '',
     owner: { cluster: `test-${mark}`, node: 'here' },
     logDirectory: path.join(home, 'logs'),
     imageDirectory: path.join(home, 'images'),
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
     logFileBytes: 64 * 1024,
     logCheckMs: 20,
@@ -87,7 +87,7 @@ export async function openRealCriMachine(
 
 /** Polls until a condition holds that only the operating system can report. */
 export async function waitUntil(condition: () => boolean): Promise<void> {
-  while (!condition()) await sleep(realClock, POLL_MS);
+  while (!condition()) await sleep(systemClock, POLL_MS);
 }
 
 /** Stops and removes all containers of a runtime. */

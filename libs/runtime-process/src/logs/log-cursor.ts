@@ -1,27 +1,11 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import path from 'node:path';
-import {
-  REMOVED_LINES_FILE,
-  countBytesBefore,
-  parseRemovedLines,
-  type LogLine,
-  type RemovedLines,
-} from '@cloudless/runtime';
+import { countBytesBefore, readRemovedLines, type LogLine } from '@cloudless/runtime';
 import { listLogFiles, type LogFile } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
 /** Size of one read, in bytes. */
 const CHUNK_BYTES = 64 * 1024;
-
-/** Reads the record of removed lines of the log in a directory; undefined without a record. */
-export function readRemovedLines(directory: string): RemovedLines | undefined {
-  try {
-    return parseRemovedLines(readFileSync(path.join(directory, REMOVED_LINES_FILE), 'utf8'));
-  } catch {
-    return undefined; // no file was removed yet
-  }
-}
 
 /** Lines of one read. */
 export interface ReadChunk {

@@ -4,25 +4,19 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
-  renameSync,
   rmSync,
-  statSync,
-  writeFileSync,
   writeSync,
 } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Log } from '@cloudless/base';
 import {
   LineSplitter,
-  REMOVED_LINES_FILE,
-  addRemovedFiles,
-  encodeRemovedLines,
+  recordRemovedFiles,
   type LogStream,
   type SplitLine,
 } from '@cloudless/runtime';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import { readRemovedLines } from './log-cursor.js';
-import { listLogFiles, formatLogFileName, type LogFile } from './log-files.js';
+import { listLogFiles, formatLogFileName } from './log-files.js';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 import { PendingFile } from './pending-file.js';
 
@@ -154,26 +148,8 @@ export class LogWriter {
     const surplus = kept.slice(0, Math.max(0, kept.length - files));
     const keptFrom = kept[surplus.length]?.firstSequence;
     if (surplus.length === 0 || keptFrom === undefined) return;
-    this.recordRemoval(surplus, keptFrom);
+    recordRemovedFiles(directory, surplus, keptFrom);
     for (const { file } of surplus) rmSync(file, { force: true });
-  }
-
-  /**
-   * Records the number and size of removed lines. Call it before the files are removed, so that a
-   * reader that misses the files can report their size.
-   */
-  private recordRemoval(surplus: readonly LogFile[], keptFrom: bigint): void {
-    const { directory } = this.options;
-    const target = path.join(directory, REMOVED_LINES_FILE);
-    try {
-      const sizeOf = ({ file }: LogFile): number => statSync(file).size;
-      const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, sizeOf);
-      if (removed === undefined) return;
-      writeFileSync(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
-      renameSync(`${target}.new`, target);
-    } catch {
-      // The disk is full: removing files is more important.
-    }
   }
 }
 

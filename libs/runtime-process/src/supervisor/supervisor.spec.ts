@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog, type Clock } from '@cloudless/base';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { aScript } from '../testing/container-calls.js';
-import { realClock, realRandom } from '../testing/system.js';
 import { layout } from './container/container-paths.js';
 import { findShellTools } from './process/shell-tools.js';
 import { Supervisor } from './supervisor.js';
@@ -25,18 +25,18 @@ describe('an exclusive container whose lease cannot be written after the start o
     if (tools === undefined) return;
     const leases = layout.leases(directory);
     const clock: Clock = {
-      ...realClock,
+      ...systemClock,
       wallTime: () => {
         // This clock is read for the first time after the lease was written when the process runs:
         // from here on the disk is full.
         if (existsSync(leases)) mkdirSync(`${leases}.new`, { recursive: true });
-        return realClock.wallTime();
+        return systemClock.wallTime();
       },
     };
     const supervisor = new Supervisor({
       directory,
       clock,
-      random: realRandom,
+      random: systemRandom,
       log: silentLog,
       tools,
     });

@@ -88,7 +88,7 @@ export class Supervisor {
     const { directory, clock, log } = this.deps;
     await this.fifos.prepare();
     const onExit = (container: ManagedContainer): void => this.onContainerExited(container);
-    const clearGroup = (group: Cgroup): void => this.cgroups.killAndRemove(group);
+    const removeGroup = (group: Cgroup): void => this.cgroups.killAndRemove(group);
     const { bootId } = this;
     const found = adoptContainers({
       directory,
@@ -97,7 +97,7 @@ export class Supervisor {
       bootId,
       settings: LOG_DEFAULTS,
       onExit,
-      removeGroup: clearGroup,
+      removeGroup,
     });
     for (const container of found) {
       this.containers.set(container.status.containerId, container);

@@ -1,6 +1,6 @@
 import { silentLog, toContainerId } from '@cloudless/base';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { openProcessRuntime } from '../index.js';
-import { realClock, realRandom } from './system.js';
 
 /**
  * Main program of a client that a test kills. `client-main <directory> <container id> <script>
@@ -11,8 +11,8 @@ const [directory = '', containerId = '', script = '', ...supervisorCommand] = pr
 const runtime = await openProcessRuntime({
   directory,
   supervisorCommand,
-  clock: realClock,
-  random: realRandom,
+  clock: systemClock,
+  random: systemRandom,
   log: silentLog,
 });
 await runtime.start({

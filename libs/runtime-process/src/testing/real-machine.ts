@@ -1,29 +1,23 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { silentLog } from '@cloudless/base';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
+import { systemClock, systemRandom } from '@cloudless/system';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
 import { readStartToken } from '../system/process-identity.js';
-import { realClock, realRandom } from './system.js';
+import { bundleProgram } from './bundle-program.js';
 
-const MAIN = fileURLToPath(new URL('./supervisor-main.ts', import.meta.url));
-/** Command by which a spec starts a supervisor from source. */
-export const SUPERVISOR_COMMAND = [
-  process.execPath,
-  '--conditions=@cloudless/source',
-  '--import',
-  'tsx',
-  MAIN,
-];
+/** Command by which a spec starts a supervisor of the current source. */
+export const SUPERVISOR_COMMAND = bundleProgram('supervisor-main');
 /** Small, so that a few thousand lines rotate. */
 const LOG_FILE_BYTES = 64 * 1024;
 const LOOK_MS = 5;
 
 /** A machine with real processes in a directory of its own. */
 export interface RealMachine extends RuntimeMachine {
+  reset(): Promise<void>;
   readonly runtime: ProcessRuntime;
   readonly directory: string;
   reopen(): Promise<ProcessRuntime>;
@@ -37,8 +31,8 @@ export function createRuntimeOptions(directory: string): ProcessRuntimeOptions {
   return {
     directory,
     supervisorCommand: SUPERVISOR_COMMAND,
-    clock: realClock,
-    random: realRandom,
+    clock: systemClock,
+    random: systemRandom,
     log: silentLog,
     logFileBytes: LOG_FILE_BYTES,
     idleMs: 2_000,
@@ -80,6 +74,18 @@ export async function openRealMachine(
     },
     openAnother: open,
     advanceTime: async () => undefined,
+    reset: async () => {
+      for (const each of opened.splice(0)) if (each !== runtime) await each.close();
+      opened.push(runtime);
+      await Promise.all(
+        (await runtime.list()).map(async ({ containerId }) => {
+          await runtime.stop(containerId, 0);
+          await runtime.remove(containerId);
+        }),
+      );
+      const files = readdirSync(home).map((name) => path.join(home, name));
+      for (const file of files) if (file !== directory) rmSync(file, { force: true });
+    },
     dispose: async () => {
       // Close first: a runtime that loses its supervisor would start another one.
       for (const each of opened) await each.close();
@@ -93,7 +99,7 @@ export async function openRealMachine(
 
 /** Polls until a condition holds that only the operating system can report. */
 export async function waitUntil(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise<void>((resolve) => realClock.setTimer(LOOK_MS, resolve));
+  while (!condition()) await new Promise<void>((resolve) => systemClock.setTimer(LOOK_MS, resolve));
 }
 
 /** Lists the running processes of a machine. */

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe } from '@jest/globals';
 import { describeAdoption } from './adoption.js';
 import { describeEvents } from './events.js';
 import { describeExec } from './exec.js';
@@ -22,13 +22,24 @@ import { describeLogs } from './logs.js';
 export function describeContainerRuntime(name: string, harness: RuntimeHarness): void {
   describe(`${name} as a container runtime`, () => {
     let machine: RuntimeMachine | undefined;
+    const dispose = async (): Promise<void> => {
+      const used = machine;
+      machine = undefined;
+      await used?.dispose();
+    };
     beforeEach(async () => {
-      machine = await harness.open();
+      machine ??= await harness.open();
     });
     afterEach(async () => {
-      await machine?.dispose();
-      machine = undefined;
+      if (machine?.reset === undefined) return dispose();
+      try {
+        await machine.reset();
+      } catch (reason) {
+        await dispose();
+        throw reason;
+      }
     });
+    afterAll(dispose);
     const current: CurrentMachine = () => {
       if (machine === undefined) throw new Error('no machine is open');
       return machine;

@@ -24,6 +24,12 @@ export interface RuntimeMachine {
   reopen(): Promise<ContainerRuntime>;
   /** Advances virtual time; returns at once with a real clock. */
   advanceTime(durationMs: number): Promise<void>;
+  /**
+   * Removes everything that a test has started, so that the next test finds an empty machine. A
+   * machine without this method is replaced by a new one for each test, which costs the start of a
+   * supervisor or of a connection.
+   */
+  reset?(): Promise<void>;
   /** Ends everything that was started and closes the runtime. */
   dispose(): Promise<void>;
 }

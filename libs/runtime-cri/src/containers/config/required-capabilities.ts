@@ -5,7 +5,7 @@ import type { ContainerRequest } from '@cloudless/runtime';
 interface Requirement {
   readonly field: string;
   readonly capability: string;
-  /** Text that tells the operator of the node how to get the capability. */
+  /** Hint for the operator of the node on how to get the capability. */
   readonly remedy?: string;
 }
 

@@ -40,6 +40,6 @@ export function prepareCommand(
   const { tools, joinFile, scriptFile } = join;
   const steps = { command, context: { env: marked, workingDir }, joinFile, leadsSession: false };
   writeFileSync(scriptFile, buildLaunchScript(steps, tools), { mode: 0o600 });
-  const clear = (): void => rmSync(scriptFile, { force: true });
-  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, cleanUp: clear };
+  const deleteScript = (): void => rmSync(scriptFile, { force: true });
+  return { file: tools.shell, argv0: 'sh', args: [scriptFile], env: {}, cleanUp: deleteScript };
 }

@@ -19,7 +19,10 @@ function aPool(): PortPool {
   return pool;
 }
 const given: number[] = [];
-const takeFrom = async (pool: PortPool, ...requests: PortRequest[]): Promise<readonly number[]> => {
+const allocateFrom = async (
+  pool: PortPool,
+  ...requests: PortRequest[]
+): Promise<readonly number[]> => {
   const ports = await pool.allocate(requests, settings);
   given.push(...ports);
   return ports;
@@ -35,38 +38,38 @@ describeLinux('ports of several supervisors on one machine', () => {
   it.each([http, dns])(
     'are different although no process listens yet ($protocol)',
     async (request) => {
-      const [first] = await takeFrom(aPool(), request);
-      const [second] = await takeFrom(aPool(), request);
+      const [first] = await allocateFrom(aPool(), request);
+      const [second] = await allocateFrom(aPool(), request);
       expect(second).not.toBe(first);
     },
   );
 
   it('are different when many are assigned at the same time', async () => {
     const all = await Promise.all(
-      Array.from({ length: 6 }, () => takeFrom(aPool(), http, http, http)),
+      Array.from({ length: 6 }, () => allocateFrom(aPool(), http, http, http)),
     );
     expect(new Set(all.flat()).size).toBe(18);
   });
 
   it('stay assigned to a container that a later supervisor has adopted', async () => {
     const first = aPool();
-    const [port = 0] = await takeFrom(first, http);
+    const [port = 0] = await allocateFrom(first, http);
     const later = aPool();
     first.release([port]); // its supervisor was killed
     await later.reserve([port]);
-    expect(await takeFrom(aPool(), http)).not.toEqual([port]);
+    expect(await allocateFrom(aPool(), http)).not.toEqual([port]);
   });
 
   it('can be assigned by any supervisor after the container has ended', async () => {
     const [first, second] = [aPool(), aPool()];
-    const ports = await takeFrom(first, http);
+    const ports = await allocateFrom(first, http);
     first.release(ports);
-    expect(await takeFrom(second, http)).toEqual(ports);
+    expect(await allocateFrom(second, http)).toEqual(ports);
   });
 
   it('are all released when the range has too few free ports', async () => {
     const pool = aPool();
-    const [port = 0] = await takeFrom(pool, http);
+    const [port = 0] = await allocateFrom(pool, http);
     pool.release([port]);
     const narrow = { ...settings, portRange: { from: port, to: port } };
     const tooMany = aPool().allocate([http, http], narrow);

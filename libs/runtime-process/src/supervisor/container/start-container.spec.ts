@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
+import { systemClock } from '@cloudless/system';
 import { findMarkedProcesses } from '../../system/marked-processes.js';
 import { readBootId, readStartToken } from '../../system/process-identity.js';
 import { aScript } from '../../testing/container-calls.js';
 import { waitUntil } from '../../testing/real-machine.js';
-import { realClock } from '../../testing/system.js';
 import { layout } from './container-paths.js';
 import { FifoPool } from './fifo-pool.js';
 import type { ShellTools } from '../process/launch-script.js';
@@ -25,11 +25,11 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-function depsOf(overrides: Partial<StartDeps> = {}): StartDeps {
+function createDeps(overrides: Partial<StartDeps> = {}): StartDeps {
   let names = 0;
   return {
     directory,
-    clock: realClock,
+    clock: systemClock,
     log: silentLog,
     fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(names += 1)}`),
     bootId: readBootId(),
@@ -50,12 +50,12 @@ describe.each([
   { name: 'under a guard', isGuarded: true },
   { name: 'without a guard, as on macOS', isGuarded: false },
 ])('a process $name', ({ isGuarded }) => {
-  const toolsOfCase = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
+  const getTools = (): Pick<StartDeps, 'tools'> => ({ tools: isGuarded ? tools : undefined });
 
   it('is killed and its folder removed when its record cannot be written after the start', async () => {
     const request = aScript('exec sleep 3600');
     const folder = layout.container(directory, request.containerId);
-    const { fifos } = depsOf();
+    const { fifos } = createDeps();
     const take = async (file: string): Promise<void> => {
       await fifos.acquire(file);
       // The last step before the process is started: from here on no record can be written, as on a
@@ -63,7 +63,7 @@ describe.each([
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
     await expect(
-      startContainer(request, [], depsOf({ ...toolsOfCase(), fifos: { acquire: take } })),
+      startContainer(request, [], createDeps({ ...getTools(), fifos: { acquire: take } })),
     ).rejects.toThrow('EISDIR');
     expect(readdirSync(layout.containers(directory))).toEqual([]);
     const left = findMarkedProcesses().filter(
@@ -81,7 +81,7 @@ describe.each([
     const container = await startContainer(
       request,
       [],
-      depsOf({ ...toolsOfCase(), onExit: () => (isOver = true) }),
+      createDeps({ ...getTools(), onExit: () => (isOver = true) }),
     );
     await waitUntil(() => isOver);
     await container.drained;

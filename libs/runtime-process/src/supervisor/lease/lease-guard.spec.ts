@@ -34,12 +34,12 @@ afterEach(() => {
 });
 
 const ID = toContainerId('ab'.repeat(32));
-const sleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): ChildProcess => {
+const startSleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): ChildProcess => {
   const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: 'ignore', env });
   children.push(child);
   return child;
 };
-const ended = (child: ChildProcess): Promise<readonly unknown[]> =>
+const waitForExit = (child: ChildProcess): Promise<readonly unknown[]> =>
   new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
 /**
  * Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any
@@ -55,7 +55,7 @@ function writeLeases(header: string, leases: readonly (readonly unknown[])[]): s
   return file;
 }
 /** Starts the script like a supervisor that has died since. */
-function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
+function startGuard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
   const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(
     shell,
@@ -68,7 +68,7 @@ function guard(shell: string, leases: readonly (readonly unknown[])[]): ChildPro
 const isSleeping = ({ pid = 0 }: ChildProcess): boolean =>
   readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('sleep') &&
   readFileSync(`/proc/${pid}/environ`, 'utf8').includes(ID);
-const centiseconds = (): number => Math.floor(uptime() * 100);
+const readUptimeCentiseconds = (): number => Math.floor(uptime() * 100);
 
 describe.each(['/bin/sh', '/bin/bash'])(
   'the lease guard script, run by %s, while the supervisor is dead,',
@@ -77,12 +77,12 @@ describe.each(['/bin/sh', '/bin/bash'])(
 
     it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
       if (isMissing()) return;
-      const gentle = sleeper();
+      const gentle = startSleeper();
       const ready = path.join(directory, 'ready');
-      const stubborn = sleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
+      const stubborn = startSleeper(`trap '' TERM; echo >${ready}; while :; do sleep 0.1; done`);
       await waitUntil(() => existsSync(ready));
-      const ends = [ended(gentle), ended(stubborn)];
-      const now = centiseconds();
+      const ends = [waitForExit(gentle), waitForExit(stubborn)];
+      const now = readUptimeCentiseconds();
       const line = ({ pid = 0 }: ChildProcess, killAt: number): readonly unknown[] => [
         now,
         killAt,
@@ -91,7 +91,9 @@ describe.each(['/bin/sh', '/bin/bash'])(
         readStartToken(pid),
         '-',
       ];
-      const over = ended(guard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]));
+      const over = waitForExit(
+        startGuard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]),
+      );
       expect(await Promise.all(ends)).toEqual([
         [null, 'SIGTERM'],
         [null, 'SIGKILL'],
@@ -103,29 +105,32 @@ describe.each(['/bin/sh', '/bin/bash'])(
 
     it('finds processes that left the session by their mark, kills them, and ends when none is left', async () => {
       if (isMissing()) return;
-      const stray = sleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
-      const strayEnd = ended(stray);
+      const stray = startSleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
+      const strayEnd = waitForExit(stray);
       // while a program begins, the kernel shows no environment
       await waitUntil(() => isSleeping(stray));
-      const now = centiseconds();
-      const over = ended(guard(shell, [[now, now, ID, '-', '-', '-']]));
+      const now = readUptimeCentiseconds();
+      const over = waitForExit(startGuard(shell, [[now, now, ID, '-', '-', '-']]));
       expect(await strayEnd).toEqual([null, 'SIGKILL']);
       expect(await over).toEqual([0, null]);
     });
 
     it('does not kill a later process with the same id', async () => {
       if (isMissing()) return;
-      const later = sleeper();
-      const now = centiseconds();
-      expect(await ended(guard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([0, null]);
+      const later = startSleeper();
+      const now = readUptimeCentiseconds();
+      expect(await waitForExit(startGuard(shell, [[now, now, ID, later.pid, '1', '-']]))).toEqual([
+        0,
+        null,
+      ]);
       expect(readStartToken(later.pid ?? 0)).toBeDefined();
     });
 
     it('ends when a later guard is in charge', async () => {
       if (isMissing()) return;
-      const far = centiseconds() + 360_000;
-      const running = guard(shell, [[far, far, ID, '-', '-', '-']]);
-      const over = ended(running);
+      const far = readUptimeCentiseconds() + 360_000;
+      const running = startGuard(shell, [[far, far, ID, '-', '-', '-']]);
+      const over = waitForExit(running);
       writeLeases('2 1 dead - -', []);
       expect(await over).toEqual([0, null]);
     });
@@ -140,7 +145,7 @@ describe('LeaseGuard', () => {
     main: undefined,
     cgroup: undefined,
   };
-  const guardIn = (): number =>
+  const readGuardPid = (): number =>
     Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
 
   it('runs a guard while there are leases', async () => {
@@ -149,7 +154,7 @@ describe('LeaseGuard', () => {
     leases.update([]);
     expect(existsSync(layout.leases(directory))).toBe(false);
     leases.update([lease]);
-    const pid = guardIn();
+    const pid = readGuardPid();
     expect(readStartToken(pid)).toBeDefined();
     leases.update([]);
     await waitUntil(() => readStartToken(pid) === undefined);
@@ -160,10 +165,10 @@ describe('LeaseGuard', () => {
     if (found === undefined) return;
     const earlier = new LeaseGuard(directory, found, () => undefined);
     earlier.update([lease]);
-    const first = guardIn();
+    const first = readGuardPid();
     const later = new LeaseGuard(directory, found, () => undefined);
     later.update([lease]);
-    const second = guardIn();
+    const second = readGuardPid();
     expect(second).not.toBe(first);
     earlier.close();
     await waitUntil(() => readStartToken(first) === undefined);

@@ -2,16 +2,17 @@ import { watch, type FSWatcher } from 'node:fs';
 import type { StopSignal } from '@cloudless/base';
 
 /**
- * Wakes a follower when files of a directory have changed, when the log is complete, or when the
- * follower is cancelled.
+ * Wakes a follower of a log when files of its directory have changed, when the log is complete, or
+ * when the follower is cancelled.
  */
 export class DirectoryChanges {
   private readonly watcher: FSWatcher | undefined;
   private changed = true;
+  /** Files may have been created or removed. */
+  private filesChanged = true;
   private finished = false;
   private failure: { readonly reason: unknown } | undefined;
   private wake: (() => void) | undefined;
-  private readonly onChange = (): void => this.update(() => (this.changed = true));
   private readonly onAbort = (): void => this.update(() => undefined);
 
   constructor(
@@ -20,8 +21,10 @@ export class DirectoryChanges {
   ) {
     signal.addEventListener('abort', this.onAbort, { once: true });
     try {
-      this.watcher = watch(directory, { persistent: false }, this.onChange);
-      this.watcher.on('error', this.onChange);
+      this.watcher = watch(directory, { persistent: false }, (kind) =>
+        this.onChange(kind !== 'change'),
+      );
+      this.watcher.on('error', () => this.onChange(true));
     } catch {
       this.watcher = undefined; // removed with its container: no change follows
       this.finished = true;
@@ -39,13 +42,21 @@ export class DirectoryChanges {
     );
   }
 
-  /** Call before a read. Returns whether another read may find more lines. */
-  beginRead(): boolean {
+  /**
+   * Call before a read. Returns whether another read may find more lines, and whether files may
+   * have been created or removed since the last read.
+   */
+  beginRead(): { readonly mayHaveMore: boolean; readonly mayHaveNewFiles: boolean } {
+    const mayHaveNewFiles = this.filesChanged || this.finished;
     this.changed = false;
-    return !this.finished;
+    this.filesChanged = false;
+    return { mayHaveMore: !this.finished, mayHaveNewFiles };
   }
 
-  /** Call after a read. Waits for the next change; false when the follower was cancelled. */
+  /**
+   * Call after a read. Waits for the next change; false when the follower was cancelled.
+   * @throws the reason with which the end of the log was rejected.
+   */
   async waitForChange(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.signal.aborted && this.failure === undefined) {
       await new Promise<void>((resolve) => (this.wake = resolve));
@@ -58,6 +69,13 @@ export class DirectoryChanges {
   close(): void {
     this.watcher?.close();
     this.signal.removeEventListener('abort', this.onAbort);
+  }
+
+  private onChange(filesChanged: boolean): void {
+    this.update(() => {
+      this.changed = true;
+      this.filesChanged ||= filesChanged;
+    });
   }
 
   private update(change: () => void): void {
