@@ -18,14 +18,6 @@ export function hasFlag({ options }: Invocation, name: string): boolean {
   return options[name] === true;
 }
 
-/** Collects the values of a repeatable option, for commander. */
-export function collectValue(
-  given: string,
-  before: readonly string[] | undefined,
-): readonly string[] {
-  return [...(before ?? []), given];
-}
-
 /**
  * Requires operands that are optional for commander because another option may replace them.
  * @throws {@link CliFailure} with the message that commander has for a missing argument.

@@ -4,6 +4,7 @@ import type { Workload, WorkloadPlan } from '@cloudless/api';
 import { ConnectError } from '@connectrpc/connect';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, isTransient, createUsageFailure } from '../../call/failure.js';
+import { collectValue } from '../../flags/flag-values.js';
 import type { CliIo } from '../../io/io.js';
 import { parseManifest } from '../../manifest/parse-manifest.js';
 import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
@@ -12,7 +13,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlan } from '../../views/plan-view.js';
 import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.js';
-import { collectValue, hasFlag, getListOption } from '../options.js';
+import { getListOption, hasFlag } from '../options.js';
 import { addPlanOptions, handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
 import { printWorkloads } from './workload-commands.js';
 
