@@ -633,7 +633,7 @@ describe('cloudlessctl node', () => {
     ['cordon', 'cordoned'],
     ['uncordon', 'uncordoned'],
     ['drain', 'draining'],
-  ])('cloudlessctl node %s reports the node as %s', async (verb, done) => {
+  ])('%s reports the node as %s', async (verb, done) => {
     const coordinator = {
       cordonNode: () => aNode(),
       uncordonNode: () => aNode(),

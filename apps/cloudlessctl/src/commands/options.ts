@@ -64,3 +64,14 @@ export function getCommandAfterSeparator(
   }
   return wordsAfterSeparator ?? [];
 }
+
+/**
+ * Returns the only name of a watch; undefined without a name.
+ * @param what - Kind of the object, for the error message.
+ * @throws {@link CliFailure} when there are several names.
+ */
+export function requireAtMostOne(names: readonly string[], what: string): string | undefined {
+  if (names.length > 1)
+    throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
+  return names[0];
+}
