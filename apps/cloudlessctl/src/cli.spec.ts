@@ -645,6 +645,28 @@ describe('cloudlessctl node', () => {
     });
   });
 
+  it('reports an empty list of nodes on stderr, and prints an empty JSON list', async () => {
+    const coordinator = { listNodes: () => ({}) };
+    expect(await runCli(['node', 'list'], { coordinator })).toMatchObject({
+      stdout: '',
+      stderr: 'no nodes\n',
+    });
+    expect(await runCli(['node', 'list', '-o', 'json'], { coordinator })).toMatchObject({
+      stdout: '{\n  "nodes": []\n}\n',
+      stderr: '',
+    });
+  });
+
+  it('prints one node as an object and several nodes as a list with -o json', async () => {
+    const coordinator = {
+      getNode: ({ nodeId }: { nodeId: string }) => aNode({ id: nodeId }),
+    };
+    const one = await runCli(['node', 'get', 'web1', '-o', 'json'], { coordinator });
+    expect(JSON.parse(one.stdout)).toMatchObject({ id: 'web1' });
+    const two = await runCli(['get', 'nodes', 'web1', 'web2', '-o', 'json'], { coordinator });
+    expect(JSON.parse(two.stdout)).toMatchObject({ nodes: [{ id: 'web1' }, { id: 'web2' }] });
+  });
+
   it('sends changes of labels and taints, and removes a node with --force', async () => {
     const updates: UpdateNodeRequest[] = [];
     const forced: boolean[] = [];
