@@ -8,6 +8,7 @@ import { waitUntilDrained } from '../../wait/wait-node.js';
 import { hasFlag, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
 
+/** Drains nodes, or handles `--plan` and `--plan-id`. */
 export async function drainNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const text = getTextOption(invocation, 'deadline');

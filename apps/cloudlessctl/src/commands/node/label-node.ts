@@ -1,19 +1,13 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import {
-  NodeSchema,
-  type TaintSchema,
-  type Taint_Effect,
-  Taint_EffectSchema,
-} from '@cloudless/api';
-import type { Node } from '@cloudless/api';
+import { type TaintSchema, type Taint_Effect, Taint_EffectSchema } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
-import { toMessageJson } from '../../call/cli-session.js';
-import type { CliSession } from '../../call/cli-session.js';
 import { parsePairs } from '../../flags/spec-flags.js';
 import { suggestSimilar } from '../../suggest.js';
 import { requireOperand } from '../options.js';
+import { printChange } from './change-node.js';
 
+/** Sets labels with `key=value` and removes labels with `key-`. */
 export async function labelNode(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const setLabels: Record<string, string> = {};
@@ -33,6 +27,7 @@ export async function labelNode(invocation: Invocation): Promise<void> {
   );
 }
 
+/** Sets and removes taints, see {@link parseTaint}. */
 export async function taintNode(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const setTaints: MessageInitShape<typeof TaintSchema>[] = [];
@@ -79,9 +74,4 @@ function parseEffect(text: string, name: string): Taint_Effect {
       `${text}: unknown effect, expected one of ${names.join(', ')}${suggestSimilar(name, names)}`,
     );
   return found.number;
-}
-
-export async function printChange(session: CliSession, node: Node, done: string): Promise<void> {
-  await session.printStatus(`node ${node.id}: ${done}`);
-  if (session.isStructured) await session.printValue(toMessageJson(NodeSchema, node));
 }

@@ -3,7 +3,8 @@ import type { Node } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
-import { formatNodeDescription, formatNodeTable } from '../../views/node-view.js';
+import { formatNodeDescription } from '../../views/node-description.js';
+import { formatNodeTable } from '../../views/node-view.js';
 import { listRecentEvents } from '../event/event-commands.js';
 import { getTextOption } from '../options.js';
 

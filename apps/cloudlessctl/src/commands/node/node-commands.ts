@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
-import type { CommandTree, Invocation } from '../../command-tree.js';
-import { hasFlag, requireOperand } from '../options.js';
+import type { CommandTree } from '../../command-tree.js';
+import { requireOperand } from '../options.js';
 import { addPlanOptions } from '../plan/plan-options.js';
-import { listNodes, getNodes, describeNode } from './list-nodes.js';
+import { confirmNodeLost, cordonNode, removeNode, uncordonNode } from './change-node.js';
 import { drainNodes } from './drain-nodes.js';
-import { labelNode, taintNode, printChange } from './label-node.js';
+import { labelNode, taintNode } from './label-node.js';
+import { describeNode, getNodes, listNodes } from './list-nodes.js';
 
 /** Adds the subcommands of `node`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
-  const requireNodeId = (invocation: Invocation): string => requireOperand(invocation, 0, 'node');
   tree
     .addCommand(parent, 'list', 'list nodes', listNodes)
     .alias('ls')
@@ -17,34 +17,44 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     getNodes(invocation, invocation.operands),
   );
   tree.addCommand(parent, 'describe <node>', 'show details of a node', (invocation) =>
-    describeNode(invocation, requireNodeId(invocation)),
+    describeNode(invocation, requireOperand(invocation, 0, 'node')),
   );
-  tree.addCommand(parent, 'cordon <node>', 'mark a node as unschedulable', async (invocation) => {
-    const { session } = invocation;
-    await printChange(
-      session,
-      await session.client.cordonNode(
-        { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
-        session.getCallOptions(),
-      ),
-      'cordoned',
-    );
-  });
+  addSchedulingCommands(tree, parent);
+  tree.addCommand(
+    parent,
+    'label <node> <labels...>',
+    'set labels with key=value, remove labels with key-',
+    labelNode,
+  );
+  tree.addCommand(
+    parent,
+    'taint <node> <taints...>',
+    'set taints with key=value:EFFECT, remove taints with key- or key:EFFECT-',
+    taintNode,
+  );
+  tree.addCommand(
+    parent,
+    'confirm-lost <node>',
+    'confirm that a lost node is down, so that its replicas are replaced at once',
+    confirmNodeLost,
+  );
+  tree
+    .addCommand(
+      parent,
+      'remove <node>',
+      'remove a drained or lost node from the cluster',
+      removeNode,
+    )
+    .option('--force', 'remove the node even if it has replicas; they count as lost');
+}
+
+function addSchedulingCommands(tree: CommandTree, parent: Command): void {
+  tree.addCommand(parent, 'cordon <node>', 'mark a node as unschedulable', cordonNode);
   tree.addCommand(
     parent,
     'uncordon <node>',
     'mark a node as schedulable and end its drain',
-    async (invocation) => {
-      const { session } = invocation;
-      await printChange(
-        session,
-        await session.client.uncordonNode(
-          { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
-          session.getCallOptions(),
-        ),
-        'uncordoned',
-      );
-    },
+    uncordonNode,
   );
   addPlanOptions(
     tree.addCommand(
@@ -63,45 +73,4 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
       'stop replicas regardless of availability: at the deadline, or at once without --deadline',
     )
     .option('--wait', 'wait until no replicas are left, at most 10m or --timeout');
-  tree.addCommand(
-    parent,
-    'label <node> <labels...>',
-    'set labels with key=value, remove labels with key-',
-    labelNode,
-  );
-  tree.addCommand(
-    parent,
-    'taint <node> <taints...>',
-    'set taints with key=value:EFFECT, remove taints with key- or key:EFFECT-',
-    taintNode,
-  );
-  tree.addCommand(
-    parent,
-    'confirm-lost <node>',
-    'confirm that a lost node is down, so that its replicas are replaced at once',
-    async (invocation) => {
-      const { session } = invocation;
-      const node = await session.client.confirmNodeLost(
-        { nodeId: requireNodeId(invocation), requestId: session.getRequestId() },
-        session.getCallOptions(),
-      );
-      await printChange(session, node, 'confirmed lost');
-    },
-  );
-  tree
-    .addCommand(
-      parent,
-      'remove <node>',
-      'remove a drained or lost node from the cluster',
-      async (invocation) => {
-        const { session } = invocation;
-        const nodeId = requireNodeId(invocation);
-        await session.client.removeNode(
-          { nodeId, force: hasFlag(invocation, 'force'), requestId: session.getRequestId() },
-          session.getCallOptions(),
-        );
-        await session.printStatus(`node ${nodeId}: removed`);
-      },
-    )
-    .option('--force', 'remove the node even if it has replicas; they count as lost');
 }

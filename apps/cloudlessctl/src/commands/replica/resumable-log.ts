@@ -4,6 +4,7 @@ import { LogPositionSchema, decodeLines } from '@cloudless/api';
 import type { LogEntry, StreamLogsRequestSchema } from '@cloudless/api';
 import type { CliSession } from '../../call/cli-session.js';
 
+/** Request of StreamLogs. */
 export type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
 /**

@@ -12,6 +12,7 @@ import { requireOperand, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions } from '../plan/plan-options.js';
 import { reportChange } from '../workload/report-change.js';
 
+/** Parses the workload name of the command. */
 export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   requireOperands(invocation, 'name');
   return parseWorkloadName(
@@ -20,6 +21,7 @@ export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   );
 };
 
+/** Pauses a rollout. */
 export async function pauseRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = requireWorkloadName(invocation);
@@ -34,6 +36,7 @@ export async function pauseRollout(invocation: Invocation): Promise<void> {
   );
 }
 
+/** Resumes a paused rollout, or retries a failed one. */
 export async function resumeRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
@@ -41,6 +44,7 @@ export async function resumeRollout(invocation: Invocation): Promise<void> {
   await reportChange(invocation, resumed, `the rollout of ${formatVersions(resumed)} is resumed`);
 }
 
+/** Promotes the version of a rollout that waits for a promotion. */
 export async function promoteRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const version = readVersionOption(invocation, 'version') ?? 0;
@@ -65,6 +69,7 @@ export async function promoteRollout(invocation: Invocation): Promise<void> {
   await reportChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
 }
 
+/** Rolls back to an earlier version. */
 export async function undoRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const readUndo = () => ({
@@ -83,6 +88,7 @@ export async function undoRollout(invocation: Invocation): Promise<void> {
   );
 }
 
+/** Replaces every replica, with the same template. */
 export async function restartRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   if (
@@ -118,6 +124,7 @@ async function readUndoCause(
   }
 }
 
+/** Parses a version option. @throws {@link CliFailure} for a number below 1. */
 export function readVersionOption(
   invocation: Invocation,
   name: 'version' | 'toVersion',

@@ -18,6 +18,7 @@ import { formatPlanLines } from '../../views/plan-view.js';
 import { formatRolloutLine, formatVersionTable } from '../../views/rollout-view.js';
 import { requireWorkloadName, readVersionOption } from './change-rollout.js';
 
+/** Prints the remaining steps of a rollout. */
 export async function showPlan(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = requireWorkloadName(invocation);
@@ -50,6 +51,7 @@ function explainMissingSteps({ status }: Workload): string {
   }
 }
 
+/** Prints the stored versions, or one version as a manifest. */
 export async function showHistory(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = requireWorkloadName(invocation);

@@ -19,6 +19,7 @@ import { printWorkloads } from './list-workloads.js';
  */
 const MAX_UPDATE_ATTEMPTS = 4;
 
+/** Creates a workload from flags. */
 export async function createWorkload(invocation: Invocation): Promise<void> {
   const { session, options } = invocation;
   const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
@@ -37,6 +38,7 @@ export async function createWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, created, 'created');
 }
 
+/** Updates the fields of a workload that flags set. */
 export async function updateWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
@@ -85,6 +87,7 @@ async function sendUpdate(
   }
 }
 
+/** Sets the number of replicas. */
 export async function scaleWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const readScaling = () => {
@@ -113,6 +116,7 @@ export async function scaleWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, scaled, `scaled to ${replicas}`);
 }
 
+/** Deletes workloads; with `--wait` it waits until they are gone. */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const [first = '', ...others] = operands;

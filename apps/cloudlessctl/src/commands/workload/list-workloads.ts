@@ -5,7 +5,8 @@ import type { Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { formatWorkloadDescription, formatWorkloadTable } from '../../views/workload-view.js';
+import { formatWorkloadDescription } from '../../views/workload-description.js';
+import { formatWorkloadTable } from '../../views/workload-view.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { listRecentEvents } from '../event/event-commands.js';
 

@@ -5,6 +5,10 @@ import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
 import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
 import type { CliSession } from '../../call/cli-session.js';
 
+/**
+ * Reads the workloads of manifest files and directories.
+ * @throws {@link CliFailure} that lists the problems of all files.
+ */
 export async function readManifests(
   session: CliSession,
   paths: readonly string[],
