@@ -58,7 +58,7 @@ export class CommandTree {
   setAction(command: Command, action: CommandAction): void {
     command.action(async () => {
       const separator = this.argv.indexOf('--');
-      const rest = separator < 0 ? undefined : this.argv.slice(separator + 1);
+      const wordsAfterSeparator = separator < 0 ? undefined : this.argv.slice(separator + 1);
       const options = command.opts<Record<string, unknown>>();
       const global = readGlobalOptions(command);
       const settings = await resolveSettings(global, this.io, this.offlineCommands.has(command));
@@ -67,10 +67,12 @@ export class CommandTree {
         settings,
         createStyle(this.io, global.color !== false),
       );
-      const operands = command.args.slice(0, command.args.length - (rest?.length ?? 0));
+      const operands = command.args.slice(
+        0,
+        command.args.length - (wordsAfterSeparator?.length ?? 0),
+      );
       try {
-        this.exitCode =
-          (await action({ session, operands, wordsAfterSeparator: rest, options })) ?? 0;
+        this.exitCode = (await action({ session, operands, wordsAfterSeparator, options })) ?? 0;
       } catch (reason) {
         throw reason instanceof ConnectError ? describeCallFailure(reason, settings) : reason;
       } finally {

@@ -1,86 +1,18 @@
 #!/usr/bin/env node
-import { randomBytes } from 'node:crypto';
-import { fstatSync } from 'node:fs';
-import { readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
 import { Http2SessionManager, createConnectTransport } from '@connectrpc/connect-node';
-import { makeDirectory, systemClock } from '@cloudless/app-kit';
+import { systemClock } from '@cloudless/app-kit';
 import { run } from './cli.js';
-import { BrokenPipeError } from './io/io.js';
-import { listenLocally, findTerminal } from './io/local-io.js';
-import type { CliIo, CoordinatorConnection, Files, CliInput, CliOutput } from './io/io.js';
+import type { CliIo, CoordinatorConnection } from './io/io.js';
+import { LocalFiles } from './io/local-files.js';
+import { listenLocally } from './io/local-listener.js';
+import { ProcessInput, ProcessOutput } from './io/process-streams.js';
+import { findTerminal } from './io/terminal.js';
 
 /**
  * A stream may be silent for long. Pings distinguish a silent coordinator from a broken connection.
  */
 const PING_INTERVAL_MS = 15_000;
 const PING_TIMEOUT_MS = 10_000;
-const DEFAULT_COLUMNS = 80;
-
-function createOutput(stream: NodeJS.WriteStream): CliOutput {
-  // A write reports the error of a closed pipe. Without a listener the error event would end the
-  // process with a stack trace.
-  stream.on('error', () => undefined);
-  return {
-    isTTY: stream.isTTY === true,
-    get columns() {
-      // A terminal without a size reports 0 columns.
-      return stream.columns || DEFAULT_COLUMNS;
-    },
-    write: (data) =>
-      new Promise((resolve, reject) => {
-        stream.write(data, (error) => {
-          if (error === undefined || error === null) resolve();
-          else if (
-            'code' in error &&
-            (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED')
-          )
-            reject(new BrokenPipeError());
-          else reject(error);
-        });
-      }),
-  };
-}
-
-function createInput(stream: NodeJS.ReadStream): CliInput {
-  return {
-    kind: findInputKind(stream),
-    readAll: async (maxBytes) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      for await (const chunk of stream) {
-        const bytes = Buffer.from(chunk);
-        chunks.push(bytes);
-        size += bytes.length;
-        if (size > maxBytes) return undefined;
-      }
-      return new Uint8Array(Buffer.concat(chunks));
-    },
-    readChunks: () => stream as AsyncIterable<Buffer>,
-  };
-}
-
-function findInputKind(stream: NodeJS.ReadStream): CliInput['kind'] {
-  if (stream.isTTY) return 'terminal';
-  try {
-    const info = fstatSync(0);
-    return info.isFIFO() || info.isFile() ? 'pipe' : 'other';
-  } catch {
-    // Standard input was closed before the start.
-    return 'other';
-  }
-}
-
-const files: Files = {
-  read: async (path) => new Uint8Array(await readFile(path)),
-  list: async (path) => ((await stat(path)).isDirectory() ? readdir(path) : undefined),
-  write: async (path, text) => {
-    await makeDirectory(dirname(path));
-    const temporary = `${path}.${randomBytes(4).toString('hex')}`;
-    await writeFile(temporary, text, { mode: 0o600 });
-    await rename(temporary, path);
-  },
-};
 
 function connect(server: string): CoordinatorConnection {
   const sessionManager = new Http2SessionManager(server, {
@@ -106,11 +38,11 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 }
 
 const io: CliIo = {
-  stdout: createOutput(process.stdout),
-  stderr: createOutput(process.stderr),
-  stdin: createInput(process.stdin),
+  stdout: new ProcessOutput(process.stdout),
+  stderr: new ProcessOutput(process.stderr),
+  stdin: new ProcessInput(process.stdin),
   env: process.env,
-  files,
+  files: new LocalFiles(),
   clock: systemClock,
   signal: stopping.signal,
   connect,

@@ -32,7 +32,7 @@ const QUICK = { preStopDelay: { seconds: 0n }, rollout: { minReadyDuration: { se
 /** A replica that writes lines on request. */
 interface Writer {
   readonly containerId: string;
-  ask(path: string): Promise<void>;
+  requestLines(path: string): Promise<void>;
 }
 
 async function startWriters(
@@ -50,7 +50,7 @@ async function startWriters(
   const { status } = await cluster.waitUntilSettled(name);
   return (status?.replicas ?? []).map(({ containerId, endpoints }) => ({
     containerId,
-    ask: async (path) =>
+    requestLines: async (path) =>
       void (await fetch(`http://${endpoints[0]?.ip}:${endpoints[0]?.port}${path}`)),
   }));
 }
@@ -107,7 +107,7 @@ class Measurements {
     const [writer] = await startWriters(this.cluster, name, 1);
     if (writer === undefined) throw new Error('no replica runs');
     const warm = new LogFollower(this.cluster.client, writer.containerId, maxBatchBytes);
-    await writer.ask(`/flood/${LINES - 1}`);
+    await writer.requestLines(`/flood/${LINES - 1}`);
     await warm.waitForLine(LINES);
     await warm.stop();
     const costs = new Costs(this.pids);
@@ -125,7 +125,7 @@ class Measurements {
     await follower.waitForLine(1);
     const costs = new Costs(this.pids);
     const began = systemClock.now();
-    await writer.ask(`/flood/${FLOOD_LINES - 1}`);
+    await writer.requestLines(`/flood/${FLOOD_LINES - 1}`);
     await follower.waitForLine(FLOOD_LINES);
     const seconds = (systemClock.now() - began) / 1_000;
     const written = Math.round((FLOOD_LINES * LINE_BYTES) / seconds / 1e5) / 10;
@@ -151,7 +151,8 @@ class Measurements {
     });
     await Promise.all(followers.map((follower) => follower.waitForLine(1)));
     const costs = new Costs(this.pids);
-    for (const writer of writers) await writer.ask(`/pace/${PACE_PER_SECOND}/${PACE_LINES}`);
+    for (const writer of writers)
+      await writer.requestLines(`/pace/${PACE_PER_SECOND}/${PACE_LINES}`);
     await Promise.all(followers.map((follower) => follower.waitForLine(PACE_LINES + 1)));
     const lags = followers.flatMap(({ delaysMs }) => delaysMs.slice(1));
     const terms = { followers: FOLLOWERS, writers: WRITERS, linesPerSecondEach: PACE_PER_SECOND };

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { writeFile } from 'node:fs/promises';
 import type { Workload } from '@cloudless/api';
-import { RealCluster } from './support/cluster.js';
+import { RealCluster, writeFastExample } from './support/cluster.js';
 import { findBundle, repository, runToEnd, type FinishedProgram } from './support/processes.js';
 
 let cluster: RealCluster;
@@ -269,7 +269,9 @@ function readDocumentedCommands(): { readonly command: string; readonly code: nu
 
 describe('rollout commands in docs/operating.md', () => {
   beforeAll(async () => {
-    await getOutput(runCtl('apply', '-f', join(repository, 'examples/hello.yaml'), '--wait'));
+    const manifest = join(cluster.directory, 'hello.yaml');
+    await writeFastExample(manifest);
+    await getOutput(runCtl('apply', '-f', manifest, '--wait'));
   });
 
   it('exist', () => {

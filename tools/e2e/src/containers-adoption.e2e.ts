@@ -28,7 +28,7 @@ const GONE_WITHIN_MS = 60_000;
 /** Resources of a pod on its machine, see {@link OwnContainers.listResources}. */
 const KINDS = ['sandbox', 'container', 'mount', 'interface', 'cgroup', 'process', 'address'];
 
-describeContainers('a container runtime that fails, and what containers leave behind', () => {
+describeContainers('adoption and removal of containers', () => {
   let own: OwnContainers;
   let cluster: RealCluster;
   let foreign: ForeignPod;

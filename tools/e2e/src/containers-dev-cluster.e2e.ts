@@ -8,7 +8,7 @@ import { chooseWorkloadPorts } from './support/cluster.js';
 import { SOCKET, describeContainers, fetchText, listPods } from './support/containers.js';
 import { RunningProgram, findBundle, killAll, listProcessesUsing } from './support/processes.js';
 
-describeContainers('the development cluster on containers', () => {
+describeContainers('development cluster with containers', () => {
   let directory: string;
   let cluster: RunningProgram;
   beforeAll(async () => {

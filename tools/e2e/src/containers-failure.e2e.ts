@@ -13,7 +13,7 @@ const MIB = 1024 * 1024;
 /** More containers than an agent starts in parallel. */
 const MANY = 12;
 
-describeContainers('containers that fail', () => {
+describeContainers('failing containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);

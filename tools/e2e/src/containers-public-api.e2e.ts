@@ -18,7 +18,7 @@ import {
 const CALL = { namespace: 'default', name: 'test', spec: { image: 'nginx:alpine', replicas: 2 } };
 const WELCOME = /Welcome to nginx!/;
 
-describeContainers('the published call on containers', () => {
+describeContainers('published CreateWorkload call with containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster();

@@ -6,7 +6,7 @@ import { OwnContainers } from './support/own-containers.js';
 const SLEEP = ['sleep', '3600'];
 const requests = { cpuMillis: 10 }; // small requests, so that many replicas fit on a small machine
 
-describeContainers('a node whose container runtime is dead', () => {
+describeContainers('node without a working container runtime', () => {
   let own: OwnContainers;
   let cluster: RealCluster;
   beforeAll(async () => {

@@ -11,7 +11,7 @@ const LIMIT_MILLIS = 200;
 const MIB = 1_048_576;
 const SPAN_MS = 5_000;
 
-describeContainers('what containers use', () => {
+describeContainers('resource usage of containers', () => {
   let cluster: RealCluster;
   beforeAll(async () => {
     cluster = await startContainerCluster(['zone-a']);

@@ -1,20 +1,23 @@
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { chooseWorkloadPorts } from './support/cluster.js';
+import { chooseWorkloadPorts, writeFastExample } from './support/cluster.js';
 import {
   RunningProgram,
   findBundle,
   killAll,
   listProcessesUsing,
-  repository,
   runToEnd,
 } from './support/processes.js';
 
 /** Directory of all files of these clusters, so that leftover processes can be found. */
 let directory = '';
+/** Directory of the example, which outlives the clusters. */
+let exampleDirectory = '';
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'cloudless-dev-'));
+  exampleDirectory = await mkdtemp(join(tmpdir(), 'cloudless-example-'));
+  await writeFastExample(join(exampleDirectory, 'hello.yaml'));
 });
 afterEach(async () => {
   const left = listProcessesUsing(directory);
@@ -25,9 +28,12 @@ afterEach(async () => {
   );
   expect({ left, files }).toEqual({ left: [], files: [] });
 });
-afterAll(() => rm(directory, { recursive: true, force: true }));
+afterAll(async () => {
+  for (const path of [directory, exampleDirectory])
+    await rm(path, { recursive: true, force: true });
+});
 
-const example = ['--example', join(repository, 'examples/hello.yaml')];
+const example = (): readonly string[] => ['--example', join(exampleDirectory, 'hello.yaml')];
 const anyPorts = ['--port', '0', '--ops-port', '0', '--agent-port', '0'];
 /** The agents run processes only, unless a test selects another runtime. */
 const createArgs = (...more: readonly string[]): readonly string[] => [
@@ -56,7 +62,7 @@ const getPort = (url: string): string => new URL(url.split(' ')[0] ?? '').port;
 
 describe('development cluster', () => {
   it('runs the demo with --demo and exits', async () => {
-    const { code, stdout, stderr } = await runToExit(...anyPorts, ...example, '--demo');
+    const { code, stdout, stderr } = await runToExit(...anyPorts, ...example(), '--demo');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const steps = [
       'scale to 5',
@@ -74,7 +80,7 @@ describe('development cluster', () => {
   });
 
   it('serves until SIGINT, and a second cluster on the same ports fails', async () => {
-    const cluster = startCluster(...anyPorts, ...example);
+    const cluster = startCluster(...anyPorts, ...example());
     const api = await readLabel(cluster, 'API');
     const url = api.split(' ')[0] ?? '';
     const health = await readLabel(cluster, 'Health');
@@ -125,7 +131,7 @@ describe('development cluster', () => {
       killAll(left);
       const names =
         stderr.includes(`port ${port} on 127.0.0.1 is in use`) &&
-        stderr.includes(`choose another with ${flag}`);
+        stderr.includes(`choose another port with ${flag}`);
       seconds.push({ flag, code, names, left, folders: await readdir(directory) });
     }
     const stopping = await cluster.kill('SIGINT');
@@ -161,7 +167,7 @@ describe('development cluster', () => {
     );
     expect(code).toBe(1);
     expect(stderr).toContain('--runtime cri: ');
-    expect(stderr).toContain('or run without containers by --runtime process');
+    expect(stderr).toContain('or run without containers with --runtime process');
   });
 
   it('exits with a message when its coordinator ends', async () => {
@@ -220,7 +226,7 @@ describe('development cluster', () => {
   it.each(['SIGKILL', 'SIGHUP', 'SIGTERM'] as const)(
     'leaves no process behind after %s',
     async (signal) => {
-      const cluster = startCluster(...anyPorts, ...example);
+      const cluster = startCluster(...anyPorts, ...example());
       await cluster.waitForLine((line) => line.startsWith('Ctrl-C'));
       await cluster.kill(signal);
       await waitUntilNothingRuns();
@@ -240,7 +246,7 @@ describe('development cluster', () => {
     const script = '"$@" | sed "/Ctrl-C/q"'; // as with `| tee` that Ctrl-C has ended
     const { stdout } = await runToEnd(
       'sh',
-      ['-c', script, 'sh', process.execPath, ...createArgs(...anyPorts, ...example)],
+      ['-c', script, 'sh', process.execPath, ...createArgs(...anyPorts, ...example())],
       {
         env: createEnv(),
       },

@@ -10,7 +10,7 @@ import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 const IMAGE_MIB = 64;
 const CHUNK = Buffer.alloc(64 * 1024, 'x');
 
-describeOnDiskImages('a full disk under the coordinator', () => {
+describeOnDiskImages('coordinator on a full disk', () => {
   let scratch = '';
   let image: DiskImage;
   let cluster: RealCluster;

@@ -205,7 +205,7 @@ async function expectWhole(store: StateStore): Promise<void> {
   expect(await store.revision()).toBe(newest + 1n);
 }
 
-describeOnDiskImages('a power cut under the state store', () => {
+describeOnDiskImages('state store after a power loss', () => {
   it.each([
     { round: 1, moment: 'frozen' as const },
     { round: 2, moment: 'frozen' as const },

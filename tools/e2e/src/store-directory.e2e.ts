@@ -207,7 +207,7 @@ describe('coordinator with an empty data directory', () => {
   });
 });
 
-describeOnDiskImages('a disk that fails under a coordinator', () => {
+describeOnDiskImages('coordinator on a failing disk', () => {
   it('exits, so that a service manager can restart the coordinator', async () => {
     const image = await DiskImage.create(join(directory, 'image'), IMAGE_MIB);
     cleanups.push(() => image.unmount());

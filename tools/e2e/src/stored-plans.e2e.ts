@@ -68,7 +68,7 @@ describe('stored plan', () => {
     );
     expect(await cluster.runCtl('apply', '--plan-id', id)).toMatchObject({
       code: 4,
-      stderr: expect.stringContaining('executed already'),
+      stderr: expect.stringContaining('already executed'),
     });
   });
 

@@ -231,7 +231,7 @@ describe('cloudlessctl events --watch', () => {
 });
 
 describe('cloudlessctl delete --wait', () => {
-  it('resumes the watch, and after a restart of the watch does not use the old state', async () => {
+  it('resumes the watch, and ignores the state from before a restart of the watch', async () => {
     const deleting = aWorkload({ status: { totalReplicas: 1 } });
     const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [

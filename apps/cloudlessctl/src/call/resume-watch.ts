@@ -19,7 +19,7 @@ export interface ResumableWatch<Item> {
   /**
    * Called when the coordinator cannot resume, before the watch restarts with the current state.
    */
-  onAnew?(): void;
+  onRestart?(): void;
 }
 
 /**
@@ -48,7 +48,7 @@ export async function* resumeWatch<Item extends { readonly revision: bigint }>(
           `the watch cannot be resumed and restarts from the current state: ${reason.rawMessage}`,
         );
         after = 0n;
-        watch.onAnew?.();
+        watch.onRestart?.();
       }
     }
   };

@@ -18,14 +18,6 @@ export function hasFlag({ options }: Invocation, name: string): boolean {
   return options[name] === true;
 }
 
-/** Collects the values of a repeatable option, for commander. */
-export function collectValue(
-  given: string,
-  before: readonly string[] | undefined,
-): readonly string[] {
-  return [...(before ?? []), given];
-}
-
 /**
  * Requires operands that are optional for commander because another option may replace them.
  * @throws {@link CliFailure} with the message that commander has for a missing argument.
@@ -71,4 +63,15 @@ export function getCommandAfterSeparator(
     );
   }
   return wordsAfterSeparator ?? [];
+}
+
+/**
+ * Returns the only name of a watch; undefined without a name.
+ * @param what - Kind of the object, for the error message.
+ * @throws {@link CliFailure} when there are several names.
+ */
+export function requireAtMostOne(names: readonly string[], what: string): string | undefined {
+  if (names.length > 1)
+    throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
+  return names[0];
 }

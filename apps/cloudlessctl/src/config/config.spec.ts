@@ -116,6 +116,33 @@ describe('configuration file', () => {
     );
   });
 
+  it('is not changed by context set without a setting or with an invalid name', async () => {
+    for (const [argv, message] of [
+      [['dev'], 'nothing to set: give --server, --namespace, or both'],
+      [['-x', '-n', 'team'], "unknown option '-x'"],
+      [['a b', '-n', 'team'], '"a b" is not a valid context name'],
+    ] as const) {
+      const result = await runCli(['context', 'set', ...argv], { files: { [PATH]: CONFIG } });
+      expect(result).toMatchObject({ exitCode: 2, files: { [PATH]: CONFIG } });
+      expect(result.stderr).toContain(message);
+    }
+    const onlyNamespace = await runCli(['context', 'set', 'dev', '-n', 'team']);
+    expect(onlyNamespace.files[PATH]).toBe(
+      'current: dev\ncontexts:\n  dev:\n    namespace: team\n',
+    );
+  });
+
+  it('is reported as empty by context list, with the command that creates a context', async () => {
+    expect(await runCli(['context', 'list'])).toMatchObject({
+      exitCode: 0,
+      stdout: '',
+      stderr: `no contexts in ${PATH}; create one with: cloudlessctl context set <name> --server <url>\n`,
+    });
+    expect(JSON.parse((await runCli(['context', 'list', '-o', 'json'])).stdout)).toEqual({
+      contexts: [],
+    });
+  });
+
   it('is printed by context list and context show', async () => {
     expect((await runCli(['context', 'list'], { files: { [PATH]: CONFIG } })).stdout).toBe(
       'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',

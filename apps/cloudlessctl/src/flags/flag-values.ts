@@ -19,7 +19,7 @@ export interface SpecFlag {
    */
   parse(texts: readonly string[], before: JsonValue | undefined): JsonValue;
   /** True when the flag adds to the current value of the field. */
-  readonly adds?: boolean;
+  readonly addsToCurrent?: boolean;
 }
 
 /** A flag without a value that sets a field to true, or to false with the prefix `--no-`. */
@@ -28,6 +28,14 @@ export interface SpecSwitch {
   readonly description: string;
   /** Below `spec`, as in an update mask. */
   readonly path: string;
+}
+
+/** Collects the values of a repeatable option, for commander. */
+export function collectValue(
+  given: string,
+  before: readonly string[] | undefined,
+): readonly string[] {
+  return [...(before ?? []), given];
 }
 
 /** Returns the last given value. */

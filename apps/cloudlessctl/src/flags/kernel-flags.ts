@@ -37,7 +37,7 @@ export const KERNEL_FLAGS: readonly SpecFlag[] = [
       value: 'name=value',
       path: 'sysctls',
       repeatable: true,
-      adds: true,
+      addsToCurrent: true,
       parse: createPairParser('--sysctl'),
     },
     description: 'kernel parameter of the network or IPC namespace of the container',

@@ -5,6 +5,7 @@ import type { Command } from 'commander';
 import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { CONTAINER_FLAGS, CONTAINER_SWITCHES } from './container-flags.js';
+import { collectValue } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 import { ROLLOUT_FLAGS } from './rollout-flags.js';
 import { TEMPLATE_FLAGS } from './template-flags.js';
@@ -20,22 +21,18 @@ export function addSpecFlags(command: Command): void {
       `${flag} <${value}>`,
       repeatable ? `${description} (repeatable)` : description,
     );
-    option.argParser(appendValue);
+    option.argParser(collectValue);
     command.addOption(option);
   }
   const envFile = new Option(
     '--env-file <file>',
     'file of NAME=VALUE lines; --env takes precedence (repeatable)',
   );
-  command.addOption(envFile.argParser(appendValue));
+  command.addOption(envFile.argParser(collectValue));
   for (const { flag, description } of CONTAINER_SWITCHES) {
     command.option(flag, description);
     command.addOption(new Option(flag.replace('--', '--no-'), `not ${flag}`).hideHelp());
   }
-}
-
-function appendValue(given: string, before: readonly string[] | undefined): readonly string[] {
-  return [...(before ?? []), given];
 }
 
 /** The fields of a spec that were set by flags, with their update mask. */
@@ -48,7 +45,7 @@ export interface SpecPatch {
 /** Returns true when a given flag adds to a map, so that the current spec is needed. */
 export function needsCurrentSpec(options: Readonly<Record<string, unknown>>): boolean {
   return SPEC_FLAGS.some(
-    (flag) => flag.adds === true && options[toOptionName(flag.flag)] !== undefined,
+    (flag) => flag.addsToCurrent === true && options[toOptionName(flag.flag)] !== undefined,
   );
 }
 

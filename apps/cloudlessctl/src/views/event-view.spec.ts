@@ -14,7 +14,7 @@ const event = (init: MessageInitShape<typeof EventSchema>) =>
   });
 const id = (count: number): string => `0000000002-${String(count).padStart(10, '0')}`;
 
-describe('shortEventId and fullEventId', () => {
+describe('shortenEventId and expandEventId', () => {
   it('remove and restore the leading zeros', () => {
     expect(shortenEventId(id(40))).toBe('2-40');
     expect(shortenEventId('0000000001-0000000000')).toBe('1-0');
@@ -24,7 +24,7 @@ describe('shortEventId and fullEventId', () => {
   });
 });
 
-describe('eventTree', () => {
+describe('formatEventTree', () => {
   it('shows the causes of an event above it and the consequences below', () => {
     const events = [
       event({ id: id(1), reason: 'UpdateWorkload', message: 'called', requestId: 'r1' }),

@@ -5,7 +5,7 @@ import { count } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
-import { formatReplicaTable } from './workload-view.js';
+import { formatReplicaTable } from './replica-view.js';
 
 /** Maximum number of step lines; the remaining steps are counted. */
 const MAX_LINES = 20;

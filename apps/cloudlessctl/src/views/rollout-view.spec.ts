@@ -96,7 +96,7 @@ describe('rollout output', () => {
   });
 });
 
-it('rolloutLine counts replicas of an older version with the same template as new', () => {
+it('formatRolloutLine counts replicas of an older version with the same template as new', () => {
   const workload = aRollout({ version: 3 }, { updated: 1 });
   if (workload.status !== undefined)
     Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
@@ -106,7 +106,7 @@ it('rolloutLine counts replicas of an older version with the same template as ne
   expect(formatRolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
 });
 
-describe('rolloutBlock', () => {
+describe('formatRolloutBlock', () => {
   it('draws bars of fixed width for all counts', () => {
     for (const [desired, replicas, minimum] of [
       [0, 0, 0],

@@ -110,7 +110,7 @@ async function* watchStates(
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchNodes({ nodeId, afterRevision }, options),
-    onAnew: () => void (present = false),
+    onRestart: () => void (present = false),
     hasAnswered: true,
   };
   for await (const { kind, node } of resumeWatch(session, watch, signal)) {

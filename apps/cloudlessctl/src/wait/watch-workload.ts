@@ -73,7 +73,7 @@ async function* watchStates(
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchWorkloads({ namespace, name, afterRevision }, options),
-    onAnew: () => void (present = false),
+    onRestart: () => void (present = false),
     hasAnswered: true, // the coordinator returned the workload to watch
   };
   for await (const { kind, workload } of resumeWatch(session, watch, signal)) {

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -16,6 +16,7 @@ import {
   findBundle,
   killAll,
   listProcessesMentioning,
+  repository,
   runToEnd,
   type FinishedProgram,
 } from './processes.js';
@@ -48,20 +49,32 @@ export const QUICK = {
   rollout: { minReadyDuration: { seconds: 0n } },
 };
 
+/**
+ * Writes examples/hello.yaml with a shorter min_ready_duration (default 2 s) and without the
+ * pre-stop delay (default 1 s) to a file, for tests with many rollouts of the example.
+ */
+export async function writeFastExample(file: string): Promise<void> {
+  const manifest = await readFile(join(repository, 'examples/hello.yaml'), 'utf8');
+  const settings = '  preStopDelay: 0s\n  rollout: { minReadyDuration: 1s }\n';
+  await writeFile(file, `${manifest.trimEnd()}\n${settings}`);
+}
+
 /** Host ports for test workloads, below the range that the system assigns. */
 const WORKLOAD_PORTS = { from: 12_000, to: 32_000 };
+/** Jest workers at most; each has its own part of the ports. */
+const MAX_WORKERS = 2;
 const PORTS_PER_AGENT = 400;
 const MAX_AGENTS = 8;
 
 /**
- * Returns the first of `count` consecutive ports for workloads. Parallel runs rarely get the same
- * ports, and agents skip a port in use.
+ * Returns the first of `count` consecutive ports for workloads. Clusters of different Jest workers
+ * never share ports: agents skip a port in use, but two agents may choose the same free port at the
+ * same time.
  */
 export function chooseWorkloadPorts(count: number): number {
-  return (
-    WORKLOAD_PORTS.from +
-    Math.floor(Math.random() * (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from - count))
-  );
+  const worker = (Number(process.env['JEST_WORKER_ID'] ?? 1) - 1) % MAX_WORKERS;
+  const share = (WORKLOAD_PORTS.to - WORKLOAD_PORTS.from) / MAX_WORKERS;
+  return WORKLOAD_PORTS.from + worker * share + Math.floor(Math.random() * (share - count));
 }
 
 /**

@@ -185,7 +185,7 @@ describe('cloudlessctl admin verify and restore', () => {
     {
       name: 'not a backup',
       damage: () => Buffer.from('hello'),
-      says: 'this is no backup of a Cloudless cluster',
+      says: 'not a backup of a Cloudless cluster',
     },
   ])('reject a file that is $name, and create nothing', async ({ damage, says }) => {
     await writeFile(file, damage(await readFile(file)));

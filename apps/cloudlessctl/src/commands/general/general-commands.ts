@@ -8,15 +8,16 @@ import { suggestSimilar } from '../../suggest.js';
 import { VERSION } from '@cloudless/app-kit';
 import { showEvents, addEventOptions } from '../event/event-commands.js';
 import { showContainers } from '../replica/container-commands.js';
-import { describeNode, getNodes, listNodes } from '../node/node-commands.js';
+import { describeNode, getNodes, listNodes } from '../node/list-nodes.js';
 import { hasFlag, requireOperand } from '../options.js';
-import { watchNodes, watchWorkloads } from './watch-commands.js';
+import { watchNodes } from '../node/watch-nodes.js';
+import { watchWorkloads } from '../workload/watch-workloads.js';
 import {
   addListOptions,
   describeWorkload,
   getWorkloads,
   listWorkloads,
-} from '../workload/workload-commands.js';
+} from '../workload/list-workloads.js';
 
 type Kind = 'workload' | 'node' | 'event' | 'container';
 

@@ -102,6 +102,22 @@ describe('cloudlessctl get containers', () => {
     expect(['w-1', 'j-1', 'x-9'].filter((id) => stdout.includes(id))).toEqual(shows);
   });
 
+  it('rejects an id prefix that matches several containers', async () => {
+    const twins = [aContainer({ containerId: 'abc1' }), aContainer({ containerId: 'abc2' })];
+    const result = await runCli(['get', 'containers', 'abc'], {
+      agents: { listContainers: () => ({ containers: twins }) },
+    });
+    expect(result).toMatchObject({
+      exitCode: 2,
+      stderr:
+        'cloudlessctl: several containers have an id that begins with "abc"; give more digits\n',
+    });
+  });
+
+  it('reports an empty list on stderr', async () => {
+    expect(await get('-n', 'empty')).toMatchObject({ stdout: '', stderr: 'no containers\n' });
+  });
+
   it('rejects an id prefix that matches no container', async () => {
     expect(await get('ffff')).toMatchObject({
       exitCode: 2,

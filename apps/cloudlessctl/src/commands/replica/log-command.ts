@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
-import { create, fromJson } from '@bufbuild/protobuf';
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { fromJson } from '@bufbuild/protobuf';
 import { TimestampSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
-import { LogEntrySchema, LogPositionSchema, OutputStream, decodeLines } from '@cloudless/api';
-import type { LogEntry, SkippedLines, StreamLogsRequestSchema } from '@cloudless/api';
+import { LogEntrySchema, OutputStream } from '@cloudless/api';
+import type { LogEntry, SkippedLines } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
@@ -17,6 +16,8 @@ import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { Deadline, withReconnect } from '../../call/reconnect.js';
 import { LogPrinter } from '../../views/log-printer.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { ResumableLog } from './resumable-log.js';
+import type { LogRequest } from './resumable-log.js';
 
 /** Adds `logs`. */
 export function addLogCommand(tree: CommandTree, parent: Command): void {
@@ -83,8 +84,6 @@ async function showLogs(invocation: Invocation): Promise<void> {
   }
 }
 
-type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
-
 /** Available lines are sent together in messages of about this size. */
 const BATCH_BYTES = 64 * 1024;
 
@@ -96,65 +95,6 @@ function describeSkipped(
   const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
   const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
-}
-
-/**
- * The maximum number of positions in a request. The positions of the replicas that were silent for
- * longest are left out first.
- */
-const MAX_POSITIONS = 4_096;
-
-/** A log stream that continues after the last received line when it is opened again. */
-class ResumableLog {
-  /**
-   * Last received position of each replica; the replica that was silent for longest comes first.
-   */
-  private readonly lastPositions = new Map<
-    string,
-    { readonly containerId: string; readonly sequence: bigint }
-  >();
-  private hasStarted = false;
-
-  constructor(
-    private readonly session: CliSession,
-    private readonly request: LogRequest,
-    private readonly signal: AbortSignal,
-  ) {}
-
-  /** Opens the stream. Yields the entries of each message together. */
-  async *open(): AsyncGenerator<readonly LogEntry[]> {
-    const { tailLines: _, ...resumed } = this.request;
-    const after = [...this.lastPositions.values()]
-      .slice(-MAX_POSITIONS)
-      .map((position) => create(LogPositionSchema, position));
-    const request = this.hasStarted ? { ...resumed, after } : this.request;
-    for await (const entry of this.session.client.streamLogs(
-      request,
-      this.session.getStreamOptions(this.signal),
-    )) {
-      this.hasStarted = true;
-      const entries = decodeLines(entry).filter((line) => this.recordPosition(line));
-      if (entries.length > 0) yield entries;
-    }
-  }
-
-  /** Records the position of an entry. @returns False when the entry was received before. */
-  private recordPosition({
-    replicaId,
-    containerId,
-    sequence,
-    position,
-    skipped,
-  }: LogEntry): boolean {
-    const known = this.lastPositions.get(replicaId);
-    const sameContainer = known?.containerId === containerId;
-    const at = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
-    if (at === undefined) return true;
-    if (sameContainer && at <= known.sequence) return sequence === 0n && skipped === undefined;
-    this.lastPositions.delete(replicaId);
-    this.lastPositions.set(replicaId, { containerId, sequence: at });
-    return true;
-  }
 }
 
 function createRequest(invocation: Invocation, target: ReplicaTarget): LogRequest {

@@ -232,7 +232,7 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
   });
 });
 
-describe('busiestFirst', () => {
+describe('sortByUsage', () => {
   it('sorts by CPU, memory and name for every input order, with unknown usage last', () => {
     const arbKey = fc.record({
       name: fc.string({ maxLength: 3 }),

@@ -12,7 +12,7 @@ import {
   sumByWorkload,
   formatWorkloadUsageTable,
 } from '../../views/usage-view.js';
-import { listAllNodes } from '../node/node-commands.js';
+import { listAllNodes } from '../node/list-nodes.js';
 import { hasFlag, getTextOption } from '../options.js';
 
 const PAGE_SIZE = 1_000;

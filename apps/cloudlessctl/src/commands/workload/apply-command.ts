@@ -3,18 +3,17 @@ import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { Workload, WorkloadPlan } from '@cloudless/api';
 import { ConnectError } from '@connectrpc/connect';
 import type { CommandTree, Invocation } from '../../command-tree.js';
-import { CliFailure, ExitCode, isTransient, createUsageFailure } from '../../call/failure.js';
-import type { CliIo } from '../../io/io.js';
-import { parseManifest } from '../../manifest/parse-manifest.js';
+import { isTransient, createUsageFailure } from '../../call/failure.js';
+import { collectValue } from '../../flags/flag-values.js';
 import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
-import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatPlan } from '../../views/plan-view.js';
 import { formatWorkloadName, waitUntilSettled } from '../../wait/wait-workload.js';
-import { collectValue, hasFlag, getListOption } from '../options.js';
+import { getListOption, hasFlag } from '../options.js';
 import { addPlanOptions, handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
-import { printWorkloads } from './workload-commands.js';
+import { printWorkloads } from './list-workloads.js';
+import { readManifests } from './read-manifests.js';
 
 /** Adds `apply`. */
 export function addApplyCommand(tree: CommandTree, parent: Command): void {
@@ -154,66 +153,4 @@ async function printPlans(session: CliSession, planned: readonly PlannedWorkload
     plan: toMessageJson(WorkloadPlanSchema, plan),
   }));
   await session.printValue({ plans });
-}
-
-async function readManifests(
-  session: CliSession,
-  paths: readonly string[],
-): Promise<readonly ManifestWorkload[]> {
-  const workloads: ManifestWorkload[] = [];
-  const problems: string[] = [];
-  const declaredIn = new Map<string, string>();
-  for (const { file, bytes } of await readFiles(session.io, paths)) {
-    const manifest = parseManifest(file, bytes, session.settings.namespace);
-    problems.push(...manifest.problems.map(formatProblem));
-    for (const workload of manifest.workloads) {
-      const key = `${workload.namespace}/${workload.name}`;
-      const other = declaredIn.get(key);
-      if (other !== undefined && other !== file)
-        problems.push(`${file}: the workload ${key} is already declared in ${other}`);
-      declaredIn.set(key, file);
-      workloads.push(workload);
-    }
-  }
-  if (problems.length > 0)
-    throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
-  return workloads;
-}
-
-async function readFiles(
-  io: CliIo,
-  paths: readonly string[],
-): Promise<readonly { readonly file: string; readonly bytes: Uint8Array }[]> {
-  const files: { file: string; bytes: Uint8Array }[] = [];
-  for (const path of paths) {
-    if (path === '-') {
-      const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
-      if (bytes === undefined)
-        throw createUsageFailure('standard input is larger than 1 MiB; split the manifests');
-      files.push({ file: '<stdin>', bytes });
-      continue;
-    }
-    const names = await withPathInError(path, () => io.files.list(path));
-    const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
-    if (manifests?.length === 0)
-      throw createUsageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
-    for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
-      files.push({ file, bytes: await withPathInError(file, () => io.files.read(file)) });
-    }
-  }
-  return files;
-}
-
-async function withPathInError<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
-  try {
-    return await read();
-  } catch (reason) {
-    const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
-    const message = missing
-      ? 'no such file or directory'
-      : reason instanceof Error
-        ? reason.message
-        : String(reason);
-    throw new CliFailure(ExitCode.usage, `${path}: ${message}`, { cause: reason });
-  }
 }

@@ -1,19 +1,15 @@
 import {
-  WatchNodesResponse_Kind as NodeKind,
-  WatchNodesResponseSchema,
   WatchWorkloadsResponse_Kind as WorkloadKind,
   WatchWorkloadsResponseSchema,
 } from '@cloudless/api';
-import type { Node, Workload } from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
 import type { Invocation } from '../../command-tree.js';
-import { createUsageFailure } from '../../call/failure.js';
 import { followWatch } from '../../call/resume-watch.js';
 import { parseWorkloadName } from '../../names.js';
 import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { toNodeCells, getNodeHeaders } from '../../views/node-view.js';
 import { toWorkloadCells, getWorkloadHeaders } from '../../views/workload-view.js';
-import { hasFlag, getTextOption } from '../options.js';
+import { hasFlag, getTextOption, requireAtMostOne } from '../options.js';
 
 /**
  * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
@@ -55,42 +51,4 @@ export async function watchWorkloads(
       );
     },
   );
-}
-
-/**
- * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json` each watch item
- * is a line.
- */
-export async function watchNodes(invocation: Invocation, names: readonly string[]): Promise<void> {
-  const { session } = invocation;
-  const { settings, style } = session;
-  const request = {
-    nodeId: requireAtMostOne(names, 'node') ?? '',
-    labelSelector: getTextOption(invocation, 'selector') ?? '',
-  };
-  const wide = settings.output === 'wide';
-  const table = new GrowingTable(getNodeHeaders(wide));
-  const toRow = (node: Node) => toNodeCells(node, session.nowMs, style, wide);
-  await followWatch(
-    session,
-    {
-      open: (afterRevision, options) =>
-        session.client.watchNodes({ ...request, afterRevision }, options),
-    },
-    async (item) => {
-      const { kind, node } = item;
-      if (node === undefined) return;
-      if (session.isStructured)
-        return session.printItem(toMessageJson(WatchNodesResponseSchema, item));
-      await session.print(
-        table.add(kind === NodeKind.DELETED ? [node.id, 'Deleted'] : toRow(node)),
-      );
-    },
-  );
-}
-
-function requireAtMostOne(names: readonly string[], what: string): string | undefined {
-  if (names.length > 1)
-    throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
-  return names[0];
 }

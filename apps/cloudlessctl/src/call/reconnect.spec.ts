@@ -1,0 +1,130 @@
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { Deadline, withReconnect, type ReconnectOptions } from './reconnect.js';
+
+const lost = new ConnectError('no leader', Code.Unavailable);
+
+/** Opens a stream that yields the items of each attempt and throws the errors among them. */
+function openAttempts(attempts: readonly (readonly (string | Error)[])[]) {
+  const startedAtMs: number[] = [];
+  const clock = new ManualClock();
+  const open = async function* (): AsyncGenerator<string> {
+    startedAtMs.push(clock.now());
+    for (const item of attempts[Math.min(startedAtMs.length, attempts.length) - 1] ?? []) {
+      if (item instanceof Error) throw item;
+      yield item;
+    }
+  };
+  return { clock, open, startedAtMs };
+}
+
+async function run(
+  attempts: readonly (readonly (string | Error)[])[],
+  options: Partial<ReconnectOptions> = {},
+) {
+  const { clock, open, startedAtMs } = openAttempts(attempts);
+  const losses: string[] = [];
+  const items: string[] = [];
+  const stop = new AbortController();
+  let result: unknown = 'running';
+  const reading = (async () => {
+    for await (const item of withReconnect(open, {
+      clock,
+      signal: stop.signal,
+      endless: false,
+      onLost: async (reason) => void losses.push(reason),
+      ...options,
+    }))
+      items.push(item);
+  })();
+  reading.then(
+    () => (result = 'ended'),
+    (reason: unknown) => (result = reason),
+  );
+  for (let turn = 0; turn < 1_500 && result === 'running'; turn += 1) {
+    await settle();
+    await clock.advance(50);
+  }
+  return { items, losses, result, startedAtMs: startedAtMs.map((ms) => ms - startedAtMs[0]!) };
+}
+
+describe('withReconnect', () => {
+  it('continues with the next attempt after a connection error, and reports the loss once', async () => {
+    expect(await run([['a', lost], [lost], ['b']])).toMatchObject({
+      items: ['a', 'b'],
+      losses: ['[unavailable] no leader'],
+      result: 'ended',
+    });
+  });
+
+  it('does not retry the first attempt, unless the coordinator has answered before', async () => {
+    expect(await run([[lost], ['a']])).toMatchObject({ items: [], losses: [], result: lost });
+    expect(await run([[lost], ['a']], { hasAnswered: true })).toMatchObject({
+      items: ['a'],
+      result: 'ended',
+    });
+  });
+
+  it('does not retry an error that is not about the connection, unless it is retriable', async () => {
+    const refused = new ConnectError('not found', Code.NotFound);
+    expect(await run([['a', refused], ['b']])).toMatchObject({ items: ['a'], result: refused });
+    expect(
+      await run([['a', refused], ['b']], { isRetriable: (reason) => reason === refused }),
+    ).toMatchObject({ items: ['a', 'b'], result: 'ended' });
+  });
+
+  it('doubles the delay from 250 ms up to 5 s, and gives up after a minute', async () => {
+    const { result, startedAtMs } = await run([['a', lost], [lost]]);
+    expect(result).toBe(lost);
+    const delays = startedAtMs.slice(1).map((ms, index) => ms - startedAtMs[index]!);
+    expect(delays.slice(0, 7)).toEqual([250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+    expect(startedAtMs.at(-1)).toBeGreaterThanOrEqual(60_000);
+    expect(startedAtMs.at(-2)).toBeLessThan(60_000);
+  });
+
+  it('starts with the shortest delay again after an item', async () => {
+    const { startedAtMs } = await run([['a', lost], [lost], ['b', lost], ['c']]);
+    expect(startedAtMs).toEqual([0, 250, 750, 1_000]);
+  });
+
+  it('treats the end of an endless stream as a lost connection', async () => {
+    const { items, losses, result } = await run([['a'], ['b'], [lost]], { endless: true });
+    expect(items).toEqual(['a', 'b']);
+    expect(losses).toEqual([
+      'the coordinator ended the stream',
+      'the coordinator ended the stream',
+    ]);
+    expect(result).toBe(lost);
+  });
+
+  it('throws the error at once when the signal is aborted', async () => {
+    const signal = AbortSignal.abort();
+    expect(await run([['a', lost], ['b']], { signal })).toMatchObject({
+      items: ['a'],
+      losses: [],
+      result: lost,
+    });
+  });
+});
+
+describe('Deadline', () => {
+  it('aborts its signal when the time has expired, unless it is cancelled', async () => {
+    const clock = new ManualClock();
+    const parent = new AbortController();
+    const deadline = new Deadline(clock, parent.signal, 1_000);
+    const cancelled = new Deadline(clock, parent.signal, 1_000);
+    cancelled.cancel();
+    await clock.advance(999);
+    expect([deadline.hasExpired, deadline.signal.aborted]).toEqual([false, false]);
+    await clock.advance(1);
+    expect([deadline.hasExpired, deadline.signal.aborted]).toEqual([true, true]);
+    expect([cancelled.hasExpired, cancelled.signal.aborted]).toEqual([false, false]);
+  });
+
+  it('aborts its signal with the parent, without having expired', () => {
+    const parent = new AbortController();
+    const deadline = new Deadline(new ManualClock(), parent.signal, undefined);
+    parent.abort();
+    expect([deadline.hasExpired, deadline.signal.aborted]).toEqual([false, true]);
+  });
+});

@@ -1,0 +1,80 @@
+import type { Command } from 'commander';
+import { resolvePortName } from '@cloudless/api';
+import { parseWorkloadName } from '../../names.js';
+import type { CliSession } from '../../call/cli-session.js';
+
+/** A shell must not hang while it completes a word. */
+const LOOKUP_TIMEOUT_MS = 1_000;
+
+const MAX_NAMES = 200;
+
+/** The candidates for the last of `words`. */
+export async function findCandidates(
+  program: Command,
+  words: readonly string[],
+  session: CliSession,
+): Promise<readonly string[]> {
+  const typed = words.at(-1) ?? '';
+  let command = program;
+  const operands: string[] = [];
+  for (const word of words.slice(0, -1)) {
+    const child =
+      operands.length === 0
+        ? command.commands.find((candidate) => candidate.name() === word)
+        : undefined;
+    if (child !== undefined) command = child;
+    else if (!word.startsWith('-')) operands.push(word);
+  }
+  const children = command.commands
+    .map((child) => child.name())
+    .filter((name) => !name.startsWith('_'));
+  const listFlags = (): string[] => [
+    ...command.options.flatMap(({ long }) => long ?? []),
+    '--help',
+  ];
+  const all = typed.startsWith('-')
+    ? listFlags()
+    : children.length > 0
+      ? children
+      : await findNames(command, operands, session);
+  return all.filter((candidate) => candidate.startsWith(typed));
+}
+
+async function findNames(
+  command: Command,
+  operands: readonly string[],
+  session: CliSession,
+): Promise<readonly string[]> {
+  const verb = command.name();
+  const choices = command.registeredArguments[operands.length]?.argChoices;
+  if (choices !== undefined) return choices;
+  const wantsKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
+  if (wantsKind && operands.length === 0)
+    return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
+  const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
+  if (command.registeredArguments.length === 0 || verb === 'create') return [];
+  try {
+    const options = session.getCallOptions(LOOKUP_TIMEOUT_MS);
+    if (nodes)
+      return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(
+        ({ id }) => id,
+      );
+    const [target] = operands;
+    if (verb === 'port-forward' && target !== undefined) {
+      const { spec } = await session.client.getWorkload(
+        parseWorkloadName(target, session.settings.namespace),
+        options,
+      );
+      return (spec?.ports ?? []).map(resolvePortName);
+    }
+    const page = await session.client.listWorkloads(
+      { namespace: session.settings.namespace, pageSize: MAX_NAMES },
+      options,
+    );
+    return page.workloads.map(({ name }) => name);
+  } catch {
+    // Without a coordinator there are no names. The shell falls back to file names; an error
+    // message would disturb the command line.
+    return [];
+  }
+}

@@ -1,0 +1,46 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { NodeSchema } from '@cloudless/api';
+import type { Node } from '@cloudless/api';
+import type { Invocation } from '../../command-tree.js';
+import { parseDurationOption } from '../../config/settings.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import { waitUntilDrained } from '../../wait/wait-node.js';
+import { hasFlag, requireOperands, getTextOption } from '../options.js';
+import { handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
+
+/** Drains nodes, or handles `--plan` and `--plan-id`. */
+export async function drainNodes(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const text = getTextOption(invocation, 'deadline');
+  const deadlineMs = text === undefined ? undefined : parseDurationOption('--deadline', text);
+  const drainOptions = {
+    force: hasFlag(invocation, 'force'),
+    ...(deadlineMs === undefined ? {} : { deadline: durationFromMs(deadlineMs) }),
+  };
+  const nodeIds = [...new Set(invocation.operands)];
+  const createDrainChanges = () => {
+    requireOperands(invocation, 'nodes');
+    return nodeIds.map((nodeId): ChangeInit => ({
+      change: { case: 'drain', value: { nodeId, ...drainOptions } },
+    }));
+  };
+  if (await handlePlanOptions(invocation, createDrainChanges)) return;
+  requireOperands(invocation, 'nodes');
+  const draining: Node[] = [];
+  for (const nodeId of nodeIds) {
+    const request = {
+      nodeId,
+      ...drainOptions,
+      requestId: session.getRequestId(nodeIds.length === 1 ? undefined : nodeId),
+    };
+    draining.push(await session.client.drainNode(request, session.getCallOptions()));
+    await session.printStatus(`node ${nodeId}: draining`);
+  }
+  const final = hasFlag(invocation, 'wait')
+    ? await waitUntilDrained(session, nodeIds, deadlineMs)
+    : draining;
+  if (!session.isStructured) return;
+  const [only, ...others] = final.map((node) => toMessageJson(NodeSchema, node));
+  if (only !== undefined)
+    await session.printValue(others.length === 0 ? only : { nodes: [only, ...others] });
+}

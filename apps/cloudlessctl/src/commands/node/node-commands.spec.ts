@@ -1,0 +1,95 @@
+import { Taint_Effect } from '@cloudless/api';
+import type { UpdateNodeRequest } from '@cloudless/api';
+import { aNode, runCli } from '../../testing/run-cli.js';
+
+describe('cloudlessctl node', () => {
+  it('lists nodes and describes a node', async () => {
+    const coordinator = {
+      listNodes: () => ({ nodes: [aNode({ cordoned: true })] }),
+      getNode: () => aNode(),
+    };
+    expect((await runCli(['get', 'nodes'], { coordinator })).stdout).toBe(
+      'NAME   STATUS           ZONE   REPLICAS   CPU        MEMORY      AGE\nweb1   Ready,Cordoned   a      2/110      250m/3500m   128Mi/7Gi   3d\n'.replace(
+        'CPU        MEMORY',
+        'CPU          MEMORY',
+      ),
+    );
+    expect(
+      (
+        await runCli(['node', 'describe', 'web1'], {
+          coordinator: { ...coordinator, listEvents: () => ({}) },
+        })
+      ).stdout,
+    ).toContain('Reliability:  100.0 % of the last hour');
+  });
+
+  it.each([
+    ['cordon', 'cordoned'],
+    ['uncordon', 'uncordoned'],
+    ['drain', 'draining'],
+  ])('%s reports the node as %s', async (verb, done) => {
+    const coordinator = {
+      cordonNode: () => aNode(),
+      uncordonNode: () => aNode(),
+      drainNode: () => aNode(),
+    };
+    expect(await runCli(['node', verb, 'web1'], { coordinator })).toMatchObject({
+      exitCode: 0,
+      stdout: `node web1: ${done}\n`,
+    });
+  });
+
+  it('reports an empty list of nodes on stderr, and prints an empty JSON list', async () => {
+    const coordinator = { listNodes: () => ({}) };
+    expect(await runCli(['node', 'list'], { coordinator })).toMatchObject({
+      stdout: '',
+      stderr: 'no nodes\n',
+    });
+    expect(await runCli(['node', 'list', '-o', 'json'], { coordinator })).toMatchObject({
+      stdout: '{\n  "nodes": []\n}\n',
+      stderr: '',
+    });
+  });
+
+  it('prints one node as an object and several nodes as a list with -o json', async () => {
+    const coordinator = {
+      getNode: ({ nodeId }: { nodeId: string }) => aNode({ id: nodeId }),
+    };
+    const one = await runCli(['node', 'get', 'web1', '-o', 'json'], { coordinator });
+    expect(JSON.parse(one.stdout)).toMatchObject({ id: 'web1' });
+    const two = await runCli(['get', 'nodes', 'web1', 'web2', '-o', 'json'], { coordinator });
+    expect(JSON.parse(two.stdout)).toMatchObject({ nodes: [{ id: 'web1' }, { id: 'web2' }] });
+  });
+
+  it('sends changes of labels and taints, and removes a node with --force', async () => {
+    const updates: UpdateNodeRequest[] = [];
+    const forced: boolean[] = [];
+    const coordinator = {
+      updateNode: (request: UpdateNodeRequest) => {
+        updates.push(request);
+        return aNode();
+      },
+      removeNode: ({ force }: { force: boolean }) => {
+        forced.push(force);
+        return {};
+      },
+    };
+    await runCli(['node', 'label', 'web1', 'disk=ssd', 'old-'], { coordinator });
+    await runCli(
+      ['node', 'taint', 'web1', 'gpu=yes:NO_SCHEDULE', 'x:NO_EXECUTE', 'old-', 'a:NO_SCHEDULE-'],
+      { coordinator },
+    );
+    await runCli(['node', 'remove', 'web1', '--force'], { coordinator });
+    expect(updates).toMatchObject([
+      { nodeId: 'web1', setLabels: { disk: 'ssd' }, removeLabels: ['old'] },
+      {
+        setTaints: [
+          { key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE },
+          { key: 'x', value: '', effect: Taint_Effect.NO_EXECUTE },
+        ],
+        removeTaints: ['old', 'a:NO_SCHEDULE'],
+      },
+    ]);
+    expect(forced).toEqual([true]);
+  });
+});

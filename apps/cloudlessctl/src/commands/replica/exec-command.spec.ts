@@ -1,0 +1,76 @@
+import type { ExecCommandRequest } from '@cloudless/api';
+import { runCli } from '../../testing/run-cli.js';
+
+describe('cloudlessctl exec', () => {
+  it('passes on standard input, both output streams, the exit code and all words after --', async () => {
+    const requests: ExecCommandRequest[] = [];
+    const coordinator = {
+      execCommand: (request: ExecCommandRequest) => {
+        requests.push(request);
+        return { stdout: 'out\n', stderr: 'err\n', exitCode: 42 };
+      },
+    };
+    const result = await runCli(
+      ['exec', 'web', '--timeout', '5s', '--', 'sh', '-c', 'ls', '-n', '--', 'x'],
+      {
+        coordinator,
+        stdin: { kind: 'pipe', text: 'in' },
+      },
+    );
+    expect(result).toMatchObject({ exitCode: 42, stdout: 'out\n', stderr: 'err\n' });
+    expect(requests).toMatchObject([
+      {
+        namespace: 'default',
+        name: 'web',
+        command: ['sh', '-c', 'ls', '-n', '--', 'x'],
+        timeout: { seconds: 5n },
+        stdin: new TextEncoder().encode('in'),
+      },
+    ]);
+  });
+
+  it.each([
+    ['0123456789ab', { containerId: '0123456789ab' }],
+    ['00000000000000aa-7', { replicaId: '00000000000000aa-7' }],
+    ['default/0123456789ab', { namespace: 'default', name: '0123456789ab' }],
+    ['deadbeefcafe', { namespace: 'default', name: 'deadbeefcafe' }],
+  ])('recognises the kind of the target %s', async (target, fields) => {
+    let seen: ExecCommandRequest | undefined;
+    const coordinator = {
+      execCommand: (request: ExecCommandRequest) => {
+        seen = request;
+        return { exitCode: 0 };
+      },
+    };
+    expect((await runCli(['exec', target, '--', 'true'], { coordinator })).exitCode).toBe(0);
+    expect(seen).toMatchObject(fields);
+  });
+
+  it('reads only piped standard input, and rejects more than 1 MiB', async () => {
+    const sizes: number[] = [];
+    const coordinator = {
+      execCommand: ({ stdin }: ExecCommandRequest) => {
+        sizes.push(stdin.length);
+        return {};
+      },
+    };
+    await runCli(['exec', 'web', '--', 'cat'], {
+      coordinator,
+      stdin: { kind: 'other', text: 'x' },
+    });
+    await runCli(['exec', 'web', '--', 'cat'], { coordinator, stdin: { kind: 'pipe', text: 'x' } });
+    await runCli(['exec', 'web', '--no-stdin', '--', 'cat'], {
+      coordinator,
+      stdin: { kind: 'pipe', text: 'x' },
+    });
+    expect(sizes).toEqual([0, 1, 0]);
+    const long = await runCli(['exec', 'web', '--', 'cat'], {
+      coordinator,
+      stdin: { kind: 'pipe', text: 'x'.repeat(1024 * 1024 + 1) },
+    });
+    expect(long).toMatchObject({
+      exitCode: 2,
+      stderr: 'cloudlessctl: standard input is longer than 1 MiB; use -i to stream it\n',
+    });
+  });
+});

@@ -1,0 +1,67 @@
+import { create } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { LogPositionSchema, decodeLines } from '@cloudless/api';
+import type { LogEntry, StreamLogsRequestSchema } from '@cloudless/api';
+import type { CliSession } from '../../call/cli-session.js';
+
+/** Request of StreamLogs. */
+export type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
+
+/**
+ * The maximum number of positions in a request. The positions of the replicas that were silent for
+ * longest are left out first.
+ */
+const MAX_POSITIONS = 4_096;
+
+/** A log stream that continues after the last received line when it is opened again. */
+export class ResumableLog {
+  /**
+   * Last received position of each replica; the replica that was silent for longest comes first.
+   */
+  private readonly lastPositions = new Map<
+    string,
+    { readonly containerId: string; readonly sequence: bigint }
+  >();
+  private hasStarted = false;
+
+  constructor(
+    private readonly session: CliSession,
+    private readonly request: LogRequest,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  /** Opens the stream. Yields the entries of each message together. */
+  async *open(): AsyncGenerator<readonly LogEntry[]> {
+    const { tailLines: _, ...resumed } = this.request;
+    const after = [...this.lastPositions.values()]
+      .slice(-MAX_POSITIONS)
+      .map((position) => create(LogPositionSchema, position));
+    const request = this.hasStarted ? { ...resumed, after } : this.request;
+    for await (const entry of this.session.client.streamLogs(
+      request,
+      this.session.getStreamOptions(this.signal),
+    )) {
+      this.hasStarted = true;
+      const entries = decodeLines(entry).filter((line) => this.recordPosition(line));
+      if (entries.length > 0) yield entries;
+    }
+  }
+
+  /** Records the position of an entry. @returns False when the entry was received before. */
+  private recordPosition({
+    replicaId,
+    containerId,
+    sequence,
+    position,
+    skipped,
+  }: LogEntry): boolean {
+    const known = this.lastPositions.get(replicaId);
+    const sameContainer = known?.containerId === containerId;
+    const at = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
+    if (at === undefined) return true;
+    if (sameContainer && at <= known.sequence) return sequence === 0n && skipped === undefined;
+    this.lastPositions.delete(replicaId);
+    this.lastPositions.set(replicaId, { containerId, sequence: at });
+    return true;
+  }
+}

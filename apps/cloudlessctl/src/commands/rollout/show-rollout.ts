@@ -1,0 +1,86 @@
+import {
+  RolloutStatus_Phase,
+  VersionInfoSchema,
+  WorkloadPlanSchema,
+  WorkloadSpecSchema,
+  WorkloadVersionSchema,
+} from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
+import { toJson } from '@bufbuild/protobuf';
+import type { Invocation } from '../../command-tree.js';
+import { printYaml } from '../../manifest/print-yaml.js';
+import { formatWorkloadName } from '../../names.js';
+import type { WorkloadName } from '../../names.js';
+import { formatTime } from '../../output/human.js';
+import { toMessageJson } from '../../call/cli-session.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { formatPlanLines } from '../../views/plan-view.js';
+import { formatRolloutLine, formatVersionTable } from '../../views/rollout-view.js';
+import { requireWorkloadName, readVersionOption } from './change-rollout.js';
+
+/** Prints the remaining steps of a rollout. */
+export async function showPlan(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const name = requireWorkloadName(invocation);
+  const workload = await session.client.getWorkload(name, session.getCallOptions());
+  // A plan without a change of the spec contains the remaining steps.
+  const remaining = await session.client.planWorkload(
+    { ...name, spec: {} },
+    session.getCallOptions(),
+  );
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadPlanSchema, remaining));
+  await session.printStatus(`${formatWorkloadName(name)}: ${formatRolloutLine(workload)}`);
+  const lines = formatPlanLines(remaining, session.style);
+  await session.print(
+    lines.length === 0
+      ? `  no steps left${explainMissingSteps(workload)}\n`
+      : `${lines.join('\n')}\n`,
+  );
+}
+
+function explainMissingSteps({ status }: Workload): string {
+  switch (status?.rollout?.phase) {
+    case RolloutStatus_Phase.PAUSED:
+      return status.rollout.waitsForPromotion
+        ? ' until the rollout is promoted'
+        : ' while the rollout is paused';
+    case RolloutStatus_Phase.FAILED:
+      return ' because the rollout has failed';
+    default:
+      return '';
+  }
+}
+
+/** Prints the stored versions, or one version as a manifest. */
+export async function showHistory(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const name = requireWorkloadName(invocation);
+  const version = readVersionOption(invocation, 'version');
+  if (version !== undefined) return showVersion(session, name, version);
+  const { status } = await session.client.getWorkload(name, session.getCallOptions());
+  const versions = status?.versions ?? [];
+  if (session.isStructured)
+    await session.printValue({
+      versions: versions.map((info) => toMessageJson(VersionInfoSchema, info)),
+    });
+  else await session.print(formatVersionTable(versions, session.nowMs, session.style));
+}
+
+async function showVersion(
+  session: CliSession,
+  { namespace, name }: WorkloadName,
+  version: number,
+): Promise<void> {
+  const found = await session.client.getWorkloadVersion(
+    { namespace, name, version },
+    session.getCallOptions(),
+  );
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadVersionSchema, found));
+  const { info, template } = found;
+  const about = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
+    .filter((part) => part !== '')
+    .join(', ');
+  const spec = template === undefined ? {} : toJson(WorkloadSpecSchema, template);
+  await session.print(`# ${about}; replicas, rollout and disconnect are not part of a version\n`);
+  await session.print(printYaml({ kind: 'Workload', namespace, name, spec }));
+}

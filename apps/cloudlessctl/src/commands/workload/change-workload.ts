@@ -1,0 +1,154 @@
+import { ConnectError, Code } from '@connectrpc/connect';
+import { WorkloadStatus_Phase } from '@cloudless/api';
+import type { Workload } from '@cloudless/api';
+import type { Invocation } from '../../command-tree.js';
+import { createUsageFailure } from '../../call/failure.js';
+import { withEnvFiles } from '../../flags/env-file.js';
+import { parseWorkloadName } from '../../names.js';
+import type { WorkloadName } from '../../names.js';
+import type { CliSession } from '../../call/cli-session.js';
+import { needsCurrentSpec, parseWholeNumber, createSpecPatch } from '../../flags/spec-flags.js';
+import { formatWorkloadName, waitUntilDeleted } from '../../wait/wait-workload.js';
+import { getCommandAfterSeparator, hasFlag, requireOperand, requireOperands } from '../options.js';
+import { handlePlanOptions } from '../plan/plan-options.js';
+import { reportChange } from './report-change.js';
+import { printWorkloads } from './list-workloads.js';
+
+/**
+ * Number of attempts of an update that reads the workload first and conflicts with other updates.
+ */
+const MAX_UPDATE_ATTEMPTS = 4;
+
+/** Creates a workload from flags. */
+export async function createWorkload(invocation: Invocation): Promise<void> {
+  const { session, options } = invocation;
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const command = getCommandAfterSeparator(
+    invocation,
+    1,
+    'cloudlessctl workload create web -- sleep 60',
+  );
+  if (command.length === 0 && options['image'] === undefined)
+    throw createUsageFailure('nothing to run: give --image, or a command after --');
+  const { spec } = createSpecPatch(await withEnvFiles(options, session.io), command);
+  const created = await session.client.createWorkload(
+    { ...name, spec, requestId: session.getRequestId() },
+    session.getCallOptions(),
+  );
+  await reportChange(invocation, created, 'created');
+}
+
+/** Updates the fields of a workload that flags set. */
+export async function updateWorkload(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
+  const options = await withEnvFiles(invocation.options, session.io);
+  const command = getCommandAfterSeparator(
+    invocation,
+    1,
+    'cloudlessctl workload update web -- sleep 60',
+  );
+  // Validates the flags before anything is sent.
+  if (createSpecPatch(options, command).paths.length === 0)
+    throw createUsageFailure('nothing to change: give at least one flag, or a command after --');
+  const updated = await sendUpdate(session, name, options, command);
+  await reportChange(invocation, updated, 'updated');
+}
+
+async function sendUpdate(
+  session: CliSession,
+  name: WorkloadName,
+  options: Invocation['options'],
+  command: readonly string[],
+): Promise<Workload> {
+  for (let attempt = 1; ; attempt += 1) {
+    // An update replaces a map as a whole. So the current map is read, the flags are applied to it,
+    // and the expected generation makes the coordinator refuse the update after a concurrent
+    // change.
+    const present = needsCurrentSpec(options)
+      ? await session.client.getWorkload(name, session.getCallOptions())
+      : undefined;
+    const { spec, paths } = createSpecPatch(options, command, present?.spec);
+    const precondition = present === undefined ? {} : { expectedGeneration: present.generation };
+    const request = {
+      ...name,
+      spec,
+      updateMask: { paths: [...paths] },
+      requestId: session.getRequestId(),
+      ...precondition,
+    };
+    try {
+      return await session.client.updateWorkload(request, session.getCallOptions());
+    } catch (reason) {
+      const conflicted =
+        present !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
+      if (!conflicted || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
+    }
+  }
+}
+
+/** Sets the number of replicas. */
+export async function scaleWorkload(invocation: Invocation): Promise<void> {
+  const { session } = invocation;
+  const readScaling = () => {
+    requireOperands(invocation, 'name', 'replicas');
+    const name = parseWorkloadName(
+      requireOperand(invocation, 0, 'name'),
+      session.settings.namespace,
+    );
+    return {
+      ...name,
+      replicas: parseWholeNumber(
+        'the number of replicas',
+        requireOperand(invocation, 1, 'number of replicas'),
+      ),
+    };
+  };
+  if (
+    await handlePlanOptions(invocation, () => [{ change: { case: 'scale', value: readScaling() } }])
+  )
+    return;
+  const { replicas, ...name } = readScaling();
+  const scaled = await session.client.scaleWorkload(
+    { ...name, replicas, requestId: session.getRequestId() },
+    session.getCallOptions(),
+  );
+  await reportChange(invocation, scaled, `scaled to ${replicas}`);
+}
+
+/** Deletes workloads; with `--wait` it waits until they are gone. */
+export async function deleteWorkloads(invocation: Invocation): Promise<void> {
+  const { session, operands } = invocation;
+  const [first = '', ...others] = operands;
+  const given = others.length > 0 && ['workload', 'workloads'].includes(first) ? others : operands;
+  const names = given.map((text) => parseWorkloadName(text, session.settings.namespace));
+  const deleted: Workload[] = [];
+  for (const name of names) {
+    const requestId = session.getRequestId(
+      names.length > 1 ? `${name.namespace}/${name.name}` : undefined,
+    );
+    try {
+      deleted.push(
+        await session.client.deleteWorkload({ ...name, requestId }, session.getCallOptions()),
+      );
+    } catch (reason) {
+      if (
+        !hasFlag(invocation, 'ignoreNotFound') ||
+        !(reason instanceof ConnectError) ||
+        reason.code !== Code.NotFound
+      )
+        throw reason;
+      await session.printStatus(`${formatWorkloadName(name)}: not found`);
+    }
+  }
+  for (const workload of deleted) {
+    if (hasFlag(invocation, 'wait')) {
+      const replicas = [...(await waitUntilDeleted(session, workload))];
+      if (workload.status !== undefined) workload.status.replicas = replicas;
+    } else
+      await session.printStatus(
+        `${formatWorkloadName(workload)}: ${workload.status?.phase === WorkloadStatus_Phase.TERMINATING ? 'is being deleted' : 'deleted'}`,
+      );
+  }
+  if (session.isStructured) await printWorkloads(session, deleted);
+}

@@ -1,0 +1,72 @@
+import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
+import type { CliIo } from '../../io/io.js';
+import { parseManifest } from '../../manifest/parse-manifest.js';
+import type { ManifestWorkload } from '../../manifest/parse-manifest.js';
+import { MAX_FILE_BYTES, formatProblem } from '../../manifest/yaml-reader.js';
+import type { CliSession } from '../../call/cli-session.js';
+
+/**
+ * Reads the workloads of manifest files and directories.
+ * @throws {@link CliFailure} that lists the problems of all files.
+ */
+export async function readManifests(
+  session: CliSession,
+  paths: readonly string[],
+): Promise<readonly ManifestWorkload[]> {
+  const workloads: ManifestWorkload[] = [];
+  const problems: string[] = [];
+  const declaredIn = new Map<string, string>();
+  for (const { file, bytes } of await readFiles(session.io, paths)) {
+    const manifest = parseManifest(file, bytes, session.settings.namespace);
+    problems.push(...manifest.problems.map(formatProblem));
+    for (const workload of manifest.workloads) {
+      const key = `${workload.namespace}/${workload.name}`;
+      const other = declaredIn.get(key);
+      if (other !== undefined && other !== file)
+        problems.push(`${file}: the workload ${key} is already declared in ${other}`);
+      declaredIn.set(key, file);
+      workloads.push(workload);
+    }
+  }
+  if (problems.length > 0)
+    throw new CliFailure(ExitCode.usage, `nothing was applied:\n${problems.join('\n')}`);
+  return workloads;
+}
+
+async function readFiles(
+  io: CliIo,
+  paths: readonly string[],
+): Promise<readonly { readonly file: string; readonly bytes: Uint8Array }[]> {
+  const files: { file: string; bytes: Uint8Array }[] = [];
+  for (const path of paths) {
+    if (path === '-') {
+      const bytes = await io.stdin.readAll(MAX_FILE_BYTES);
+      if (bytes === undefined)
+        throw createUsageFailure('standard input is larger than 1 MiB; split the manifests');
+      files.push({ file: '<stdin>', bytes });
+      continue;
+    }
+    const names = await withPathInError(path, () => io.files.list(path));
+    const manifests = names?.filter((name) => /\.(ya?ml|json)$/.test(name)).sort();
+    if (manifests?.length === 0)
+      throw createUsageFailure(`${path}: no .yaml, .yml or .json file in this directory`);
+    for (const file of manifests?.map((name) => `${path.replace(/\/+$/, '')}/${name}`) ?? [path]) {
+      files.push({ file, bytes: await withPathInError(file, () => io.files.read(file)) });
+    }
+  }
+  return files;
+}
+
+async function withPathInError<Result>(path: string, read: () => Promise<Result>): Promise<Result> {
+  try {
+    return await read();
+  } catch (reason) {
+    const missing = reason instanceof Error && 'code' in reason && reason.code === 'ENOENT';
+    const message = missing
+      ? 'no such file or directory'
+      : reason instanceof Error
+        ? reason.message
+        : String(reason);
+    throw new CliFailure(ExitCode.usage, `${path}: ${message}`, { cause: reason });
+  }
+}

@@ -1,0 +1,93 @@
+import { create } from '@bufbuild/protobuf';
+import { DurationSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  count,
+  formatAge,
+  formatBytes,
+  formatCpu,
+  formatDuration,
+  formatLabels,
+  formatSpan,
+  formatTime,
+  formatWord,
+} from './human.js';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+describe('formatSpan', () => {
+  it.each([
+    [-5, '0s'],
+    [999, '0s'],
+    [SECOND, '1s'],
+    [119 * SECOND, '119s'],
+    [2 * MINUTE, '2m'],
+    [2 * MINUTE + SECOND, '2m1s'],
+    [10 * MINUTE - SECOND, '9m59s'],
+    [10 * MINUTE + 59 * SECOND, '10m'],
+    [3 * HOUR - MINUTE, '179m'],
+    [3 * HOUR, '3h'],
+    [48 * HOUR - MINUTE, '47h'],
+    [48 * HOUR, '2d'],
+    [12 * 24 * HOUR, '12d'],
+  ])('formats %i ms as %s', (ms, text) => {
+    expect(formatSpan(ms)).toBe(text);
+  });
+});
+
+describe('formatAge', () => {
+  it('returns the time since a timestamp, and an empty text without one', () => {
+    expect(formatAge(timestampFromMs(5 * SECOND), 8 * SECOND)).toBe('3s');
+    expect(formatAge(timestampFromMs(9 * SECOND), 8 * SECOND)).toBe('0s');
+    expect(formatAge(undefined, 8 * SECOND)).toBe('');
+  });
+});
+
+describe('formatDuration', () => {
+  it.each([
+    [0n, 0, '0s'],
+    [0n, 500_000_000, '500ms'],
+    [0n, 1_500, '1500ns'],
+    [1n, 500_000_000, '1.5s'],
+    [10n, 0, '10s'],
+    [60n, 0, '1m'],
+    [90n, 0, '1m30s'],
+    [3_600n, 0, '1h'],
+    [5_405n, 0, '1h30m5s'],
+  ])('formats %i s and %i ns as %s', (seconds, nanos, text) => {
+    expect(formatDuration(create(DurationSchema, { seconds, nanos }))).toBe(text);
+  });
+});
+
+describe('formatBytes', () => {
+  it.each([
+    [0n, '0'],
+    [1_023n, '1023'],
+    [1_024n, '1Ki'],
+    [1_536n, '1.5Ki'],
+    [64n << 20n, '64Mi'],
+    [(3n << 30n) / 2n, '1.5Gi'],
+    [(1_001n << 20n) / 10n, '100Mi'],
+    [1n << 60n, '1024Pi'],
+    [-2_048n, '-2Ki'],
+  ])('formats %i bytes as %s', (bytes, text) => {
+    expect(formatBytes(bytes)).toBe(text);
+  });
+});
+
+describe('other formats', () => {
+  it('format CPU, times, labels, enum names and counts', () => {
+    expect([formatCpu(0), formatCpu(250), formatCpu(2_000)]).toEqual(['0', '250m', '2']);
+    expect(formatTime(timestampFromMs(1_500))).toBe('1970-01-01T00:00:01.500Z');
+    expect(formatTime(timestampFromMs(2_000))).toBe('1970-01-01T00:00:02Z');
+    expect(formatTime(undefined)).toBe('');
+    expect(formatLabels({ b: '2', a: '1', c: '' })).toBe('a=1,b=2,c');
+    expect(formatWord('ROLLED_BACK')).toBe('RolledBack');
+    expect([count(0, 'node'), count(1, 'node'), count(2, 'node')]).toEqual([
+      '0 nodes',
+      '1 node',
+      '2 nodes',
+    ]);
+  });
+});

@@ -1,0 +1,103 @@
+import { Condition_Type } from '@cloudless/api';
+import type { Event, Node } from '@cloudless/api';
+import {
+  formatAge,
+  formatBytes,
+  formatCpu,
+  formatLabels,
+  formatTime,
+  formatWord,
+} from '../output/human.js';
+import type { Style } from '../output/style.js';
+import { formatTable } from '../output/table.js';
+import { formatDrainSection } from './drain-view.js';
+import { formatEventTable } from './event-view.js';
+import { formatFields, formatSections } from './sections.js';
+import { formatTaints, formatPlatform, formatStatus } from './node-view.js';
+
+type Field = readonly [string, string];
+
+/** Formats the description of a node in sections. */
+export function formatNodeDescription(
+  node: Node,
+  events: readonly Event[],
+  nowMs: number,
+  style: Style,
+): string {
+  return formatSections(style, [
+    ['', formatFields(getIdentityFields(node, nowMs))],
+    ['Status', formatFields(getStatusFields(node, nowMs))],
+    ['Conditions', formatConditions(node)],
+    ['Drain', formatDrainSection(node.status?.drain, nowMs)],
+    ['Resources', formatResourceTable(node)],
+    ['Events', formatEventTable(events, nowMs, style) || '(none)\n'],
+  ]);
+}
+
+function getIdentityFields(node: Node, nowMs: number): readonly Field[] {
+  const { createdAt } = node;
+  const created =
+    createdAt === undefined ? '' : `${formatTime(createdAt)} (${formatAge(createdAt, nowMs)} ago)`;
+  return [
+    ['Name', node.id],
+    ['Region', node.region],
+    ['Zone', node.zone],
+    ['Created', created],
+    ['Labels', formatLabels(node.labels)],
+    ['Taints', formatTaints(node.taints)],
+  ];
+}
+
+function getStatusFields(node: Node, nowMs: number): readonly Field[] {
+  const { status } = node;
+  const { connectedSince, lastSeen } = status ?? {};
+  const agent = [status?.agentVersion ?? '', status?.agentAddress ?? ''];
+  return [
+    ['Phase', formatStatus(node)],
+    ['Reason', status?.reason ?? ''],
+    ['Connected', connectedSince === undefined ? '' : `for ${formatAge(connectedSince, nowMs)}`],
+    ['Last seen', lastSeen === undefined ? '' : `${formatAge(lastSeen, nowMs)} ago`],
+    [
+      'Reliability',
+      status === undefined ? '' : `${(status.reliability * 100).toFixed(1)} % of the last hour`,
+    ],
+    ['Replicas', `${status?.replicaCount ?? 0} of at most ${status?.maxReplicas ?? 0}`],
+    ['Capabilities', status?.capabilities.join(', ') ?? ''],
+    ['Platform', formatPlatform(node)],
+    ['Agent', agent.filter((part) => part !== '').join(' at ')],
+  ];
+}
+
+function formatConditions({ status }: Node): string {
+  return formatTable(
+    ['TYPE', 'STATUS', 'REASON'],
+    (status?.conditions ?? []).map(({ type, status: holds, reason }) => [
+      formatWord(Condition_Type[type] ?? ''),
+      holds ? 'yes' : 'no',
+      reason,
+    ]),
+  );
+}
+
+function formatResourceTable({ status }: Node): string {
+  if (status === undefined) return '';
+  const { capacity, reserved, allocated, usage } = status;
+  const amounts = [capacity, reserved, allocated, usage];
+  return formatTable(
+    ['RESOURCE', 'CAPACITY', 'SYSTEM', 'ALLOCATED', 'MEASURED USE'],
+    [
+      ['cpu', ...amounts.map((amount) => formatOptionalCpu(amount?.cpuMillis))],
+      ['memory', ...amounts.map((amount) => formatOptionalBytes(amount?.memoryBytes))],
+      ['storage', ...amounts.map((amount) => formatOptionalBytes(amount?.storageBytes))],
+      ['gpus', ...[capacity, reserved, allocated].map((amount) => String(amount?.gpus ?? 0)), ''],
+    ],
+  );
+}
+
+function formatOptionalCpu(value: number | undefined): string {
+  return value === undefined ? '' : formatCpu(value);
+}
+
+function formatOptionalBytes(value: bigint | undefined): string {
+  return value === undefined ? '' : formatBytes(value);
+}

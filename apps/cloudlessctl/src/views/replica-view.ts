@@ -1,0 +1,59 @@
+import { ReplicaStatus_Phase } from '@cloudless/api';
+import type { ReplicaStatus } from '@cloudless/api';
+import { formatAge, formatWord } from '../output/human.js';
+import { getTone } from '../output/style.js';
+import type { Style } from '../output/style.js';
+import { formatTable } from '../output/table.js';
+import type { Cell } from '../output/table.js';
+
+/** Formats replicas as a table. */
+export function formatReplicaTable(
+  replicas: readonly ReplicaStatus[],
+  nowMs: number,
+  style: Style,
+): string {
+  return formatTable(
+    [
+      'REPLICA',
+      'SLOT',
+      'VERSION',
+      'STATUS',
+      'READY',
+      'NODE',
+      'ZONE',
+      'RESTARTS',
+      'AGE',
+      'ENDPOINTS',
+      'REASON',
+    ],
+    replicas.map((replica) => [
+      replica.id,
+      String(replica.slot),
+      String(replica.version),
+      toReplicaPhaseCell(replica, style),
+      replica.ready ? 'yes' : 'no',
+      replica.nodeId,
+      replica.zone,
+      String(replica.restarts),
+      formatAge(replica.createdAt, nowMs),
+      replica.endpoints.map(({ portName, ip, port }) => `${portName}=${ip}:${port}`).join(','),
+      formatReason(replica),
+    ]),
+  );
+}
+
+/** Returns the reason of a replica, with the end of its previous container after a restart. */
+function formatReason({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
+  if (lastExitCode === undefined && lastEndReason === '') return reason;
+  const isCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
+  return `${reason} (${isCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
+}
+
+function toReplicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style: Style): Cell {
+  const marks = `${leaving ? ',Leaving' : ''}${stale ? ',Stale' : ''}`;
+  const tone = phase === ReplicaStatus_Phase.FAILED ? 'bad' : ready && !stale ? 'good' : 'busy';
+  return {
+    text: formatWord(ReplicaStatus_Phase[phase] ?? '') + marks,
+    paint: getTone(style, tone),
+  };
+}

@@ -1,0 +1,6 @@
+// The files that can run beside each other: --maxWorkers=2.
+module.exports = {
+  ...require('./jest.config.cjs'),
+  displayName: 'e2e-parallel',
+  testMatch: require('./parallel-files.cjs'),
+};
