@@ -1,6 +1,6 @@
 import { EventSchema } from '@cloudless/api';
 import { create } from '@bufbuild/protobuf';
-import { decodeRecord } from './records/records.js';
+import { decodeRecord } from '../records/records.js';
 import { Transaction } from './transaction.js';
 
 function decodeEvents(transaction: Transaction) {
