@@ -1,11 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import {
-  ClusterRecordSchema,
-  type ClusterRecord,
-  type LeaderRecord,
-  type RestoredState,
-} from '@cloudless/api/store';
+import { ClusterRecordSchema, type ClusterRecord, type RestoredState } from '@cloudless/api/store';
 import {
   CloudlessError,
   errorKindOf,
@@ -32,7 +27,8 @@ import {
   readRecordsAt,
   type HistoricChanges,
 } from './history.js';
-import { LeadershipLossRecord, type LeadershipLostError } from './leadership/leadership-lost.js';
+import type { LeadershipLostError } from './leadership/leadership-lost.js';
+import { Leadership } from './leadership/leadership.js';
 import {
   CLUSTER_ID_KEY,
   LEADER_KEY,
@@ -51,9 +47,9 @@ import {
   type AcceptedState,
   type AgentOrderState,
 } from './leadership/restored-state.js';
-import { Transaction, type EventStamp } from './transaction.js';
+import { Transaction, type EventStamp } from './transaction/transaction.js';
 import { ViewFollower, type ChangeListener } from './view/view-follower.js';
-import type { ClusterView, Stored } from './view/view.js';
+import type { ClusterView } from './view/view.js';
 
 export type { ChangeListener };
 
@@ -94,8 +90,7 @@ export async function openClusterState(options: ClusterStateOptions): Promise<Cl
 export class ClusterState {
   private readonly follower: ViewFollower;
   private cluster: ClusterRecord | undefined;
-  private leadership: Stored<bigint> | undefined;
-  private readonly loss: LeadershipLossRecord;
+  private readonly leadership: Leadership;
   private eventCount = 0;
   private readonly eventStamp: EventStamp;
   private readonly metrics: StateMetrics;
@@ -103,7 +98,6 @@ export class ClusterState {
 
   constructor(private readonly options: ClusterStateOptions) {
     this.follower = new ViewFollower(options.store, options.log);
-    this.loss = new LeadershipLossRecord(options.log);
     this.restoredState = new RestoredStateTracker({
       view: this.follower.view,
       clock: options.clock,
@@ -112,7 +106,15 @@ export class ClusterState {
       transaction: () => this.transaction(),
       commitObserved: (transaction) => this.commitObserved(transaction),
     });
-    this.follower.subscribe(() => this.followLeader());
+    this.leadership = new Leadership({
+      store: options.store,
+      view: this.follower.view,
+      restoredState: this.restoredState,
+      holder: options.holder,
+      log: options.log,
+    });
+    // The first subscription, so that all later listeners see the current leadership.
+    this.follower.subscribe(() => this.leadership.followView());
     this.eventStamp = {
       nextId: () => toEventId(this.epoch, this.eventCount++),
       nowMs: () => options.clock.wallTime(),
@@ -138,7 +140,7 @@ export class ClusterState {
 
   /** The epoch of this leadership. Each start takes a higher one. */
   get epoch(): bigint {
-    return this.leadership?.value ?? 0n;
+    return this.leadership.epoch;
   }
 
   /**
@@ -146,8 +148,7 @@ export class ClusterState {
    * the leadership itself.
    */
   get isLeading(): boolean {
-    if (this.leadership === undefined || this.loss.error !== undefined) return false;
-    return this.follower.view.get('leader', LEADER_KEY)?.value.epoch === this.leadership.value;
+    return this.leadership.isLeading;
   }
 
   /**
@@ -156,7 +157,7 @@ export class ClusterState {
    * @returns Ends the subscription.
    */
   onLeadershipLost(listener: (reason: LeadershipLostError) => void): () => void {
-    return this.loss.onLost(listener);
+    return this.leadership.onLost(listener);
   }
 
   /** Whether the view follows the store; false once the watch has failed for good. */
@@ -219,9 +220,7 @@ export class ClusterState {
 
   /** Starts a transaction that commits only while this coordinator leads. */
   transaction(): Transaction {
-    const transaction = new Transaction(this.eventStamp);
-    if (this.leadership !== undefined) transaction.require('leader', LEADER_KEY, this.leadership);
-    return transaction;
+    return this.leadership.requireIn(new Transaction(this.eventStamp));
   }
 
   /**
@@ -252,7 +251,7 @@ export class ClusterState {
 
   private async commitToStore(transaction: Transaction): Promise<Revision> {
     if (this.follower.failure !== undefined) throw this.follower.failure;
-    if (this.loss.error !== undefined) throw this.loss.error;
+    if (this.leadership.lossError !== undefined) throw this.leadership.lossError;
     try {
       const { revision } = await this.options.store.txn(
         transaction.toCompares(),
@@ -262,38 +261,16 @@ export class ClusterState {
       return revision;
     } catch (reason) {
       if (!(reason instanceof RevisionConflictError)) throw reason;
-      if (reason.scope === toKey('leader', LEADER_KEY) && (await this.hasOtherLeader()))
-        throw this.loss.record(this.epoch, reason);
+      if (reason.scope === toKey('leader', LEADER_KEY)) {
+        const loss = await this.leadership.findLoss(reason);
+        if (loss !== undefined) throw loss;
+      }
       const { changedAt } = reason;
       await this.follower.waitForRevision(
         typeof changedAt === 'bigint' ? changedAt : await this.options.store.revision(),
       );
       throw reason; // also after our own leadership got a higher epoch: the caller plans again
     }
-  }
-
-  /**
-   * Reads from the store whether another coordinator leads. The view cannot tell: the watch of this
-   * process does not report writes of another process.
-   */
-  private async hasOtherLeader(): Promise<boolean> {
-    const entry = await this.options.store.get(toKey('leader', LEADER_KEY));
-    if (this.leadership === undefined || entry?.modRevision === this.leadership.revision)
-      return false;
-    return (
-      entry === undefined || !this.isOurLeadership(decodeRecord('leader', LEADER_KEY, entry.value))
-    );
-  }
-
-  /**
-   * Tells whether a leader record is ours. Accepting a restored state continues our leadership with
-   * a higher epoch.
-   */
-  private isOurLeadership(leader: LeaderRecord): boolean {
-    return (
-      leader.epoch === this.leadership?.value ||
-      this.restoredState.isAcceptedBy(leader, this.options.holder)
-    );
   }
 
   /**
@@ -374,7 +351,11 @@ export class ClusterState {
     await this.requireKnownLayout();
     await this.follower.start();
     await this.retryOnConflict(() => this.ensureCluster());
-    await this.retryOnConflict(() => this.takeLeadership());
+    await this.retryOnConflict(() =>
+      this.leadership.take(new Transaction(this.eventStamp), (transaction) =>
+        this.commitObserved(transaction),
+      ),
+    );
   }
 
   /** Stops following the store. The store itself stays open: the caller owns it. */
@@ -410,28 +391,6 @@ export class ClusterState {
         .put('meta', CLUSTER_ID_KEY, created),
     );
     this.cluster = created;
-  }
-
-  private async takeLeadership(): Promise<void> {
-    const before = this.follower.view.get('leader', LEADER_KEY);
-    const epoch = (before?.value.epoch ?? 0n) + 1n;
-    const record = this.restoredState.createLeaderRecord(before, epoch, this.options.holder);
-    const transaction = new Transaction(this.eventStamp)
-      .require('leader', LEADER_KEY, before ?? 'absent')
-      .put('leader', LEADER_KEY, record);
-    const revision = await this.commitObserved(transaction);
-    this.leadership = { value: epoch, revision };
-  }
-
-  /** The first subscription, so that all later listeners see the current leadership. */
-  private followLeader(): void {
-    const leader = this.follower.view.get('leader', LEADER_KEY);
-    if (leader === undefined) return;
-    if (this.leadership !== undefined && !this.isOurLeadership(leader.value))
-      this.loss.record(this.leadership.value);
-    if (!this.restoredState.isAcceptedBy(leader.value, this.options.holder)) return;
-    this.leadership = { value: leader.value.epoch, revision: leader.revision };
-    this.restoredState.finishAcceptance();
   }
 
   /**

@@ -14,18 +14,24 @@ export {
   toVersionKeyId,
 } from './records/records.js';
 export type { RecordKind, RecordOf } from './records/records.js';
-export { Transaction } from './transaction.js';
-export type { EventInit, EventStamp } from './transaction.js';
+export { Transaction } from './transaction/transaction.js';
+export type { EventInit, EventStamp } from './transaction/transaction.js';
 export type { ClusterView, RecordChange, Stored } from './view/view.js';
 export { listReplicaIds } from './view/event-index.js';
 export type { EventSubject } from './view/event-index.js';
 export { copyReplica, holdsResources, isLive, isTombstone } from './records/replicas.js';
-export { putNodeReturn } from './records/node-return.js';
+export { putNodeReturn } from './transaction/node-return.js';
 export {
   toCanonicalVersion,
   putSpecUpdate,
   createServingFilter,
   restoreSpecOfVersion,
   createVersionRecord,
-} from './records/spec-update.js';
-export type { SpecUpdate } from './records/spec-update.js';
+} from './transaction/spec-update.js';
+export type { SpecUpdate } from './transaction/spec-update.js';
+export { getZone, toEffectiveNode, toTaintKey } from './records/effective-node.js';
+export type { EffectiveNode } from './records/effective-node.js';
+export type { NodeLiveStatus } from './records/node-live-status.js';
+export type { PlanSubject } from './records/plan-subject.js';
+export { listReplicasHeldBy, toDrainStatus } from './view/drain-status.js';
+export type { DrainSources } from './view/drain-status.js';

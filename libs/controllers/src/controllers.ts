@@ -10,12 +10,16 @@ import {
   type Random,
   type Tracer,
 } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
+import {
+  listReplicasHeldBy,
+  toDrainStatus,
+  toEffectiveNode,
+  toTaintKey,
+  type ClusterState,
+} from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './placement/cluster-model.js';
-import { toEffectiveNode, toTaintKey } from './node/effective-node.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
-import { toDrainStatus, listReplicasHeldBy } from './drain/drain-status.js';
 import { Janitor } from './janitor.js';
 import { NodeDirectory } from './node/node-directory.js';
 import { NodeReconciler } from './node/node-reconciler.js';

@@ -1,13 +1,10 @@
 export { startControllers } from './controllers.js';
 export type { Controllers, ControllersOptions } from './controllers.js';
-export { toEffectiveNode, toTaintKey } from './node/effective-node.js';
-export type { EffectiveNode } from './node/effective-node.js';
 export { NodeDirectory } from './node/node-directory.js';
-export type { NodeDirectoryOptions, NodeLiveStatus } from './node/node-directory.js';
+export type { NodeDirectoryOptions } from './node/node-directory.js';
 export { DEFAULT_RETENTION } from './retention.js';
 export type { RetentionLimits } from './retention.js';
 export { DryRunService, explainImpossibleLimits } from './dry-run/dry-run-service.js';
-export type { PlanSubject } from './dry-run/dry-run-planner.js';
 export type { DryRunServiceDeps } from './dry-run/dry-run-service.js';
 export { WorkloadPresenter } from './workload/workload-presenter.js';
 export { toPlacementRequest, toReservation, toSchedulerNode } from './placement/scheduler-input.js';

@@ -22,7 +22,7 @@ import {
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import { isFinalRefusal } from './commit.js';
+import { isFinalRefusal } from './common/commit.js';
 import {
   DEFAULT_RETENTION,
   isAudit,
@@ -114,7 +114,7 @@ export class Janitor {
     for (const { kind, id, before, after } of changes) {
       if (before !== undefined || after === undefined) continue;
       if (kind === 'event')
-        this.addBytes(isAudit(after as Event) ? 'audit' : 'events', view.event(id)?.bytes);
+        this.addBytes(isAudit(after) ? 'audit' : 'events', view.event(id)?.bytes);
       else if (kind === 'request') this.addBytes('requests', view.request(id)?.bytes);
     }
   }

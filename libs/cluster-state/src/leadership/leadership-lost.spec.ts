@@ -75,7 +75,8 @@ describe('a coordinator whose leadership was taken by another process', () => {
     await Promise.allSettled([putNode(first, 'a'), putNode(first, 'b')]);
     expect(notified).toEqual([expect.any(LeadershipLostError)]);
     expect(logged).toEqual([['leadership lost', expect.objectContaining({ epoch: 1n })]]);
-    first.onLeadershipLost((reason) => notified.push(reason)); // a late listener is called immediately
+    // a late listener is called immediately
+    first.onLeadershipLost((reason) => notified.push(reason));
     expect(notified).toHaveLength(2);
     await Promise.all([first.close(), second.close()]);
   });

@@ -15,7 +15,7 @@ import {
 import { CloudlessError, errorFields, errorKindOf, type Clock, type Log } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import { CLUSTER_ID_KEY, LEADER_KEY } from '../records/records.js';
-import type { Transaction } from '../transaction.js';
+import type { Transaction } from '../transaction/transaction.js';
 import type { IndexedView, Stored } from '../view/view.js';
 
 /** The command by which an operator accepts a rolled-back store. */

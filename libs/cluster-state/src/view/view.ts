@@ -10,6 +10,7 @@ import type {
   VersionRecord,
   WorkloadRecord,
 } from '@cloudless/api/store';
+import { definedFields } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import { EventIndex, type EventSubject } from './event-index.js';
 import {
@@ -28,15 +29,17 @@ export interface Stored<Value> {
 }
 
 /**
- * One changed record. An absent `before` or `after` means that the record did not or does not
- * exist.
+ * One changed record, a union over the kinds: a check of `kind` narrows `before` and `after`.
+ * Absent `before` or `after` means that the record did not or does not exist.
  */
-export interface RecordChange<Kind extends RecordKind = RecordKind> {
-  readonly kind: Kind;
-  readonly id: string;
-  readonly before?: RecordOf<Kind>;
-  readonly after?: RecordOf<Kind>;
-}
+export type RecordChange<Kind extends RecordKind = RecordKind> = {
+  readonly [K in Kind]: {
+    readonly kind: K;
+    readonly id: string;
+    readonly before?: RecordOf<K>;
+    readonly after?: RecordOf<K>;
+  };
+}[Kind];
 
 /**
  * The cluster's state at one revision. Records are shared and read-only: copy a record to change
@@ -105,7 +108,7 @@ export class IndexedView implements ClusterView {
   private readonly unplacedReplicas = new Map<string, Stored<ReplicaRecord>>();
   private readonly drainingById = new Map<string, Stored<NodeRecord>>();
   private readonly versionsByWorkload = new Map<string, Map<number, VersionRecord>>();
-  private eventList: readonly Event[] | undefined;
+  private eventList: Event[] | undefined;
   private readonly eventIndex = new EventIndex();
 
   /** Any record by kind and key id. */
@@ -227,46 +230,42 @@ export class IndexedView implements ClusterView {
     kind: Kind,
     id: string,
     after: Stored<RecordOf<Kind>> | undefined,
-  ): RecordChange<Kind> {
+  ): RecordChange {
     const map = this.byKind[kind];
     const before = map.get(id);
     if (after === undefined) map.delete(id);
     else map.set(id, after);
-    if (kind === 'event') {
-      this.appendEvent(after as Stored<Event> | undefined, before !== undefined);
-      this.eventIndex.applyChange(
-        before?.value as Event | undefined,
-        after?.value as Event | undefined,
-      );
-    }
-    if (kind === 'node') this.indexNode(id, after as Stored<NodeRecord> | undefined);
-    if (kind === 'version') this.indexVersion(id, after?.value as VersionRecord | undefined);
-    if (kind === 'replica')
-      this.indexReplica(
-        before as Stored<ReplicaRecord> | undefined,
-        after as Stored<ReplicaRecord> | undefined,
-      );
-    return {
+    const change = {
       kind,
       id,
-      ...(before === undefined ? {} : { before: before.value }),
-      ...(after === undefined ? {} : { after: after.value }),
-    };
+      ...definedFields({ before: before?.value, after: after?.value }),
+    } as RecordChange;
+    this.updateIndexes(change);
+    return change;
+  }
+
+  private updateIndexes({ kind, id, before, after }: RecordChange): void {
+    if (kind === 'event') {
+      this.appendEvent(after, before !== undefined);
+      this.eventIndex.applyChange(before, after);
+    } else if (kind === 'node') this.indexNode(id);
+    else if (kind === 'version') this.indexVersion(id, after);
+    else if (kind === 'replica') this.indexReplica(before, this.byKind.replica.get(id));
   }
 
   /**
    * New events usually arrive in order and are appended to the sorted list. Any other change
    * discards the list; the next read sorts it again.
    */
-  private appendEvent(after: Stored<Event> | undefined, replaced: boolean): void {
+  private appendEvent(after: Event | undefined, replaced: boolean): void {
     const last = this.eventList?.at(-1);
-    const inOrder =
-      after !== undefined && !replaced && (last === undefined || last.id < after.value.id);
-    if (this.eventList !== undefined && inOrder) (this.eventList as Event[]).push(after.value);
+    const inOrder = after !== undefined && !replaced && (last === undefined || last.id < after.id);
+    if (this.eventList !== undefined && inOrder) this.eventList.push(after);
     else this.eventList = undefined;
   }
 
-  private indexNode(id: string, node: Stored<NodeRecord> | undefined): void {
+  private indexNode(id: string): void {
+    const node = this.byKind.node.get(id);
     if (node?.value.draining === true) this.drainingById.set(id, node);
     else this.drainingById.delete(id);
   }
@@ -281,17 +280,17 @@ export class IndexedView implements ClusterView {
   }
 
   private indexReplica(
-    before: Stored<ReplicaRecord> | undefined,
+    before: ReplicaRecord | undefined,
     after: Stored<ReplicaRecord> | undefined,
   ): void {
     if (before !== undefined) {
-      this.replicasById.delete(before.value.id);
-      this.unplacedReplicas.delete(before.value.id);
-      removeFromGroup(this.replicasByWorkload, before.value.uid, before.value.id);
-      removeFromGroup(this.replicasByNode, before.value.nodeId, before.value.id);
+      this.replicasById.delete(before.id);
+      this.unplacedReplicas.delete(before.id);
+      removeFromGroup(this.replicasByWorkload, before.uid, before.id);
+      removeFromGroup(this.replicasByNode, before.nodeId, before.id);
     }
     if (after === undefined) {
-      if (before !== undefined) this.eventIndex.forgetReplica(before.value.id);
+      if (before !== undefined) this.eventIndex.forgetReplica(before.id);
       return;
     }
     this.replicasById.set(after.value.id, after);

@@ -23,9 +23,14 @@ import {
   type Random,
   type WorkResult,
 } from '@cloudless/base';
-import type { ClusterState, RecordChange, Stored } from '@cloudless/cluster-state';
-import { commitOrReconcileAgain } from '../commit.js';
-import { toDrainStatus, listReplicasHeldBy } from './drain-status.js';
+import {
+  listReplicasHeldBy,
+  toDrainStatus,
+  type ClusterState,
+  type RecordChange,
+  type Stored,
+} from '@cloudless/cluster-state';
+import { commitOrReconcileAgain } from '../common/commit.js';
 import { getRemainingDrainMs } from './eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 
@@ -82,12 +87,7 @@ export class DrainReconciler {
     const view = this.deps.state.view();
     for (const { kind, id, before, after } of changes) {
       if (kind === 'meta') this.wakeAll();
-      const nodeIds =
-        kind === 'node'
-          ? [id]
-          : kind === 'replica'
-            ? listNodeIds(before as ReplicaRecord, after as ReplicaRecord)
-            : [];
+      const nodeIds = kind === 'node' ? [id] : kind === 'replica' ? listNodeIds(before, after) : [];
       for (const nodeId of nodeIds)
         if (view.node(nodeId)?.value.draining === true) this.queue.wake(nodeId);
     }

@@ -1,10 +1,10 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect as Effect, type Toleration } from '@cloudless/api';
 import type { DrainRecord, NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView } from '@cloudless/cluster-state';
+import { toEffectiveNode, toTaintKey, type ClusterView } from '@cloudless/cluster-state';
 import { isTolerated } from '@cloudless/scheduler';
-import { toEffectiveNode, toTaintKey } from '../node/effective-node.js';
-import { isSupportedTaint, toMs, toTaint, toToleration } from '../placement/scheduler-input.js';
+import { toMs } from '../common/duration.js';
+import { isSupportedTaint, toTaint, toToleration } from '../placement/taints.js';
 
 /** Tells whether and when a replica has to leave its node. */
 export interface Eviction {

@@ -17,8 +17,12 @@ import {
   type WorkloadRecord,
 } from '@cloudless/api/store';
 import type { Clock } from '@cloudless/base';
-import { createVersionRecord, type ClusterState } from '@cloudless/cluster-state';
-import { toEffectiveNode } from '../node/effective-node.js';
+import {
+  createVersionRecord,
+  toEffectiveNode,
+  type ClusterState,
+  type PlanSubject,
+} from '@cloudless/cluster-state';
 import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
@@ -27,17 +31,6 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
   readonly clock: Clock;
-}
-
-/**
- * The subject of a plan: the current workload (undefined when the change creates it) and the new
- * spec.
- */
-export interface PlanSubject {
-  readonly namespace: string;
-  readonly name: string;
-  readonly current: WorkloadRecord | undefined;
-  readonly spec: WorkloadSpec;
 }
 
 /**

@@ -13,8 +13,8 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { findImpossibleLimits } from '@cloudless/rollout';
-import { toEffectiveNode } from '../node/effective-node.js';
-import { DryRunPlanner, type DryRunPlannerDeps, type PlanSubject } from './dry-run-planner.js';
+import { toEffectiveNode, type PlanSubject } from '@cloudless/cluster-state';
+import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';

@@ -23,28 +23,8 @@ import {
   type Membership,
   type NodeState,
 } from '@cloudless/membership';
+import type { NodeLiveStatus } from '@cloudless/cluster-state';
 import { NodeMetrics } from './node-metrics.js';
-
-/** The current state of a node that is kept in memory only: liveness, usage and conditions. */
-export interface NodeLiveStatus {
-  readonly phase: Phase;
-  /** True while the node has a live session: its reports are current. */
-  readonly alive: boolean;
-  readonly reason: string;
-  readonly memoryPressure: boolean;
-  readonly diskPressure: boolean;
-  readonly networkUnavailable: boolean;
-  /** True while the container runtime of the node does not answer. */
-  readonly containersUnavailable: boolean;
-  /** True while the node is quarantined: it was lost too often and receives nothing new. */
-  readonly quarantined: boolean;
-  /** Share of the last hour in which the node was ready, 0 to 1. */
-  readonly reliability: number;
-  readonly usage?: NodeUsage;
-  /** Wall-clock milliseconds. */
-  readonly connectedSinceMs?: number;
-  readonly lastSeenMs?: number;
-}
 
 export interface NodeDirectoryOptions {
   readonly clock: Clock;

@@ -25,9 +25,9 @@ import {
   type RecordChange,
   type Stored,
 } from '@cloudless/cluster-state';
-import { commitOrReconcileAgain } from '../commit.js';
+import { commitOrReconcileAgain } from '../common/commit.js';
 import type { NodeDirectory } from './node-directory.js';
-import { toMs } from '../placement/scheduler-input.js';
+import { toMs } from '../common/duration.js';
 
 export interface NodeReconcilerDeps {
   readonly state: ClusterState;
@@ -82,11 +82,7 @@ export class NodeReconciler {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') this.queue.wake(id);
       else if (kind === 'meta') this.wakeAll();
-      else if (kind === 'replica')
-        this.wakeForChangedWait(
-          before as ReplicaRecord | undefined,
-          after as ReplicaRecord | undefined,
-        );
+      else if (kind === 'replica') this.wakeForChangedWait(before, after);
     }
   }
 

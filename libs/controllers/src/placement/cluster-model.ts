@@ -43,11 +43,10 @@ export class ClusterModel {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') {
         if (after === undefined) this.deps.cluster.removeNode(toNodeId(id));
-        else this.upsertNode(after as NodeRecord);
+        else this.upsertNode(after);
       } else if (kind === 'replica') {
-        if (after !== undefined) this.upsertReplica(view, after as ReplicaRecord);
-        else if (before !== undefined)
-          this.deps.cluster.release(toReplicaId((before as ReplicaRecord).id));
+        if (after !== undefined) this.upsertReplica(view, after);
+        else if (before !== undefined) this.deps.cluster.release(toReplicaId(before.id));
       }
     }
   }

@@ -39,10 +39,10 @@ export class PendingBatches {
   apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind !== 'replica') continue;
-      const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
-      const waits = is !== undefined && isWaiting(is);
-      if (was !== undefined && isWaiting(was) && !waits) this.remove(was);
-      else if (waits && (was === undefined || !isWaiting(was))) this.add(is);
+      const waited = before !== undefined && isWaiting(before);
+      const waits = after !== undefined && isWaiting(after);
+      if (waited && !waits) this.remove(before);
+      else if (waits && !waited) this.add(after);
     }
   }
 

@@ -15,7 +15,7 @@ import {
   type PlacementReason,
   type PlacementRequest,
 } from '@cloudless/scheduler';
-import { countStillWanted } from '../workload/workload-pass.js';
+import { countStillWanted } from '../replica/finished.js';
 
 /** The decision for one replica: a node, or the reason why it has none. */
 export interface ReplicaDecision {

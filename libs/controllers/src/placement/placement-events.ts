@@ -1,7 +1,7 @@
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
-import { selectNewest } from '../causes.js';
+import { selectNewest } from '../common/causes.js';
 
 /** A replica with its node and the score of that node. */
 export interface PlacedReplica {

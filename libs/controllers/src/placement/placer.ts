@@ -28,7 +28,7 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import type { Cluster, PlacementRequest } from '@cloudless/scheduler';
-import { isFinalRefusal } from '../commit.js';
+import { isFinalRefusal } from '../common/commit.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { PendingBatches, type PendingBatch } from './pending-batches.js';
 import {
@@ -251,23 +251,14 @@ function applyOutcome(
 
 function affectsPlacement({ kind, before, after }: RecordChange): boolean {
   if (kind === 'node' || kind === 'meta') return true;
-  if (kind === 'workload')
-    return isSetSizeChange(
-      before as WorkloadRecord | undefined,
-      after as WorkloadRecord | undefined,
-    );
-  if (kind === 'control')
-    return isActiveSetChange(
-      before as ControlRecord | undefined,
-      after as ControlRecord | undefined,
-    );
+  if (kind === 'workload') return isSetSizeChange(before, after);
+  if (kind === 'control') return isActiveSetChange(before, after);
   if (kind !== 'replica') return false;
-  const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
-  if (was === undefined || is === undefined) return true;
+  if (before === undefined || after === undefined) return true;
   return (
-    was.nodeId !== is.nodeId ||
-    was.desiredRunning !== is.desiredRunning ||
-    holdsResources(was) !== holdsResources(is)
+    before.nodeId !== after.nodeId ||
+    before.desiredRunning !== after.desiredRunning ||
+    holdsResources(before) !== holdsResources(after)
   );
 }
 

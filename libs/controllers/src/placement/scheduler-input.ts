@@ -1,22 +1,19 @@
-import { durationMs } from '@bufbuild/protobuf/wkt';
 import {
   listRequiredCapabilities,
   listHostPorts,
   LabelRequirement_Operator as LabelOperator,
   Placement_Locality as Locality,
   Spread_Mode as SpreadMode,
-  Taint_Effect as Effect,
-  Toleration_Operator as TolerationOperator,
   type Affinity_NodeTerm,
   type Affinity_WorkloadTerm,
   type LabelRequirement as ApiRequirement,
   type NodeCapacity,
-  type Taint as ApiTaint,
   type Toleration as ApiToleration,
   type WorkloadSpec,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { definedFields, toNodeId, toReplicaId, toWorkloadId } from '@cloudless/base';
+import { toEffectiveNode, type NodeLiveStatus } from '@cloudless/cluster-state';
 import type {
   LabelRequirement,
   NodeTerm,
@@ -24,19 +21,10 @@ import type {
   Reservation,
   ResourceAmounts,
   SchedulerNode,
-  Taint,
-  TaintEffect,
   Toleration,
   WorkloadTerm,
 } from '@cloudless/scheduler';
-import { toEffectiveNode } from '../node/effective-node.js';
-import type { NodeLiveStatus } from '../node/node-directory.js';
-
-const effects: Record<Effect, TaintEffect> = {
-  [Effect.NO_SCHEDULE]: 'NoSchedule',
-  [Effect.PREFER_NO_SCHEDULE]: 'PreferNoSchedule',
-  [Effect.NO_EXECUTE]: 'NoExecute',
-};
+import { isSupportedTaint, toTaint, toToleration } from './taints.js';
 
 const operators: Record<LabelOperator, LabelRequirement['operator']> = {
   [LabelOperator.IN]: 'In',
@@ -176,18 +164,6 @@ function toAmount(value: number | bigint | undefined): number {
 }
 
 /**
- * Tells whether this version supports a taint. Unknown effects and taints without a key are
- * ignored.
- */
-export function isSupportedTaint({ key, effect }: ApiTaint): boolean {
-  return key !== '' && Object.hasOwn(effects, effect);
-}
-
-export function toTaint(taint: ApiTaint): Taint {
-  return { key: taint.key, value: taint.value, effect: effects[taint.effect] };
-}
-
-/**
  * The tolerations of a new replica. A NO_EXECUTE taint that is tolerated only for a time keeps new
  * replicas away, as they would have to leave again.
  */
@@ -199,15 +175,6 @@ function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] 
     { ...tolerated, effect: 'NoSchedule' },
     { ...tolerated, effect: 'PreferNoSchedule' },
   ];
-}
-
-export function toToleration(toleration: ApiToleration): Toleration {
-  return {
-    key: toleration.key,
-    operator: toleration.operator === TolerationOperator.EXISTS ? 'Exists' : 'Equal',
-    value: toleration.value,
-    ...(toleration.effect === undefined ? {} : { effect: effects[toleration.effect] }),
-  };
 }
 
 function toRequirement({ key, operator, values }: ApiRequirement): LabelRequirement {
@@ -231,9 +198,4 @@ function toWorkloadTerm(term: Affinity_WorkloadTerm): WorkloadTerm {
     topology: term.topology === '' ? 'node' : term.topology,
     namespaces: term.namespaces,
   };
-}
-
-/** Milliseconds of an optional duration; 0 when absent. */
-export function toMs(duration: Parameters<typeof durationMs>[0] | undefined): number {
-  return duration === undefined ? 0 : durationMs(duration);
 }

@@ -6,7 +6,7 @@ import { toCanonicalVersion, isLive, type ClusterView } from '@cloudless/cluster
 import type { Cluster } from '@cloudless/scheduler';
 import { findEviction } from '../drain/eviction.js';
 import { toPlacementRequest, toStayingRequest } from '../placement/scheduler-input.js';
-import { isFinished } from '../workload/workload-pass.js';
+import { isFinished } from '../replica/finished.js';
 
 export interface GlobalTargetSources {
   readonly view: Pick<ClusterView, 'node' | 'version'>;

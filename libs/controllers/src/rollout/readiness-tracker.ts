@@ -47,13 +47,13 @@ export class ReadinessTracker {
 
   private apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
-      if (kind === 'replica')
-        this.track(before as ReplicaRecord | undefined, after as ReplicaRecord | undefined);
+      if (kind === 'replica') this.track(before, after);
     }
   }
 
   private track(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
-    const { id } = (after ?? before) as ReplicaRecord;
+    const id = (after ?? before)?.id;
+    if (id === undefined) return;
     if (after === undefined) this.lastReadyMs.delete(id);
     if (after === undefined || !after.ready) {
       const since = this.readySince.get(id);

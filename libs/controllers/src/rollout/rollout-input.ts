@@ -18,13 +18,14 @@ import {
 import { findEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from './readiness-tracker.js';
-import { toMs } from '../placement/scheduler-input.js';
+import { toMs } from '../common/duration.js';
 import {
   findGlobalTargets,
   type GlobalTargets,
   type GlobalTargetSources,
 } from './global-targets.js';
-import { isFinishedOfActiveVersion, WAITS_FOR_NODE } from '../workload/workload-pass.js';
+import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import { isFinishedOfActiveVersion } from '../replica/finished.js';
 
 /** The input of the rollout planner, and when it changes by time alone. */
 export interface RolloutInput {

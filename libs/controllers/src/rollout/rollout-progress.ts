@@ -24,10 +24,10 @@ import {
   type RolloutEvent,
   type RolloutObserved,
 } from '@cloudless/rollout';
-import { findChangeEvent } from '../causes.js';
+import { findChangeEvent } from '../common/causes.js';
 import { countFailures, toRolloutFailure } from './rollout-failure.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from './rollout-state.js';
-import { MAX_PASS_WRITES, type WorkloadPass } from '../workload/workload-pass.js';
+import { MAX_PASS_WRITES, type RolloutPass } from './rollout-pass.js';
 
 /** Versions that are kept for `UndoRollout`. */
 const MAX_VERSIONS = 10;
@@ -37,7 +37,7 @@ const MAX_VERSIONS = 10;
  * pass. The caller applies the steps.
  */
 export function advancePass(
-  pass: WorkloadPass,
+  pass: RolloutPass,
   observed: RolloutObserved,
   nowMs: number,
 ): RolloutAdvance {
@@ -83,7 +83,7 @@ export function advancePass(
  * the rollback that it caused.
  */
 function updateFailure(
-  { nextControl, replicas, view }: WorkloadPass,
+  { nextControl, replicas, view }: RolloutPass,
   { state, events }: RolloutAdvance,
   isNewRollout: boolean,
   nowMs: number,
@@ -106,19 +106,14 @@ function updateFailure(
 }
 
 /** Marks the newly active version as one that `UndoRollout` may return to. */
-function markVersionRolledOut({
-  nextControl,
-  versions,
-  workload,
-  transaction,
-}: WorkloadPass): void {
+function markVersionRolledOut({ nextControl, versions, workload, transaction }: RolloutPass): void {
   const activeVersion = versions.find(({ version }) => version === nextControl.activeVersion);
   if (activeVersion === undefined || activeVersion.rolledOut) return;
   const record = Object.assign(clone(VersionRecordSchema, activeVersion), { rolledOut: true });
   transaction.put('version', toVersionKeyId(workload.value.uid, activeVersion.version), record);
 }
 
-function rollBack(pass: WorkloadPass, version: number, nowMs: number): void {
+function rollBack(pass: RolloutPass, version: number, nowMs: number): void {
   const { transaction, workload, nextControl } = pass;
   const target = pass.versions.find((record) => record.version === version);
   const spec = workload.value.spec;
@@ -152,7 +147,7 @@ const eventTypes: Readonly<
   switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
 };
 
-function addRolloutEvent(pass: WorkloadPass, { kind, message }: RolloutEvent): void {
+function addRolloutEvent(pass: RolloutPass, { kind, message }: RolloutEvent): void {
   const { nextControl, transaction } = pass;
   const version = nextControl.rollout?.version ?? 0;
   transaction.event({
@@ -165,10 +160,7 @@ function addRolloutEvent(pass: WorkloadPass, { kind, message }: RolloutEvent): v
   });
 }
 
-function findCause(
-  { view, workload }: WorkloadPass,
-  kind: RolloutEvent['kind'],
-): Event | undefined {
+function findCause({ view, workload }: RolloutPass, kind: RolloutEvent['kind']): Event | undefined {
   const { namespace, name } = workload.value;
   const findLast = (...reasons: string[]) =>
     view.lastEvent({ kind: 'workload', namespace, name }, reasons);
@@ -180,7 +172,7 @@ function findCause(
 
 function describeSubject({
   workload,
-}: WorkloadPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
+}: RolloutPass): Pick<EventInit, 'category' | 'namespace' | 'workload'> {
   const { namespace, name } = workload.value;
   return { category: Category.ROLLOUT, namespace, workload: name };
 }
@@ -191,7 +183,7 @@ function describeSubject({
  * @param versions - Ascending.
  */
 export function pruneVersions(
-  { workload, replicas, transaction, nextControl }: WorkloadPass,
+  { workload, replicas, transaction, nextControl }: RolloutPass,
   versions: readonly VersionRecord[],
 ): void {
   const inUse = new Set(replicas.map(({ value }) => value.version));

@@ -18,7 +18,7 @@ import {
   type CanaryStep,
   type RolloutState,
 } from '@cloudless/rollout';
-import { toMs } from '../placement/scheduler-input.js';
+import { toMs } from '../common/duration.js';
 
 const strategies: Record<Strategy, RolloutState['strategy']> = {
   [Strategy.ROLLING_UPDATE]: 'rollingUpdate',

@@ -6,14 +6,11 @@ import { replicaIdOf, toWorkloadId } from '@cloudless/base';
 import { toCanonicalVersion, copyReplica, isLive, type Stored } from '@cloudless/cluster-state';
 import type { RolloutObserved, RolloutStep } from '@cloudless/rollout';
 import { toDisconnectFields } from './sync-disconnect-policy.js';
+import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import { isFinished } from '../replica/finished.js';
 import type { SlotBackoffs } from './slot-backoff.js';
 import type { ReplicaSteps } from './step-events.js';
-import {
-  isFinished,
-  MAX_REPLICA_WRITES,
-  WAITS_FOR_NODE,
-  type WorkloadPass,
-} from './workload-pass.js';
+import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** The replicas that a decision created and stopped, and the wait for slots in back-off. */
 export interface AppliedSteps extends ReplicaSteps {

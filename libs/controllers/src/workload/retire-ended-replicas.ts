@@ -6,13 +6,9 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive, isTombstone, type Stored } from '@cloudless/cluster-state';
 import { countFailures } from '../rollout/rollout-failure.js';
+import { isFinished, isFinishedOfActiveVersion } from '../replica/finished.js';
 import type { SlotBackoffs } from './slot-backoff.js';
-import {
-  isFinished,
-  isFinishedOfActiveVersion,
-  MAX_REPLICA_WRITES,
-  type WorkloadPass,
-} from './workload-pass.js';
+import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /**
  * Deletes the records of replicas that have stopped as ordered, and retires failed replicas: their

@@ -7,7 +7,7 @@ import {
   findEvictionEvent,
   findNewestEnded,
   selectNewest,
-} from '../causes.js';
+} from '../common/causes.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 /** The replicas that a pass created and stopped. */

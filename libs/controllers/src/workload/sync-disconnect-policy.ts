@@ -3,7 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive } from '@cloudless/cluster-state';
-import { toMs } from '../placement/scheduler-input.js';
+import { toMs } from '../common/duration.js';
 import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 
 /** The fields of a replica that hold the disconnect policy. */

@@ -25,15 +25,15 @@ import type {
   WorkloadRecord,
 } from '@cloudless/api/store';
 import {
-  toCanonicalVersion,
+  createServingFilter,
+  getZone,
   isLive,
   isTombstone,
-  createServingFilter,
+  toCanonicalVersion,
   type ClusterState,
   type ClusterView,
 } from '@cloudless/cluster-state';
 import { getPendingUserAction, isInProgress } from '../rollout/pending-user-action.js';
-import { getZone } from '../node/effective-node.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { resolveSpecLimits } from '../rollout/rollout-input.js';
 import {
@@ -41,7 +41,7 @@ import {
   type GlobalTargets,
   type GlobalTargetSources,
 } from '../rollout/global-targets.js';
-import { WAITS_FOR_NODE } from './workload-pass.js';
+import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
 
 /** Builds the API messages of workloads and replicas from records and liveness. */
 export class WorkloadPresenter {

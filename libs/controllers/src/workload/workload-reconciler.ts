@@ -24,8 +24,8 @@ import {
 } from '@cloudless/cluster-state';
 import { decideNextSteps } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
-import { findChangeEvent } from '../causes.js';
-import { commitOrReconcileAgain } from '../commit.js';
+import { findChangeEvent } from '../common/causes.js';
+import { commitOrReconcileAgain } from '../common/commit.js';
 import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
@@ -36,7 +36,9 @@ import { retireEndedReplicas } from './retire-ended-replicas.js';
 import { SlotBackoffs } from './slot-backoff.js';
 import { toDecisionId, addStepEvents } from './step-events.js';
 import { requireReadinessGuard, applySteps } from './apply-steps.js';
-import { MAX_PASS_WRITES, countStillWanted, type WorkloadPass } from './workload-pass.js';
+import { countStillWanted } from '../replica/finished.js';
+import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
+import type { WorkloadPass } from './workload-pass.js';
 
 export interface WorkloadReconcilerDeps {
   readonly state: ClusterState;
@@ -127,12 +129,16 @@ export class WorkloadReconciler {
 
   private wakeFor(changes: readonly RecordChange[]): void {
     for (const { kind, id, before, after } of changes) {
-      if (kind === 'workload') this.trackMode(id, after as WorkloadRecord | undefined);
+      if (kind === 'workload') this.trackMode(id, after);
       if (kind === 'workload' || kind === 'control') this.queue.wake(id);
-      else if (kind === 'replica') this.queue.wake(((after ?? before) as ReplicaRecord).uid);
+      else if (kind === 'replica') this.wakeForReplica(after ?? before);
       else if (kind === 'node') this.wakeForNode(id);
       else if (kind === 'meta') this.wakeAll();
     }
+  }
+
+  private wakeForReplica(replica: ReplicaRecord | undefined): void {
+    if (replica !== undefined) this.queue.wake(replica.uid);
   }
 
   private wakeAll(): void {

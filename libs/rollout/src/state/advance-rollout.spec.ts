@@ -348,7 +348,8 @@ describe('advanceRollout with canary steps', () => {
       'step 1 of 2: 1 of 4 replicas run version 2; waits for a promotion',
     );
     expect(rollout.versions).toEqual([1, 1, 1, 2]);
-    expect(rollout.advanceTime(3_600_000).runUntilSettled().state.phase).toBe('paused'); // no deadline runs meanwhile
+    // no deadline runs meanwhile
+    expect(rollout.advanceTime(3_600_000).runUntilSettled().state.phase).toBe('paused');
     rollout.state = { ...rollout.state, promoted: true };
     const second = rollout.runUntilSettled();
     expect(second.state).toMatchObject({

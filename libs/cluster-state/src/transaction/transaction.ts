@@ -8,9 +8,9 @@ import {
   toReplicaKeyId,
   type RecordKind,
   type RecordOf,
-} from './records/records.js';
+} from '../records/records.js';
 import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
-import type { Stored } from './view/view.js';
+import type { Stored } from '../view/view.js';
 
 /** The fields of a new event. The transaction sets id and time. */
 export type EventInit = Omit<

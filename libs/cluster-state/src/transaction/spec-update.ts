@@ -14,8 +14,8 @@ import {
   type VersionRecord,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { toVersionKeyId } from './records.js';
-import type { Transaction } from '../transaction.js';
+import { toVersionKeyId } from '../records/records.js';
+import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from '../view/view.js';
 
 /** A new spec of a workload, and its origin. */

@@ -1,7 +1,7 @@
 import { clone } from '@bufbuild/protobuf';
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import type { Transaction } from '../transaction.js';
+import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from '../view/view.js';
 
 /**

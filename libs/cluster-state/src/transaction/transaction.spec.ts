@@ -1,6 +1,8 @@
 import { EventSchema } from '@cloudless/api';
+import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { create } from '@bufbuild/protobuf';
-import { decodeRecord } from './records/records.js';
+import { decodeRecord } from '../records/records.js';
+import { copyReplica } from '../records/replicas.js';
 import { Transaction } from './transaction.js';
 
 function decodeEvents(transaction: Transaction) {
@@ -46,5 +48,42 @@ describe('events of a transaction', () => {
       { id: 'e3', reason: 'Told', causeId: 'e0', requestId: '' },
       { id: 'e4', reason: 'Then', causeId: 'e2', requestId: 'r2' },
     ]);
+  });
+});
+
+describe('the readiness guard of a transaction', () => {
+  const ready = create(ReplicaRecordSchema, {
+    id: 'web-1',
+    uid: 'web',
+    sequence: 1n,
+    ready: true,
+    containerId: 'first',
+  });
+
+  it.each([
+    { name: 'changes when a replica stops being ready', changes: { ready: false }, written: true },
+    {
+      name: 'changes when a replica is ready with another container',
+      changes: { containerId: 'second' },
+      written: true,
+    },
+    {
+      name: 'does not change when a ready replica keeps its container',
+      changes: { restarts: 3 },
+      written: false,
+    },
+    {
+      name: 'does not change when a replica becomes ready',
+      before: { ready: false },
+      changes: { ready: true },
+      written: false,
+    },
+  ])('$name', ({ before = {}, changes, written }) => {
+    const read = { value: copyReplica(ready, before), revision: 1n };
+    const transaction = aTransaction().updateReplica(read, copyReplica(read.value, changes));
+    const keys = transaction
+      .toOperations()
+      .map((operation) => ('put' in operation ? operation.put : operation.delete));
+    expect(keys.includes('/evidence/web')).toBe(written);
   });
 });

@@ -1,4 +1,3 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import {
   DrainStatusSchema,
@@ -6,12 +5,13 @@ import {
   type DrainStatus,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import { holdsResources, type ClusterView } from '@cloudless/cluster-state';
-import type { NodeDirectory } from '../node/node-directory.js';
+import { definedFields } from '@cloudless/base';
+import { holdsResources } from '../records/replicas.js';
+import type { ClusterView } from './view.js';
 
 export interface DrainSources {
   readonly view: Pick<ClusterView, 'replicasOn' | 'unplaced' | 'workload' | 'control'>;
-  readonly nodes: Pick<NodeDirectory, 'isAlive'>;
+  readonly nodes: { isAlive(nodeId: string): boolean };
 }
 
 /** Most workloads that the status lists. */

@@ -1,0 +1,283 @@
+import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  ReplicaStatus_Phase as Phase,
+  Rollout_Promotion as Promotion,
+  Rollout_Strategy as Strategy,
+  WorkloadPlan_Action as Action,
+  WorkloadSpec_Mode as Mode,
+  type WorkloadPlan,
+  type WorkloadSpecSchema,
+} from '@cloudless/api';
+import { DrainRecordSchema, NodeRecordSchema } from '@cloudless/api/store';
+import { TestBed, aSpec } from '../testing/test-bed.js';
+import { WorkloadPresenter } from '../workload/workload-presenter.js';
+import { WorkloadReconciler } from '../workload/workload-reconciler.js';
+import { DryRunService } from './dry-run-service.js';
+
+type SpecInit = MessageInitShape<typeof WorkloadSpecSchema>;
+
+let bed: TestBed;
+let dryRun: DryRunService;
+
+async function openWith(nodes: readonly string[]): Promise<void> {
+  bed = await TestBed.open({ nodes });
+  const presenter = new WorkloadPresenter(bed.state, bed.nodes, bed);
+  dryRun = new DryRunService(bed.dependencies({ presenter }));
+}
+
+afterEach(() => bed.close());
+
+/** Creates a workload whose replicas run ready, each on the next node, as the first version. */
+async function runWorkload(spec: SpecInit, nodes = ['node-1', 'node-2']): Promise<void> {
+  const reconciler = new WorkloadReconciler(bed);
+  await bed.createWorkload(spec);
+  await bed.advance();
+  for (const [index, { id, onlyNodeId }] of bed.replicas().entries())
+    await bed.changeReplica(id, {
+      nodeId: onlyNodeId === '' ? (nodes[index % nodes.length] ?? '') : onlyNodeId,
+      phase: Phase.RUNNING,
+      ready: true,
+      reason: '',
+      containerId: id,
+    });
+  await bed.advance(15_000);
+  await reconciler.close();
+}
+
+const plan = (spec: SpecInit, name = 'web'): WorkloadPlan =>
+  dryRun.planChange({
+    namespace: 'default',
+    name,
+    current: bed.state.view().workloadByName('default', name)?.value,
+    spec: aSpec(spec),
+  });
+const textsOf = ({ steps }: WorkloadPlan) =>
+  steps.map(({ description, ready, live }) => `${description} (${ready}/${live})`);
+const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
+const drained = (id: string, force = false) =>
+  Object.assign(clone(NodeRecordSchema, bed.node(id)), {
+    cordoned: true,
+    draining: true,
+    drain: create(DrainRecordSchema, { force, total: 1 }),
+  });
+
+describe('DryRunPlanner: change', () => {
+  it('predicts the creation of a workload with nodes and zones, and commits nothing', async () => {
+    await openWith(['node-1', 'node-2']);
+    await bed.changeNode('node-1', { zone: 'a' });
+    const { revision } = bed.state.view();
+    const result = plan({ replicas: 2, ...cpu(1_000) });
+    expect(result).toMatchObject({
+      action: Action.CREATE,
+      newVersion: true,
+      generation: 0n,
+      unplaced: 0,
+      totalPlacements: 2,
+      warnings: [],
+    });
+    expect(result.placements.map(({ nodeId, zone }) => `${nodeId} ${zone}`).sort()).toEqual([
+      'node-1 a',
+      'node-2 ',
+    ]);
+    expect(textsOf(result)).toEqual(['create 1 of version 1 (0/1)', 'create 1 of version 1 (0/2)']);
+    expect(bed.state.view().revision).toBe(revision);
+  });
+
+  it('predicts that no node fits', async () => {
+    await openWith(['node-1']);
+    const result = plan({ replicas: 2, ...cpu(3_000) });
+    expect(result).toMatchObject({ unplaced: 1, unplacedReason: 'cpu: 1 of 1 nodes' });
+    expect(result.warnings).toEqual(['1 replica would find no node: cpu: 1 of 1 nodes']);
+  });
+
+  it('predicts nothing for an unchanged spec', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2 });
+    expect(plan({ replicas: 2 })).toMatchObject({
+      action: Action.NOTHING,
+      changes: [],
+      steps: [],
+      newVersion: false,
+      generation: 1n,
+      lowestReady: 2,
+      highestLive: 2,
+    });
+  });
+
+  it('predicts a rolling update with the difference and the lowest ready count', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2, rollout: { minAvailable: 2 } });
+    const result = plan({ replicas: 2, command: ['new'], rollout: { minAvailable: 2 } });
+    expect(result).toMatchObject({
+      action: Action.UPDATE,
+      newVersion: true,
+      changes: [{ path: 'command', before: '["serve"]', after: '["new"]' }],
+      lowestReady: 2,
+      highestLive: 3,
+      minAvailable: 2,
+      warnings: [],
+    });
+    expect(textsOf(result)).toEqual([
+      'create 1 of version 2 (2/3)',
+      'stop 1 of version 1 (2/3)',
+      'create 1 of version 2 (2/3)',
+      'stop 1 of version 1 (2/3)',
+    ]);
+  });
+
+  it('predicts a scale-down without a new version', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2 });
+    const result = plan({ replicas: 1 });
+    expect(result).toMatchObject({ action: Action.UPDATE, newVersion: false });
+    expect(textsOf(result)).toEqual(['stop 1 of version 1 (1/2)']);
+  });
+
+  it.each([
+    { name: 'the time', step: { replicas: 1, wait: { seconds: 60n } }, text: 'wait 1m' },
+    {
+      name: 'the promotion',
+      step: { replicas: 1, promotion: Promotion.MANUAL },
+      text: 'wait until promoted',
+    },
+  ])('predicts $name of a canary step', async ({ step, text }) => {
+    await openWith(['node-1', 'node-2']);
+    const rollout = { minAvailable: 2, steps: [step] };
+    await runWorkload({ replicas: 2, rollout });
+    expect(textsOf(plan({ replicas: 2, command: ['new'], rollout }))).toEqual([
+      'create 1 of version 2 (2/3)',
+      'stop 1 of version 1 (2/3)',
+      `${text} (2/2)`,
+      'create 1 of version 2 (2/3)',
+      'stop 1 of version 1 (2/3)',
+    ]);
+  });
+
+  it('predicts the switch of a blue/green rollout and the time of the previous set', async () => {
+    await openWith(['node-1', 'node-2']);
+    const rollout = { strategy: Strategy.BLUE_GREEN, pauseDuration: { seconds: 60n } };
+    await runWorkload({ replicas: 1, rollout });
+    expect(textsOf(plan({ replicas: 1, command: ['new'], rollout }))).toEqual([
+      'create 1 of version 2 (1/2)',
+      'switch to version 2 (1/2)',
+      'keep version 1 for 1m (1/2)',
+      'stop 1 of version 1 (1/2)',
+    ]);
+  });
+
+  it('places a replacement only after RECREATE has released the resources', async () => {
+    await openWith(['node-1']);
+    const rollout = { strategy: Strategy.RECREATE };
+    await runWorkload({ replicas: 1, rollout, ...cpu(3_000) }, ['node-1']);
+    const result = plan({ replicas: 1, command: ['new'], rollout, ...cpu(3_000) });
+    expect(result).toMatchObject({ unplaced: 0, lowestReady: 0, totalPlacements: 1 });
+  });
+
+  it('warns about min_available under RECREATE', async () => {
+    await openWith(['node-1']);
+    const rollout = { strategy: Strategy.RECREATE, minAvailable: 1 };
+    expect(plan({ replicas: 1, rollout }).warnings).toEqual([
+      'min_available 1 cannot be kept: RECREATE stops all replicas first',
+    ]);
+  });
+
+  it('warns about a rollout that the change supersedes', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1 });
+    await bed.changeControl({ rolloutPhase: 1, rollout: { version: 1 } });
+    expect(plan({ replicas: 1, command: ['new'] }).warnings).toEqual([
+      'the rollout of version 1 is not done; version 2 takes its place',
+    ]);
+  });
+
+  it('predicts one replica for each node of a GLOBAL workload', async () => {
+    await openWith(['node-1', 'node-2']);
+    const result = plan({ mode: Mode.GLOBAL });
+    expect(textsOf(result)).toEqual([
+      'create 1 of version 1 on node-1 (0/1)',
+      'create 1 of version 1 on node-2 (0/2)',
+    ]);
+    expect(result.placements.map(({ nodeId }) => nodeId)).toEqual(['node-1', 'node-2']);
+  });
+
+  it('predicts each change on the result of the previous ones', async () => {
+    await openWith(['node-1']);
+    const planner = dryRun.createPlanner();
+    const subject = (name: string) => ({
+      namespace: 'default',
+      name,
+      current: undefined,
+      spec: aSpec({ replicas: 1, ...cpu(3_000) }),
+    });
+    expect(planner.planChange(subject('first')).unplaced).toBe(0);
+    expect(planner.planChange(subject('second')).unplaced).toBe(1);
+  });
+
+  it('stops to predict placements of a very large plan', async () => {
+    await openWith(Array.from({ length: 150 }, (_, index) => `node-${index}`));
+    const rollout = { minAvailable: 300, maxSurge: 1 };
+    await runWorkload({ replicas: 300, rollout, ...cpu(1) }, ['node-1']);
+    const result = plan({ replicas: 300, command: ['new'], rollout, ...cpu(1) });
+    expect(result.warnings[0]).toMatch(
+      /^the placement of \d+ replicas more was not predicted: the plan is too large$/,
+    );
+  });
+});
+
+describe('DryRunPlanner: drain', () => {
+  it('predicts the replacement of each replica of the node', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2 });
+    const [result, ...others] = dryRun.createPlanner().planDrain(drained('node-1'));
+    expect(others).toEqual([]);
+    expect(result).toMatchObject({ action: Action.MOVE, name: 'web', warnings: [], unplaced: 0 });
+    expect(textsOf(result!)).toEqual(['create 1 of version 1 (2/3)', 'stop 1 of version 1 (1/3)']);
+    expect(result?.placements.map(({ nodeId }) => nodeId)).toEqual(['node-2']);
+  });
+
+  it('warns that the drain would not finish', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 2, ...cpu(3_000) });
+    const [result] = dryRun.createPlanner().planDrain(drained('node-1'));
+    expect(result?.warnings).toEqual([
+      'the drain of node-1 would not finish: 1 replica would find no node: draining: 1 of 2 nodes, cpu: 1 of 2 nodes',
+    ]);
+  });
+
+  it('warns that a forced drain goes below min_available', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1, rollout: { minAvailable: 1 } }, ['node-1']);
+    const [result] = dryRun.createPlanner().planDrain(drained('node-1', true));
+    expect(result?.warnings).toEqual([
+      'the drain is forced: as few as 0 would be ready, and min_available is 1',
+    ]);
+  });
+
+  it('ignores workloads without replicas on the node', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1 }, ['node-2']);
+    expect(dryRun.createPlanner().planDrain(drained('node-1'))).toEqual([]);
+  });
+});
+
+describe('DryRunService: explain', () => {
+  it('lists for each node whether it would take one more replica, with the reason', async () => {
+    await openWith(['node-1', 'node-2']);
+    await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
+    const result = dryRun.explain(bed.workload());
+    expect(result.summary).toBe('1 of 1 replicas are ready; 1 of 2 nodes would take one more');
+    expect(result.nodes).toMatchObject([
+      { nodeId: 'node-2', fits: true, reason: '' },
+      { nodeId: 'node-1', fits: false, reason: 'needs 3000 m CPU, 1000 m free' },
+    ]);
+    expect(result.replicas).toHaveLength(1);
+  });
+
+  it('counts a node that runs its GLOBAL replica as fitting', async () => {
+    await openWith(['node-1']);
+    await runWorkload({ mode: Mode.GLOBAL, ...cpu(3_000) });
+    const result = dryRun.explain(bed.workload());
+    expect(result.summary).toContain('1 of 1 nodes run their replica or would take it');
+    expect(result.nodes).toMatchObject([{ fits: true }]);
+  });
+});

@@ -1,0 +1,188 @@
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { LEASE_MS, TestBed } from '../testing/test-bed.js';
+import { NodeReconciler } from './node-reconciler.js';
+
+let bed: TestBed;
+
+async function openWith(nodes: readonly string[]): Promise<void> {
+  bed = await TestBed.open({ nodes });
+  bed.use(new NodeReconciler(bed));
+}
+
+afterEach(() => bed.close());
+
+describe('NodeReconciler: loss', () => {
+  beforeEach(() => openWith(['node-1', 'node-2', 'node-3']));
+
+  it('marks a node and its replicas as lost when the lease has ended', async () => {
+    await bed.addReplicas(2);
+    bed.silence('node-1');
+    await bed.advance(LEASE_MS - 100);
+    expect(bed.node('node-1').lost).toBe(false);
+    await bed.advance(1_100);
+    expect(bed.node('node-1').lost).toBe(true);
+    expect(bed.node('node-2').lost).toBe(false);
+    expect(bed.replicas()).toMatchObject(
+      [1, 2].map(() => ({
+        lost: true,
+        desiredRunning: false,
+        ready: false,
+        phase: Phase.FAILED,
+        reason: 'node node-1 is lost',
+        stopReason: 'node node-1 was lost and the replica was replaced',
+      })),
+    );
+    expect(bed.replicas()[0]?.lostAt).toBeDefined();
+    expect(bed.replicas()[0]?.orderRevision).toBeGreaterThan(0n);
+  });
+
+  it('adds one event for the node and one for its replicas, with the node event as cause', async () => {
+    await bed.addReplicas(1);
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    const [lost] = bed.events('NodeLost');
+    expect(lost?.message).toBe('node node-1 is lost: its lease ended: no message from its agent');
+    expect(bed.events('ReplicasLost')).toMatchObject([
+      {
+        message: '1 replica lost with node node-1',
+        replicaIds: ['web-1'],
+        causeId: lost?.id,
+        decision: {
+          why: 'its lease has ended, lost_after of its replicas has passed, and the replacement brake is released',
+        },
+      },
+    ]);
+  });
+
+  it('changes the readiness guard of each workload', async () => {
+    await bed.addReplicas(1);
+    const before = bed.state.view().readinessGuard('web');
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    expect(bed.state.view().readinessGuard('web')).not.toEqual(before);
+  });
+
+  it('marks no replica as lost when the node returns between plan and commit', async () => {
+    await bed.addReplicas(1, () => ({ lostAfter: durationFromMs(10_000) }));
+    bed.silence('node-1');
+    await bed.advance(LEASE_MS + 9_500);
+    expect(bed.node('node-1').lost).toBe(true);
+    bed.beforeNextCommit(() => bed.returnNode('node-1'));
+    await bed.advance(2_000);
+    expect(bed.node('node-1').lost).toBe(false);
+    expect(bed.replicas()).toMatchObject([{ lost: false, desiredRunning: true, ready: true }]);
+    expect(bed.events('ReplicasLost')).toEqual([]);
+  });
+
+  it('does not mark the node as lost when its record changes between plan and commit', async () => {
+    bed.silence('node-1');
+    bed.beforeNextCommit(() => bed.changeNode('node-1', { cordoned: true }));
+    await bed.advance(5_000);
+    expect(bed.node('node-1')).toMatchObject({ cordoned: true, lost: true });
+  });
+
+  it('waits for lost_after of each replica', async () => {
+    await bed.addReplicas(2, (index) => ({ lostAfter: durationFromMs(index * 20_000) }));
+    bed.silence('node-1');
+    await bed.advance(10_000);
+    expect(bed.replicas().map(({ lost }) => lost)).toEqual([true, false]);
+    await bed.advance(12_000);
+    expect(bed.replicas().map(({ lost }) => lost)).toEqual([true, false]);
+    await bed.advance(2_000);
+    expect(bed.replicas().map(({ lost }) => lost)).toEqual([true, true]);
+  });
+
+  it('marks a replica as lost when its lost_after becomes shorter', async () => {
+    await bed.addReplicas(1, () => ({ lostAfter: durationFromMs(600_000) }));
+    bed.silence('node-1');
+    await bed.advance(10_000);
+    expect(bed.replicas()[0]?.lost).toBe(false);
+    await bed.changeReplica('web-1', { lostAfter: undefined });
+    await bed.advance();
+    expect(bed.replicas()[0]?.lost).toBe(true);
+  });
+
+  it('marks at most 45 replicas in one commit, and all of them in the end', async () => {
+    await bed.addReplicas(100);
+    const sizes = bed.recordCommitSizes();
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    expect(bed.replicas().every(({ lost }) => lost)).toBe(true);
+    expect(bed.events('ReplicasLost').map(({ replicaIds }) => replicaIds.length)).toEqual([
+      45, 45, 10,
+    ]);
+    expect(Math.max(...sizes)).toBeLessThan(100);
+  });
+
+  it('ignores replicas that have ended', async () => {
+    await bed.addReplicas(1, () => ({ phase: Phase.SUCCEEDED, ready: false }));
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    expect(bed.replicas()[0]).toMatchObject({ lost: false, phase: Phase.SUCCEEDED });
+  });
+
+  it('does nothing while the store is rolled back', async () => {
+    bed.state.reportNewerState({ nodeId: 'node-2', epoch: 9n, orderRevision: 0n });
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    expect(bed.node('node-1').lost).toBe(false);
+    await bed.state.acceptRestoredState();
+    await bed.advance();
+    expect(bed.node('node-1').lost).toBe(true);
+  });
+});
+
+describe('NodeReconciler: return', () => {
+  beforeEach(() => openWith(['node-1', 'node-2', 'node-3']));
+
+  it('clears the loss of a node that starts a session, and keeps the tombstones', async () => {
+    await bed.addReplicas(1);
+    bed.silence('node-1');
+    await bed.advance(5_000);
+    await bed.changeNode('node-1', { lossConfirmed: true });
+    bed.connect('node-1');
+    await bed.advance();
+    expect(bed.node('node-1')).toMatchObject({ lost: false, lossConfirmed: false });
+    expect(bed.events('NodeReturned')).toMatchObject([
+      { message: 'node node-1 has returned', causeId: bed.events('NodeLost')[0]?.id },
+    ]);
+    expect(bed.replicas()).toMatchObject([{ lost: true }]);
+  });
+});
+
+describe('NodeReconciler: replacement brake', () => {
+  const nodes = ['node-1', 'node-2', 'node-3', 'node-4', 'node-5'];
+  beforeEach(() => openWith(nodes));
+
+  it('marks no replica as lost while the brake holds, and adds one event', async () => {
+    await bed.addReplicas(5, (index) => ({ nodeId: nodes[index] ?? '' }));
+    bed.silence(...nodes);
+    await bed.advance(60_000);
+    expect(nodes.map((id) => bed.node(id).lost)).toEqual(nodes.map(() => true));
+    expect(bed.replicas().filter(({ lost }) => lost)).toEqual([]);
+    expect(bed.events('ReplacementHeld')).toHaveLength(1);
+  });
+
+  it('replaces after five minutes', async () => {
+    await bed.addReplicas(1);
+    bed.silence(...nodes);
+    await bed.advance(320_000);
+    expect(bed.replicas()[0]?.lost).toBe(true);
+  });
+
+  it('replaces the replicas of a node whose loss an operator confirmed', async () => {
+    await bed.addReplicas(2, (index) => ({
+      nodeId: nodes[index] ?? '',
+      lostAfter: durationFromMs(600_000),
+    }));
+    bed.silence(...nodes);
+    await bed.advance(20_000);
+    await bed.changeNode('node-1', { lossConfirmed: true });
+    await bed.advance();
+    expect(bed.replicas().map(({ lost }) => lost)).toEqual([true, false]);
+    expect(bed.events('ReplicasLost')[0]?.decision?.why).toBe(
+      'an operator has confirmed that the machine is dead',
+    );
+  });
+});

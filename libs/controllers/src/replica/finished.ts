@@ -1,0 +1,63 @@
+import { ReplicaStatus_Phase as Phase, RestartPolicy_Policy as RestartMode } from '@cloudless/api';
+import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
+import { toCanonicalVersion, type ClusterView } from '@cloudless/cluster-state';
+
+/**
+ * Tells whether a replica has finished for good: SUCCEEDED, or FAILED under restart policy NEVER,
+ * with the wanted template. Such a replica counts as one of the wanted replicas and is not
+ * replaced.
+ */
+export function isFinished(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  replica: ReplicaRecord,
+): boolean {
+  return isFinishedOfVersion(view, workload, workload.version, replica);
+}
+
+/**
+ * Tells whether a replica has finished for good with the active version while another version is
+ * rolled out. Where that rollout keeps replicas of the active version, the replica counts as one of
+ * them and is not replaced.
+ */
+export function isFinishedOfActiveVersion(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  activeVersion: number,
+  replica: ReplicaRecord,
+): boolean {
+  return (
+    activeVersion !== 0 &&
+    replica.desiredRunning &&
+    !isFinished(view, workload, replica) &&
+    isFinishedOfVersion(view, workload, activeVersion, replica)
+  );
+}
+
+function isFinishedOfVersion(
+  view: Pick<ClusterView, 'version'>,
+  { uid, spec }: WorkloadRecord,
+  version: number,
+  replica: ReplicaRecord,
+): boolean {
+  if (
+    replica.lost ||
+    toCanonicalVersion(view, uid, replica.version) !== toCanonicalVersion(view, uid, version)
+  )
+    return false;
+  const never = spec?.restart?.policy === RestartMode.NEVER;
+  return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && never);
+}
+
+/** The number of replicas that have to run: the wanted count minus the finished replicas. */
+export function countStillWanted(
+  view: Pick<ClusterView, 'version'>,
+  workload: WorkloadRecord,
+  replicas: readonly ReplicaRecord[],
+  wanted: number,
+): number {
+  const finished = replicas.filter(
+    (replica) => replica.desiredRunning && isFinished(view, workload, replica),
+  );
+  return Math.max(0, wanted - finished.length);
+}
