@@ -2,6 +2,7 @@ import { clone, create } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   ExecCommandRequestSchema,
+  GetContainerStatusRequestSchema,
   ExecResultAssembler,
   ListContainersResponseSchema,
   LogEntrySchema,
@@ -28,7 +29,7 @@ import {
 import type { HandlerContext } from '@connectrpc/connect';
 import { presentContainer } from '../workload/container-presenter.js';
 import { ChangedKeys } from '../watch/wakeup.js';
-import type { AuditLog } from '../audit/audit-log.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
 import type { NodeLogReader } from './node-log-reader.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -58,9 +59,7 @@ interface LogReader {
 /** Handlers of logs, exec and container status, which reach agents through tunnels. */
 export class StreamHandlers {
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'> & {
-      readonly audit: AuditLog;
-    },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'>,
     private readonly tunnels: TunnelOpener,
     private readonly logs: NodeLogReader,
   ) {}
@@ -100,6 +99,7 @@ export class StreamHandlers {
 
   async execCommand(
     request: ExecCommandRequest,
+    entry: AuditEntry,
     context: HandlerContext,
   ): Promise<ExecCommandResponse> {
     const view = this.deps.state.view();
@@ -113,9 +113,7 @@ export class StreamHandlers {
       namespace: '',
       name: '',
     });
-    await this.deps.audit
-      .getEntry(request)
-      .recordStart({ ...toAuditSubject(view, replica), command: request.command });
+    await entry.recordStart({ ...toAuditSubject(view, replica), command: request.command });
     const client = this.deps.getConnection(context);
     const frames = this.tunnels.open(
       replica.nodeId,
@@ -140,7 +138,7 @@ export class StreamHandlers {
     { signal }: HandlerContext,
   ): Promise<ContainerStatus> {
     const { containerId, replica } = findContainer(this.deps.state.view(), request.containerId);
-    const value = Object.assign(request, { containerId });
+    const value = Object.assign(clone(GetContainerStatusRequestSchema, request), { containerId });
     for await (const { frame } of this.tunnels.open(
       replica.nodeId,
       { case: 'status', value },

@@ -27,8 +27,9 @@ import { requireWorkload } from '../workload/workload-change.js';
 export class EndpointAndEventHandlers {
   constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
 
-  listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
-    this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
+  listEndpoints(request: ListEndpointsRequest): EndpointSet {
+    return this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
+  }
 
   /**
    * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
@@ -47,7 +48,7 @@ export class EndpointAndEventHandlers {
     }
   }
 
-  listEvents = (request: ListEventsRequest): ListEventsResponse => {
+  listEvents(request: ListEventsRequest): ListEventsResponse {
     const view = this.deps.state.view();
     const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
     const events = relatedTo === '' ? view.events() : findRelatedEvents(view.events(), relatedTo);
@@ -74,7 +75,7 @@ export class EndpointAndEventHandlers {
       nextPageToken,
       revision: view.revision,
     });
-  };
+  }
 
   watchEvents(
     request: WatchEventsRequest,
