@@ -15,7 +15,7 @@ import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
-import type { TunnelListener } from '../session/session-hub.js';
+import type { TunnelListener } from '../session/tunnel-requester.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { NodeLogReader } from './node-log-reader.js';
 import { StreamHandlers } from './stream-handlers.js';
