@@ -41,14 +41,13 @@ import {
   type MutationResult,
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
+import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
 import {
-  changeWorkload,
   requireMutableWorkload,
   requireWorkload,
   getSpec,
-  type WorkloadChange,
   type WorkloadName,
-} from '../workload/workload-change.js';
+} from '../workload/lookup.js';
 
 /** Handlers of the rollout calls of CoordinatorService. */
 export class RolloutHandlers {

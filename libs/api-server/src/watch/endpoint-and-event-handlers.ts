@@ -21,7 +21,7 @@ import { createEndpointSource } from './watch-endpoints.js';
 import { createEventFilter, watchEvents } from './watch-events.js';
 import { watchRecords } from './watch-records.js';
 import { findRelatedEvents } from './related-events.js';
-import { requireWorkload } from '../workload/workload-change.js';
+import { requireWorkload } from '../workload/lookup.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {

@@ -36,12 +36,8 @@ import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
-import {
-  createEventFields,
-  changeWorkload,
-  checkGeneration,
-  requireWorkload,
-} from './workload-change.js';
+import { createEventFields, changeWorkload } from './workload-change.js';
+import { checkGeneration, requireWorkload } from './lookup.js';
 
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
