@@ -2,30 +2,25 @@ import { create } from '@bufbuild/protobuf';
 import {
   AcceptRestoredStateResponseSchema,
   BackupChunkSchema,
-  type AcceptRestoredStateRequest,
   type AcceptRestoredStateResponse,
   type BackupChunk,
-  type BackupRequest,
 } from '@cloudless/api';
 import { errorFields } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import type { AuditLog } from './audit/audit-log.js';
+import type { AuditEntry } from './audit/audit-log.js';
 import type { ApiServerDeps } from './ports.js';
 
 /** Handlers of AdminService. */
 export class AdminHandlers {
-  constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'log'> & { readonly audit: AuditLog },
-  ) {}
+  constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log'>) {}
 
   /**
    * Streams the backup as fast as the client reads. Holds no store transaction open between two
    * chunks.
    */
-  async *backup(_request: BackupRequest, context: HandlerContext): AsyncGenerator<BackupChunk> {
-    const { signal } = context;
-    await this.recordBackup(context);
+  async *backup(entry: AuditEntry, { signal }: HandlerContext): AsyncGenerator<BackupChunk> {
+    await this.recordBackup(entry);
     const chunks = this.deps.state.backup();
     try {
       let next = await chunks.next();
@@ -45,13 +40,12 @@ export class AdminHandlers {
    * be written, and a backup may be the only way to save the state; a log message then takes the
    * place of the audit record.
    */
-  private async recordBackup(context: HandlerContext): Promise<void> {
-    const act = this.deps.audit.getEntry(context);
+  private async recordBackup(entry: AuditEntry): Promise<void> {
     try {
-      await act.recordStart({});
+      await entry.recordStart({});
     } catch (reason) {
       if (!(reason instanceof StorageFault) || reason.lost !== 'dataFile') throw reason;
-      const { rpc, address } = act.facts;
+      const { rpc, address } = entry.facts;
       this.deps.log.warn('audit record not written: the data file is lost', {
         rpc,
         address,
@@ -61,11 +55,9 @@ export class AdminHandlers {
   }
 
   /** Accepts the state of a store that went back in time. A repeated call changes nothing. */
-  acceptRestoredState = async (
-    request: AcceptRestoredStateRequest,
-  ): Promise<AcceptRestoredStateResponse> => {
-    const { state, log, audit } = this.deps;
-    if (state.storeRolledBack !== undefined) await audit.getEntry(request).recordStart({});
+  async acceptRestoredState(entry: AuditEntry): Promise<AcceptRestoredStateResponse> {
+    const { state, log } = this.deps;
+    if (state.storeRolledBack !== undefined) await entry.recordStart({});
     const accepted = await state.acceptRestoredState();
     const { epoch, orderRevision } = accepted ?? state;
     if (accepted !== undefined)
@@ -78,5 +70,5 @@ export class AdminHandlers {
       epoch,
       orderRevision,
     });
-  };
+  }
 }

@@ -41,12 +41,12 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const audit = new AuditLog(deps);
   const mutex = new KeyedMutex();
   const calls = CoordinatorService.method;
-  const workloads = new WorkloadHandlers({ ...deps, soft, audit, mutex });
-  const nodes = new NodeHandlers({ ...deps, soft, audit, mutex });
-  const rollouts = new RolloutHandlers({ ...deps, audit, mutex });
-  const plans = new PlanHandlers({ ...deps, audit, mutex });
+  const workloads = new WorkloadHandlers({ ...deps, soft, mutex });
+  const nodes = new NodeHandlers({ ...deps, soft, mutex });
+  const rollouts = new RolloutHandlers({ ...deps, mutex });
+  const plans = new PlanHandlers({ ...deps, mutex });
   const observing = new EndpointAndEventHandlers({ ...deps, soft });
-  const admin = new AdminHandlers({ ...deps, audit });
+  const admin = new AdminHandlers(deps);
   const foreign = new ForeignAgents(deps);
   const sessions = new SessionHub({ ...deps, foreign });
   const tunnels = new TunnelHub(deps, sessions);
@@ -54,71 +54,111 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
     tunnels,
     (nodeId) => (sessions.getProtocol(nodeId) ?? 0) >= LOG_CHANNEL_PROTOCOL,
   );
-  const streams = new StreamHandlers({ ...deps, audit }, tunnels, logs);
+  const streams = new StreamHandlers(deps, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
-  const interactive = new InteractiveHandlers({ ...deps, audit }, tunnels);
+  const interactive = new InteractiveHandlers(deps, tunnels);
   const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
     withSlowReaderTimeout(items, deps.clock);
   return {
     registerRoutes: (router) => {
       router.service(CoordinatorService, {
         getServerInfo: () => createServerInfo(deps),
-        enrollNode: audit.wrapUnary(calls.enrollNode, nodes.enrollNode),
+        enrollNode: audit.wrapUnary(calls.enrollNode, (request, entry) =>
+          nodes.enrollNode(request, entry),
+        ),
         heartbeat: (request) => sessions.handleHeartbeat(request),
         session: (messages, context) => sessions.runSession(messages, context),
         tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
-        getNode: nodes.getNode,
-        listNodes: nodes.listNodes,
+        getNode: (request) => nodes.getNode(request),
+        listNodes: (request) => nodes.listNodes(request),
         watchNodes: (request, context) => watch(nodes.watchNodes(request, context)),
-        updateNode: audit.wrapUnary(calls.updateNode, nodes.updateNode),
-        cordonNode: audit.wrapUnary(calls.cordonNode, nodes.cordonNode),
-        uncordonNode: audit.wrapUnary(calls.uncordonNode, nodes.uncordonNode),
-        drainNode: audit.wrapUnary(calls.drainNode, nodes.drainNode),
-        confirmNodeLost: audit.wrapUnary(calls.confirmNodeLost, nodes.confirmNodeLost),
-        removeNode: audit.wrapUnary(calls.removeNode, nodes.removeNode),
-        createWorkload: audit.wrapUnary(calls.createWorkload, workloads.createWorkload),
-        updateWorkload: audit.wrapUnary(calls.updateWorkload, workloads.updateWorkload),
-        scaleWorkload: audit.wrapUnary(calls.scaleWorkload, workloads.scaleWorkload),
-        deleteWorkload: audit.wrapUnary(calls.deleteWorkload, workloads.deleteWorkload),
-        getWorkload: workloads.getWorkload,
-        listWorkloads: workloads.listWorkloads,
+        updateNode: audit.wrapUnary(calls.updateNode, (request, entry) =>
+          nodes.updateNode(request, entry),
+        ),
+        cordonNode: audit.wrapUnary(calls.cordonNode, (request, entry) =>
+          nodes.cordonNode(request, entry),
+        ),
+        uncordonNode: audit.wrapUnary(calls.uncordonNode, (request, entry) =>
+          nodes.uncordonNode(request, entry),
+        ),
+        drainNode: audit.wrapUnary(calls.drainNode, (request, entry) =>
+          nodes.drainNode(request, entry),
+        ),
+        confirmNodeLost: audit.wrapUnary(calls.confirmNodeLost, (request, entry) =>
+          nodes.confirmNodeLost(request, entry),
+        ),
+        removeNode: audit.wrapUnary(calls.removeNode, (request, entry) =>
+          nodes.removeNode(request, entry),
+        ),
+        createWorkload: audit.wrapUnary(calls.createWorkload, (request, entry) =>
+          workloads.createWorkload(request, entry),
+        ),
+        updateWorkload: audit.wrapUnary(calls.updateWorkload, (request, entry) =>
+          workloads.updateWorkload(request, entry),
+        ),
+        scaleWorkload: audit.wrapUnary(calls.scaleWorkload, (request, entry) =>
+          workloads.scaleWorkload(request, entry),
+        ),
+        deleteWorkload: audit.wrapUnary(calls.deleteWorkload, (request, entry) =>
+          workloads.deleteWorkload(request, entry),
+        ),
+        getWorkload: (request) => workloads.getWorkload(request),
+        listWorkloads: (request) => workloads.listWorkloads(request),
         watchWorkloads: (request, context) => watch(workloads.watchWorkloads(request, context)),
-        planWorkload: workloads.planWorkload,
-        explainWorkload: workloads.explainWorkload,
-        pauseRollout: audit.wrapUnary(calls.pauseRollout, rollouts.pauseRollout),
-        resumeRollout: audit.wrapUnary(calls.resumeRollout, rollouts.resumeRollout),
-        promoteRollout: audit.wrapUnary(calls.promoteRollout, rollouts.promoteRollout),
-        undoRollout: audit.wrapUnary(calls.undoRollout, rollouts.undoRollout),
-        restartRollout: audit.wrapUnary(calls.restartRollout, rollouts.restartRollout),
-        getWorkloadVersion: rollouts.getWorkloadVersion,
-        createPlan: audit.wrapUnary(calls.createPlan, plans.createPlan),
-        getPlan: plans.getPlan,
-        executePlan: audit.wrapUnary(calls.executePlan, plans.executePlan),
-        listEndpoints: observing.listEndpoints,
+        planWorkload: (request) => workloads.planWorkload(request),
+        explainWorkload: (request) => workloads.explainWorkload(request),
+        pauseRollout: audit.wrapUnary(calls.pauseRollout, (request, entry) =>
+          rollouts.pauseRollout(request, entry),
+        ),
+        resumeRollout: audit.wrapUnary(calls.resumeRollout, (request, entry) =>
+          rollouts.resumeRollout(request, entry),
+        ),
+        promoteRollout: audit.wrapUnary(calls.promoteRollout, (request, entry) =>
+          rollouts.promoteRollout(request, entry),
+        ),
+        undoRollout: audit.wrapUnary(calls.undoRollout, (request, entry) =>
+          rollouts.undoRollout(request, entry),
+        ),
+        restartRollout: audit.wrapUnary(calls.restartRollout, (request, entry) =>
+          rollouts.restartRollout(request, entry),
+        ),
+        getWorkloadVersion: (request) => rollouts.getWorkloadVersion(request),
+        createPlan: audit.wrapUnary(calls.createPlan, (request, entry) =>
+          plans.createPlan(request, entry),
+        ),
+        getPlan: (request) => plans.getPlan(request),
+        executePlan: audit.wrapUnary(calls.executePlan, (request, entry) =>
+          plans.executePlan(request, entry),
+        ),
+        listEndpoints: (request) => observing.listEndpoints(request),
         watchEndpoints: (request, context) => watch(observing.watchEndpoints(request, context)),
-        listEvents: observing.listEvents,
+        listEvents: (request) => observing.listEvents(request),
         watchEvents: (request, context) => watch(observing.watchEvents(request, context)),
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.wrapUnary(calls.execCommand, (request, context) =>
-          streams.execCommand(request, context),
+        execCommand: audit.wrapUnary(calls.execCommand, (request, entry, context) =>
+          streams.execCommand(request, entry, context),
         ),
         exec: (requests, context) =>
-          audit.wrapStream(calls.exec, context, interactive.exec(requests, context)),
+          audit.wrapStream(calls.exec, context, (entry) =>
+            interactive.exec(requests, entry, context),
+          ),
         portForward: (requests, context) =>
-          audit.wrapStream(calls.portForward, context, interactive.portForward(requests, context)),
+          audit.wrapStream(calls.portForward, context, (entry) =>
+            interactive.portForward(requests, entry, context),
+          ),
       });
       router.service(AgentService, {
         streamLogs: (request, context) => streams.streamLogs(request, context),
-        execCommand: audit.wrapUnary(AgentService.method.execCommand, (request, context) =>
-          streams.execCommand(request, context),
+        execCommand: audit.wrapUnary(AgentService.method.execCommand, (request, entry, context) =>
+          streams.execCommand(request, entry, context),
         ),
         exec: (requests, context) =>
-          audit.wrapStream(AgentService.method.exec, context, interactive.exec(requests, context)),
+          audit.wrapStream(AgentService.method.exec, context, (entry) =>
+            interactive.exec(requests, entry, context),
+          ),
         portForward: (requests, context) =>
-          audit.wrapStream(
-            AgentService.method.portForward,
-            context,
-            interactive.portForward(requests, context),
+          audit.wrapStream(AgentService.method.portForward, context, (entry) =>
+            interactive.portForward(requests, entry, context),
           ),
         getContainerStatus: (request, context) => streams.getContainerStatus(request, context),
         listContainers: () => streams.listContainers(),
@@ -126,11 +166,13 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         listContainerStats: (request, context) => statistics.listContainerStats(request, context),
       });
       router.service(AdminService, {
-        backup: (request, context) =>
-          audit.wrapStream(AdminService.method.backup, context, admin.backup(request, context)),
+        backup: (_request, context) =>
+          audit.wrapStream(AdminService.method.backup, context, (entry) =>
+            admin.backup(entry, context),
+          ),
         acceptRestoredState: audit.wrapUnary(
           AdminService.method.acceptRestoredState,
-          admin.acceptRestoredState,
+          (_request, entry) => admin.acceptRestoredState(entry),
         ),
       });
     },

@@ -8,7 +8,7 @@ import {
   toConnectError,
   parseTraceId,
 } from '@cloudless/api';
-import { Throttle, assert, errorFields, type SuppressedEvents } from '@cloudless/base';
+import { Throttle, errorFields, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import { Code, type HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
@@ -26,8 +26,10 @@ export interface AuditSubject {
   readonly command?: readonly string[];
 }
 
+/** A handler of a unary call. It commits its change, or records its start, through the entry. */
 type UnaryHandler<Request, Response> = (
   request: Request,
+  entry: AuditEntry,
   context: HandlerContext,
 ) => Promise<Response> | Response;
 
@@ -45,7 +47,6 @@ const EVERY_MS = 10_000;
  * committed after the call. Every record is committed before the reply.
  */
 export class AuditLog {
-  private readonly entries = new WeakMap<object, AuditEntry>();
   private readonly throttle: Throttle;
 
   constructor(
@@ -60,14 +61,13 @@ export class AuditLog {
     handler: UnaryHandler<MessageShape<Request>, MessageShape<Response>>,
   ): (request: MessageShape<Request>, context: HandlerContext) => Promise<MessageShape<Response>> {
     return async (request, context) => {
-      const act = this.createEntry(method, context, toSubject(request), getRequestId(request));
-      this.entries.set(request, act);
+      const entry = this.createEntry(method, context, toSubject(request), getRequestId(request));
       try {
-        const response = await handler(request, context);
-        if (!act.recorded) await this.recordResult(act, 'unchanged');
+        const response = await handler(request, entry, context);
+        if (!entry.recorded) await this.recordResult(entry, 'unchanged');
         return response;
       } catch (reason) {
-        await this.recordFailure(act, reason);
+        await this.recordFailure(entry, reason);
         throw reason;
       }
     };
@@ -80,65 +80,57 @@ export class AuditLog {
   async *wrapStream<Item>(
     method: DescMethod,
     context: HandlerContext,
-    items: AsyncIterable<Item>,
+    handler: (entry: AuditEntry) => AsyncIterable<Item>,
   ): AsyncGenerator<Item> {
-    const act = this.createEntry(method, context, {}, '');
+    const entry = this.createEntry(method, context, {}, '');
     try {
-      yield* items;
+      yield* handler(entry);
     } catch (reason) {
-      await this.recordFailure(act, reason);
+      await this.recordFailure(entry, reason);
       throw reason;
     }
-  }
-
-  /** Returns the audit entry of the call that a request or a handler context belongs to. */
-  getEntry(key: object): AuditEntry {
-    const act = this.entries.get(key);
-    assert(act !== undefined, 'a call that changes something or is privileged is recorded');
-    return act;
   }
 
   private createEntry(
     method: DescMethod,
     context: HandlerContext,
-    object: AuditSubject,
+    subject: AuditSubject,
     requestId: string,
   ): AuditEntry {
     const address = this.deps.getConnection(context)?.remoteAddress ?? '';
     const traceId = parseTraceId(context.requestHeader);
-    const act = new AuditEntry(this.deps.state, {
+    const entry = new AuditEntry(this.deps.state, {
       rpc: `${method.parent.typeName}/${method.name}`,
       address,
       traceId,
-      subject: object,
+      subject,
       requestId,
     });
-    this.entries.set(context, act);
-    return act;
+    return entry;
   }
 
   /**
    * Records a failed call. A client that disconnects after the start of a recorded call is no
    * failure.
    */
-  private async recordFailure(act: AuditEntry, reason: unknown): Promise<void> {
+  private async recordFailure(entry: AuditEntry, reason: unknown): Promise<void> {
     const { code } = toConnectError(reason);
-    if (act.recorded && code === Code.Canceled) return;
+    if (entry.recorded && code === Code.Canceled) return;
     try {
-      await this.recordResult(act, formatCode(code));
+      await this.recordResult(entry, formatCode(code));
     } catch (failure) {
       this.deps.log.warn('refused call not recorded', {
-        rpc: act.facts.rpc,
+        rpc: entry.facts.rpc,
         ...errorFields(failure),
       });
     }
   }
 
   /** Commits a record on its own, subject to the rate limit. */
-  private async recordResult(act: AuditEntry, result: string): Promise<void> {
-    const { rpc, address } = act.facts;
+  private async recordResult(entry: AuditEntry, result: string): Promise<void> {
+    const { rpc, address } = entry.facts;
     const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
-    if (throttled.passes) await act.write(result, throttled.left);
+    if (throttled.passes) await entry.write(result, throttled.left);
   }
 }
 

@@ -7,7 +7,7 @@ import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
 import { retryOnConflict } from './retry-on-conflict.js';
-import type { AuditLog } from '../audit/audit-log.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import type { KeyedMutex } from './keyed-mutex.js';
 
@@ -19,8 +19,13 @@ export interface MutationResult<Result> {
   readonly transaction?: Transaction;
 }
 
+/** A mutating call: its request, and the audit entry that is committed with its change. */
+export interface MutatingCall<Request> {
+  readonly request: Request;
+  readonly entry: AuditEntry;
+}
+
 export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'tracer'> & {
-  readonly audit: AuditLog;
   /** Shared by all mutating calls, so that changes of one object run one at a time. */
   readonly mutex: KeyedMutex;
 };
@@ -38,7 +43,7 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
 export async function runIdempotent<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
   method: DescMethodUnary<Request, Response>,
-  request: MessageShape<Request> & { readonly requestId: string },
+  { request, entry }: MutatingCall<MessageShape<Request> & { readonly requestId: string }>,
   decide: (
     view: ClusterView,
   ) => MutationResult<MessageShape<Response>> | Promise<MutationResult<MessageShape<Response>>>,
@@ -74,7 +79,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     }
     // Reconcilers may start before the commit returns.
     if (isMessage(response, WorkloadSchema)) deps.tracer?.mark(response.uid);
-    await deps.audit.getEntry(request).commit(transaction);
+    await entry.commit(transaction);
     return response;
   };
   return deps.mutex.run(what, () => retryOnConflict({ ...deps, subject: what }, attempt));

@@ -45,7 +45,11 @@ import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
 import { presentNode } from './node-presenter.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
-import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
+import {
+  runIdempotent,
+  type MutatingCall,
+  type MutationDeps,
+} from '../mutation/idempotent-mutation.js';
 import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { createNodeSource } from '../watch/watch-nodes.js';
 import { watchRecords } from '../watch/watch-records.js';
@@ -60,7 +64,7 @@ export class NodeHandlers {
   ) {}
 
   /** Registers a machine. A repeated call of the same machine changes nothing. */
-  enrollNode = async (request: EnrollNodeRequest): Promise<EnrollNodeResponse> => {
+  async enrollNode(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
     const refused = [
       ...(request.csr.length > 0 ? ['csr'] : []),
       ...(request.token === '' ? [] : ['token']),
@@ -73,14 +77,15 @@ export class NodeHandlers {
     }
     const what = `node "${request.nodeId}"`;
     return this.deps.mutex.run(what, () =>
-      retryOnConflict({ ...this.deps, subject: what }, () => this.enroll(request)),
+      retryOnConflict({ ...this.deps, subject: what }, () => this.enroll(request, entry)),
     );
-  };
+  }
 
-  getNode = (request: GetNodeRequest): Node =>
-    this.presentNode(this.requireNode(request.nodeId).value);
+  getNode(request: GetNodeRequest): Node {
+    return this.presentNode(this.requireNode(request.nodeId).value);
+  }
 
-  listNodes = (request: ListNodesRequest): ListNodesResponse => {
+  listNodes(request: ListNodesRequest): ListNodesResponse {
     const selector = parseLabelSelector(request.labelSelector);
     const nodes = [...this.deps.state.view().nodes()]
       .map(({ value }) => value)
@@ -97,7 +102,7 @@ export class NodeHandlers {
       nextPageToken,
       revision,
     });
-  };
+  }
 
   watchNodes(
     request: WatchNodesRequest,
@@ -111,40 +116,47 @@ export class NodeHandlers {
     return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 
-  updateNode = (request: UpdateNodeRequest): Promise<Node> => {
+  updateNode(request: UpdateNodeRequest, entry: AuditEntry): Promise<Node> {
     const { placements, clock } = this.deps;
-    return this.updateRecord(CoordinatorService.method.updateNode, request, (before) => {
+    return this.updateRecord(CoordinatorService.method.updateNode, { request, entry }, (before) => {
       const after = updateNodeRecord(placements, before, request, clock.wallTime());
       if (equals(NodeRecordSchema, before, after)) return undefined;
       const what = describeNodeUpdate(placements, before, after);
       return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
     });
-  };
+  }
 
-  cordonNode = (request: CordonNodeRequest): Promise<Node> =>
-    this.updateRecord(CoordinatorService.method.cordonNode, request, (before) => {
+  cordonNode(request: CordonNodeRequest, entry: AuditEntry): Promise<Node> {
+    return this.updateRecord(CoordinatorService.method.cordonNode, { request, entry }, (before) => {
       if (before.cordoned) return undefined;
       const after = Object.assign(clone(NodeRecordSchema, before), { cordoned: true });
       return { after, reason: 'NodeCordoned', message: `node ${after.id} accepts no new replicas` };
     });
+  }
 
-  uncordonNode = (request: UncordonNodeRequest): Promise<Node> =>
-    this.updateRecord(CoordinatorService.method.uncordonNode, request, uncordonNode);
+  uncordonNode(request: UncordonNodeRequest, entry: AuditEntry): Promise<Node> {
+    return this.updateRecord(
+      CoordinatorService.method.uncordonNode,
+      { request, entry },
+      uncordonNode,
+    );
+  }
 
-  drainNode = (request: DrainNodeRequest): Promise<Node> =>
-    this.updateRecord(CoordinatorService.method.drainNode, request, (before) => {
+  drainNode(request: DrainNodeRequest, entry: AuditEntry): Promise<Node> {
+    return this.updateRecord(CoordinatorService.method.drainNode, { request, entry }, (before) => {
       const { placements, clock } = this.deps;
       return startDrain(before, request, {
         nowMs: clock.wallTime(),
         replicaCount: placements.getAllocated(before.id).replicas,
       });
     });
+  }
 
-  confirmNodeLost = async (request: ConfirmNodeLostRequest): Promise<Node> => {
+  async confirmNodeLost(request: ConfirmNodeLostRequest, entry: AuditEntry): Promise<Node> {
     const { nodes, state } = this.deps;
     const node = await this.updateRecord(
       CoordinatorService.method.confirmNodeLost,
-      request,
+      { request, entry },
       (before) => {
         const { phase } = nodes.status(before.id);
         if (phase !== NodePhase.LOST) {
@@ -163,19 +175,18 @@ export class NodeHandlers {
     if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
       nodes.confirmLost(request.nodeId);
     return node;
-  };
+  }
 
-  removeNode = async (request: RemoveNodeRequest): Promise<RemoveNodeResponse> => {
+  async removeNode(request: RemoveNodeRequest, entry: AuditEntry): Promise<RemoveNodeResponse> {
     const { state, nodes } = this.deps;
     const { nodeId } = request;
-    const act = this.deps.audit.getEntry(request);
     const response = await runIdempotent(
       this.deps,
       CoordinatorService.method.removeNode,
-      request,
+      { request, entry },
       async () => {
         this.checkRemovable(request);
-        await this.removeReplicas(nodeId, act);
+        await this.removeReplicas(nodeId, entry);
         const node = this.requireNode(nodeId);
         const transaction = state
           .transaction()
@@ -193,16 +204,16 @@ export class NodeHandlers {
     if (state.view().node(nodeId) !== undefined) return response;
     // A replica may have been placed on the node while the others were removed. Now that the node
     // has no record, no more can be placed.
-    await this.removeReplicas(nodeId, act);
+    await this.removeReplicas(nodeId, entry);
     nodes.removeNode(nodeId);
     return response;
-  };
+  }
 
   presentNode(record: NodeRecord): Node {
     return presentNode(this.deps, record);
   }
 
-  private async enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse> {
+  private async enroll(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
     const { state, clock } = this.deps;
     const answer = create(EnrollNodeResponseSchema, {
       nodeId: request.nodeId,
@@ -221,7 +232,7 @@ export class NodeHandlers {
       instanceId: request.instanceId,
       createdAt: timestampFromMs(clock.wallTime()),
     });
-    await this.deps.audit.getEntry(request).commit(
+    await entry.commit(
       state
         .transaction()
         .require('node', record.id, 'absent')
@@ -256,7 +267,7 @@ export class NodeHandlers {
     }
   }
 
-  private async removeReplicas(nodeId: string, act: AuditEntry): Promise<void> {
+  private async removeReplicas(nodeId: string, entry: AuditEntry): Promise<void> {
     const { state } = this.deps;
     for (;;) {
       const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
@@ -264,7 +275,7 @@ export class NodeHandlers {
       const transaction = state.transaction();
       for (const { value } of held)
         transaction.delete('replica', toReplicaKeyId(value.uid, value.sequence));
-      await act.commit(transaction);
+      await entry.commit(transaction);
     }
   }
 
@@ -274,10 +285,10 @@ export class NodeHandlers {
    */
   private updateRecord<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
-    request: MessageShape<Request> & NodeMutationRequest,
+    { request, entry }: MutatingCall<MessageShape<Request> & NodeMutationRequest>,
     decide: (before: NodeRecord) => NodeChange | undefined,
   ): Promise<Node> {
-    return runIdempotent(this.deps, method, request, () => {
+    return runIdempotent(this.deps, method, { request, entry }, () => {
       const current = this.requireNode(request.nodeId);
       const decided = decide(current.value);
       if (decided === undefined) return { response: this.presentNode(current.value) };

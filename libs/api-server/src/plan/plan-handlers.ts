@@ -30,6 +30,7 @@ import {
   planChanges,
   type PlannedOutcome,
 } from './planned-changes.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 
@@ -45,8 +46,8 @@ export class PlanHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
   /** Predicts the effect of changes and stores the prediction. The cluster does not change. */
-  createPlan = async (request: CreatePlanRequest): Promise<Plan> => {
-    const { state, clock, random, audit } = this.deps;
+  async createPlan(request: CreatePlanRequest, entry: AuditEntry): Promise<Plan> {
+    const { state, clock, random } = this.deps;
     validateChanges(request.changes);
     return retryOnConflict({ clock, random, subject: 'the list of plans' }, async () => {
       const view = state.view();
@@ -71,41 +72,48 @@ export class PlanHandlers {
         .require('plan', plan.id, 'absent')
         .put('plan', plan.id, record);
       for (const id of this.listPlansToDelete(view, record)) transaction.delete('plan', id);
-      await audit.getEntry(request).commit(transaction);
+      await entry.commit(transaction);
       return plan;
     });
-  };
+  }
 
-  getPlan = (request: GetPlanRequest): Plan =>
-    getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
+  getPlan(request: GetPlanRequest): Plan {
+    return getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
+  }
 
   /** Makes all changes of a plan exactly as shown, or none. */
-  executePlan = (request: ExecutePlanRequest): Promise<ExecutePlanResponse> =>
-    runIdempotent(this.deps, CoordinatorService.method.executePlan, request, (view) => {
-      const { presenter, state, tracer, clock } = this.deps;
-      const stored = this.requirePlan(view, request.id);
-      const plan = getPlan(stored.value);
-      checkNotExecuted(plan);
-      const { changes, plans } = this.requireSameOutcome(view, plan, stored.value.outcome);
-      const transaction = state.transaction().require('plan', plan.id, stored);
-      const { workloads, nodes } = putChanges(
-        this.deps,
-        view,
-        transaction,
-        changes,
-        request.requestId,
-      );
-      requireUnchanged(transaction, view, plans);
-      const executed = clone(PlanRecordSchema, stored.value);
-      getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
-      transaction.put('plan', plan.id, executed);
-      for (const { uid } of workloads) tracer?.mark(uid);
-      const result = create(ExecutePlanResponseSchema, {
-        workloads: workloads.map((record) => presenter.present(record, false)),
-        nodes: nodes.map((record) => presentNode(this.deps, record)),
-      });
-      return { response: result, transaction };
-    });
+  executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
+    return runIdempotent(
+      this.deps,
+      CoordinatorService.method.executePlan,
+      { request, entry },
+      (view) => {
+        const { presenter, state, tracer, clock } = this.deps;
+        const stored = this.requirePlan(view, request.id);
+        const plan = getPlan(stored.value);
+        checkNotExecuted(plan);
+        const { changes, plans } = this.requireSameOutcome(view, plan, stored.value.outcome);
+        const transaction = state.transaction().require('plan', plan.id, stored);
+        const { workloads, nodes } = putChanges(
+          this.deps,
+          view,
+          transaction,
+          changes,
+          request.requestId,
+        );
+        requireUnchanged(transaction, view, plans);
+        const executed = clone(PlanRecordSchema, stored.value);
+        getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
+        transaction.put('plan', plan.id, executed);
+        for (const { uid } of workloads) tracer?.mark(uid);
+        const result = create(ExecutePlanResponseSchema, {
+          workloads: workloads.map((record) => presenter.present(record, false)),
+          nodes: nodes.map((record) => presentNode(this.deps, record)),
+        });
+        return { response: result, transaction };
+      },
+    );
+  }
 
   /**
    * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when

@@ -33,108 +33,137 @@ import {
   type ClusterView,
   type Stored,
 } from '@cloudless/cluster-state';
+import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import {
   runIdempotent,
+  type MutatingCall,
   type MutationResult,
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
+import { changeWorkload, type WorkloadChange } from '../workload/workload-change.js';
 import {
-  changeWorkload,
   requireMutableWorkload,
   requireWorkload,
   getSpec,
-  type WorkloadChange,
   type WorkloadName,
-} from '../workload/workload-change.js';
+} from '../workload/lookup.js';
 
 /** Handlers of the rollout calls of CoordinatorService. */
 export class RolloutHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
-  pauseRollout = (request: PauseRolloutRequest): Promise<Workload> =>
-    this.updateRollout(CoordinatorService.method.pauseRollout, request, (workload, control) => {
-      if (isPaused(workload, control)) return undefined;
-      requireInProgress(workload, control, 'nothing to pause');
-      const failed =
-        control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
-      if (failed)
-        throw new CloudlessError(
-          'precondition',
-          `${formatWorkload(workload)}: ${describeFailure(control)}; ${
-            control.activeVersion === 0
-              ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
-              : 'it makes no further changes: resume or undo it'
-          }`,
-        );
-      return {
-        change: { pausedVersion: workload.version },
-        reason: 'RolloutPauseRequested',
-        description: 'was requested to pause',
-      };
-    });
+  pauseRollout(request: PauseRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    return this.updateRollout(
+      CoordinatorService.method.pauseRollout,
+      { request, entry },
+      (workload, control) => {
+        if (isPaused(workload, control)) return undefined;
+        requireInProgress(workload, control, 'nothing to pause');
+        const failed =
+          control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+        if (failed)
+          throw new CloudlessError(
+            'precondition',
+            `${formatWorkload(workload)}: ${describeFailure(control)}; ${
+              control.activeVersion === 0
+                ? 'the first rollout of a workload keeps trying: update the workload, scale it to 0, or delete it'
+                : 'it makes no further changes: resume or undo it'
+            }`,
+          );
+        return {
+          change: { pausedVersion: workload.version },
+          reason: 'RolloutPauseRequested',
+          description: 'was requested to pause',
+        };
+      },
+    );
+  }
 
-  resumeRollout = (request: ResumeRolloutRequest): Promise<Workload> =>
-    this.updateRollout(CoordinatorService.method.resumeRollout, request, (workload, control) => {
-      const failed =
-        control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
-      if (!failed && !isPaused(workload, control)) {
-        const hint =
-          control.rollout?.waitsForPromotion === true
-            ? 'it waits for a promotion: promote it'
-            : 'nothing to resume';
-        throw new CloudlessError(
-          'precondition',
-          `${formatWorkload(workload)}: its rollout is not paused; ${hint}`,
-        );
-      }
-      return {
-        // Failures so far, also during the pause, no longer count.
-        change: { pausedVersion: 0, retry: true },
-        reason: 'RolloutResumeRequested',
-        description: failed ? 'was requested to retry' : 'was requested to resume',
-      };
-    });
+  resumeRollout(request: ResumeRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    return this.updateRollout(
+      CoordinatorService.method.resumeRollout,
+      { request, entry },
+      (workload, control) => {
+        const failed =
+          control.rollout?.version === workload.version && control.rolloutPhase === Phase.FAILED;
+        if (!failed && !isPaused(workload, control)) {
+          const hint =
+            control.rollout?.waitsForPromotion === true
+              ? 'it waits for a promotion: promote it'
+              : 'nothing to resume';
+          throw new CloudlessError(
+            'precondition',
+            `${formatWorkload(workload)}: its rollout is not paused; ${hint}`,
+          );
+        }
+        return {
+          // Failures so far, also during the pause, no longer count.
+          change: { pausedVersion: 0, retry: true },
+          reason: 'RolloutResumeRequested',
+          description: failed ? 'was requested to retry' : 'was requested to resume',
+        };
+      },
+    );
+  }
 
-  promoteRollout = (request: PromoteRolloutRequest): Promise<Workload> =>
-    this.updateRollout(CoordinatorService.method.promoteRollout, request, (workload, control) => {
-      const { rollout } = control;
-      if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
-        throw new CloudlessError(
-          'precondition',
-          `${formatWorkload(workload)}: its rollout does not wait for a promotion${describeState(control)}`,
-        );
-      }
-      if (request.version !== 0 && request.version !== rollout.version) {
-        throw new CloudlessError(
-          'precondition',
-          `${formatWorkload(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
-        );
-      }
-      if (rollout.promoted) return undefined;
-      return { change: { promoted: true }, reason: 'RolloutPromoted', description: 'was promoted' };
-    });
+  promoteRollout(request: PromoteRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    return this.updateRollout(
+      CoordinatorService.method.promoteRollout,
+      { request, entry },
+      (workload, control) => {
+        const { rollout } = control;
+        if (rollout?.version !== workload.version || !rollout.waitsForPromotion) {
+          throw new CloudlessError(
+            'precondition',
+            `${formatWorkload(workload)}: its rollout does not wait for a promotion${describeState(control)}`,
+          );
+        }
+        if (request.version !== 0 && request.version !== rollout.version) {
+          throw new CloudlessError(
+            'precondition',
+            `${formatWorkload(workload)}: version ${rollout.version} waits for a promotion, not version ${request.version}`,
+          );
+        }
+        if (rollout.promoted) return undefined;
+        return {
+          change: { promoted: true },
+          reason: 'RolloutPromoted',
+          description: 'was promoted',
+        };
+      },
+    );
+  }
 
-  undoRollout = async (request: UndoRolloutRequest): Promise<Workload> =>
-    this.withNewVersion(
-      await runIdempotent(this.deps, CoordinatorService.method.undoRollout, request, (view) =>
-        changeWorkload(this.deps, view, createUndo(view, request), request.requestId),
+  async undoRollout(request: UndoRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    return this.withNewVersion(
+      await runIdempotent(
+        this.deps,
+        CoordinatorService.method.undoRollout,
+        { request, entry },
+        (view) => changeWorkload(this.deps, view, createUndo(view, request), request.requestId),
       ),
     );
+  }
 
-  restartRollout = async (request: RestartRolloutRequest): Promise<Workload> =>
-    this.withNewVersion(
-      await runIdempotent(this.deps, CoordinatorService.method.restartRollout, request, (view) =>
-        changeWorkload(
-          this.deps,
-          view,
-          createRestart(view, request, this.deps.clock.wallTime()),
-          request.requestId,
-        ),
+  async restartRollout(request: RestartRolloutRequest, entry: AuditEntry): Promise<Workload> {
+    return this.withNewVersion(
+      await runIdempotent(
+        this.deps,
+        CoordinatorService.method.restartRollout,
+        { request, entry },
+        (view) =>
+          changeWorkload(
+            this.deps,
+            view,
+            createRestart(view, request, this.deps.clock.wallTime()),
+            request.requestId,
+          ),
       ),
     );
+  }
 
-  getWorkloadVersion = (request: GetWorkloadVersionRequest): WorkloadVersion => {
+  getWorkloadVersion(request: GetWorkloadVersionRequest): WorkloadVersion {
     const view = this.deps.state.view();
     const { value } = requireWorkload(view, request);
     const kept = requireVersion(view, value, request.version);
@@ -145,7 +174,7 @@ export class RolloutHandlers {
     return create(WorkloadVersionSchema, {
       ...definedFields({ info, template }),
     });
-  };
+  }
 
   /**
    * Adds the version that the change created to the response, unless another change has followed.
@@ -162,38 +191,46 @@ export class RolloutHandlers {
    */
   private updateRollout<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof WorkloadSchema>,
-    request: MessageShape<Request> & WorkloadName & { readonly requestId: string },
+    {
+      request,
+      entry,
+    }: MutatingCall<MessageShape<Request> & WorkloadName & { readonly requestId: string }>,
     decide: (workload: WorkloadRecord, control: ControlRecord) => RolloutUpdate | undefined,
   ): Promise<Workload> {
-    return runIdempotent(this.deps, method, request, (view): MutationResult<Workload> => {
-      const workload = requireMutableWorkload(view, request);
-      const { uid, namespace, name, version } = workload.value;
-      const control = requireControl(view, workload.value);
-      const steering = decide(workload.value, control.value);
-      const result = this.deps.presenter.present(workload.value, true);
-      if (steering === undefined) return { response: result };
-      const next = clone(ControlRecordSchema, control.value);
-      const { pausedVersion, ...rollout } = steering.change;
-      if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
-      // The next reconcile sets the reason again. Until then the rollout must not look paused.
-      if (pausedVersion === 0) next.rolloutReason = '';
-      if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
-      const transaction = this.deps.state
-        .transaction()
-        .require('workload', uid, workload)
-        .require('control', uid, control)
-        .put('control', uid, next)
-        .event({
-          severity: Severity.INFO,
-          category: Category.ROLLOUT,
-          reason: steering.reason,
-          message: `the rollout of version ${version} of ${namespace}/${name} ${steering.description}`,
-          namespace,
-          workload: name,
-          requestId: request.requestId,
-        });
-      return { response: result, transaction };
-    });
+    return runIdempotent(
+      this.deps,
+      method,
+      { request, entry },
+      (view): MutationResult<Workload> => {
+        const workload = requireMutableWorkload(view, request);
+        const { uid, namespace, name, version } = workload.value;
+        const control = requireControl(view, workload.value);
+        const steering = decide(workload.value, control.value);
+        const result = this.deps.presenter.present(workload.value, true);
+        if (steering === undefined) return { response: result };
+        const next = clone(ControlRecordSchema, control.value);
+        const { pausedVersion, ...rollout } = steering.change;
+        if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
+        // The next reconcile sets the reason again. Until then the rollout must not look paused.
+        if (pausedVersion === 0) next.rolloutReason = '';
+        if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
+        const transaction = this.deps.state
+          .transaction()
+          .require('workload', uid, workload)
+          .require('control', uid, control)
+          .put('control', uid, next)
+          .event({
+            severity: Severity.INFO,
+            category: Category.ROLLOUT,
+            reason: steering.reason,
+            message: `the rollout of version ${version} of ${namespace}/${name} ${steering.description}`,
+            namespace,
+            workload: name,
+            requestId: request.requestId,
+          });
+        return { response: result, transaction };
+      },
+    );
   }
 }
 

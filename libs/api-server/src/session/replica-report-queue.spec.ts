@@ -1,3 +1,4 @@
+import { ApiTestBed } from '../testing/api-test-bed.js';
 import { create } from '@bufbuild/protobuf';
 import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
@@ -118,5 +119,63 @@ describe('mergeReport', () => {
     const once = mergeReport(record(was), report(says), 1_000, true);
     expect(once).toMatchObject(is);
     expect(mergeReport(once, report(says), 2_000, true)).toEqual(once); // twice is as good as once
+  });
+});
+
+describe('ReplicaReportQueue', () => {
+  let bed: ApiTestBed;
+  beforeEach(async () => {
+    bed = await ApiTestBed.open();
+    await bed.putReplica('w-0', { phase: Phase.RUNNING, ready: true, containerId: 'c1' });
+  });
+  afterEach(() => bed.stop());
+
+  it.each([
+    {
+      name: 'is ready with another container',
+      report: { containerId: 'c2', ready: true },
+      changes: true,
+    },
+    { name: 'is no longer ready', report: { containerId: 'c1', ready: false }, changes: true },
+    { name: 'has ended', report: { containerId: 'c1', phase: Phase.FAILED }, changes: true },
+    {
+      name: 'is ready with the same container',
+      report: { containerId: 'c1', ready: true, restarts: 1 },
+      changes: false,
+    },
+  ])(
+    'changes the readiness guard ($changes) when a ready replica $name',
+    async ({ report, changes }) => {
+      const before = bed.state.view().readinessGuard('w')?.revision;
+      const agent = await bed.connectAgent('node-1');
+      agent.sendInventory([
+        { replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ...report },
+      ]);
+      await bed.settle();
+      expect(bed.replica('w-0').restarts).toBe(report.restarts ?? 0);
+      expect(bed.state.view().readinessGuard('w')?.revision !== before).toBe(changes);
+    },
+  );
+
+  it('ignores a report about a replica of another node', async () => {
+    const agent = await bed.connectAgent('node-2');
+    agent.sendInventory([{ replicaId: 'w-0', workloadUid: 'w', phase: Phase.FAILED }]);
+    await bed.settle();
+    expect(bed.replica('w-0')).toMatchObject({ phase: Phase.RUNNING, ready: true });
+  });
+
+  it('keeps readySince while the same container stays ready, and sets it for another container', async () => {
+    const agent = await bed.connectAgent('node-1');
+    const ready = { replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ready: true };
+    await bed.clock.advance(10_000);
+    agent.sendInventory([{ ...ready, containerId: 'c1', reason: 'x' }]);
+    await bed.settle();
+    expect(bed.replica('w-0').readySince).toBeUndefined();
+    agent.sendReport({ ...ready, containerId: 'c2' });
+    await bed.settle();
+    expect(Number(bed.replica('w-0').readySince?.seconds) * 1_000).toBe(bed.clock.wallTime());
+    agent.sendReport({ ...ready, containerId: 'c2', ready: false });
+    await bed.settle();
+    expect(bed.replica('w-0').readySince).toBeUndefined();
   });
 });

@@ -11,104 +11,24 @@ import {
   type HeartbeatResponse,
   type Hello,
   type OpenTunnel,
-  type Order,
   type ReplicaReport,
-  type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
+import { AgentSession, RESEND_MS } from './agent-session.js';
 import { admitNode, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
-import {
-  isAcknowledged,
-  isOrphan,
-  createOrder,
-  listPendingOrders,
-  createOrphanOrder,
-} from './orders.js';
-import { OrphanTracker } from './orphan-tracker.js';
+import { createOrphanOrder, isOrphan, listPendingOrders } from './orders.js';
 import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
-import { SessionOutbox } from './session-outbox.js';
+import { computeReconnectTimes } from './reconnect-times.js';
+import type { TunnelListener, TunnelRequester } from './tunnel-requester.js';
 import type { ApiServerDeps } from '../ports.js';
 import { ReplicaReportQueue, createMissingReports } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
-
-/** Time after which an order that was not acknowledged is sent again. */
-const RESEND_MS = 1_000;
-
-/** The session of one connected agent. */
-interface AgentSession {
-  readonly nodeId: string;
-  /** Protocol version that both sides use. */
-  readonly protocol: number;
-  /** Newest epoch whose orders the agent had accepted when the session began. */
-  readonly highestEpoch: bigint;
-  readonly outbox: SessionOutbox<CoordinatorMessage>;
-  /** Newest order that the agent has acknowledged, by replica. */
-  readonly acknowledged: Map<string, bigint>;
-  /** Time of the last order, by replica, on the monotonic clock. */
-  readonly sentAt: Map<string, number>;
-  /** Replicas of the agent that no record assigns to its node. */
-  readonly orphans: OrphanTracker;
-  /**
-   * The received part of the inventory, by replica id; undefined once the inventory is complete.
-   */
-  inventory: Map<string, ReplicaReport> | undefined;
-  /** Number of the session in {@link NodeLiveness}; undefined until the inventory is written. */
-  number: number | undefined;
-  /**
-   * The record of the node says that the node is back, and its orders were sent. From then on
-   * overdue orders are sent again.
-   */
-  admitted: boolean;
-}
-
-/** Notifications about tunnels. */
-export interface TunnelListener {
-  onRefused(nodeId: string, refused: TunnelRefused): void;
-  /** The session that tunnels were requested through has ended. */
-  onSessionEnded(nodeId: string): void;
-  /** The lease of the node has ended, so its open tunnels are dead. */
-  onNodeLost(nodeId: string): void;
-}
-
-/** Requests tunnels from agents. */
-export interface TunnelRequester {
-  setTunnelListener(notices: TunnelListener): void;
-  requestTunnel(nodeId: string, request: OpenTunnel): boolean;
-  withdrawTunnel(nodeId: string, tunnelId: string): void;
-}
-
-/**
- * Approximate time to admit one agent on one core of a small machine. Reconnects of all agents are
- * spread accordingly.
- */
-const ADMISSION_MS = 0.5;
-/** Bounds of the longest pause between two dials of an agent. */
-const MAX_PAUSE_MS = { least: 1_000, most: 10_000 };
-/**
- * Largest share of the lease by which the first dial is delayed: a single broken connection must
- * not cost a node its lease.
- */
-const SPREAD_LEASE_RATIO = 1 / 3;
-
-/** Computes the reconnect times of agents for the case that all lose their sessions at once. */
-function computeReconnectTimes(
-  nodes: number,
-  leaseMs: number,
-): Pick<Welcome, 'reconnectSpread' | 'reconnectPauseMax'> {
-  const allMs = nodes * ADMISSION_MS;
-  return {
-    reconnectSpread: durationFromMs(Math.min(allMs, leaseMs * SPREAD_LEASE_RATIO)),
-    reconnectPauseMax: durationFromMs(
-      Math.min(MAX_PAUSE_MS.most, Math.max(MAX_PAUSE_MS.least, allMs)),
-    ),
-  };
-}
 
 /**
  * Runs the sessions of agents: receives their reports, sends orders at once, and repeats orders
@@ -142,9 +62,8 @@ export class SessionHub implements TunnelRequester {
     this.armResendTimer();
   }
 
-  /** Sets the receiver of notifications about tunnels. Called once. */
-  setTunnelListener(notices: TunnelListener): void {
-    this.tunnelListener = notices;
+  setTunnelListener(listener: TunnelListener): void {
+    this.tunnelListener = listener;
   }
 
   async close(): Promise<void> {
@@ -159,20 +78,14 @@ export class SessionHub implements TunnelRequester {
     return this.sessions.get(nodeId)?.protocol;
   }
 
-  /** Asks the agent of a node to open a tunnel. @returns False when the node is not connected. */
   requestTunnel(nodeId: string, request: OpenTunnel): boolean {
     const session = this.sessions.get(nodeId);
-    if (session === undefined) return false;
-    session.outbox.push(
-      `tunnel/${request.tunnelId}`,
-      create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value: request } }),
-    );
-    return true;
+    session?.requestTunnel(request);
+    return session !== undefined;
   }
 
-  /** Removes the request for a tunnel if it was not sent yet. */
   withdrawTunnel(nodeId: string, tunnelId: string): void {
-    this.sessions.get(nodeId)?.outbox.drop(`tunnel/${tunnelId}`);
+    this.sessions.get(nodeId)?.withdrawTunnel(tunnelId);
   }
 
   /**
@@ -272,24 +185,10 @@ export class SessionHub implements TunnelRequester {
 
   /** Opens a session, which ends an older session of the same node. */
   private openSession(hello: Hello): AgentSession {
-    const { nodeId, highestEpoch } = hello;
-    const older = this.sessions.get(nodeId);
+    const older = this.sessions.get(hello.nodeId);
     if (older !== undefined) this.endSession(older);
-    const session: AgentSession = {
-      nodeId,
-      protocol: negotiateProtocol(hello),
-      highestEpoch,
-      outbox: new SessionOutbox(),
-      acknowledged: new Map(),
-      sentAt: new Map(),
-      orphans: new OrphanTracker(this.deps, nodeId, RESEND_MS, (order) =>
-        this.pushOrder(session, order),
-      ),
-      inventory: new Map(),
-      number: undefined,
-      admitted: false,
-    };
-    this.sessions.set(nodeId, session);
+    const session = new AgentSession(this.deps, this.orderMetrics, hello);
+    this.sessions.set(session.nodeId, session);
     return session;
   }
 
@@ -408,19 +307,10 @@ export class SessionHub implements TunnelRequester {
     );
     // A lease that ended while the return was written has ended the session.
     if (!this.isCurrent(session)) return;
-    for (const order of listPendingOrders(this.deps, nodeId, session.acknowledged))
-      this.sendOrder(session, order);
-    // A record may have been deleted while the inventory arrived.
-    for (const report of inventory.values()) session.orphans.handleReport(report);
-    session.admitted = true;
-    session.outbox.push(
-      'admitted',
-      create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
-    );
+    session.admit(inventory);
   }
 
   private handleReport(session: AgentSession, report: ReplicaReport): void {
-    const { replicaId, orderRevision } = report;
     // The inventory describes the time before this session. Later reports may contain orders that
     // this coordinator has just sent.
     this.rollbackDetector.checkReport(
@@ -428,13 +318,8 @@ export class SessionHub implements TunnelRequester {
       session.inventory === undefined ? 0n : session.highestEpoch,
       report,
     );
-    const known = session.acknowledged.get(replicaId) ?? -1n;
-    // 0: the agent asks for a repetition of the order.
-    if (orderRevision > known || orderRevision === 0n)
-      session.acknowledged.set(replicaId, orderRevision);
-    this.orderMetrics.recordAcknowledged(session, replicaId, orderRevision);
     this.reportQueue.enqueue(session.nodeId, report);
-    if (!session.orphans.handleReport(report)) session.acknowledged.delete(replicaId);
+    session.handleReport(report);
   }
 
   /** Enqueues reports for replicas that the complete inventory does not contain. */
@@ -450,58 +335,14 @@ export class SessionHub implements TunnelRequester {
         this.nodeCount += Number(after !== undefined) - Number(before !== undefined);
       if (kind !== 'replica') continue;
       const [was, is] = [before as ReplicaRecord | undefined, after as ReplicaRecord | undefined];
-      const session = this.sessions.get((is ?? was)?.nodeId ?? '');
-      if (session === undefined || session.inventory !== undefined) continue;
-      if (is === undefined) {
-        if (was !== undefined) this.handleReplicaDeleted(session, was);
-      } else if (
-        was?.orderRevision !== is.orderRevision &&
-        !isAcknowledged(this.deps, is, session.acknowledged)
-      ) {
-        const order = createOrder(this.deps, is);
-        if (order !== undefined) this.sendOrder(session, order);
-      }
+      this.sessions.get((is ?? was)?.nodeId ?? '')?.handleReplicaChange(was, is);
     }
-  }
-
-  private handleReplicaDeleted(session: AgentSession, replica: ReplicaRecord): void {
-    session.acknowledged.delete(replica.id);
-    session.sentAt.delete(replica.id);
-    session.orphans.handleRecordDeleted(replica);
-  }
-
-  private sendOrder(session: AgentSession, order: Order): void {
-    session.sentAt.set(order.replicaId, this.deps.clock.now());
-    this.pushOrder(session, order);
-  }
-
-  private pushOrder(session: AgentSession, order: Order): void {
-    this.orderMetrics.recordSent(session, order);
-    session.outbox.push(
-      `order/${order.replicaId}`,
-      create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
-    );
   }
 
   private armResendTimer(): void {
     this.timer = this.deps.clock.setTimer(RESEND_MS, () => {
-      for (const session of this.sessions.values()) this.resendOrders(session);
+      for (const session of this.sessions.values()) session.resendOrders();
       this.armResendTimer();
     });
-  }
-
-  private resendOrders(session: AgentSession): void {
-    if (!session.admitted || this.deps.state.storeRolledBack !== undefined) return;
-    for (const order of listPendingOrders(this.deps, session.nodeId, session.acknowledged)) {
-      if (this.isResendDue(session, order.replicaId)) this.sendOrder(session, order);
-    }
-    session.orphans.resendOrders();
-  }
-
-  private isResendDue(session: AgentSession, replicaId: string): boolean {
-    return (
-      this.deps.clock.now() - (session.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY) >=
-      RESEND_MS
-    );
   }
 }

@@ -9,7 +9,7 @@ import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
-import type { AuditLog, AuditSubject } from '../audit/audit-log.js';
+import type { AuditEntry, AuditSubject } from '../audit/audit-log.js';
 import { InteractiveHandlers } from './interactive-handlers.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
@@ -49,7 +49,7 @@ describe('InteractiveHandlers.portForward', () => {
     const steps: string[] = [];
     const recordStart = async ({ replicaId }: AuditSubject): Promise<void> =>
       void steps.push(`recorded ${replicaId}`);
-    const audit = { getEntry: () => ({ recordStart: recordStart }) } as unknown as AuditLog;
+    const entry = { recordStart } as unknown as AuditEntry;
     const tunnels: TunnelOpener = {
       async *open(nodeId) {
         steps.push(`dialled ${nodeId}`);
@@ -59,7 +59,7 @@ describe('InteractiveHandlers.portForward', () => {
       },
     };
     const handlers = new InteractiveHandlers(
-      { state: createState(3), clock: new ManualClock(), audit, getConnection: () => undefined },
+      { state: createState(3), clock: new ManualClock(), getConnection: () => undefined },
       tunnels,
     );
     async function* sendRequests() {
@@ -68,7 +68,8 @@ describe('InteractiveHandlers.portForward', () => {
       });
     }
     const context = { signal: new AbortController().signal } as HandlerContext;
-    for await (const response of handlers.portForward(sendRequests(), context)) void response;
+    for await (const response of handlers.portForward(sendRequests(), entry, context))
+      void response;
     expect(steps).toEqual(['recorded r-1', 'dialled node-1', 'recorded r-2', 'dialled node-2']);
   });
 });

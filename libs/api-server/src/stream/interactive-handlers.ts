@@ -16,7 +16,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
-import type { AuditLog } from '../audit/audit-log.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
 import type { ApiServerDeps } from '../ports.js';
 import {
@@ -33,14 +33,13 @@ export class InteractiveHandlers {
   private nextReplica = 0;
 
   constructor(
-    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'getConnection'> & {
-      readonly audit: AuditLog;
-    },
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'getConnection'>,
     private readonly tunnels: TunnelOpener,
   ) {}
 
   async *exec(
     requests: AsyncIterable<ExecRequest>,
+    entry: AuditEntry,
     context: HandlerContext,
   ): AsyncGenerator<ExecResponse> {
     const { signal } = context;
@@ -53,9 +52,7 @@ export class InteractiveHandlers {
       target.kind === 'workload' ? requireRunningReplica(view, target) : target.replica;
     const containerId = requireContainer(target, replica);
     const value = Object.assign(clone(ExecStartSchema, first.value), selectContainer(containerId));
-    await this.deps.audit
-      .getEntry(context)
-      .recordStart({ ...toAuditSubject(view, replica), command: first.value.command });
+    await entry.recordStart({ ...toAuditSubject(view, replica), command: first.value.command });
     const input = streamExecInput(items);
     const client = this.deps.getConnection(context);
     for await (const { frame } of this.tunnels.open(
@@ -81,6 +78,7 @@ export class InteractiveHandlers {
    */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
+    entry: AuditEntry,
     context: HandlerContext,
   ): AsyncGenerator<PortForwardResponse> {
     const { signal } = context;
@@ -88,10 +86,9 @@ export class InteractiveHandlers {
     const first = (await readFirstMessage(items, this.deps.clock))?.request;
     if (first?.case !== 'start') throw createStartMissingError();
     const candidates = this.listCandidates(first.value);
-    const act = this.deps.audit.getEntry(context);
     for (const [index, { replica, containerId }] of candidates.entries()) {
       // for each attempt, because the reached replica may be another one
-      await act.recordStart(toAuditSubject(this.deps.state.view(), replica));
+      await entry.recordStart(toAuditSubject(this.deps.state.view(), replica));
       const value = Object.assign(
         clone(PortForwardStartSchema, first.value),
         selectContainer(containerId),

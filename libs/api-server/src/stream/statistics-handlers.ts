@@ -26,7 +26,7 @@ import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
-import { requireWorkload } from '../workload/workload-change.js';
+import { requireWorkload } from '../workload/lookup.js';
 
 /** Nodes that are queried at the same time for one call. */
 const PARALLEL_NODES = 16;

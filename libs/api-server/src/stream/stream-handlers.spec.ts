@@ -15,8 +15,8 @@ import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
 import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
-import type { TunnelListener } from '../session/session-hub.js';
-import { AuditLog } from '../audit/audit-log.js';
+import type { TunnelListener } from '../session/tunnel-requester.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import { NodeLogReader } from './node-log-reader.js';
 import { StreamHandlers } from './stream-handlers.js';
 import { TunnelHub, type TunnelOpener } from './tunnel-hub.js';
@@ -67,7 +67,7 @@ function createDeps(clock: ManualClock, replicas = 2) {
     log: silentLog,
     getConnection: () => undefined,
   };
-  return { ...deps, audit: new AuditLog(deps) };
+  return deps;
 }
 
 /** Of agents that know no channel of logs. */
@@ -175,16 +175,18 @@ describe('StreamHandlers.execCommand', () => {
         }
       },
     };
-    const audit = {
-      getEntry: () => ({ recordStart: () => Promise.resolve() }),
-    } as unknown as AuditLog;
+    const entry = { recordStart: () => Promise.resolve() } as unknown as AuditEntry;
     const streams = new StreamHandlers(
-      { ...createDeps(new ManualClock()), audit },
+      createDeps(new ManualClock()),
       tunnels,
       new NodeLogReader(tunnels, () => false),
     );
     const request = create(ExecCommandRequestSchema, { name: 'web', command: ['x'] });
-    const result = await streams.execCommand(request, createContext(new AbortController().signal));
+    const result = await streams.execCommand(
+      request,
+      entry,
+      createContext(new AbortController().signal),
+    );
     expect(result).toMatchObject({ ...end, stdout });
   });
 });

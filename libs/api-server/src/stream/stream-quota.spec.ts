@@ -33,4 +33,22 @@ describe('StreamQuota', () => {
     shares.acquire('node-1', undefined);
     expect(() => shares.acquire('node-1', undefined)).toThrow('this client has 2 logs');
   });
+
+  it('reduces the number of streams of a client when one of its two reservations is released', () => {
+    const quota = new StreamQuota({ perNode: 9, perClient: 2, noun: 'logs' });
+    const release = quota.acquire('node-1', someone);
+    quota.acquire('node-1', someone);
+    release();
+    quota.acquire('node-1', someone);
+    expect(() => quota.acquire('node-1', someone)).toThrow('this client has 2 logs');
+  });
+
+  it('reduces the number of streams of a node when a reservation is released', () => {
+    const quota = new StreamQuota({ perNode: 2, perClient: 2, noun: 'logs' });
+    const release = quota.acquire('node-1', someone);
+    quota.acquire('node-1', another);
+    release();
+    quota.acquire('node-1', another);
+    expect(() => quota.acquire('node-1', someone)).toThrow('2 logs of node "node-1" are open');
+  });
 });

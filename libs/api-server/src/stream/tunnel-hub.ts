@@ -12,7 +12,7 @@ import {
 import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
 import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
-import type { TunnelRequester } from '../session/session-hub.js';
+import type { TunnelRequester } from '../session/tunnel-requester.js';
 import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream-quota.js';
 
 /** Purpose of a tunnel. */

@@ -21,14 +21,15 @@ import { createEndpointSource } from './watch-endpoints.js';
 import { createEventFilter, watchEvents } from './watch-events.js';
 import { watchRecords } from './watch-records.js';
 import { findRelatedEvents } from './related-events.js';
-import { requireWorkload } from '../workload/workload-change.js';
+import { requireWorkload } from '../workload/lookup.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {
   constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
 
-  listEndpoints = (request: ListEndpointsRequest): EndpointSet =>
-    this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
+  listEndpoints(request: ListEndpointsRequest): EndpointSet {
+    return this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
+  }
 
   /**
    * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
@@ -47,7 +48,7 @@ export class EndpointAndEventHandlers {
     }
   }
 
-  listEvents = (request: ListEventsRequest): ListEventsResponse => {
+  listEvents(request: ListEventsRequest): ListEventsResponse {
     const view = this.deps.state.view();
     const { namespace, workload, nodeId, newestFirst, categories, relatedTo } = request;
     const events = relatedTo === '' ? view.events() : findRelatedEvents(view.events(), relatedTo);
@@ -74,7 +75,7 @@ export class EndpointAndEventHandlers {
       nextPageToken,
       revision: view.revision,
     });
-  };
+  }
 
   watchEvents(
     request: WatchEventsRequest,

@@ -26,10 +26,15 @@ export function createEventFilter(request: {
 }
 
 /**
+ * Ids of events as the cluster state makes them: epoch and count, zero-padded so that they sort.
+ */
+const EVENT_ID = /^\d{10,20}-\d{10,20}$/;
+
+/**
  * Streams every event from a point on. Unlike a state, an event cannot be derived from a newer one,
  * so no event is skipped: the watch reads the history of the store at the speed of the client.
- * @throws kind `compacted` when the history does not contain the requested revision any more, or
- *   has not reached it.
+ * @throws kind `invalid` for a malformed `after_id`, and for both positions together; `compacted`
+ *   when the history does not contain the requested revision any more, or has not reached it.
  */
 export async function* watchEvents(
   { state, clock }: { readonly state: ClusterState; readonly clock: Clock },
@@ -40,6 +45,10 @@ export async function* watchEvents(
     throw new InvalidInputError([
       { field: 'after_revision', message: 'cannot be combined with after_id' },
     ]);
+  }
+  if (request.afterId !== '' && !EVENT_ID.test(request.afterId)) {
+    const message = `is not the id of an event: ${JSON.stringify(request.afterId)}; pass the id of a received event`;
+    throw new InvalidInputError([{ field: 'after_id', message }]);
   }
   const wanted = createEventFilter(request);
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);

@@ -25,6 +25,7 @@ import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store'
 import { toNameKeyId } from '@cloudless/cluster-state';
 import type { HandlerContext } from '@connectrpc/connect';
 import { truncateWorkloadPlan } from '../plan/plan-size.js';
+import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import {
   runIdempotent,
@@ -35,12 +36,8 @@ import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
-import {
-  createEventFields,
-  changeWorkload,
-  checkGeneration,
-  requireWorkload,
-} from './workload-change.js';
+import { createEventFields, changeWorkload } from './workload-change.js';
+import { checkGeneration, requireWorkload } from './lookup.js';
 
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
@@ -48,49 +45,72 @@ export class WorkloadHandlers {
     private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
   ) {}
 
-  createWorkload = (request: CreateWorkloadRequest): Promise<Workload> => {
+  createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     validateSpec(this.deps, request.spec);
-    return runIdempotent(this.deps, CoordinatorService.method.createWorkload, request, (view) =>
-      changeWorkload(this.deps, view, planCreate(this.deps, view, request), request.requestId),
+    return runIdempotent(
+      this.deps,
+      CoordinatorService.method.createWorkload,
+      { request, entry },
+      (view) =>
+        changeWorkload(this.deps, view, planCreate(this.deps, view, request), request.requestId),
     );
-  };
+  }
 
-  updateWorkload = (request: UpdateWorkloadRequest): Promise<Workload> =>
-    runIdempotent(this.deps, CoordinatorService.method.updateWorkload, request, (view) =>
-      changeWorkload(this.deps, view, planUpdate(this.deps, view, request), request.requestId),
+  updateWorkload(request: UpdateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+    return runIdempotent(
+      this.deps,
+      CoordinatorService.method.updateWorkload,
+      { request, entry },
+      (view) =>
+        changeWorkload(this.deps, view, planUpdate(this.deps, view, request), request.requestId),
     );
+  }
 
-  scaleWorkload = (request: ScaleWorkloadRequest): Promise<Workload> =>
-    runIdempotent(this.deps, CoordinatorService.method.scaleWorkload, request, (view) =>
-      changeWorkload(this.deps, view, planScale(view, request), request.requestId),
+  scaleWorkload(request: ScaleWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+    return runIdempotent(
+      this.deps,
+      CoordinatorService.method.scaleWorkload,
+      { request, entry },
+      (view) => changeWorkload(this.deps, view, planScale(view, request), request.requestId),
     );
+  }
 
-  deleteWorkload = (request: DeleteWorkloadRequest): Promise<Workload> =>
-    runIdempotent(this.deps, CoordinatorService.method.deleteWorkload, request, (view) => {
-      const current = requireWorkload(view, request);
-      checkGeneration(current.value, request.expectedGeneration);
-      if (current.value.deletionRequestedAt !== undefined)
-        return this.createUnchangedResult(current.value);
-      const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
-        deletionRequestedAt: this.getTimestamp(),
-        requestId: request.requestId,
-      });
-      const transaction = this.deps.state
-        .transaction()
-        .require('workload', record.uid, current)
-        .put('workload', record.uid, record)
-        .event({
-          ...createEventFields(record, request.requestId),
-          reason: 'WorkloadDeletionRequested',
-          message: `deletion of ${record.namespace}/${record.name} was requested`,
+  deleteWorkload(request: DeleteWorkloadRequest, entry: AuditEntry): Promise<Workload> {
+    return runIdempotent(
+      this.deps,
+      CoordinatorService.method.deleteWorkload,
+      { request, entry },
+      (view) => {
+        const current = requireWorkload(view, request);
+        checkGeneration(current.value, request.expectedGeneration);
+        if (current.value.deletionRequestedAt !== undefined)
+          return this.createUnchangedResult(current.value);
+        const record = Object.assign(clone(WorkloadRecordSchema, current.value), {
+          deletionRequestedAt: this.getTimestamp(),
+          requestId: request.requestId,
         });
-      return { response: this.deps.presenter.present(record, true), transaction };
-    });
+        const transaction = this.deps.state
+          .transaction()
+          .require('workload', record.uid, current)
+          .put('workload', record.uid, record)
+          .event({
+            ...createEventFields(record, request.requestId),
+            reason: 'WorkloadDeletionRequested',
+            message: `deletion of ${record.namespace}/${record.name} was requested`,
+          });
+        return { response: this.deps.presenter.present(record, true), transaction };
+      },
+    );
+  }
 
-  getWorkload = (request: GetWorkloadRequest): Workload =>
-    this.deps.presenter.present(requireWorkload(this.deps.state.view(), request).value, true);
+  getWorkload(request: GetWorkloadRequest): Workload {
+    return this.deps.presenter.present(
+      requireWorkload(this.deps.state.view(), request).value,
+      true,
+    );
+  }
 
-  listWorkloads = (request: ListWorkloadsRequest): ListWorkloadsResponse => {
+  listWorkloads(request: ListWorkloadsRequest): ListWorkloadsResponse {
     const selector = parseLabelSelector(request.labelSelector);
     const matching = [...this.deps.state.view().workloads()]
       .map(({ value }) => value)
@@ -108,7 +128,7 @@ export class WorkloadHandlers {
       nextPageToken,
       revision: this.deps.state.view().revision,
     });
-  };
+  }
 
   watchWorkloads(
     request: WatchWorkloadsRequest,
@@ -122,15 +142,16 @@ export class WorkloadHandlers {
     );
   }
 
-  planWorkload = (request: PlanWorkloadRequest): WorkloadPlan => {
+  planWorkload(request: PlanWorkloadRequest): WorkloadPlan {
     const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
     return truncateWorkloadPlan(
       this.deps.dryRun.planChange({ ...change, current: current?.value }),
     );
-  };
+  }
 
-  explainWorkload = (request: ExplainWorkloadRequest): ExplainWorkloadResponse =>
-    this.deps.dryRun.explain(requireWorkload(this.deps.state.view(), request).value);
+  explainWorkload(request: ExplainWorkloadRequest): ExplainWorkloadResponse {
+    return this.deps.dryRun.explain(requireWorkload(this.deps.state.view(), request).value);
+  }
 
   private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
     return { response: this.deps.presenter.present(record, true) };

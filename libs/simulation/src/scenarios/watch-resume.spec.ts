@@ -64,7 +64,7 @@ const events = (cluster: TestCluster): WatchKind<WatchEventsResponse> => ({
   name: 'events',
   open: (afterRevision, signal) =>
     cluster.client.watchEvents(
-      { afterRevision, afterId: afterRevision === 0n ? '0' : '' },
+      { afterRevision, afterId: afterRevision === 0n ? '0000000000-0000000000' : '' },
       { signal },
     ),
   applyItem: (picture, { event }) => {

@@ -470,9 +470,9 @@ export type WatchEventsRequest = Message<"cloudless.api.WatchEventsRequest"> & {
   nodeId: string;
 
   /**
-   * Starts after the event with this id. OUT_OF_RANGE when a later event of the requested
-   * categories is no longer stored. Not together with `after_revision`. Default: empty, only new
-   * events.
+   * Starts after the event with this id. INVALID_ARGUMENT when it is not the id of an event.
+   * OUT_OF_RANGE when a later event of the requested categories is no longer stored. Not together
+   * with `after_revision`. Default: empty, only new events.
    *
    * @generated from field: string after_id = 4;
    */

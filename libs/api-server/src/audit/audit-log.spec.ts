@@ -1,0 +1,123 @@
+import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import { ApiTestBed } from '../testing/api-test-bed.js';
+import { CONNECTION_HEADER } from '../testing/scripted-agent.js';
+
+let bed: ApiTestBed;
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+});
+afterEach(() => bed.stop());
+
+const spec = { command: ['serve'] };
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+
+describe('AuditLog', () => {
+  it('records caller, subject, result and trace of a call', async () => {
+    await bed.client.createWorkload(
+      { namespace: 'prod', name: 'web', spec, requestId: 'r1' },
+      { headers: { [CONNECTION_HEADER]: 'cli', traceparent: `00-${TRACE}-00f067aa0ba902b7-01` } },
+    );
+    expect(bed.events('CreateWorkload')[0]).toMatchObject({
+      category: Category.AUDIT,
+      severity: Severity.INFO,
+      message: 'anonymous from 10.0.0.3 called CreateWorkload on prod/web: ok',
+      namespace: 'prod',
+      workload: 'web',
+      requestId: 'r1',
+      audit: {
+        principal: 'anonymous',
+        address: '10.0.0.3',
+        rpc: 'cloudless.api.CoordinatorService/CreateWorkload',
+        result: 'ok',
+        traceId: TRACE,
+      },
+    });
+  });
+
+  it('records no call that only reads', async () => {
+    await bed.client.listWorkloads({});
+    await bed.client.getServerInfo({});
+    await expect(bed.client.getWorkload({ name: 'web' })).rejects.toThrow('not found');
+    expect(bed.auditRecords).toEqual([]);
+  });
+
+  it('records a call that changes nothing as unchanged', async () => {
+    await bed.putNode('node-1');
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    expect(bed.auditRecords).toEqual(['CordonNode ok', 'CordonNode unchanged']);
+    expect(bed.events('CordonNode')[0]).toMatchObject({ nodeId: 'node-1' });
+  });
+
+  it('records a failed call with its code and severity WARNING', async () => {
+    await expect(bed.client.cordonNode({ nodeId: 'node-9' })).rejects.toThrow('not found');
+    expect(bed.events('CordonNode')[0]).toMatchObject({
+      severity: Severity.WARNING,
+      message: 'anonymous called CordonNode on node node-9: not_found',
+      audit: { result: 'not_found' },
+    });
+  });
+
+  it('merges failed calls above the rate limit, separately for each client', async () => {
+    const fail = (name: string) =>
+      bed.client
+        .cordonNode({ nodeId: 'node-9' }, { headers: { [CONNECTION_HEADER]: name } })
+        .catch(() => undefined);
+    for (let count = 0; count < 15; count += 1) await fail('one');
+    expect(bed.events('CordonNode')).toHaveLength(10);
+    await fail('other');
+    expect(bed.events('CordonNode')).toHaveLength(11);
+    await bed.clock.advance(10_000);
+    await fail('one');
+    expect(bed.events('CordonNode').at(-1)).toMatchObject({
+      count: 6,
+      firstTime: { seconds: BigInt(bed.clock.wallTime() - 10_000) / 1_000n },
+    });
+  });
+
+  it('records an exec before it begins, with the program and the number of arguments', async () => {
+    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: 4 - 1 });
+    await expect(
+      bed.client.execCommand({ replicaId: 'w-0', command: ['cat', '/secret', '-n'] }),
+    ).rejects.toThrow('is not connected');
+    expect(bed.auditRecords).toEqual(['ExecCommand started', 'ExecCommand unavailable']);
+    const [started] = bed.events('ExecCommand');
+    expect(started).toMatchObject({
+      replicaId: 'w-0',
+      nodeId: 'node-1',
+      workload: 'web-w',
+      message: 'anonymous called ExecCommand on replica w-0, running cat with 2 arguments: started',
+      audit: { program: 'cat', argumentCount: 2 },
+    });
+    expect(JSON.stringify(started?.message)).not.toContain('secret');
+  });
+
+  it('records an exec with one argument in the singular', async () => {
+    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: 3 });
+    await bed.client.execCommand({ replicaId: 'w-0', command: ['ls', '/'] }).catch(() => undefined);
+    expect(bed.events('ExecCommand')[0]?.message).toContain('running ls with 1 argument: started');
+  });
+
+  it('records a streaming call that fails before it begins', async () => {
+    const responses = bed.client.exec(
+      (async function* () {
+        yield { request: { case: 'stdin' as const, value: new Uint8Array() } };
+      })(),
+    );
+    await expect(responses[Symbol.asyncIterator]().next()).rejects.toThrow('first message');
+    expect(bed.auditRecords).toEqual(['Exec invalid_argument']);
+  });
+
+  it('records a backup before it begins', async () => {
+    for await (const chunk of bed.admin.backup({})) void chunk;
+    expect(bed.auditRecords).toEqual(['Backup started']);
+  });
+
+  it('writes one record for a call with several commits', async () => {
+    await bed.putNode('node-1');
+    for (let number = 0; number < 90; number += 1) await bed.putReplica(`w${number}-0`);
+    await bed.client.removeNode({ nodeId: 'node-1', force: true });
+    expect(bed.auditRecords).toEqual(['RemoveNode ok']);
+    expect([...bed.state.view().replicasOn('node-1')]).toEqual([]);
+  });
+});

@@ -1,0 +1,154 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  CoordinatorMessageSchema,
+  type CoordinatorMessage,
+  type Hello,
+  type OpenTunnel,
+  type Order,
+  type ReplicaReport,
+} from '@cloudless/api';
+import type { ReplicaRecord } from '@cloudless/api/store';
+import type { ApiServerDeps } from '../ports.js';
+import { negotiateProtocol } from './node-admission.js';
+import type { OrderMetrics } from './order-metrics.js';
+import { createOrder, isAcknowledged, listPendingOrders } from './orders.js';
+import { OrphanTracker } from './orphan-tracker.js';
+import { SessionOutbox } from './session-outbox.js';
+
+/** Time after which an order that was not acknowledged is sent again. */
+export const RESEND_MS = 1_000;
+
+/** The session of one connected agent: its inventory, its orders and the messages to it. */
+export class AgentSession {
+  readonly nodeId: string;
+  /** Protocol version that both sides use. */
+  readonly protocol: number;
+  /** Newest epoch whose orders the agent had accepted when the session began. */
+  readonly highestEpoch: bigint;
+  readonly outbox = new SessionOutbox<CoordinatorMessage>();
+  /**
+   * The received part of the inventory, by replica id; undefined once the inventory is complete.
+   */
+  inventory: Map<string, ReplicaReport> | undefined = new Map();
+  /** Number of the session in `NodeLiveness`; undefined until the inventory is written. */
+  number: number | undefined;
+  /** Newest order that the agent has acknowledged, by replica. */
+  private readonly acknowledged = new Map<string, bigint>();
+  /** Time of the last order, by replica, on the monotonic clock. */
+  private readonly sentAt = new Map<string, number>();
+  /** Replicas of the agent that no record assigns to its node. */
+  private readonly orphans: OrphanTracker;
+  private isAdmitted = false;
+
+  constructor(
+    private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>,
+    private readonly metrics: OrderMetrics,
+    hello: Hello,
+  ) {
+    this.nodeId = hello.nodeId;
+    this.protocol = negotiateProtocol(hello);
+    this.highestEpoch = hello.highestEpoch;
+    this.orphans = new OrphanTracker(deps, this.nodeId, RESEND_MS, (order) =>
+      this.pushOrder(order),
+    );
+  }
+
+  /**
+   * The record of the node says that the node is back, and its orders were sent. From then on
+   * overdue orders are sent again.
+   */
+  get admitted(): boolean {
+    return this.isAdmitted;
+  }
+
+  /**
+   * Sends all orders of the node and tells the agent that its node counts as alive.
+   * @param inventory - The complete inventory of the agent.
+   */
+  admit(inventory: ReadonlyMap<string, ReplicaReport>): void {
+    for (const order of this.listPendingOrders()) this.sendOrder(order);
+    // A record may have been deleted while the inventory arrived.
+    for (const report of inventory.values()) this.orphans.handleReport(report);
+    this.isAdmitted = true;
+    this.outbox.push(
+      'admitted',
+      create(CoordinatorMessageSchema, { message: { case: 'admitted', value: {} } }),
+    );
+  }
+
+  /** Asks the agent to open a tunnel. */
+  requestTunnel(request: OpenTunnel): void {
+    this.outbox.push(
+      `tunnel/${request.tunnelId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value: request } }),
+    );
+  }
+
+  /** Removes the request for a tunnel if it was not sent yet. */
+  withdrawTunnel(tunnelId: string): void {
+    this.outbox.drop(`tunnel/${tunnelId}`);
+  }
+
+  /** Updates orders and orphans from a report, which acknowledges the order that it contains. */
+  handleReport(report: ReplicaReport): void {
+    const { replicaId, orderRevision } = report;
+    const known = this.acknowledged.get(replicaId) ?? -1n;
+    // 0: the agent asks for a repetition of the order.
+    if (orderRevision > known || orderRevision === 0n)
+      this.acknowledged.set(replicaId, orderRevision);
+    this.metrics.recordAcknowledged(this, replicaId, orderRevision);
+    if (!this.orphans.handleReport(report)) this.acknowledged.delete(replicaId);
+  }
+
+  /**
+   * Sends the order that follows from a change of a replica on the node. Without effect until the
+   * inventory is complete.
+   */
+  handleReplicaChange(before: ReplicaRecord | undefined, after: ReplicaRecord | undefined): void {
+    if (this.inventory !== undefined) return;
+    if (after === undefined) {
+      if (before !== undefined) this.handleReplicaDeleted(before);
+      return;
+    }
+    if (before?.orderRevision === after.orderRevision) return;
+    if (isAcknowledged(this.deps, after, this.acknowledged)) return;
+    const order = createOrder(this.deps, after);
+    if (order !== undefined) this.sendOrder(order);
+  }
+
+  /** Sends overdue orders again. Without effect while the store is known to have gone back. */
+  resendOrders(): void {
+    if (!this.isAdmitted || this.deps.state.storeRolledBack !== undefined) return;
+    for (const order of this.listPendingOrders())
+      if (this.isResendDue(order.replicaId)) this.sendOrder(order);
+    this.orphans.resendOrders();
+  }
+
+  private listPendingOrders(): readonly Order[] {
+    return listPendingOrders(this.deps, this.nodeId, this.acknowledged);
+  }
+
+  private handleReplicaDeleted(replica: ReplicaRecord): void {
+    this.acknowledged.delete(replica.id);
+    this.sentAt.delete(replica.id);
+    this.orphans.handleRecordDeleted(replica);
+  }
+
+  private sendOrder(order: Order): void {
+    this.sentAt.set(order.replicaId, this.deps.clock.now());
+    this.pushOrder(order);
+  }
+
+  private pushOrder(order: Order): void {
+    this.metrics.recordSent(this, order);
+    this.outbox.push(
+      `order/${order.replicaId}`,
+      create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }),
+    );
+  }
+
+  private isResendDue(replicaId: string): boolean {
+    const sentAtMs = this.sentAt.get(replicaId) ?? Number.NEGATIVE_INFINITY;
+    return this.deps.clock.now() - sentAtMs >= RESEND_MS;
+  }
+}

@@ -1,0 +1,356 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  Condition_Type as ConditionType,
+  HelloSchema,
+  NodeStatus_Phase as NodePhase,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
+import { ApiTestBed } from '../testing/api-test-bed.js';
+import type { ScriptedAgent } from '../testing/scripted-agent.js';
+
+let bed: ApiTestBed;
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+});
+afterEach(() => bed.stop());
+
+/** Order revision that acknowledges every order so far. */
+const NEWEST = 1_000n;
+
+/** The order revision of the newest order of a replica. */
+const orderRevisionOf = (agent: ScriptedAgent, replicaId: string): bigint =>
+  agent.orderMessages.findLast((order) => order.replicaId === replicaId)?.orderRevision ?? 0n;
+
+describe('SessionHub.runSession', () => {
+  it('sends the welcome with the settings of the session', async () => {
+    const agent = await bed.connectAgent('node-1', { protocolMax: 2 });
+    expect(agent.received[0]?.message).toMatchObject({
+      case: 'welcome',
+      value: {
+        clusterId: bed.state.clusterId,
+        epoch: bed.state.epoch,
+        protocol: 2,
+        lease: { seconds: 3n },
+        pingInterval: { seconds: 1n },
+        usageInterval: { seconds: 10n },
+      },
+    });
+  });
+
+  it('rejects a session whose first message is not hello', async () => {
+    const messages = bed.client.session(
+      (async function* () {
+        yield { message: { case: 'goodbye' as const, value: { reason: '' } } };
+      })(),
+    );
+    await expect(messages[Symbol.asyncIterator]().next()).rejects.toThrow(
+      'the first message of a session must be `hello`',
+    );
+  });
+
+  it.each([
+    { name: 'another cluster', hello: { clusterId: 'f'.repeat(16) }, says: 'belongs to cluster' },
+    { name: 'another machine', hello: { instanceId: 'x'.repeat(16) }, says: 'another machine' },
+    {
+      name: 'a newer protocol',
+      hello: { protocolMin: 3, protocolMax: 4 },
+      says: 'protocol 3 to 4',
+    },
+    { name: 'an unknown node', hello: { nodeId: 'node-9' }, says: 'is not enrolled' },
+    { name: 'a negative capacity', hello: { capacity: { cpuMillis: -1 } }, says: 'cpu_millis' },
+    { name: 'a negative replica limit', hello: { maxReplicas: -1 }, says: 'max_replicas' },
+    { name: 'a taint without key', hello: { taints: [{ key: '' }] }, says: 'taints[0].key' },
+  ])('rejects a hello with $name', async ({ hello, says }) => {
+    const agent = await bed.connectAgent('node-1', hello);
+    expect(agent.ended).toBe(true);
+    expect(String(agent.failure)).toContain(says);
+  });
+
+  it('saves the hello of the agent without conditions and epoch', async () => {
+    await bed.connectAgent('node-1', {
+      zone: 'zone-a',
+      conditions: [{ type: ConditionType.DISK_PRESSURE, status: true }],
+    });
+    expect(bed.state.view().node('node-1')?.value.hello).toMatchObject({
+      zone: 'zone-a',
+      conditions: [],
+      highestEpoch: 0n,
+    });
+    expect(bed.nodes.conditions.get('node-1')).toHaveLength(1);
+    expect(bed.events('NodeJoined')).toHaveLength(1);
+  });
+
+  it('admits the node and sends its orders only after the complete inventory', async () => {
+    await bed.putReplica('w-0');
+    const agent = await bed.connectAgent('node-1');
+    agent.send({ message: { case: 'inventory', value: { replicas: [], last: false } } });
+    await bed.clock.advance(5_000);
+    expect(agent.kinds).toEqual(['welcome']);
+    expect(bed.nodes.status('node-1').alive).toBe(false);
+    agent.sendInventory();
+    await bed.settle();
+    expect(agent.kinds).toEqual(['welcome', 'order', 'admitted']);
+    expect(bed.nodes.status('node-1').alive).toBe(true);
+  });
+
+  it('writes the reports of the inventory before it computes orders', async () => {
+    await bed.putReplica('w-0', { phase: Phase.RUNNING });
+    const agent = await bed.connectAgent('node-1');
+    const report = { replicaId: 'w-0', workloadUid: 'w', phase: Phase.SUCCEEDED };
+    agent.sendInventory([report]);
+    await bed.settle();
+    expect(bed.replica('w-0').phase).toBe(Phase.SUCCEEDED);
+    expect(agent.orders.filter((order) => order.startsWith('start'))).toEqual([]);
+  });
+
+  it('records the end of replicas that the inventory does not contain', async () => {
+    await bed.putReplica('w-0', { phase: Phase.RUNNING });
+    await bed.putReplica('w-1', { phase: Phase.RUNNING, desiredRunning: false });
+    await bed.putReplica('w-2');
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    expect([0, 1, 2].map((number) => bed.replica(`w-${number}`).phase)).toEqual([
+      Phase.FAILED,
+      Phase.STOPPED,
+      Phase.ASSIGNED,
+    ]);
+    expect(agent.orders).toEqual(['start w-2']);
+  });
+
+  it('repeats an order each second until a report acknowledges it', async () => {
+    await bed.putReplica('w-0');
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.clock.advance(2_500);
+    expect(agent.orders).toEqual(['start w-0', 'start w-0', 'start w-0']);
+    const orderRevision = orderRevisionOf(agent, 'w-0');
+    agent.sendReport({ replicaId: 'w-0', orderRevision, phase: Phase.STARTING });
+    await bed.clock.advance(3_000);
+    expect(agent.orders).toHaveLength(3);
+  });
+
+  it('sends an order again when a report contains order revision 0', async () => {
+    await bed.putReplica('w-0', { orderRevision: 1n });
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    const orderRevision = orderRevisionOf(agent, 'w-0');
+    agent.sendReport({ replicaId: 'w-0', orderRevision, phase: Phase.STARTING });
+    agent.sendReport({ replicaId: 'w-0', orderRevision: 0n, phase: Phase.STARTING });
+    await bed.clock.advance(1_000);
+    expect(agent.orders).toEqual(['start w-0', 'start w-0']);
+  });
+
+  it('sends the order of a committed change at once', async () => {
+    await bed.putReplica('w-0');
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    const orderRevision = orderRevisionOf(agent, 'w-0');
+    agent.sendReport({ replicaId: 'w-0', orderRevision, phase: Phase.RUNNING });
+    await bed.settle();
+    await bed.updateReplica('w-0', { desiredRunning: false, orderRevision: NEWEST });
+    await bed.settle();
+    expect(agent.orders).toEqual(['start w-0', 'stop w-0']);
+    await bed.putReplica('w-1');
+    await bed.settle();
+    expect(agent.orders.at(-1)).toBe('start w-1');
+  });
+
+  it('sends no order to the agent of another node', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.putReplica('w-0', { nodeId: 'node-2' });
+    await bed.clock.advance(2_000);
+    expect(agent.orders).toEqual([]);
+  });
+
+  it('stops an orphan, then forgets it, and repeats both until the agent follows', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory([{ replicaId: 'x-0', workloadUid: 'x', phase: Phase.RUNNING }]);
+    await bed.clock.advance(1_500);
+    expect(agent.orders).toEqual(['stop x-0', 'stop x-0']);
+    const stopped = { replicaId: 'x-0', workloadUid: 'x', phase: Phase.STOPPED };
+    agent.sendReport({ ...stopped, orderRevision: orderRevisionOf(agent, 'x-0') });
+    await bed.clock.advance(1_500);
+    expect(agent.orders.slice(2)).toEqual(['forget x-0', 'forget x-0']);
+    agent.sendReport({ ...stopped, forgotten: true });
+    await bed.clock.advance(5_000);
+    expect(agent.orders).toHaveLength(4);
+  });
+
+  it('drops messages of a session after a newer session of the node began', async () => {
+    await bed.putReplica('w-0');
+    const older = await bed.connectAgent('node-1');
+    older.sendInventory();
+    await bed.settle();
+    const newer = await bed.connectAgent('node-1');
+    newer.sendInventory([{ replicaId: 'w-0', workloadUid: 'w', phase: Phase.STARTING }]);
+    await bed.settle();
+    const renewals = bed.nodes.renewals.get('node-1');
+    older.sendReport({ replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ready: true });
+    await bed.settle();
+    expect(bed.replica('w-0')).toMatchObject({ phase: Phase.STARTING, ready: false });
+    expect(bed.nodes.renewals.get('node-1')).toBe(renewals);
+    expect(older.ended).toBe(true);
+    expect(newer.ended).toBe(false);
+    expect(bed.nodes.status('node-1').alive).toBe(true);
+  });
+
+  it('ends a session whose lease has ended, so that the agent sends its inventory again', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    bed.nodes.setPhase('node-1', NodePhase.LOST);
+    await bed.settle();
+    expect(agent.ended).toBe(true);
+  });
+
+  it('keeps a session without inventory when the node is lost', async () => {
+    const agent = await bed.connectAgent('node-1');
+    bed.nodes.setPhase('node-1', NodePhase.LOST);
+    await bed.settle();
+    expect(agent.ended).toBe(false);
+  });
+
+  it('renews the lease for each message and each ping, and ends when the connection closes', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.settle();
+    const before = bed.nodes.renewals.get('node-1') ?? 0;
+    bed.connection('node-1').ping();
+    agent.sendReport({ replicaId: 'w-9', phase: Phase.STOPPED, forgotten: true });
+    await bed.settle();
+    expect(bed.nodes.renewals.get('node-1')).toBe(before + 2);
+    bed.connection('node-1').close();
+    await bed.settle();
+    expect(agent.ended).toBe(true);
+    expect(bed.nodes.status('node-1').phase).toBe(NodePhase.DISCONNECTED);
+    bed.connection('node-1').ping();
+    expect(bed.nodes.renewals.get('node-1')).toBe(before + 2);
+  });
+
+  it('updates conditions and usage', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.send({
+      message: {
+        case: 'usage',
+        value: {
+          usage: { cpuMillis: 5 },
+          conditions: [{ type: ConditionType.MEMORY_PRESSURE, status: true }],
+        },
+      },
+    });
+    await bed.settle();
+    expect(bed.nodes.status('node-1').usage?.cpuMillis).toBe(5);
+    expect(bed.nodes.conditions.get('node-1')?.[0]?.type).toBe(ConditionType.MEMORY_PRESSURE);
+  });
+
+  it('logs an order that the agent refuses', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.send({ message: { case: 'refused', value: { replicaId: 'w-0', reason: 'newer' } } });
+    await bed.settle();
+    await bed.close({ problems: ['agent refused an order'] });
+    bed = await ApiTestBed.open();
+  });
+
+  it('sends no order after an agent has shown that the store went back in time', async () => {
+    await bed.putReplica('w-0');
+    const agent = await bed.connectAgent('node-1', { highestEpoch: 99n });
+    agent.sendInventory();
+    await bed.clock.advance(3_000);
+    expect(bed.state.storeRolledBack).toMatchObject({ nodeId: 'node-1', highestEpoch: 99n });
+    expect(agent.orders).toEqual([]);
+    expect(await bed.admin.acceptRestoredState({})).toMatchObject({ accepted: true });
+    await bed.clock.advance(1_000);
+    expect(agent.orders).toEqual(['start w-0']);
+  });
+
+  it.each([
+    { name: 'an order that this store never gave', orderRevision: 10_000n },
+    {
+      name: 'an order newer than the record of the replica',
+      orderRevision: 1n,
+      phase: Phase.RUNNING,
+    },
+  ])(
+    'detects a store that went back in time by a report of $name',
+    async ({ orderRevision, phase }) => {
+      await bed.putReplica('w-0', { phase: phase ?? Phase.ASSIGNED });
+      const agent = await bed.connectAgent('node-1');
+      agent.sendInventory([
+        { replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, orderRevision },
+      ]);
+      await bed.settle();
+      expect(bed.state.storeRolledBack).toBeDefined();
+    },
+  );
+});
+
+describe('SessionHub.handleHeartbeat', () => {
+  const hello = () => ({
+    protocolMin: 1,
+    protocolMax: 1,
+    nodeId: 'node-1',
+    instanceId: 'instance-of-node-1-0123456789',
+    clusterId: bed.state.clusterId,
+  });
+
+  it('returns the orders of the node, and orders for orphans', async () => {
+    await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
+    await bed.putReplica('w-0');
+    const response = await bed.client.heartbeat({
+      hello: hello(),
+      inventory: {
+        replicas: [{ replicaId: 'x-0', workloadUid: 'x', phase: Phase.RUNNING }],
+        last: true,
+      },
+    });
+    expect(response.orders.map(({ order, replicaId }) => `${order.case} ${replicaId}`)).toEqual([
+      'start w-0',
+      'stop x-0',
+    ]);
+    expect(response.welcome?.clusterId).toBe(bed.state.clusterId);
+    expect(bed.nodes.status('node-1').alive).toBe(true);
+  });
+
+  it('returns no acknowledged order, and renews the lease of a node that is alive', async () => {
+    await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
+    await bed.putReplica('w-0');
+    const first = await bed.client.heartbeat({ hello: hello(), inventory: { last: true } });
+    const orderRevision = first.orders[0]?.orderRevision ?? 0n;
+    const report = { replicaId: 'w-0', workloadUid: 'w', phase: Phase.STARTING, orderRevision };
+    const second = await bed.client.heartbeat({
+      hello: hello(),
+      inventory: { replicas: [report], last: true },
+    });
+    expect(second.orders).toEqual([]);
+    expect(bed.replica('w-0').phase).toBe(Phase.STARTING);
+    expect(bed.nodes.renewals.get('node-1')).toBe(1);
+  });
+
+  it('records the end of replicas that a complete inventory does not contain', async () => {
+    await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
+    await bed.putReplica('w-0', { phase: Phase.RUNNING });
+    await bed.client.heartbeat({ hello: hello(), inventory: { last: false } });
+    expect(bed.replica('w-0').phase).toBe(Phase.RUNNING);
+    const response = await bed.client.heartbeat({ hello: hello(), inventory: { last: true } });
+    expect(bed.replica('w-0').phase).toBe(Phase.FAILED);
+    expect(response.orders).toEqual([]);
+  });
+
+  it('rejects a request without hello', async () => {
+    await expect(bed.client.heartbeat({})).rejects.toThrow('hello');
+  });
+
+  it('returns no orders while the store is known to have gone back in time', async () => {
+    await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
+    await bed.putReplica('w-0');
+    const response = await bed.client.heartbeat({
+      hello: create(HelloSchema, { ...hello(), highestEpoch: 99n }),
+      inventory: { last: true },
+    });
+    expect(response.orders).toEqual([]);
+  });
+});

@@ -1,0 +1,51 @@
+import { create } from '@bufbuild/protobuf';
+import { LogPositionSchema, decodeLines, type LogEntry, type LogPosition } from '@cloudless/api';
+
+/**
+ * The position of a reader in the logs of a replica, by container. Resumes an interrupted stream
+ * and drops entries that the reader received before.
+ * @example
+ * ```ts
+ * const cursor = new LogCursor(request.after);
+ * for await (const entry of entries) yield* cursor.advance(entry);
+ * request.after = cursor.toPositions(); // after an interruption
+ * ```
+ */
+export class LogCursor {
+  private readonly received: Map<string, bigint>;
+
+  constructor(after: readonly Pick<LogPosition, 'containerId' | 'sequence'>[] = []) {
+    this.received = new Map(after.map(({ containerId, sequence }) => [containerId, sequence]));
+  }
+
+  /** Returns the part of an entry that was not received yet, and moves the position after it. */
+  advance(entry: LogEntry): readonly LogEntry[] {
+    const { containerId, sequence, position, skipped } = entry;
+    const known = this.received.get(containerId) ?? 0n;
+    if (sequence === 0n) {
+      if (position !== undefined && !this.received.has(containerId))
+        this.received.set(containerId, position);
+      if (skipped !== undefined) {
+        if (skipped.lastSequence <= known) return [];
+        this.received.set(containerId, skipped.lastSequence);
+      }
+      return [entry];
+    }
+    const last = entry.lastSequence ?? sequence;
+    if (last <= known) return [];
+    this.received.set(containerId, last);
+    return sequence > known ? [entry] : decodeLines(entry).filter((line) => line.sequence > known);
+  }
+
+  /** The positions to resume at, for `StreamLogsRequest.after`. */
+  toPositions(): LogPosition[] {
+    return [...this.received].map(([containerId, sequence]) =>
+      create(LogPositionSchema, { containerId, sequence }),
+    );
+  }
+}
+
+/** True for an entry that only shows that the stream is alive. */
+export function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
+  return sequence === 0n && position === undefined && skipped === undefined;
+}

@@ -1,0 +1,210 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  AgentService,
+  ReplicaStatus_Phase as Phase,
+  TunnelFrameSchema,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { createClient } from '@connectrpc/connect';
+import { ApiTestBed } from '../testing/api-test-bed.js';
+import type { ScriptedAgent } from '../testing/scripted-agent.js';
+
+const CONTAINER = 'c'.repeat(64);
+
+let bed: ApiTestBed;
+let agent: ScriptedAgent;
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+  await bed.putReplica('w-0', { phase: Phase.RUNNING, ready: true, containerId: CONTAINER });
+  agent = await bed.connectAgent('node-1');
+});
+afterEach(() => bed.stop());
+
+const execute = () => bed.client.execCommand({ replicaId: 'w-0', command: ['ls'] });
+
+async function* frames(...items: TunnelFrame['frame'][]): AsyncGenerator<TunnelFrame> {
+  for (const frame of items) yield create(TunnelFrameSchema, { frame });
+}
+
+/** Opens the newest requested tunnel and sends frames. */
+async function answer(...items: TunnelFrame['frame'][]): Promise<void> {
+  await bed.settle();
+  const tunnelId = agent.tunnelRequests.at(-1)?.tunnelId ?? '';
+  void (async () => {
+    for await (const frame of agent.openTunnel(tunnelId, frames(...items))) void frame;
+  })().catch(() => undefined);
+  await bed.settle();
+}
+
+describe('TunnelHub', () => {
+  it('requests a tunnel through the session and returns the result of the agent', async () => {
+    const response = execute();
+    await answer({
+      case: 'exec',
+      value: { $typeName: 'cloudless.api.ExecCommandResponse', stdout: 'a' } as never,
+    });
+    expect((await response).stdout).toBe('a');
+    expect(agent.tunnelRequests).toMatchObject([
+      { target: { case: 'exec', value: { containerId: CONTAINER } }, execInPieces: true },
+    ]);
+    expect(agent.tunnelRequests[0]?.tunnelId).toMatch(/^[0-9a-f]{32}$/);
+  });
+
+  it('fails with the error of the agent', async () => {
+    const response = execute();
+    const value = {
+      $typeName: 'cloudless.api.TunnelError' as const,
+      code: 5,
+      message: 'no program',
+    };
+    const outcome = expect(response).rejects.toMatchObject({ code: 5, rawMessage: 'no program' });
+    await answer({ case: 'error', value });
+    await outcome;
+  });
+
+  it.each([
+    {
+      name: 'ends without a result',
+      frame: [{ case: 'end', value: {} }],
+      says: 'without a result',
+    },
+    { name: 'breaks', frame: [], says: 'was interrupted' },
+  ])('fails with UNAVAILABLE when the stream of the agent $name', async ({ frame, says }) => {
+    const outcome = expect(execute()).rejects.toThrow(says);
+    await answer(...(frame as TunnelFrame['frame'][]));
+    await outcome;
+  });
+
+  it('fails when the agent refuses the tunnel', async () => {
+    const outcome = expect(execute()).rejects.toThrow('node "node-1": too many');
+    await bed.settle();
+    const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    agent.send({ message: { case: 'tunnelRefused', value: { tunnelId, reason: 'too many' } } });
+    await bed.settle();
+    await outcome;
+  });
+
+  it('ignores a refusal by the agent of another node', async () => {
+    const response = execute();
+    await bed.settle();
+    const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    const other = await bed.connectAgent('node-2');
+    other.send({ message: { case: 'tunnelRefused', value: { tunnelId, reason: 'mine' } } });
+    await answer({
+      case: 'exec',
+      value: { $typeName: 'cloudless.api.ExecCommandResponse' } as never,
+    });
+    await expect(response).resolves.toBeDefined();
+  });
+
+  it('fails a waiting tunnel when the session ends, and at once without a session', async () => {
+    const outcome = expect(execute()).rejects.toThrow('node "node-1" is not connected');
+    await bed.settle();
+    agent.disconnect();
+    await bed.settle();
+    await outcome;
+    await expect(execute()).rejects.toThrow('node "node-1" is not connected');
+  });
+
+  it('fails a tunnel that the agent does not open within 10 s', async () => {
+    const outcome = expect(execute()).rejects.toThrow('did not answer within 10000 ms');
+    await bed.clock.advance(10_000);
+    await outcome;
+  });
+
+  it('accepts a tunnel id once', async () => {
+    const response = execute();
+    await answer({
+      case: 'exec',
+      value: { $typeName: 'cloudless.api.ExecCommandResponse' } as never,
+    });
+    await response;
+    const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    const again = agent.openTunnel(tunnelId, frames())[Symbol.asyncIterator]();
+    await expect(again.next()).rejects.toThrow('no request waits for this tunnel');
+  });
+
+  it('rejects a tunnel whose first frame is not its id', async () => {
+    const responses = bed.client.tunnel(frames({ case: 'window', value: 1n }));
+    await expect(responses[Symbol.asyncIterator]().next()).rejects.toThrow('must be tunnel_id');
+  });
+
+  it('opens at most 32 tunnels of a node', async () => {
+    const containers = createClient(AgentService, bed.transport);
+    const calls = Array.from({ length: 33 }, () =>
+      containers.getContainerStatus({ containerId: CONTAINER }).catch((reason: Error) => reason),
+    );
+    await bed.settle();
+    expect(agent.tunnelRequests).toHaveLength(32);
+    expect(String(await calls[32])).toContain('32 streams to node "node-1" are open');
+    agent.disconnect();
+    await Promise.all(calls);
+  });
+
+  it('opens at most 16 commands of one client and 24 of all clients', async () => {
+    const calls = Array.from({ length: 17 }, () => execute().catch((reason: Error) => reason));
+    await bed.settle();
+    expect(String(await calls[16])).toContain(
+      'this client has 16 commands and forwarded connections',
+    );
+    agent.disconnect();
+    await Promise.all(calls);
+  });
+
+  it('sends no input beyond the window of the agent', async () => {
+    const received: string[] = [];
+    const responses = bed.client.exec(
+      (async function* () {
+        yield {
+          request: { case: 'start' as const, value: { replicaId: 'w-0', command: ['cat'] } },
+        };
+        for (const text of ['a', 'b', 'c'])
+          yield { request: { case: 'stdin' as const, value: new TextEncoder().encode(text) } };
+      })(),
+    );
+    const reading = (async () => {
+      for await (const response of responses) void response;
+    })().catch(() => undefined);
+    await bed.settle();
+    const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    let grant: (bytes: bigint) => void = () => undefined;
+    const granted = (async function* () {
+      for (;;) {
+        const value = await new Promise<bigint>((resolve) => (grant = resolve));
+        yield create(TunnelFrameSchema, { frame: { case: 'window', value } });
+      }
+    })();
+    void (async () => {
+      for await (const { frame } of agent.openTunnel(tunnelId, granted))
+        if (frame.case === 'execInput' && frame.value.request.case === 'stdin')
+          received.push(new TextDecoder().decode(frame.value.request.value));
+    })().catch(() => undefined);
+    await bed.settle();
+    expect(received).toEqual([]);
+    grant(1n);
+    await bed.settle();
+    expect(received).toEqual(['a']);
+    // A frame takes 256 bytes and its data.
+    grant(256n);
+    await bed.settle();
+    expect(received).toEqual(['a']);
+    grant(1n);
+    await bed.settle();
+    expect(received).toEqual(['a', 'b']);
+    agent.disconnect();
+    bed.nodes.setPhase('node-1', 3);
+    await bed.settle();
+    await reading;
+  });
+
+  it('fails every open tunnel and refuses new ones when the server closes', async () => {
+    const open = execute();
+    const outcome = expect(open).rejects.toThrow('shutting down');
+    await bed.settle();
+    const closing = bed.stop();
+    await outcome;
+    await expect(execute()).rejects.toThrow();
+    await closing;
+    bed = await ApiTestBed.open();
+  });
+});

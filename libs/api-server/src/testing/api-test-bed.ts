@@ -1,0 +1,304 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  DrainStatusSchema,
+  ExplainWorkloadResponseSchema,
+  ReplicaStatusSchema,
+  ReplicaStatus_Phase as Phase,
+  WorkloadPlanSchema,
+  WorkloadSchema,
+  WorkloadStatusSchema,
+  createAdminClient,
+  createCoordinatorClient,
+  createErrorInterceptor,
+  createValidationInterceptor,
+  type AdminClient,
+  type CoordinatorClient,
+  type Event,
+  type HelloSchema,
+} from '@cloudless/api';
+import {
+  ControlRecordSchema,
+  NodeRecordSchema,
+  ReplicaRecordSchema,
+  VersionRecordSchema,
+  WorkloadRecordSchema,
+  type NodeRecord,
+  type ReplicaRecord,
+} from '@cloudless/api/store';
+import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import {
+  copyReplica,
+  openClusterState,
+  toNameKeyId,
+  toVersionKeyId,
+  type ClusterState,
+} from '@cloudless/cluster-state';
+import { createMemoryStateStore } from '@cloudless/state-store';
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
+import { createApiServer, type ApiServer } from '../handlers.js';
+import type { ApiServerDeps, CallConnection } from '../ports.js';
+import { FakeNodes } from './fake-nodes.js';
+import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
+
+/** A connection whose pings and end a test triggers. */
+export class FakeConnection implements CallConnection {
+  private readonly pingListeners = new Set<() => void>();
+  private readonly closeListeners = new Set<() => void>();
+
+  constructor(readonly remoteAddress: string) {}
+
+  onPing(listener: () => void): () => void {
+    this.pingListeners.add(listener);
+    return () => this.pingListeners.delete(listener);
+  }
+
+  onClose(listener: () => void): () => void {
+    this.closeListeners.add(listener);
+    return () => this.closeListeners.delete(listener);
+  }
+
+  ping(): void {
+    for (const listener of this.pingListeners) listener();
+  }
+
+  close(): void {
+    for (const listener of this.closeListeners) listener();
+  }
+}
+
+/**
+ * All handlers of the API over a memory store, without controllers: replicas change only by tests
+ * and by the reports of scripted agents.
+ * @example
+ * ```ts
+ * const bed = await ApiTestBed.open();
+ * await bed.putReplica('w-0', { nodeId: 'node-1' });
+ * const agent = await bed.connectAgent('node-1');
+ * agent.sendInventory();
+ * await bed.settle();
+ * expect(agent.orders).toEqual(['start w-0']);
+ * await bed.close();
+ * ```
+ */
+export class ApiTestBed {
+  readonly nodes = new FakeNodes();
+  readonly client: CoordinatorClient;
+  readonly admin: AdminClient;
+  readonly transport: Transport;
+  /** Log messages of level warn and error. */
+  readonly problems: string[] = [];
+  private readonly api: ApiServer;
+  private readonly connections = new Map<string, FakeConnection>();
+
+  private constructor(
+    readonly clock: ManualClock,
+    readonly state: ClusterState,
+  ) {
+    const log: Log = {
+      ...silentLog,
+      warn: (message) => this.problems.push(message),
+      error: (message) => this.problems.push(message),
+    };
+    this.api = createApiServer({ ...this.createPorts(), log });
+    this.transport = createRouterTransport(this.api.registerRoutes, {
+      router: {
+        interceptors: [
+          createErrorInterceptor((rpc, reason) => this.problems.push(`${rpc}: ${String(reason)}`)),
+          createValidationInterceptor(),
+        ],
+      },
+    });
+    this.client = createCoordinatorClient(this.transport);
+    this.admin = createAdminClient(this.transport);
+  }
+
+  /** @param historyLimit - Changes that the store keeps for watches. */
+  static async open({
+    historyLimit,
+  }: { readonly historyLimit?: number } = {}): Promise<ApiTestBed> {
+    const clock = new ManualClock();
+    const state = await openClusterState({
+      store: createMemoryStateStore({
+        clock,
+        ...(historyLimit === undefined ? {} : { historyLimit }),
+      }),
+      clock,
+      random: createSeededRandom(1),
+      log: silentLog,
+      holder: 'test',
+    });
+    return new ApiTestBed(clock, state);
+  }
+
+  /** Enrols a node and opens a session. Without an inventory the node is not admitted yet. */
+  async connectAgent(
+    nodeId: string,
+    hello: MessageInitShape<typeof HelloSchema> = {},
+  ): Promise<ScriptedAgent> {
+    const instanceId = `instance-of-${nodeId}-0123456789`;
+    const { clusterId } = await this.client.enrollNode({ nodeId, instanceId });
+    const agent = new ScriptedAgent(this.transport, nodeId, {
+      protocolMin: 1,
+      protocolMax: 1,
+      nodeId,
+      instanceId,
+      clusterId,
+      ...hello,
+    });
+    await this.settle();
+    return agent;
+  }
+
+  /** The connection of calls with this name; one that a test closes stays closed. */
+  connection(name: string): FakeConnection {
+    const known = this.connections.get(name) ?? new FakeConnection(`10.0.0.${name.length}`);
+    this.connections.set(name, known);
+    return known;
+  }
+
+  /** Creates a workload `web-<uid>` unless it exists, and a replica of it. */
+  async putReplica(
+    id: string,
+    fields: MessageInitShape<typeof ReplicaRecordSchema> = {},
+  ): Promise<void> {
+    const [uid = '', number = '0'] = id.split('-');
+    const transaction = this.state.transaction();
+    if (this.state.view().workload(uid) === undefined) {
+      const workload = { uid, namespace: 'default', name: `web-${uid}`, version: 1 };
+      transaction
+        .put('workload', uid, create(WorkloadRecordSchema, { ...workload, generation: 1n }))
+        .put('name', toNameKeyId('default', workload.name), create(WorkloadRecordSchema, { uid }))
+        .put('control', uid, create(ControlRecordSchema, { uid, nextSequence: 1n }))
+        .put(
+          'version',
+          toVersionKeyId(uid, 1),
+          create(VersionRecordSchema, { version: 1, template: { command: ['serve'] } }),
+        );
+    }
+    transaction.createReplica(
+      create(ReplicaRecordSchema, {
+        id,
+        uid,
+        sequence: BigInt(number),
+        version: 1,
+        nodeId: 'node-1',
+        desiredRunning: true,
+        phase: Phase.ASSIGNED,
+        ...fields,
+      }),
+    );
+    await this.state.commit(transaction);
+  }
+
+  /** Changes a replica as a controller would. */
+  async updateReplica(id: string, changes: Parameters<typeof copyReplica>[1]): Promise<void> {
+    const read = this.state.view().replica(id);
+    if (read === undefined) throw new Error(`no replica ${id}`);
+    const next = copyReplica(read.value, changes);
+    await this.state.commit(this.state.transaction().updateReplica(read, next));
+  }
+
+  replica(id: string): ReplicaRecord {
+    const read = this.state.view().replica(id);
+    if (read === undefined) throw new Error(`no replica ${id}`);
+    return read.value;
+  }
+
+  async putNode(id: string, fields: MessageInitShape<typeof NodeRecordSchema> = {}): Promise<void> {
+    const record = create(NodeRecordSchema, { id, ...fields });
+    await this.state.commit(this.state.transaction().put('node', id, record));
+  }
+
+  /** Events with this reason, or all, oldest first. */
+  events(reason?: string): readonly Event[] {
+    return this.state
+      .view()
+      .events()
+      .filter((event) => reason === undefined || event.reason === reason);
+  }
+
+  /** Audit records, oldest first, as `<method> <result>`. */
+  get auditRecords(): readonly string[] {
+    return this.events().flatMap(({ reason, audit }) =>
+      audit === undefined ? [] : [`${reason} ${audit.result}`],
+    );
+  }
+
+  /** Runs everything that is due now. */
+  settle(): Promise<void> {
+    return this.clock.advance(0);
+  }
+
+  /** Ends the API and the state. @throws when something was logged as a warning or an error. */
+  async close({ problems = [] as readonly string[] } = {}): Promise<void> {
+    expect(this.problems).toEqual(problems);
+    await this.stop();
+  }
+
+  async stop(): Promise<void> {
+    await this.api.close();
+    await this.state.close();
+  }
+
+  private createPorts(): Omit<ApiServerDeps, 'log'> {
+    const { state, clock } = this;
+    return {
+      state,
+      clock,
+      random: createSeededRandom(2),
+      nodes: this.nodes,
+      presenter: {
+        present: ({ namespace, name, uid, spec, generation }, full) =>
+          create(WorkloadSchema, {
+            namespace,
+            name,
+            uid,
+            generation,
+            ...(spec === undefined ? {} : { spec }),
+            status: create(WorkloadStatusSchema, {
+              replicas: full
+                ? [...state.view().replicasOf(uid)].map(({ value }) =>
+                    create(ReplicaStatusSchema, { id: value.id }),
+                  )
+                : [],
+            }),
+          }),
+        presentReplica: ({ id }) => create(ReplicaStatusSchema, { id }),
+      },
+      dryRun: {
+        planChange: ({ namespace, name }) => create(WorkloadPlanSchema, { namespace, name }),
+        createPlanner: () => ({
+          planChange: ({ namespace, name, current }) =>
+            create(WorkloadPlanSchema, { namespace, name, generation: current?.generation ?? 0n }),
+          planDrain: () => [],
+        }),
+        explain: ({ namespace, name }) =>
+          create(ExplainWorkloadResponseSchema, { namespace, name }),
+      },
+      placements: {
+        getAllocated: (nodeId) => ({
+          cpuMillis: 0,
+          memoryBytes: 0,
+          replicas: [...state.view().replicasOn(nodeId)].length,
+        }),
+        toEffectiveNode: ({ labels, hello, taints, zone, region }: NodeRecord) => ({
+          labels: { ...hello?.labels, ...labels },
+          taints: [...(hello?.taints ?? []), ...taints],
+          zone: zone ?? hello?.zone ?? '',
+          region: region ?? hello?.region ?? '',
+        }),
+        toTaintKey: ({ key, effect }) => `${key}:${effect}`,
+        getDrainStatus: ({ drain }) =>
+          drain === undefined ? undefined : create(DrainStatusSchema, { force: drain.force }),
+      },
+      explainImpossibleLimits: () => undefined,
+      getConnection: ({ requestHeader }) => {
+        const name = requestHeader.get(CONNECTION_HEADER);
+        return name === null ? undefined : this.connection(name);
+      },
+      version: '0.0.0-test',
+      timings: { leaseMs: 3_000, pingMs: 1_000, usageMs: 10_000 },
+    };
+  }
+}

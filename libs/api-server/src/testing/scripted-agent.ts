@@ -1,0 +1,141 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import {
+  AgentMessageSchema,
+  CoordinatorService,
+  HelloSchema,
+  InventorySchema,
+  ReplicaReportSchema,
+  TunnelFrameSchema,
+  type AgentMessage,
+  type CoordinatorClient,
+  type CoordinatorMessage,
+  type OpenTunnel,
+  type Order,
+  type TunnelFrame,
+} from '@cloudless/api';
+import { createClient, type Transport } from '@connectrpc/connect';
+
+/** Header by which the test bed finds the connection of a call. */
+export const CONNECTION_HEADER = 'test-connection';
+
+type Report = MessageInitShape<typeof ReplicaReportSchema>;
+
+/** An async queue of messages to the coordinator. */
+class Outgoing<Message> implements AsyncIterable<Message> {
+  private readonly items: Message[] = [];
+  private closed = false;
+  private wake: () => void = () => undefined;
+
+  push(message: Message): void {
+    this.items.push(message);
+    this.wake();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.wake();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Message> {
+    while (!this.closed || this.items.length > 0) {
+      const next = this.items.shift();
+      if (next !== undefined) yield next;
+      else await new Promise<void>((resolve) => (this.wake = resolve));
+    }
+  }
+}
+
+/**
+ * An agent whose messages a test sends one by one. It does not act on orders, but records them.
+ * Each instance is one session.
+ */
+export class ScriptedAgent {
+  /** Messages of the coordinator, oldest first. */
+  readonly received: CoordinatorMessage[] = [];
+  /** Error by which the coordinator ended the session; undefined while it is open. */
+  failure: unknown;
+  /** True when the session has ended. */
+  ended = false;
+  private readonly client: CoordinatorClient;
+  private readonly outgoing = new Outgoing<AgentMessage>();
+  private readonly stopping = new AbortController();
+
+  constructor(
+    transport: Transport,
+    readonly nodeId: string,
+    hello: MessageInitShape<typeof HelloSchema>,
+  ) {
+    this.client = createClient(CoordinatorService, transport);
+    this.send({ message: { case: 'hello', value: create(HelloSchema, hello) } });
+    void this.run();
+  }
+
+  /** Start, stop and forget orders, oldest first, as `start w-0`. */
+  get orders(): readonly string[] {
+    return this.orderMessages.map((order) => `${order.order.case ?? ''} ${order.replicaId}`);
+  }
+
+  get orderMessages(): readonly Order[] {
+    return this.received.flatMap(({ message }) =>
+      message.case === 'order' ? [message.value] : [],
+    );
+  }
+
+  /** Requests for tunnels, oldest first. */
+  get tunnelRequests(): readonly OpenTunnel[] {
+    return this.received.flatMap(({ message }) =>
+      message.case === 'openTunnel' ? [message.value] : [],
+    );
+  }
+
+  /** Kinds of the messages of the coordinator, oldest first. */
+  get kinds(): readonly (string | undefined)[] {
+    return this.received.map(({ message }) => message.case);
+  }
+
+  send(message: MessageInitShape<typeof AgentMessageSchema>): void {
+    this.outgoing.push(create(AgentMessageSchema, message));
+  }
+
+  /** Sends the complete inventory of the node. */
+  sendInventory(reports: readonly Report[] = []): void {
+    const replicas = reports.map((report) => create(ReplicaReportSchema, report));
+    this.send({
+      message: { case: 'inventory', value: create(InventorySchema, { replicas, last: true }) },
+    });
+  }
+
+  sendReport(report: Report): void {
+    this.send({ message: { case: 'report', value: create(ReplicaReportSchema, report) } });
+  }
+
+  /** Opens the tunnel of a request. The frames follow the frame with the id of the tunnel. */
+  openTunnel(tunnelId: string, frames: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
+    return this.client.tunnel(
+      (async function* () {
+        yield create(TunnelFrameSchema, { frame: { case: 'tunnelId', value: tunnelId } });
+        yield* frames;
+      })(),
+      { signal: this.stopping.signal },
+    );
+  }
+
+  /** Closes the connection. */
+  disconnect(): void {
+    this.stopping.abort();
+    this.outgoing.close();
+  }
+
+  private async run(): Promise<void> {
+    try {
+      const messages = this.client.session(this.outgoing, {
+        signal: this.stopping.signal,
+        headers: { [CONNECTION_HEADER]: this.nodeId },
+      });
+      for await (const message of messages) this.received.push(message);
+    } catch (reason) {
+      this.failure = reason;
+    }
+    this.ended = true;
+  }
+}

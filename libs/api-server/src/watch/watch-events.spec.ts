@@ -1,0 +1,102 @@
+import { ApiTestBed } from '../testing/api-test-bed.js';
+
+let bed: ApiTestBed;
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+  await bed.putNode('node-1');
+  await bed.putNode('node-2');
+});
+afterEach(() => bed.stop());
+
+/** Reads the next items of a watch. */
+async function readEvents(
+  request: Parameters<ApiTestBed['client']['watchEvents']>[0],
+  count: number,
+): Promise<readonly string[]> {
+  const reasons: string[] = [];
+  const stopping = new AbortController();
+  try {
+    for await (const { event } of bed.client.watchEvents(request, { signal: stopping.signal })) {
+      reasons.push(event?.reason ?? 'bookmark');
+      if (reasons.length === count) break;
+    }
+  } finally {
+    stopping.abort();
+  }
+  return reasons;
+}
+
+describe('WatchEvents', () => {
+  it.each(['garbage', '1-2', '0000000001-', '0000000001-00000000x1', ' 0000000001-0000000001'])(
+    'rejects the malformed after_id %j and names the field',
+    async (afterId) => {
+      await expect(readEvents({ afterId }, 1)).rejects.toThrow(
+        '[invalid_argument] after_id: is not the id of an event',
+      );
+    },
+  );
+
+  it('sends the events after an id, then a bookmark', async () => {
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    const afterId = bed.events().at(-1)?.id ?? '';
+    await bed.client.uncordonNode({ nodeId: 'node-1' });
+    expect(await readEvents({ afterId }, 3)).toEqual([
+      'UncordonNode',
+      'NodeUncordoned',
+      'bookmark',
+    ]);
+  });
+
+  it('accepts the id of an event that does not exist', async () => {
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    const afterId = '0000000000-0000000000';
+    expect(await readEvents({ afterId }, 2)).toEqual(['CordonNode', 'NodeCordoned']);
+  });
+
+  it('sends only new events without a position', async () => {
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    expect(await readEvents({}, 1)).toEqual(['bookmark']);
+  });
+
+  it('sends the events after a revision', async () => {
+    const { revision } = bed.state.view();
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    expect(await readEvents({ afterRevision: revision }, 3)).toEqual([
+      'CordonNode',
+      'NodeCordoned',
+      'bookmark',
+    ]);
+  });
+
+  it.each([
+    { request: { nodeId: 'node-2' }, expected: ['CordonNode', 'NodeCordoned', 'bookmark'] },
+    { request: { categories: [6] }, expected: ['CordonNode', 'CordonNode', 'bookmark'] },
+    { request: { workload: 'web' }, expected: ['bookmark'] },
+    { request: { namespace: 'default' }, expected: ['bookmark'] },
+  ])('sends only events that match $request', async ({ request, expected }) => {
+    const { revision } = bed.state.view();
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    await bed.client.cordonNode({ nodeId: 'node-2' });
+    expect(await readEvents({ afterRevision: revision, ...request }, expected.length)).toEqual(
+      expected,
+    );
+  });
+
+  it('rejects after_id together with after_revision', async () => {
+    const afterId = '0000000001-0000000001';
+    await expect(readEvents({ afterId, afterRevision: 1n }, 1)).rejects.toThrow(
+      'after_revision: cannot be combined with after_id',
+    );
+  });
+
+  it('ends an item at its revision, so that a resumed watch misses no event of the same commit', async () => {
+    const { revision } = bed.state.view();
+    await bed.client.cordonNode({ nodeId: 'node-1' });
+    const items: bigint[] = [];
+    for await (const item of bed.client.watchEvents({ afterRevision: revision })) {
+      items.push(item.revision);
+      if (items.length === 2) break;
+    }
+    expect(items).toEqual([revision, revision + 1n]);
+  });
+});
