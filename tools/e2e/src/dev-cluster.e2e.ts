@@ -161,7 +161,7 @@ describe('development cluster', () => {
     );
     expect(code).toBe(1);
     expect(stderr).toContain('--runtime cri: ');
-    expect(stderr).toContain('or run without containers by --runtime process');
+    expect(stderr).toContain('or run without containers with --runtime process');
   });
 
   it('exits with a message when its coordinator ends', async () => {
