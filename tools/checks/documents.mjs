@@ -130,6 +130,7 @@ function checkDocument(file, tree) {
     const spans = [...line.matchAll(/`([^`]+)`/g)].map(([, span]) => span);
     for (const span of spans) report(number, checkSpan(span, file, tree));
   }
+  for (const { line, message } of checkWalks(text, tree)) report(line, message);
   // Links may run over a line.
   const prose = withoutCode(text);
   for (const match of prose.matchAll(/\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)/g))
@@ -137,6 +138,23 @@ function checkDocument(file, tree) {
   for (const match of prose.matchAll(/^\s*\[[^\]]+\]:\s+(\S+)/gm))
     report(lineAt(prose, match.index), checkLink(match[1], file, tree));
   return problems;
+}
+
+/**
+ * Rows of a walk through the code: a cell with a file, then a cell with functions, which the file
+ * must contain.
+ */
+function checkWalks(text, tree) {
+  return linesOf(text).flatMap(({ text: line, number }) => {
+    const [, file, names] =
+      /\|\s*`([\w./-]+\.ts)`\s*\|\s*((?:`[\w.]+`(?:, )?)+)\s*\|/.exec(line) ?? [];
+    if (file === undefined || !tree.files.has(file)) return [];
+    const source = tree.read(file);
+    return [...names.matchAll(/`([\w.]+)`/g)]
+      .flatMap(([, name]) => name.split('.'))
+      .filter((name) => !new RegExp(String.raw`\b${name}\b`).test(source))
+      .map((name) => ({ line: number, message: `${file} has no ${name}` }));
+  });
 }
 
 /** The text with code as spaces, so that places stay. */
@@ -211,8 +229,13 @@ function checkCommands(line, tree) {
   for (const [, name] of line.matchAll(/\bnpm run ([\w:-]+)/g))
     if (scriptsOf(tree)[name] === undefined) problems.push(`there is no npm script ${name}`);
   for (const [, project, target] of line.matchAll(/\bnx run ([\w-]+):([\w-]+)/g))
-    if (!targetsOf(project, tree).has(target))
+    if (!/^[A-Z]+$/.test(target) && !targetsOf(project, tree).has(target))
       problems.push(`there is no Nx target ${project}:${target}`);
+  for (const [, project, pattern] of line.matchAll(/\bnx test ([\w-]+) -- ([\w.-]+)/g)) {
+    const spec = new RegExp(`^(?:libs|apps|tools)/${project}/.*${pattern}.*`);
+    if (![...tree.files].some((file) => file.endsWith('.spec.ts') && spec.test(file)))
+      problems.push(`no spec of ${project} matches ${pattern}`);
+  }
   for (const [id] of line.matchAll(/\bCLD-REQ-\d{3}\b/g))
     if (tree.files.has(REQUIREMENTS) && !tree.read(REQUIREMENTS).includes(id))
       problems.push(`${REQUIREMENTS} has no ${id}`);
