@@ -245,6 +245,11 @@ export default tseslint.config(
     },
   },
   {
+    // Programs that print their result.
+    files: ['examples/**/*.ts'],
+    rules: { 'no-console': 'off' },
+  },
+  {
     files: ['tools/**/*.mjs', 'eslint.config.mjs'],
     rules: { 'no-console': 'off', 'no-restricted-exports': 'off' },
   },
