@@ -129,6 +129,9 @@ function checkDocument(file, tree) {
     }
     const spans = [...line.matchAll(/`([^`]+)`/g)].map(([, span]) => span);
     for (const span of spans) report(number, checkSpan(span, file, tree));
+    const words = line.replace(/`[^`]*`|\]\([^)]*\)/g, '');
+    for (const [name] of words.matchAll(/(?<![\w/.@*:-])[\w-]+(?:\/[\w-]+)*\.(?:ts|mjs|proto)\b/g))
+      if (!tree.hasBelow('.', name)) report(number, `no file ${name} in the repository`);
   }
   for (const { line, message } of checkWalks(text, tree)) report(line, message);
   // Links may run over a line.

@@ -34,7 +34,7 @@ export const AGENT_BUGS: readonly KnownBug[] = [
       weights: { killCoordinator: 1 },
       drift: false,
     },
-    checker: 'checks/herd-checker.ts',
+    checker: 'checks/reconnect-storm-checker.ts',
     expectedViolation:
       /^25: \d+ of \d+ agents dialled within \d+ ms after the coordinator returned/,
     seed: 3,

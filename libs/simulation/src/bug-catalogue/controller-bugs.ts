@@ -95,7 +95,7 @@ export const CONTROLLER_BUGS: readonly KnownBug[] = [
       weights: { machineVanishes: 1 },
       drift: false,
     },
-    checker: 'checks/unconverged.ts',
+    checker: 'checks/convergence.ts',
     expectedViolation: /^11: not converged with \S+ destroyed 60 s after all faults ended/,
     seed: 8,
   },

@@ -42,7 +42,7 @@ export const STORE_BUGS: readonly KnownBug[] = [
     injection: 'every third write of a user request is acknowledged but never written',
     inject: () => ({ store: loseWrites }),
     plan: { nodes: 4, users: 2, turmoilMs: 9_000, pauseMs: [200, 900], weights: {}, drift: false },
-    checker: 'checks/ledger.ts',
+    checker: 'checks/acknowledgement-checker.ts',
     expectedViolation: /^[13]: .* was acknowledged with generation \d+,/,
     seed: 2,
   },
