@@ -30,13 +30,34 @@ const MADE = /(?:^|\/)(?:dist|out-tsc|coverage)(?:\/|$)/;
  */
 export function findProblems({ files, read }) {
   const tree = new Tree(files, read);
-  return files
+  const references = files
     .filter((file) => !SKIPPED.test(file))
     .flatMap((file) => {
       if (file.endsWith('.md')) return checkDocument(file, tree);
       return SOURCES.test(file) ? checkSource(file, tree) : [];
     });
+  return [...references, ...checkLibraries(tree)];
 }
+
+/** Every library stands in the table of ARCHITECTURE.md, in the row of its type. */
+function checkLibraries(tree) {
+  if (!tree.files.has(ARCHITECTURE)) return [];
+  const lines = tree.read(ARCHITECTURE).split('\n');
+  return [...tree.files].flatMap((file) => {
+    const name = /^libs\/([^/]+)\/package\.json$/.exec(file)?.[1];
+    if (name === undefined) return [];
+    const type = packageAt(file, tree).nx?.tags?.find((tag) => tag.startsWith('type:'));
+    if (type === undefined) return [];
+    const row = lines.findIndex((line) =>
+      new RegExp(`^\\| *${type.slice('type:'.length)} *\\|`).test(line),
+    );
+    return row >= 0 && lines[row].includes(`\`${name}\``)
+      ? []
+      : [{ file: ARCHITECTURE, line: row + 1, message: `the row of ${type} has no ${name}` }];
+  });
+}
+
+const ARCHITECTURE = 'ARCHITECTURE.md';
 
 /** The files, folders and headings of a repository. */
 class Tree {

@@ -98,6 +98,14 @@ describe('findProblems', () => {
       expected: 'libs/store/README.md:1: no spec of store matches gone',
     },
     {
+      name: 'a library that the table of libraries lacks',
+      change: {
+        'ARCHITECTURE.md': '| type | libraries |\n| --- | --- |\n| port | `other` |\n',
+        'libs/store/package.json': '{"nx":{"tags":["type:port"],"targets":{"soak":{}}}}',
+      },
+      expected: 'ARCHITECTURE.md:3: the row of type:port has no store',
+    },
+    {
       name: 'a requirement id',
       change: { 'libs/store/src/lock.ts': '// CLD-REQ-999\n' },
       expected: 'libs/store/src/lock.ts:1: docs/requirements.md has no CLD-REQ-999',
