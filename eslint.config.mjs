@@ -5,8 +5,8 @@ import { importX } from 'eslint-plugin-import-x';
 import tseslint from 'typescript-eslint';
 
 /**
- * What a type of library may import: siblings by tag, packages by name. STYLE §1 is where this
- * table comes from.
+ * What a type of library may import: siblings by tag, packages by name. ARCHITECTURE.md explains
+ * the types.
  */
 const layers = {
   base: { siblings: [], packages: [] },
@@ -243,6 +243,11 @@ export default tseslint.config(
         },
       ],
     },
+  },
+  {
+    // Programs that print their result.
+    files: ['examples/**/*.ts'],
+    rules: { 'no-console': 'off' },
   },
   {
     files: ['tools/**/*.mjs', 'eslint.config.mjs'],

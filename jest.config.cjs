@@ -5,7 +5,12 @@ const { testTimeout } = require('./jest.preset.js');
  * scheduler`).
  */
 module.exports = {
-  projects: ['<rootDir>/libs/*', '<rootDir>/apps/*', '<rootDir>/tools/bench'],
+  projects: [
+    '<rootDir>/libs/*',
+    '<rootDir>/apps/*',
+    '<rootDir>/tools/bench',
+    '<rootDir>/examples/embed',
+  ],
   testTimeout,
   // A worker keeps the module graphs of the files that it has run (Node.js does not free the
   // contexts of ES modules). With a heap of a gigabyte the garbage collector takes most of the time.

@@ -30,13 +30,34 @@ const MADE = /(?:^|\/)(?:dist|out-tsc|coverage)(?:\/|$)/;
  */
 export function findProblems({ files, read }) {
   const tree = new Tree(files, read);
-  return files
+  const references = files
     .filter((file) => !SKIPPED.test(file))
     .flatMap((file) => {
       if (file.endsWith('.md')) return checkDocument(file, tree);
       return SOURCES.test(file) ? checkSource(file, tree) : [];
     });
+  return [...references, ...checkLibraries(tree)];
 }
+
+/** Every library stands in the table of ARCHITECTURE.md, in the row of its type. */
+function checkLibraries(tree) {
+  if (!tree.files.has(ARCHITECTURE)) return [];
+  const lines = tree.read(ARCHITECTURE).split('\n');
+  return [...tree.files].flatMap((file) => {
+    const name = /^libs\/([^/]+)\/package\.json$/.exec(file)?.[1];
+    if (name === undefined) return [];
+    const type = packageAt(file, tree).nx?.tags?.find((tag) => tag.startsWith('type:'));
+    if (type === undefined) return [];
+    const row = lines.findIndex((line) =>
+      new RegExp(`^\\| *${type.slice('type:'.length)} *\\|`).test(line),
+    );
+    return row >= 0 && lines[row].includes(`\`${name}\``)
+      ? []
+      : [{ file: ARCHITECTURE, line: row + 1, message: `the row of ${type} has no ${name}` }];
+  });
+}
+
+const ARCHITECTURE = 'ARCHITECTURE.md';
 
 /** The files, folders and headings of a repository. */
 class Tree {
@@ -129,7 +150,11 @@ function checkDocument(file, tree) {
     }
     const spans = [...line.matchAll(/`([^`]+)`/g)].map(([, span]) => span);
     for (const span of spans) report(number, checkSpan(span, file, tree));
+    const words = line.replace(/`[^`]*`|\]\([^)]*\)/g, '');
+    for (const [name] of words.matchAll(/(?<![\w/.@*:-])[\w-]+(?:\/[\w-]+)*\.(?:ts|mjs|proto)\b/g))
+      if (!tree.hasBelow('.', name)) report(number, `no file ${name} in the repository`);
   }
+  for (const { line, message } of checkWalks(text, tree)) report(line, message);
   // Links may run over a line.
   const prose = withoutCode(text);
   for (const match of prose.matchAll(/\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"]*")?\s*\)/g))
@@ -137,6 +162,23 @@ function checkDocument(file, tree) {
   for (const match of prose.matchAll(/^\s*\[[^\]]+\]:\s+(\S+)/gm))
     report(lineAt(prose, match.index), checkLink(match[1], file, tree));
   return problems;
+}
+
+/**
+ * Rows of a walk through the code: a cell with a file, then a cell with functions, which the file
+ * must contain.
+ */
+function checkWalks(text, tree) {
+  return linesOf(text).flatMap(({ text: line, number }) => {
+    const [, file, names] =
+      /\|\s*`([\w./-]+\.ts)`\s*\|\s*((?:`[\w.]+`(?:, )?)+)\s*\|/.exec(line) ?? [];
+    if (file === undefined || !tree.files.has(file)) return [];
+    const source = tree.read(file);
+    return [...names.matchAll(/`([\w.]+)`/g)]
+      .flatMap(([, name]) => name.split('.'))
+      .filter((name) => !new RegExp(String.raw`\b${name}\b`).test(source))
+      .map((name) => ({ line: number, message: `${file} has no ${name}` }));
+  });
 }
 
 /** The text with code as spaces, so that places stay. */
@@ -211,8 +253,13 @@ function checkCommands(line, tree) {
   for (const [, name] of line.matchAll(/\bnpm run ([\w:-]+)/g))
     if (scriptsOf(tree)[name] === undefined) problems.push(`there is no npm script ${name}`);
   for (const [, project, target] of line.matchAll(/\bnx run ([\w-]+):([\w-]+)/g))
-    if (!targetsOf(project, tree).has(target))
+    if (!/^[A-Z]+$/.test(target) && !targetsOf(project, tree).has(target))
       problems.push(`there is no Nx target ${project}:${target}`);
+  for (const [, project, pattern] of line.matchAll(/\bnx test ([\w-]+) -- ([\w.-]+)/g)) {
+    const spec = new RegExp(`^(?:libs|apps|tools)/${project}/.*${pattern}.*`);
+    if (![...tree.files].some((file) => file.endsWith('.spec.ts') && spec.test(file)))
+      problems.push(`no spec of ${project} matches ${pattern}`);
+  }
   for (const [id] of line.matchAll(/\bCLD-REQ-\d{3}\b/g))
     if (tree.files.has(REQUIREMENTS) && !tree.read(REQUIREMENTS).includes(id))
       problems.push(`${REQUIREMENTS} has no ${id}`);

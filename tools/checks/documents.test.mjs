@@ -67,6 +67,12 @@ describe('findProblems', () => {
       expected: 'libs/store/README.md:1: no file gone.ts below libs/store',
     },
     {
+      name: 'a function that the file of a walk does not have',
+      change: { 'README.md': '| 1 | `libs/store/src/lock.ts` | `text`, `Lock.gone` | why |\n' },
+      expected:
+        'README.md:1: libs/store/src/lock.ts has no Lock\nREADME.md:1: libs/store/src/lock.ts has no gone',
+    },
+    {
       name: 'a path in a comment',
       change: { 'libs/store/src/lock.ts': '/**\n * See libs/store/src/gone.ts.\n */\n' },
       expected: 'libs/store/src/lock.ts:2: libs/store/src/gone.ts does not exist',
@@ -87,13 +93,26 @@ describe('findProblems', () => {
       expected: 'libs/store/README.md:1: there is no Nx target store:gone',
     },
     {
+      name: 'a spec that no pattern finds',
+      change: { 'libs/store/README.md': '`nx test store -- gone`\n' },
+      expected: 'libs/store/README.md:1: no spec of store matches gone',
+    },
+    {
+      name: 'a library that the table of libraries lacks',
+      change: {
+        'ARCHITECTURE.md': '| type | libraries |\n| --- | --- |\n| port | `other` |\n',
+        'libs/store/package.json': '{"nx":{"tags":["type:port"],"targets":{"soak":{}}}}',
+      },
+      expected: 'ARCHITECTURE.md:3: the row of type:port has no store',
+    },
+    {
       name: 'a requirement id',
       change: { 'libs/store/src/lock.ts': '// CLD-REQ-999\n' },
       expected: 'libs/store/src/lock.ts:1: docs/requirements.md has no CLD-REQ-999',
     },
   ];
   for (const { name, change, expected } of planted)
-    it(`reports ${name}`, () => assert.deepEqual(problemsOf(change), [expected]));
+    it(`reports ${name}`, () => assert.deepEqual(problemsOf(change), expected.split('\n')));
 
   it('reports nothing in this repository', () => {
     const root = new URL('../..', import.meta.url).pathname;

@@ -255,9 +255,9 @@ describe('blue/green rollout', () => {
   });
 });
 
-/** Returns the commands of the rollout section of docs/operating.md with their exit codes. */
+/** Returns the commands of the page docs/operating/rollouts.md with their exit codes. */
 function readDocumentedCommands(): { readonly command: string; readonly code: number }[] {
-  const text = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
+  const text = readFileSync(join(repository, 'docs/operating/rollouts.md'), 'utf8');
   const lines = [...text.matchAll(/```sh rollouts\n([^]*?)```/g)].flatMap(([, block = '']) =>
     block.trim().split('\n'),
   );
@@ -267,7 +267,7 @@ function readDocumentedCommands(): { readonly command: string; readonly code: nu
   });
 }
 
-describe('rollout commands in docs/operating.md', () => {
+describe('rollout commands in docs/operating/rollouts.md', () => {
   beforeAll(async () => {
     const manifest = join(cluster.directory, 'hello.yaml');
     await writeFastExample(manifest);

@@ -149,7 +149,9 @@ describeOnDiskImages('coordinator on a full disk', () => {
       seen = workload === undefined ? 0 : countRestarts(workload);
     }
     watching.abort();
-    await cluster.coordinatorProcess.waitForLine((line) => line.includes('there is room again'));
+    await cluster.coordinatorProcess.waitForLine((line) =>
+      line.includes('disk has free space again'),
+    );
     expect(await fetchPage('/health')).toBe('200 {"status":"ok"}\n');
     expect(await fetchPage('/metrics')).toContain('\ncloudless_store_writable 1\n');
     expect(

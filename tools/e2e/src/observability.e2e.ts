@@ -135,12 +135,12 @@ describe('observability of a cluster', () => {
     }
   });
 
-  it('docs/operating.md lists exactly the existing metrics', async () => {
+  it('docs/operating/monitoring.md lists exactly the existing metrics', async () => {
     const served = new Set([
       ...listMetricNames(await readMetrics(cluster.opsUrl)),
       ...listMetricNames(await readMetrics(await getAgentOpsUrl())),
     ]);
-    const page = readFileSync(join(repository, 'docs/operating.md'), 'utf8');
+    const page = readFileSync(join(repository, 'docs/operating/monitoring.md'), 'utf8');
     const documented = [...page.matchAll(/^\| `(cloudless_\w+)`/gm)].map(([, name]) => name);
     expect([...documented].sort()).toEqual([...served].sort());
   });

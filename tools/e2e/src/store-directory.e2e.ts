@@ -118,7 +118,9 @@ describeNamespaces(
       const second = startCoordinator(...(namespaces[0]?.inside ?? []));
       expect(await first.running.exited).toBe(1);
       expect(
-        await first.running.waitForLine((line) => line.includes('"message":"coordinator stops')),
+        await first.running.waitForLine((line) =>
+          line.includes('"message":"coordinator stopping: its state store'),
+        ),
       ).toContain('"level":"error"');
       await second.waitForLog('coordinator ready');
     });
@@ -217,6 +219,8 @@ describeOnDiskImages('coordinator on a failing disk', () => {
     await image.cutPower();
     expect(await writeWorkload(coordinator, 'after')).toBe('unavailable');
     expect(await coordinator.running.exited).toBe(1);
-    await coordinator.running.waitForLine((line) => line.includes('"message":"coordinator stops'));
+    await coordinator.running.waitForLine((line) =>
+      line.includes('"message":"coordinator stopping: its state store'),
+    );
   });
 });

@@ -5,7 +5,7 @@ import { RealCluster } from './support/cluster.js';
 
 const LIMIT_BYTES = 64 * 1024;
 const LIMIT_FLAGS = ['--event-bytes', '--audit-bytes', '--request-bytes', '--history-bytes'];
-/** The bound of docs/operating.md: four times the configured bounds and the records in use. */
+/** The bound of docs/operating/limits.md: four times the configured bounds and the records in use. */
 const BOUND_BYTES = 4 * LIMIT_FLAGS.length * LIMIT_BYTES + 512 * 1024;
 const CLIENTS = 8;
 /** Minimum size of an audit record in bytes. */

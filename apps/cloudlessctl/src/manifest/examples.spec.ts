@@ -12,27 +12,30 @@ import { parseManifest } from './parse-manifest.js';
 const folder = new URL('../../../../examples/', import.meta.url);
 
 describe('manifests in examples/', () => {
-  it.each(readdirSync(folder))('%s is valid and needs no special node capability', (file) => {
-    const { workloads, problems } = parseManifest(
-      file,
-      readFileSync(new URL(file, folder)),
-      'default',
-    );
-    expect(problems).toEqual([]);
-    expect(workloads.length).toBeGreaterThan(0);
-    for (const { name, spec } of workloads) {
-      validateMessage(
-        CreateWorkloadRequestSchema,
-        create(CreateWorkloadRequestSchema, { name, spec }),
+  it.each(readdirSync(folder).filter((file) => file.endsWith('.yaml')))(
+    '%s is valid and needs no special node capability',
+    (file) => {
+      const { workloads, problems } = parseManifest(
+        file,
+        readFileSync(new URL(file, folder)),
+        'default',
       );
-      checkSpec(spec);
-      checkSupported(spec);
-      // The examples must not need capabilities that only some nodes have.
-      expect(
-        listRequiredCapabilities(spec).filter((need) =>
-          /apparmor|selinux|privileged|hostpath|runtime-class|^process\./.test(need),
-        ),
-      ).toEqual([]);
-    }
-  });
+      expect(problems).toEqual([]);
+      expect(workloads.length).toBeGreaterThan(0);
+      for (const { name, spec } of workloads) {
+        validateMessage(
+          CreateWorkloadRequestSchema,
+          create(CreateWorkloadRequestSchema, { name, spec }),
+        );
+        checkSpec(spec);
+        checkSupported(spec);
+        // The examples must not need capabilities that only some nodes have.
+        expect(
+          listRequiredCapabilities(spec).filter((need) =>
+            /apparmor|selinux|privileged|hostpath|runtime-class|^process\./.test(need),
+          ),
+        ).toEqual([]);
+      }
+    },
+  );
 });
