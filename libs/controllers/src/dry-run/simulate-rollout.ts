@@ -162,7 +162,10 @@ class WorkloadDryRun {
         );
       return isSwitch;
     }
-    if (decision.kind === 'converged') return before.stepsDone !== state.stepsDone;
+    if (decision.kind === 'converged') {
+      if ((observed.pinnedNodes ?? []).length > 0) this.stuckReason = state.reason;
+      return before.stepsDone !== state.stepsDone;
+    }
     if (state.waitsForPromotion && !state.promoted) {
       this.addStep('wait until promoted', observed);
       this.state = { ...state, promoted: true };

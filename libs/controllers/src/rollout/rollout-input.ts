@@ -181,6 +181,11 @@ function resolveGlobalLimits(
 function withoutPinned(
   { schedulable, pinned }: GlobalTargets,
   replicas: readonly RolloutReplica[],
-): Pick<RolloutObserved, 'globalTargets' | 'replicas'> {
-  return { globalTargets: schedulable, replicas: replicas.filter(({ id }) => !pinned.has(id)) };
+): Pick<RolloutObserved, 'globalTargets' | 'pinnedNodes' | 'replicas'> {
+  const pinnedNodes = replicas.flatMap(({ id, nodeId = '' }) => (pinned.has(id) ? [nodeId] : []));
+  return {
+    globalTargets: schedulable,
+    ...(pinnedNodes.length === 0 ? {} : { pinnedNodes: pinnedNodes.sort() }),
+    replicas: replicas.filter(({ id }) => !pinned.has(id)),
+  };
 }

@@ -1,4 +1,4 @@
-import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import { clone, create, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ReplicaStatus_Phase as Phase,
@@ -39,8 +39,11 @@ import { ReadinessTracker } from '../rollout/readiness-tracker.js';
 export const LEASE_MS = 3_000;
 const RENEWAL_MS = 900;
 
+/** The fields of a record, without what identifies its type. */
+type Fields<Schema extends DescMessage> = Omit<MessageInitShape<Schema>, '$typeName' | '$unknown'>;
+
 /** The fields of a replica that a test sets. */
-export type ReplicaChanges = Parameters<typeof copyReplica>[1];
+export type ReplicaChanges = Fields<typeof ReplicaRecordSchema>;
 
 /**
  * A cluster for the test of one controller: an in-memory store, virtual time, nodes with leases that
@@ -120,7 +123,7 @@ export class TestBed {
   /** Adds a node with 4 CPUs and 8 GiB, and starts its session. */
   async addNode(
     id: string,
-    changes: MessageInitShape<typeof NodeRecordSchema> = {},
+    changes: Fields<typeof NodeRecordSchema> = {},
   ): Promise<void> {
     const node = create(NodeRecordSchema, {
       id,
@@ -260,7 +263,7 @@ export class TestBed {
   /** Writes replicas of the workload `web` that run ready on a node. */
   async addReplicas(
     count: number,
-    changes: (index: number) => ReplicaChanges = () => ({}),
+    changes: (index: number) => Fields<typeof ReplicaRecordSchema> = () => ({}),
   ): Promise<void> {
     for (let from = 0; from < count; from += 90) {
       const transaction = this.state.transaction();
@@ -287,7 +290,7 @@ export class TestBed {
   }
 
   /** Changes a replica as a status report of its agent does. */
-  async changeReplica(id: string, changes: ReplicaChanges): Promise<void> {
+  async changeReplica(id: string, changes: Parameters<typeof copyReplica>[1]): Promise<void> {
     const read = required(this.state.view().replica(id), `replica ${id}`);
     await this.state.commitObserved(
       this.state.transaction().updateReplica(read, copyReplica(read.value, changes)),

@@ -378,6 +378,51 @@ describe('WorkloadReconciler: GLOBAL', () => {
     await bed.advance(1_000);
     expect(running().map(({ nodeId }) => nodeId)).toEqual(['node-2']);
   });
+
+  it('reports a rollout in progress until a cordoned node has the new version', async () => {
+    const runGlobal = async (): Promise<void> => {
+      for (let round = 0; round < 5; round += 1) {
+        for (const { id, onlyNodeId, ready } of running())
+          if (!ready)
+            await bed.changeReplica(id, {
+              nodeId: onlyNodeId,
+              phase: Phase.RUNNING,
+              ready: true,
+              reason: '',
+              containerId: id,
+            });
+        await bed.advance(AVAILABLE_MS);
+        await bed.confirmStops();
+      }
+    };
+    await bed.createWorkload({ mode: Mode.GLOBAL });
+    await bed.advance();
+    await runGlobal();
+    await bed.changeNode('node-2', { cordoned: true });
+    await bed.updateWorkload({ mode: Mode.GLOBAL, command: ['new'] });
+    await bed.advance();
+    await runGlobal();
+    expect(
+      running()
+        .map(({ nodeId, version }) => `${nodeId} ${version}`)
+        .sort(),
+    ).toEqual(['node-1 2', 'node-2 1']);
+    expect(bed.control()).toMatchObject({
+      rolloutPhase: RolloutPhase.IN_PROGRESS,
+      rolloutReason: '1 replica stays at another version as its node takes nothing new: node-2',
+    });
+    const { revision } = bed.state.view();
+    await bed.advance(3_600_000);
+    expect(bed.state.view().revision).toBe(revision);
+    await bed.changeNode('node-2', { cordoned: false });
+    await bed.advance();
+    await runGlobal();
+    expect(running().map(({ version }) => version)).toEqual([2, 2]);
+    expect(bed.control()).toMatchObject({
+      rolloutPhase: RolloutPhase.COMPLETED,
+      rolloutReason: '',
+    });
+  });
 });
 
 describe('WorkloadReconciler: eviction and loss', () => {

@@ -8,7 +8,7 @@ import {
   type RolloutState,
 } from './rollout-state.js';
 import { resolveLimits } from '../steps/limits.js';
-import type { RolloutReplica } from '../steps/observed.js';
+import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 
 const SETTINGS: RolloutSettings = {
   strategy: 'rollingUpdate',
@@ -39,6 +39,8 @@ class SimulatedRollout {
   /** The fewest available replicas of the serving version so far. */
   lowestAvailable = Number.POSITIVE_INFINITY;
   replicas: RolloutReplica[] = [];
+  /** The target nodes of mode GLOBAL; empty in mode REPLICATED. */
+  targets: Pick<RolloutObserved, 'globalTargets' | 'pinnedNodes'> = {};
   private createdCount = 0;
 
   constructor(
@@ -57,7 +59,11 @@ class SimulatedRollout {
       settings: this.settings,
       version: this.version,
       toCanonical: canonical,
-      observed: { ...resolveLimits({ desired: this.want }), replicas: this.replicas },
+      observed: {
+        ...resolveLimits({ desired: this.targets.globalTargets?.length ?? this.want }),
+        ...this.targets,
+        replicas: this.replicas.map((replica, index) => ({ nodeId: `n${index}`, ...replica })),
+      },
       pausedByUser: this.pausedByUser,
       failures: this.failures,
       changed: false,
@@ -68,7 +74,7 @@ class SimulatedRollout {
     this.events.push(...advance.events.map(({ kind }) => kind));
     if (advance.decision.kind === 'steps') {
       for (const step of advance.decision.steps) {
-        if (step.kind === 'createReplica') this.create(step.version);
+        if (step.kind === 'createReplica') this.create(step.version, step.nodeId);
         if (step.kind === 'stopReplica') this.stop(step.replicaId);
       }
     }
@@ -118,7 +124,12 @@ class SimulatedRollout {
     if (!this.delaysStops) this.confirmStops();
   }
 
-  private create(version: number): void {
+  /** Adds an available replica of an older version on a node. */
+  addOutdated(nodeId: string, version: number): void {
+    this.create(version, nodeId);
+  }
+
+  private create(version: number, nodeId?: string): void {
     const createdSequence = (this.createdCount += 1);
     const id = toReplicaId(`w-${createdSequence}`);
     this.replicas.push({
@@ -129,6 +140,7 @@ class SimulatedRollout {
       lost: false,
       draining: false,
       createdSequence,
+      ...(nodeId === undefined ? {} : { nodeId }),
     });
   }
 }
@@ -600,5 +612,75 @@ describe('advanceRollout with blue/green', () => {
     rollout.runUntilSettled();
     rollout.decideOnce();
     expect(rollout.state).toMatchObject({ phase: 'completed', strategy: 'blueGreen' });
+  });
+});
+
+describe('advanceRollout with pinned nodes', () => {
+  const settings = { progressDeadlineMs: 10_000, maxFailedNew: 2 };
+
+  /** Version 2 is on two of three nodes; the third accepts nothing new. */
+  function waitForPinned(): SimulatedRollout {
+    const rollout = aCompletedRollout(settings, 2).setVersion(2);
+    rollout.targets = { globalTargets: ['n0', 'n1'], pinnedNodes: ['n2'] };
+    rollout.runUntilSettled();
+    return rollout;
+  }
+
+  it('stays in progress with a reason while a node keeps an outdated replica', () => {
+    const rollout = waitForPinned();
+    expect(rollout.versions).toEqual([2, 2]);
+    expect(rollout.state).toMatchObject({
+      phase: 'inProgress',
+      activeVersion: 1,
+      reason: '1 replica stays at another version as its node takes nothing new: n2',
+    });
+    expect(rollout.events).not.toContain('completed');
+  });
+
+  it('counts neither the deadline nor failures during the wait', () => {
+    const rollout = waitForPinned();
+    expect(rollout.state.waitsUntilMs).toBeUndefined();
+    rollout.failures = 5;
+    expect(rollout.advanceTime(3_600_000).runUntilSettled()).toMatchObject({
+      state: { phase: 'inProgress' },
+    });
+  });
+
+  it('does not change the state from decision to decision during the wait', () => {
+    const rollout = waitForPinned();
+    const before = rollout.state;
+    rollout.advanceTime(1_000).decideOnce();
+    expect(rollout.state).toEqual(before);
+  });
+
+  it('restarts the deadline and forgives failures when the node accepts replicas again', () => {
+    const rollout = waitForPinned();
+    rollout.failures = 5;
+    rollout.advanceTime(3_600_000);
+    rollout.addOutdated('n2', 1);
+    rollout.targets = { globalTargets: ['n0', 'n1', 'n2'] };
+    rollout.broken.add(2);
+    rollout.decideOnce();
+    expect(rollout.state).toMatchObject({ phase: 'inProgress', forgivenFailures: 5 });
+    expect(rollout.advanceTime(9_999).decideOnce().state.phase).toBe('inProgress');
+    expect(rollout.advanceTime(1).decideOnce().state.phase).toBe('failed');
+  });
+
+  it('completes when the last node is updated', () => {
+    const rollout = waitForPinned();
+    rollout.addOutdated('n2', 1);
+    rollout.targets = { globalTargets: ['n0', 'n1', 'n2'] };
+    rollout.runUntilSettled();
+    expect(rollout.versions).toEqual([2, 2, 2]);
+    expect(rollout.state).toMatchObject({ phase: 'completed', activeVersion: 2, reason: '' });
+  });
+
+  it('fails while other nodes are still to be updated', () => {
+    const rollout = aCompletedRollout(settings, 2).setVersion(2);
+    rollout.targets = { globalTargets: ['n0', 'n1'], pinnedNodes: ['n2'] };
+    rollout.broken.add(2);
+    rollout.runUntilSettled();
+    rollout.failures = 2;
+    expect(rollout.runUntilSettled().state.phase).toBe('failed');
   });
 });

@@ -25,10 +25,8 @@ import { hasOpenCanaryStep, passCanarySteps, explainStepWait } from './canary-st
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
   const events: RolloutEvent[] = [];
   let state = startIfNewVersion(limitTimesToNow(before, situation.nowMs), situation, events);
-  state = recordProgress(
-    applyRetry(followStrategyChange(state, situation), situation, events),
-    situation,
-  );
+  state = applyRetry(followStrategyChange(state, situation), situation, events);
+  state = recordProgress(endWaitForPinnedNodes(state, situation), situation);
   const failure = detectFailure(state, situation);
   if (failure !== undefined) {
     state = {
@@ -58,7 +56,7 @@ export function advanceRollout(before: RolloutState, situation: RolloutSituation
     state = recordSwitch(state, situation, events);
   }
   state = concludeDecision(state, situation, decision, {
-    news: events,
+    events,
     wasWaiting: before.waitsForPromotion,
   });
   const wakeAtMs = computeWakeTime(state, situation);
@@ -156,7 +154,8 @@ function applyRetry(
 
 function detectFailure(state: RolloutState, situation: RolloutSituation): string | undefined {
   const { settings, failures, nowMs, pausedByUser } = situation;
-  if (state.phase !== 'inProgress' || pausedByUser) return undefined;
+  if (state.phase !== 'inProgress' || pausedByUser || isWaitingForPinnedNodes(state, situation))
+    return undefined;
   const failed = failures - state.forgivenFailures;
   if (failed >= Math.max(1, settings.maxFailedNew))
     return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
@@ -173,7 +172,8 @@ function getProgressDeadline(state: RolloutState, situation: RolloutSituation): 
   if (
     state.phase !== 'inProgress' ||
     state.stepReachedAtMs !== undefined ||
-    isWaitingForStops(state, situation)
+    isWaitingForStops(state, situation) ||
+    isWaitingForPinnedNodes(state, situation)
   )
     return undefined;
   return state.progressAtMs + situation.settings.progressDeadlineMs;
@@ -194,6 +194,42 @@ function isWaitingForStops(
     strategy === 'recreate' &&
     observed.replicas.some((replica) => !replica.lost && isLeaving(replica))
   );
+}
+
+/**
+ * Tells whether only nodes that accept nothing new are left to update. Such a wait ends with a
+ * decision of a user, so neither deadline nor failures count until then.
+ */
+function isWaitingForPinnedNodes(
+  { version }: RolloutState,
+  { observed, toCanonical }: RolloutSituation,
+): boolean {
+  const wanted = toCanonical(version);
+  return (
+    (observed.pinnedNodes ?? []).length > 0 &&
+    observed.replicas.every(
+      (replica) =>
+        replica.lost ||
+        (replica.version === wanted && replica.desired === 'running' && replica.available),
+    )
+  );
+}
+
+/** After a wait for pinned nodes: restarts the deadline, and forgives failures during the wait. */
+function endWaitForPinnedNodes(state: RolloutState, situation: RolloutSituation): RolloutState {
+  const hasWaited =
+    situation.observed.globalTargets !== undefined &&
+    state.phase === 'inProgress' &&
+    state.version === situation.version &&
+    state.waitsUntilMs === undefined &&
+    state.bestProgress > Number.MIN_SAFE_INTEGER;
+  if (
+    !hasWaited ||
+    isWaitingForPinnedNodes(state, situation) ||
+    isWaitingForStops(state, situation)
+  )
+    return state;
+  return { ...state, progressAtMs: situation.nowMs, forgivenFailures: situation.failures };
 }
 
 function shouldRollBack(state: RolloutState, { settings, toCanonical }: RolloutSituation): boolean {
@@ -291,26 +327,26 @@ function concludeDecision(
   state: RolloutState,
   situation: RolloutSituation,
   decision: RolloutDecision,
-  { news, wasWaiting }: { readonly news: RolloutEvent[]; readonly wasWaiting: boolean },
+  { events, wasWaiting }: { readonly events: RolloutEvent[]; readonly wasWaiting: boolean },
 ): RolloutState {
   if (isSettled(state))
     return { ...state, reason: decision.kind === 'waiting' ? decision.reason.text : '' };
   if (decision.kind === 'converged' && isComplete(state, situation))
-    return markCompleted(state, news);
+    return markCompleted(state, events);
   if (state.phase === 'failed') return state;
   const { pausedByUser, settings, nowMs } = situation;
-  const text = decision.kind === 'waiting' ? decision.reason.text : '';
+  const text = explainDecision(decision, situation);
   const waitKind = decision.kind === 'waiting' ? decision.reason.kind : undefined;
   const waitsForPromotion =
     waitKind === 'promotion' || (state.stepReachedAtMs !== undefined && state.waitsForPromotion);
   const paused = pausedByUser || waitsForPromotion || waitKind === 'impossibleLimits';
   const phase = paused ? 'paused' : 'inProgress';
   if (pausedByUser && state.phase !== 'paused')
-    news.push({ kind: 'paused', message: `version ${state.version} is paused` });
+    events.push({ kind: 'paused', message: `version ${state.version} is paused` });
   if (waitKind === 'promotion' && !wasWaiting)
-    news.push({ kind: 'awaitsPromotion', message: text });
+    events.push({ kind: 'awaitsPromotion', message: text });
   if (state.phase === 'paused' && !paused && !wasWaiting)
-    news.push({ kind: 'resumed', message: `version ${state.version} continues` });
+    events.push({ kind: 'resumed', message: `version ${state.version} continues` });
   const next: RolloutState = {
     ...omitTimes(state, 'waitsUntilMs'),
     phase,
@@ -329,6 +365,18 @@ function concludeDecision(
   return untilMs === undefined || phase === 'paused' ? next : { ...next, waitsUntilMs: untilMs };
 }
 
+/** Why a rollout waits, also when only pinned nodes are left; empty when it does not. */
+function explainDecision(decision: RolloutDecision, { observed }: RolloutSituation): string {
+  const { pinnedNodes = [] } = observed;
+  if (decision.kind === 'waiting') return decision.reason.text;
+  if (decision.kind === 'steps' || pinnedNodes.length === 0) return '';
+  const [subject, where] =
+    pinnedNodes.length === 1
+      ? ['1 replica stays', 'its node takes']
+      : [`${pinnedNodes.length} replicas stay`, 'their nodes take'];
+  return `${subject} at another version as ${where} nothing new: ${pinnedNodes.join(', ')}`;
+}
+
 /**
  * Tells whether a converged decision completes the rollout. At a canary step, or during a change
  * from blue/green to another strategy, it does not.
@@ -337,7 +385,7 @@ function isComplete(state: RolloutState, situation: RolloutSituation): boolean {
   const { version, strategy, activeVersion } = state;
   const { observed, toCanonical } = situation;
   const wanted = toCanonical(version);
-  if (hasOpenCanaryStep(state, situation)) return false;
+  if (hasOpenCanaryStep(state, situation) || (observed.pinnedNodes ?? []).length > 0) return false;
   if (
     strategy === 'blueGreen' &&
     toCanonical(activeVersion === 0 ? version : activeVersion) !== wanted

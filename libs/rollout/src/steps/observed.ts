@@ -84,4 +84,9 @@ export interface RolloutObserved extends RolloutLimits {
    * nodes.
    */
   readonly globalTargets?: readonly string[];
+  /**
+   * Nodes that accept nothing new and keep a replica of another version (mode GLOBAL). The planner
+   * ignores them; the rollout is not complete while there is one. Default none.
+   */
+  readonly pinnedNodes?: readonly string[];
 }
