@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { create } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
-import { VERSION } from './version.js';
+import { VERSION } from '@cloudless/app-kit';
 import { runCli } from './testing/run-cli.js';
 
 describe('cloudlessctl', () => {

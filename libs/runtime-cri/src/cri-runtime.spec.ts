@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import {
   ContainerConfigSchema,
   ContainerState,

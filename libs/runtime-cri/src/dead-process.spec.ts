@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { ContainerState } from './gen/runtime/v1/api_pb.js';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';

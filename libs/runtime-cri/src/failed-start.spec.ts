@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerEvent, ContainerRuntime } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 import { aRequest } from './testing/requests.js';

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { expect, it } from '@jest/globals';
 import { silentLog as log, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { systemClock as clock } from '@cloudless/system';
+import { systemClock as clock } from '@cloudless/app-kit';
 import { openCriRuntime } from './index.js';
 import { FakeCriServer } from './testing/fake-cri-server.js';
 

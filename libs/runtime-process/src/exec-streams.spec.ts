@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import { type ExecInput, type ExecRequest } from '@cloudless/runtime';
-import { systemRandom } from '@cloudless/system';
+import { systemRandom } from '@cloudless/app-kit';
 import {
   openRealMachine,
   findProcesses,

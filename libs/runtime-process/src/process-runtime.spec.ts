@@ -26,7 +26,7 @@ import type {
   LogLine,
 } from '@cloudless/runtime';
 import { toShellScript, type Behaviour } from '@cloudless/runtime/conformance';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { openProcessRuntime } from './index.js';
 import {
   openRealMachine,

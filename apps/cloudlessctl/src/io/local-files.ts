@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, readdir, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { makeDirectory } from '@cloudless/system';
+import { makeDirectory } from '@cloudless/app-kit';
 import type { Files } from './io.js';
 
 /** The files of this machine. */

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, toContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { ContainerRequest, VolumeRequest } from '@cloudless/runtime';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
 import {
   ContainerConfigSchema,

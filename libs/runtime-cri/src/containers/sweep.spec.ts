@@ -4,7 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ContainerConfigSchema,

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { ExecEvent, ExecInput, ExecRequest } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { encodeEndStatus, FakeStreamServer, STREAMS } from '../testing/fake-stream-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';
 import { CommandStreams } from './command-streams.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createSeededRandom, sleep } from '@cloudless/base';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { readProcess } from '../system/host-processes.js';
 import { FileLock, type FileLockOptions } from './file-lock.js';
 

@@ -4,7 +4,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
 import { Images } from './images.js';
 import { ContainerConfigSchema, ContainerState } from '../gen/runtime/v1/api_pb.js';

@@ -11,7 +11,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { CloudlessError, sleep } from '@cloudless/base';
 import { flattenBatches, type LogBatch, type LogLine, type LogRequest } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { readLog } from './log-reader.js';
 import { rotateLog } from './log-rotation.js';
 import { PartialLineResolver } from './partial-line-resolver.js';

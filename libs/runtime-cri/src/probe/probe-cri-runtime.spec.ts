@@ -6,7 +6,7 @@ import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';
 import { openCriRuntime, probeCriRuntime, type CriProbe, type CriProbeOptions } from '../index.js';
 import { readMachineFeatures } from '../system/machine-features.js';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus, LogLine } from '@cloudless/runtime';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { create } from '@bufbuild/protobuf';
 import { CriClient } from '../client/cri-client.js';
 import { ContainerConfigSchema, PodSandboxConfigSchema } from '../gen/runtime/v1/api_pb.js';

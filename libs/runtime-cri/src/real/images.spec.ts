@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, silentLog, toContainerId } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '@cloudless/runtime';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
 import {
   openRealCriMachine,

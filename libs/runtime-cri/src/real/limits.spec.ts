@@ -3,7 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { isUnified } from '../system/pids-limit.js';
 import { execIn, aScriptRequest, startIdle } from '../testing/real-commands.js';
 import {

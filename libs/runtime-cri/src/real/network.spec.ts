@@ -6,7 +6,7 @@ import { networkInterfaces } from 'node:os';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sleep } from '@cloudless/base';
 import type { ContainerRequest, ContainerStatus } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { CriClient } from '../client/index.js';
 import { PodSandboxState } from '../gen/runtime/v1/api_pb.js';
 import { execIn, aScriptRequest } from '../testing/real-commands.js';

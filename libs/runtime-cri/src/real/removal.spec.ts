@@ -3,7 +3,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { CriClient } from '../client/cri-client.js';
 import { toOwnerSelector } from '../containers/labels.js';
 import { openCriRuntime } from '../index.js';

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { systemRandom } from '@cloudless/system';
+import { systemRandom } from '@cloudless/app-kit';
 import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
 import {
   openRealCriMachine,

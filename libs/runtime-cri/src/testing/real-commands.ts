@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createSeededRandom, randomHex, toContainerId, type ContainerId } from '@cloudless/base';
 import type { ContainerRequest, ContainerRuntime, ContainerStatus } from '@cloudless/runtime';
-import { systemRandom } from '@cloudless/system';
+import { systemRandom } from '@cloudless/app-kit';
 import { readCommandLine } from '../system/host-processes.js';
 import { TEST_IMAGE, waitUntil } from './real-cri-machine.js';
 

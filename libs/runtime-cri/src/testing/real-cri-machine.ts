@@ -4,7 +4,7 @@ import path from 'node:path';
 import { randomHex, silentLog, sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerRuntime } from '@cloudless/runtime';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { openCriRuntime, type CriRuntimeOptions } from '../index.js';
 import { processExists, readProcesses } from '../system/host-processes.js';
 

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog, type Clock } from '@cloudless/base';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { aScript } from '../testing/container-calls.js';
 import { layout } from './container/container-paths.js';
 import { findShellTools } from './process/shell-tools.js';

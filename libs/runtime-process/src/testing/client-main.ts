@@ -1,5 +1,5 @@
 import { silentLog, toContainerId } from '@cloudless/base';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { openProcessRuntime } from '../index.js';
 
 /**

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import { toShellScript, type Behaviour, type RuntimeMachine } from '@cloudless/runtime/conformance';
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { openProcessRuntime, type ProcessRuntime, type ProcessRuntimeOptions } from '../index.js';
 import { killMarkedProcesses, findMarkedProcesses } from '../system/marked-processes.js';
 import { readStartToken } from '../system/process-identity.js';

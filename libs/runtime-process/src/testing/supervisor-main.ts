@@ -1,4 +1,4 @@
-import { systemClock, systemRandom } from '@cloudless/system';
+import { systemClock, systemRandom } from '@cloudless/app-kit';
 import { runSupervisor } from '../index.js';
 
 const args = process.argv.slice(2);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { silentLog } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
-import { systemClock } from '@cloudless/system';
+import { systemClock } from '@cloudless/app-kit';
 import { findMarkedProcesses } from '../../system/marked-processes.js';
 import { readBootId, readStartToken } from '../../system/process-identity.js';
 import { aScript } from '../../testing/container-calls.js';
