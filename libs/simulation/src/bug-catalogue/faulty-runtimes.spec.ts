@@ -14,8 +14,7 @@ jest.setTimeout(120_000);
 
 if (IS_INNER) {
   describeContainerRuntime(NO_FAULT, createFaultyHarness({ inject: (runtime) => runtime }));
-  for (const bug of FAULTY_RUNTIMES)
-    describeContainerRuntime(bug.name, createFaultyHarness(bug));
+  for (const bug of FAULTY_RUNTIMES) describeContainerRuntime(bug.name, createFaultyHarness(bug));
 } else {
   describe('runtime conformance suite', () => {
     let failed: ReadonlyMap<string, readonly string[]>;
