@@ -1,5 +1,11 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { ReplicaStatus_Phase as Phase, WorkloadSpecSchema } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  Taint_Effect as Effect,
+  TaintSchema,
+  WorkloadSpec_Mode as Mode,
+  WorkloadSpecSchema,
+} from '@cloudless/api';
 import {
   NodeRecordSchema,
   ReplicaRecordSchema,
@@ -9,6 +15,7 @@ import {
 } from '@cloudless/api/store';
 import type { RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/durable-records.js';
+import type { NodeFacts } from '../parts/node-facts.js';
 import {
   creationsKeepCeiling,
   onlyDeadNodesLoseReplicas,
@@ -31,13 +38,13 @@ const replica = (init: MessageInitShape<typeof ReplicaRecordSchema> = {}) =>
     ...READY,
     ...init,
   });
-const workload = ({ generation = 2n, replicas = 2 } = {}) =>
+const workload = ({ generation = 2n, replicas = 2, mode = Mode.REPLICATED } = {}) =>
   create(WorkloadRecordSchema, {
     uid: 'u',
     name: 'web',
     version: 1,
     generation,
-    spec: create(WorkloadSpecSchema, { replicas }),
+    spec: create(WorkloadSpecSchema, { replicas, mode }),
   });
 const change = (kind: string, before: unknown, after: unknown): RecordChange =>
   ({ kind, id: 'x', before, after }) as RecordChange;
@@ -46,7 +53,7 @@ const change = (kind: string, before: unknown, after: unknown): RecordChange =>
  * A workload with two replicas on a node of 100 m CPU. Replicas of version 2 request no CPU and
  * host port 80.
  */
-function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
+function viewOf(replicas: readonly ReturnType<typeof replica>[], mode?: Mode): CheckedView {
   const stored = replicas.map((value) => ({ value, revision: 1n }));
   const node = create(NodeRecordSchema, { id: 'node-1', hello: { capacity: { cpuMillis: 100 } } });
   const templates = [
@@ -54,7 +61,7 @@ function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
     { ports: [{ containerPort: 8080, hostPort: 80 }, { containerPort: 8081 }] },
   ];
   return {
-    workload: () => ({ value: workload(), revision: 1n }),
+    workload: () => ({ value: workload(mode === undefined ? {} : { mode }), revision: 1n }),
     control: () => undefined,
     node: (id: string) => (id === 'node-1' ? { value: node, revision: 1n } : undefined),
     version: (_uid: string, version: number) =>
@@ -64,11 +71,13 @@ function viewOf(replicas: readonly ReturnType<typeof replica>[]): CheckedView {
   } as unknown as CheckedView;
 }
 
-const ALL_WELL = {
+const ALL_WELL: NodeFacts = {
   alive: new Set(['node-1']),
   draining: new Set<string>(),
   cordoned: new Set<string>(),
 };
+const tainted = (effect: Effect) =>
+  new Map([['node-1', [create(TaintSchema, { key: 'spot', effect })]]]);
 const three = [replica(), replica({ id: 'u-2' }), replica({ id: 'u-3' })];
 const leaving = replica({ desiredRunning: false });
 const rows: readonly {
@@ -76,7 +85,8 @@ const rows: readonly {
   readonly check: Checker;
   readonly changes: readonly RecordChange[];
   readonly replicas?: readonly ReturnType<typeof replica>[];
-  readonly evidence?: typeof ALL_WELL;
+  readonly evidence?: NodeFacts;
+  readonly mode?: Mode;
   readonly says: string;
 }[] = [
   {
@@ -147,6 +157,30 @@ const rows: readonly {
     says: 'a replica was placed on node-1, which is cordoned',
   },
   {
+    name: 'a placement on a node with an untolerated taint',
+    check: placementsFit,
+    replicas: [replica()],
+    changes: [change('replica', replica({ nodeId: '' }), replica())],
+    evidence: { ...ALL_WELL, taints: tainted(Effect.NO_SCHEDULE) },
+    says: 'u-1 was placed on node-1, whose taint spot it does not tolerate',
+  },
+  {
+    name: 'two replicas of one version of a GLOBAL workload on one node',
+    check: creationsKeepCeiling,
+    replicas: [replica(), replica({ id: 'u-2' })],
+    changes: [change('replica', undefined, replica({ id: 'u-2' }))],
+    mode: Mode.GLOBAL,
+    says: 'web has 2 replicas of 1 versions on node-1',
+  },
+  {
+    name: 'a voluntary stop of the only replica of a GLOBAL workload',
+    check: stopsKeepMinAvailable,
+    replicas: [leaving],
+    changes: [change('replica', replica(), leaving)],
+    mode: Mode.GLOBAL,
+    says: 'web has 0 ready replicas after a voluntary stop, but min_available is 1',
+  },
+  {
     name: 'a replica declared lost on a node that is alive',
     check: onlyDeadNodesLoseReplicas,
     changes: [change('replica', replica(), replica({ lost: true }))],
@@ -179,8 +213,9 @@ const rows: readonly {
 ];
 
 describe('commit checkers', () => {
-  it.each(rows)('report $name', ({ check, changes, replicas = [], evidence = ALL_WELL, says }) => {
-    expect(check({ view: viewOf(replicas), changes, nodeFacts: evidence })).toEqual([says]);
+  it.each(rows)('report $name', ({ check, changes, replicas = [], mode, ...row }) => {
+    const { evidence = ALL_WELL, says } = row;
+    expect(check({ view: viewOf(replicas, mode), changes, nodeFacts: evidence })).toEqual([says]);
   });
 
   it.each([
@@ -196,6 +231,13 @@ describe('commit checkers', () => {
       replicas: [...three, replica({ id: 'u-4' })],
       changes: [change('replica', undefined, replica({ id: 'u-4' }))],
       evidence: { ...ALL_WELL, draining: new Set(['node-1']) },
+    },
+    {
+      name: 'a replacement of a replica that a NO_EXECUTE taint evicts',
+      check: creationsKeepCeiling,
+      replicas: [...three, replica({ id: 'u-4' })],
+      changes: [change('replica', undefined, replica({ id: 'u-4' }))],
+      evidence: { ...ALL_WELL, taints: tainted(Effect.NO_EXECUTE) },
     },
     {
       name: 'a host port that is free again',

@@ -1,10 +1,17 @@
 import { equals } from '@bufbuild/protobuf';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
-import { listHostPorts, Rollout_Strategy as Strategy, WorkloadSpecSchema } from '@cloudless/api';
+import {
+  listHostPorts,
+  Rollout_Strategy as Strategy,
+  Taint_Effect as Effect,
+  WorkloadSpecSchema,
+} from '@cloudless/api';
 import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { holdsResources, isLive, type RecordChange } from '@cloudless/cluster-state';
 import type { CheckedView } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
+import { findCrowdedNodes, isGlobal, resolveGlobalLimits } from './global-checks.js';
+import { untoleratedTaints } from './node-access.js';
 import { createdReplicas, findReplicaChanges } from './commit-changes.js';
 import {
   ceilingOf,
@@ -60,8 +67,9 @@ export const creationsKeepCeiling: Checker = ({ view, changes, nodeFacts }) => {
     const workload = view.workload(uid)?.value;
     if (workload === undefined) return [`${uid} has a new replica but does not exist`];
     const facts = factsOf(view, workload);
+    if (isGlobal(workload)) return findCrowdedNodes(facts);
     const { live, strategy, canonicalVersion } = facts;
-    const ceiling = ceilingOf(facts, nodeFacts);
+    const ceiling = ceilingOf(view, facts, nodeFacts);
     const own = created
       .filter((replica) => replica.uid === uid)
       .map(({ version }) => canonicalVersion(version));
@@ -108,10 +116,20 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
       (replica) => replica.uid === uid && counts(replica) && !isStopOfRecreate(facts, replica),
     );
     if (gone.length === 0) return [];
+    const stoppedOfWorkload = stopped.filter((replica) => replica.uid === uid);
+    const isNotStopped = ({ id }: ReplicaRecord): boolean =>
+      stoppedOfWorkload.every((replica) => replica.id !== id);
     const isReady = (replica: ReplicaRecord): boolean =>
       replica.desiredRunning && counts(replica) && serves(replica) && isFresh(replica);
     const ready = facts.live.filter(isReady).length + countEndedOfPreviousVersion(view, facts);
-    const { minAvailable, want, batch } = facts.limits;
+    const { minAvailable, want, batch } = isGlobal(workload)
+      ? resolveGlobalLimits(
+          view,
+          workload,
+          [...facts.live.filter(isNotStopped), ...stoppedOfWorkload],
+          nodeFacts,
+        )
+      : facts.limits;
     const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
     if (ready >= due) return [];
     return ready < minAvailable
@@ -163,15 +181,22 @@ function createAvailabilityCheck(
 
 /**
  * Invariant 8: no placement exceeds the capacity of a node, uses a held host port, or goes to a
- * node that is not schedulable.
+ * node that is not schedulable or has an untolerated taint.
  */
 export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
-  const placedOn = findReplicaChanges(changes).flatMap(({ before, after }) =>
-    after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId
-      ? [after.nodeId]
-      : [],
+  const placed = findReplicaChanges(changes).flatMap(({ before, after }) =>
+    after !== undefined && after.nodeId !== '' && before?.nodeId !== after.nodeId ? [after] : [],
   );
-  return [...new Set(placedOn)].flatMap((nodeId) => {
+  const repelled = placed.flatMap((replica) => {
+    const { nodeId } = replica;
+    const [taint] = untoleratedTaints(view, replica, nodeId, nodeFacts).filter(
+      ({ effect }) => effect !== Effect.PREFER_NO_SCHEDULE,
+    );
+    return taint === undefined
+      ? []
+      : [`${replica.id} was placed on ${nodeId}, whose taint ${taint.key} it does not tolerate`];
+  });
+  const crowded = [...new Set(placed.map(({ nodeId }) => nodeId))].flatMap((nodeId) => {
     const node = view.node(nodeId)?.value;
     if (node === undefined) return [`a replica was placed on ${nodeId}, which does not exist`];
     const held = [...view.replicasOn(nodeId)].map(({ value }) => value).filter(holdsResources);
@@ -188,6 +213,7 @@ export const placementsFit: Checker = ({ view, changes, nodeFacts }) => {
         : [`a replica was placed on ${nodeId}, which is not connected`]),
     ];
   });
+  return [...crowded, ...repelled];
 };
 
 /** Invariant 17: only replicas on nodes that are not alive are declared lost. */

@@ -180,7 +180,7 @@ export class ContainerChecker {
       if (before === undefined && after !== undefined) {
         const workload = view.workload(after.uid)?.value;
         if (workload !== undefined)
-          this.ceilings.set(after.uid, ceilingOf(factsOf(view, workload), nodeFacts));
+          this.ceilings.set(after.uid, ceilingOf(view, factsOf(view, workload), nodeFacts));
       }
       if (
         before !== undefined &&

@@ -14,6 +14,7 @@ import { toCanonicalVersion, isLive } from '@cloudless/cluster-state';
 import { resolveLimits, type RolloutLimits } from '@cloudless/rollout';
 import type { CheckedView } from '../parts/durable-records.js';
 import type { NodeFacts } from '../parts/node-facts.js';
+import { isEvicted } from './node-access.js';
 
 /**
  * Facts of a workload and its rollout, derived by the checkers from the API contract, independently
@@ -125,8 +126,9 @@ export function countEndedOfPreviousVersion(view: FactsView, facts: RolloutFacts
  * replicas on lost nodes.
  */
 export function ceilingOf(
+  view: Pick<CheckedView, 'version'>,
   { limits, live, strategy }: RolloutFacts,
-  { draining }: Pick<NodeFacts, 'draining'>,
+  nodeFacts: NodeFacts,
 ): number {
   const { want, maxSurge } = limits;
   const beside: Record<Strategy, number> = {
@@ -134,7 +136,9 @@ export function ceilingOf(
     [Strategy.RECREATE]: 0,
     [Strategy.BLUE_GREEN]: want,
   };
-  return want + beside[strategy] + live.filter(({ nodeId }) => draining.has(nodeId)).length;
+  return (
+    want + beside[strategy] + live.filter((replica) => isEvicted(view, replica, nodeFacts)).length
+  );
 }
 
 /**

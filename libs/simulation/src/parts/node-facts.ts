@@ -1,8 +1,12 @@
+import type { Taint } from '@cloudless/api';
+
 /** What a coordinator knew about the nodes when it decided a transaction. */
 export interface NodeFacts {
   readonly alive: ReadonlySet<string>;
   readonly draining: ReadonlySet<string>;
   readonly cordoned: ReadonlySet<string>;
+  /** Taints by node. Absent: none. */
+  readonly taints?: ReadonlyMap<string, readonly Taint[]>;
   /** Wall clock of the coordinator, milliseconds. */
   readonly wallMs?: number;
   /**

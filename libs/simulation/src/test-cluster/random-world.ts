@@ -1,4 +1,9 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  ReplicaStatus_Phase as Phase,
+  Taint_Effect as Effect,
+  Toleration_Operator as Operator,
+  WorkloadSpec_Mode as Mode,
+} from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
@@ -6,6 +11,7 @@ import {
   onlyDeadNodesLoseReplicas,
   type Checker,
 } from '../checks/commit-checkers.js';
+import { isGlobal } from '../checks/global-checks.js';
 import { requiredUserAction } from '../checks/rollout-progress.js';
 import { factsOf } from '../checks/rollout-facts.js';
 import { findReservationMismatches } from '../checks/convergence.js';
@@ -14,6 +20,10 @@ import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
 const NODES = 5;
 const WORKLOADS = ['one', 'two', 'three'];
+/** Workload in mode GLOBAL in worlds with GLOBAL workloads and taints. */
+const GLOBAL_WORKLOAD = 'everywhere';
+/** Taint key that workload `one` tolerates, and one that no workload tolerates. */
+const TAINT_KEYS = ['spot', 'broken'];
 /**
  * Workloads that share a host port, if there is one. All their replicas together, plus one, fit on
  * the nodes.
@@ -42,6 +52,11 @@ export interface RandomWorldOptions extends Pick<TestClusterOptions, 'historyLim
    * false.
    */
   readonly hostPorts?: boolean;
+  /**
+   * True: one more workload is GLOBAL, and users set and remove taints, which one workload tolerates
+   * in part. Default: false.
+   */
+  readonly globalAndTaints?: boolean;
 }
 
 /** A cluster in which users, agents and coordinators act at random. Equal seeds give equal runs. */
@@ -60,6 +75,7 @@ export class RandomWorld {
     seed: number,
     private readonly store: 'fast' | 'slow',
     private readonly hasHostPorts: boolean,
+    private readonly hasGlobalAndTaints: boolean,
   ) {
     this.random = createSeededRandom(seed);
     this.checkers =
@@ -75,7 +91,7 @@ export class RandomWorld {
   static async start(
     seed: number,
     store: 'fast' | 'slow' = 'fast',
-    { hostPorts = false, ...options }: RandomWorldOptions = {},
+    { hostPorts = false, globalAndTaints = false, ...options }: RandomWorldOptions = {},
   ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
     let started = false;
@@ -93,7 +109,7 @@ export class RandomWorld {
       });
     }
     started = true;
-    return new RandomWorld(cluster, seed, store, hostPorts);
+    return new RandomWorld(cluster, seed, store, hostPorts, globalAndTaints);
   }
 
   /** Performs one random action and lets some time pass. */
@@ -121,6 +137,11 @@ export class RandomWorld {
     for (const agent of cluster.agents.values()) this.comeBack(agent);
     for (const nodeId of cluster.agents.keys())
       await cluster.complete(() => cluster.client.uncordonNode({ nodeId }));
+    if (this.hasGlobalAndTaints)
+      for (const nodeId of cluster.agents.keys())
+        await cluster.complete(() =>
+          cluster.client.updateNode({ nodeId, removeTaints: TAINT_KEYS }),
+        );
     for (let passed = 0; passed < withinMs; passed += 1_000) {
       for (const agent of cluster.agents.values()) {
         Object.assign(agent, { onStart: 'ready', obeysStops: true });
@@ -151,6 +172,7 @@ export class RandomWorld {
     return [
       ...this.userActions(),
       ...this.userActions(),
+      ...(this.hasGlobalAndTaints ? this.globalAndTaintActions() : []),
       ...this.agentActions(),
       ...this.agentActions(),
       ['the coordinator restarts', () => this.restart()],
@@ -182,6 +204,9 @@ export class RandomWorld {
       rollout,
       resources: { requests: { cpuMillis: 100 } },
       ...port,
+      ...(this.hasGlobalAndTaints && name === 'one'
+        ? { placement: { tolerations: [{ key: 'spot', operator: Operator.EXISTS }] } }
+        : {}),
     };
     return [
       [
@@ -203,6 +228,39 @@ export class RandomWorld {
       [`drain ${nodeId}`, () => cluster.complete(() => client.drainNode({ nodeId }))],
       [`cordon ${nodeId}`, () => cluster.complete(() => client.cordonNode({ nodeId }))],
       [`uncordon ${nodeId}`, () => cluster.complete(() => client.uncordonNode({ nodeId }))],
+    ];
+  }
+
+  private globalAndTaintActions(): readonly (readonly [string, () => Promise<unknown>])[] {
+    const { cluster } = this;
+    const { client } = cluster;
+    const name = GLOBAL_WORKLOAD;
+    const nodeId = this.pick([...cluster.agents.keys()]);
+    const key = this.pick(TAINT_KEYS);
+    const effect = this.pick([Effect.NO_SCHEDULE, Effect.NO_EXECUTE]);
+    const spec = {
+      command: ['serve'],
+      mode: Mode.GLOBAL,
+      rollout: this.pick([{}, { maxUnavailable: 2 }, { maxSurge: 0, maxUnavailable: 1 }]),
+      resources: { requests: { cpuMillis: 100 } },
+    };
+    return [
+      [`create ${name}`, () => cluster.complete(() => client.createWorkload({ name, spec }))],
+      [
+        `update ${name}`,
+        () =>
+          cluster.complete(() =>
+            client.updateWorkload({ name, spec: { args: [String((this.attemptedActions += 1))] } }),
+          ),
+      ],
+      [
+        `taint ${nodeId} ${key}:${Effect[effect]}`,
+        () => cluster.complete(() => client.updateNode({ nodeId, setTaints: [{ key, effect }] })),
+      ],
+      [
+        `remove taints of ${nodeId}`,
+        () => cluster.complete(() => client.updateNode({ nodeId, removeTaints: TAINT_KEYS })),
+      ],
     ];
   }
 
@@ -302,6 +360,7 @@ export class RandomWorld {
         alive: idsOf(nodes.filter(({ id }) => isAlive(id))),
         draining: idsOf(nodes.filter(({ draining }) => draining)),
         cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
+        taints: new Map(nodes.map(({ id, taints }) => [id, taints])),
       };
       const commit = { view, changes, nodeFacts };
       for (const check of this.checkers) this.violations.push(...check(commit));
@@ -327,7 +386,7 @@ function findDifferences(cluster: TestCluster): readonly string[] {
       (replica) =>
         replica.ready && replica.desiredRunning && canonicalVersion(replica.version) === wanted,
     );
-    const { want } = limits;
+    const want = isGlobal(workload) ? cluster.agents.size : limits.want;
     return good.length === want && live.length === want
       ? []
       : [`${name}: ${good.length} of ${want} replicas are running as wanted, ${live.length} live`];
