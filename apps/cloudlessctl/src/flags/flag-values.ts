@@ -12,6 +12,11 @@ export interface SpecFlag {
   readonly description: string;
   /** Below `spec`, as in an update mask. */
   readonly path: string;
+  /** Path for values that belong to another field. An update clears the field that is not set. */
+  readonly alternative?: {
+    readonly path: string;
+    matches(texts: readonly string[]): boolean;
+  };
   readonly repeatable?: boolean;
   /**
    * Returns the value of the field in protobuf JSON.

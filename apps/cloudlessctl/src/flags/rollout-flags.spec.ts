@@ -37,6 +37,27 @@ describe('rollout flags', () => {
     });
   });
 
+  it.each([
+    { value: '25%', expected: { maxFailedNewPercent: 25 }, absent: 'maxFailedNew' as const },
+    { value: '2', expected: { maxFailedNew: 2 }, absent: 'maxFailedNewPercent' as const },
+  ])(
+    'set max_failed_new to $value and clear the other unit',
+    async ({ value, expected, absent }) => {
+      const requests: UpdateWorkloadRequest[] = [];
+      const coordinator = {
+        updateWorkload: (request: UpdateWorkloadRequest) => (requests.push(request), aWorkload()),
+      };
+      const argv = ['workload', 'update', 'web', '--max-failed-new', value];
+      expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0 });
+      expect(requests[0]?.spec?.rollout).toMatchObject(expected);
+      expect(requests[0]?.spec?.rollout?.[absent]).toBeUndefined();
+      expect(requests[0]?.updateMask?.paths).toEqual([
+        'rollout.max_failed_new',
+        'rollout.max_failed_new_percent',
+      ]);
+    },
+  );
+
   it('set the canary steps in order, and remove them with none', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {

@@ -34,11 +34,22 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     ],
     '--max-unavailable': ['max_unavailable', 'replicas that may be unavailable during a rollout'],
     '--min-available': ['min_available', 'replicas that stay available during rollouts and drains'],
-    '--max-failed-new': [
-      'max_failed_new',
-      'failures of new replicas after which the rollout fails',
-    ],
   }),
+  {
+    ...{
+      flag: '--max-failed-new',
+      value: 'number[%]',
+      description:
+        'failures of new replicas after which the rollout fails: a number, or a percentage of the replicas',
+      path: 'rollout.max_failed_new',
+      parse: (texts) =>
+        parseWholeNumber('--max-failed-new', (texts.at(-1) ?? '').replace(/%$/, '')),
+    },
+    alternative: {
+      path: 'rollout.max_failed_new_percent',
+      matches: (texts) => texts.at(-1)?.endsWith('%') === true,
+    },
+  },
   ...createDurationFlags({
     '--min-ready': [
       'min_ready_duration',

@@ -70,16 +70,19 @@ export function createSpecPatch(
   for (const flag of SPEC_FLAGS) {
     const given = options[toOptionName(flag.flag)];
     if (!Array.isArray(given)) continue;
-    const keys = flag.path.split('.').map(toCamelCase);
+    const texts = given.map(String);
+    const { path, alternative } = flag;
+    const isAlternative = alternative?.matches(texts) === true;
+    const keys = (isAlternative ? alternative.path : path).split('.').map(toCamelCase);
     setField(
       json,
       keys,
       flag.parse(
-        given.map(String),
+        texts,
         keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), before),
       ),
     );
-    paths.push(flag.path);
+    paths.push(path, ...(alternative === undefined ? [] : [alternative.path]));
   }
   for (const { flag, path } of CONTAINER_SWITCHES) {
     const given = options[toOptionName(flag)];

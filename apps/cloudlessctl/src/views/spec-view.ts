@@ -78,6 +78,7 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
     maxUnavailable,
     minAvailable,
     maxFailedNew,
+    maxFailedNewPercent,
     progressDeadline,
     pauseDuration,
     steps,
@@ -88,7 +89,8 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
       'max surge': maxSurge,
       'max unavailable': maxUnavailable,
       'min available': minAvailable,
-      'max failed new': maxFailedNew,
+      'max failed new':
+        maxFailedNewPercent === undefined ? maxFailedNew : `${maxFailedNewPercent}%`,
     }).map(([name, value]) => (value === undefined ? '' : `${name} ${value}`)),
     progressDeadline === undefined ? '' : `progress deadline ${formatDuration(progressDeadline)}`,
     pauseDuration === undefined ? '' : `pause ${formatDuration(pauseDuration)}`,

@@ -198,6 +198,38 @@ describe('SessionHub.runSession', () => {
     expect(bed.nodes.status('node-1').alive).toBe(true);
   });
 
+  it('ends an older session of the same node at once', async () => {
+    const older = await bed.connectAgent('node-1');
+    older.sendInventory();
+    await bed.settle();
+    const newer = await bed.connectAgent('node-1');
+    await bed.settle();
+    expect(older.ended).toBe(true);
+    expect(newer.ended).toBe(false);
+    expect(bed.nodes.status('node-1').phase).toBe(NodePhase.DISCONNECTED);
+  });
+
+  it('repeats an order no earlier than one second after it was sent', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory();
+    await bed.clock.advance(500);
+    await bed.putReplica('w-0');
+    await bed.clock.advance(900);
+    expect(agent.orders).toEqual(['start w-0']);
+    await bed.clock.advance(1_000);
+    expect(agent.orders).toEqual(['start w-0', 'start w-0']);
+  });
+
+  it('forgets an orphan that has failed, and leaves an orphan alone while it stops', async () => {
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory([
+      { replicaId: 'x-0', workloadUid: 'x', phase: Phase.FAILED },
+      { replicaId: 'x-1', workloadUid: 'x', phase: Phase.STOPPING },
+    ]);
+    await bed.settle();
+    expect(agent.orders).toEqual(['forget x-0']);
+  });
+
   it('ends a session whose lease has ended, so that the agent sends its inventory again', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory();

@@ -60,6 +60,11 @@ describe('withDefaults', () => {
 
   it.each<{ name: string; given: Init; shows: object }>([
     {
+      name: 'sets no max_failed_new together with a percentage',
+      given: { command: ['a'], rollout: { maxFailedNewPercent: 10 } },
+      shows: { rollout: { maxFailedNewPercent: 10 } },
+    },
+    {
       name: 'keeps explicit zeros',
       given: {
         replicas: 0,
@@ -152,6 +157,13 @@ describe('withDefaults', () => {
 
   it.each([Restart.ALWAYS, Restart.NEVER])('sets no max_retries for policy %i', (policy) => {
     expect(full({ restart: { policy } }).restart?.maxRetries).toBeUndefined();
+  });
+
+  it('sets no max_failed_new together with max_failed_new_percent', () => {
+    const rollout = { maxFailedNewPercent: 10 };
+    expect(
+      withDefaults(create(WorkloadSpecSchema, { rollout })).rollout?.maxFailedNew,
+    ).toBeUndefined();
   });
 
   it('leaves min_available absent, because its default depends on the replica count', () => {

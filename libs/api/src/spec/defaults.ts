@@ -89,7 +89,8 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   full.rollout.maxUnavailable ??= DEFAULTS.maxUnavailable;
   full.rollout.minReadyDuration ??= durationFromMs(DEFAULTS.minReadyMs);
   full.rollout.progressDeadline ??= durationFromMs(DEFAULTS.progressDeadlineMs);
-  full.rollout.maxFailedNew ??= DEFAULTS.maxFailedNew;
+  if (full.rollout.maxFailedNewPercent === undefined)
+    full.rollout.maxFailedNew ??= DEFAULTS.maxFailedNew;
   full.rollout.pauseDuration ??= durationFromMs(DEFAULTS.pauseMs);
   full.disconnect ??= create(DisconnectSchema);
   fillDisconnect(full.disconnect);

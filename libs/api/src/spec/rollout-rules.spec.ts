@@ -49,6 +49,12 @@ describe('checkSpec for rollouts', () => {
       refused: 'spec.rollout.steps: only ROLLING_UPDATE has canary steps, not BLUE_GREEN',
     },
     {
+      name: 'max_failed_new together with max_failed_new_percent',
+      rollout: { maxFailedNew: 1, maxFailedNewPercent: 10 },
+      refused:
+        'spec.rollout.max_failed_new_percent: cannot be combined with max_failed_new; remove one of them',
+    },
+    {
       name: 'a step without replicas and percent',
       rollout: { steps: [{ wait: durationFromMs(1) }] },
       refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',

@@ -16,6 +16,11 @@ export function* validateRollout({ rollout }: WorkloadSpec): Generator<Violation
   if (rollout === undefined) return;
   yield* validateStrategy(rollout);
   yield* validateSteps(rollout);
+  if (rollout.maxFailedNew !== undefined && rollout.maxFailedNewPercent !== undefined)
+    yield {
+      field: 'spec.rollout.max_failed_new_percent',
+      message: 'cannot be combined with max_failed_new; remove one of them',
+    };
 }
 
 function* validateStrategy(rollout: Rollout): Generator<Violation> {

@@ -346,6 +346,7 @@ const SUPPORTED = [
   'rollout.strategy',
   'rollout.progress_deadline',
   'rollout.max_failed_new',
+  'rollout.max_failed_new_percent',
   'rollout.on_failure',
   'rollout.pause_duration',
   'rollout.promotion',

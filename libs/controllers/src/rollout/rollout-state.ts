@@ -57,7 +57,10 @@ export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
     manualSwitch: rollout?.promotion === Promotion.MANUAL,
     pauseMs: toMs(rollout?.pauseDuration),
     progressDeadlineMs: toMs(rollout?.progressDeadline),
-    maxFailedNew: rollout?.maxFailedNew ?? 0,
+    maxFailedNew:
+      rollout?.maxFailedNewPercent === undefined
+        ? (rollout?.maxFailedNew ?? 0)
+        : { percent: rollout.maxFailedNewPercent },
     onFailure: rollout?.onFailure === OnFailure.ROLLBACK ? 'rollback' : 'pause',
   };
 }

@@ -222,6 +222,21 @@ describe('advanceRollout with failures', () => {
     expect(rollout.decideOnce().state).toMatchObject({ phase: 'failed', reason: text });
   });
 
+  it.each([
+    { percent: 1, want: 3, limit: 1 },
+    { percent: 50, want: 5, limit: 3 },
+    { percent: 100, want: 4, limit: 4 },
+    { percent: 100, want: 2, limit: 2 },
+  ])('with $percent % of $want replicas fails at failure $limit', ({ percent, want, limit }) => {
+    const rollout = aCompletedRollout({ maxFailedNew: { percent } }, want).setVersion(2);
+    rollout.broken.add(2);
+    rollout.decideOnce();
+    rollout.failures = limit - 1;
+    expect(rollout.decideOnce().state.phase).toBe('inProgress');
+    rollout.failures = limit;
+    expect(rollout.decideOnce().state.phase).toBe('failed');
+  });
+
   it('fails when the progress deadline passes after the last progress', () => {
     const rollout = aCompletedRollout({ progressDeadlineMs: 10_000 }).setVersion(2);
     rollout.broken.add(2);

@@ -157,12 +157,22 @@ function detectFailure(state: RolloutState, situation: RolloutSituation): string
   if (state.phase !== 'inProgress' || pausedByUser || isWaitingForPinnedNodes(state, situation))
     return undefined;
   const failed = failures - state.forgivenFailures;
-  if (failed >= Math.max(1, settings.maxFailedNew))
+  if (failed >= getMaxFailedNew(situation))
     return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
   const deadlineMs = getProgressDeadline(state, situation);
   if (deadlineMs !== undefined && nowMs >= deadlineMs)
     return `no progress for ${formatDuration(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
   return undefined;
+}
+
+/** The number of failures of new replicas at which the rollout fails, at least 1. */
+function getMaxFailedNew({ settings, observed }: RolloutSituation): number {
+  const { maxFailedNew } = settings;
+  const limit =
+    typeof maxFailedNew === 'number'
+      ? maxFailedNew
+      : Math.ceil((maxFailedNew.percent * observed.want) / 100);
+  return Math.max(1, limit);
 }
 
 /**

@@ -25,8 +25,11 @@ export interface RolloutSettings {
   /** How long the previous version is kept after a blue/green switch. */
   readonly pauseMs: number;
   readonly progressDeadlineMs: number;
-  /** Number of failures of new replicas at which the rollout fails; 0 means the first failure. */
-  readonly maxFailedNew: number;
+  /**
+   * Number of failures of new replicas at which the rollout fails, or a percentage of the wanted
+   * number of replicas, rounded up; 0 means the first failure.
+   */
+  readonly maxFailedNew: number | { readonly percent: number };
   readonly onFailure: 'pause' | 'rollback';
 }
 

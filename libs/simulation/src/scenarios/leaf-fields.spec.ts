@@ -343,6 +343,10 @@ const rows: Readonly<Record<string, Row>> = {
     world: 'failing',
   },
   'rollout.max_failed_new': { variant: { rollout: { maxFailedNew: 1 } }, world: 'failing' },
+  'rollout.max_failed_new_percent': {
+    variant: { rollout: { maxFailedNewPercent: 1 } },
+    world: 'failing',
+  },
   'rollout.on_failure': { variant: { rollout: { onFailure: 'ROLLBACK' } }, world: 'failing' },
   'rollout.pause_duration': {
     base: { rollout: { strategy: 'BLUE_GREEN' } },

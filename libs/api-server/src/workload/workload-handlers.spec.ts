@@ -1,0 +1,83 @@
+import { ApiTestBed } from '../testing/api-test-bed.js';
+
+let bed: ApiTestBed;
+beforeEach(async () => {
+  bed = await ApiTestBed.open();
+  await bed.client.createWorkload({
+    name: 'web',
+    spec: { command: ['serve'], labels: { app: 'a' } },
+  });
+});
+afterEach(() => bed.stop());
+
+describe('WorkloadHandlers', () => {
+  it('creates a workload in the default namespace with generation 1', async () => {
+    expect(await bed.client.getWorkload({ name: 'web' })).toMatchObject({
+      namespace: 'default',
+      generation: 1n,
+    });
+    await expect(
+      bed.client.createWorkload({ name: 'web', spec: { command: ['serve'] } }),
+    ).rejects.toThrow('workload "default/web" already exists');
+    await expect(bed.client.createWorkload({ name: 'x', spec: {} })).rejects.toThrow(
+      'image or command',
+    );
+  });
+
+  it('updates the fields of the mask, and nothing without a difference', async () => {
+    const updated = await bed.client.updateWorkload({
+      name: 'web',
+      spec: { env: { A: '1' }, args: ['x'] },
+      updateMask: { paths: ['env'] },
+    });
+    expect(updated).toMatchObject({ generation: 2n, spec: { env: { A: '1' }, args: [] } });
+    expect(
+      (await bed.client.updateWorkload({ name: 'web', spec: { env: { A: '1' } } })).generation,
+    ).toBe(2n);
+    await expect(bed.client.updateWorkload({ name: 'web', spec: { mode: 1 } })).rejects.toThrow(
+      'spec.mode',
+    );
+  });
+
+  it('rejects every change with another expected generation', async () => {
+    const expected = { name: 'web', expectedGeneration: 5n };
+    const spec = { env: { A: '1' } };
+    await expect(bed.client.updateWorkload({ ...expected, spec })).rejects.toThrow('not 5');
+    await expect(bed.client.deleteWorkload(expected)).rejects.toThrow('not 5');
+    await expect(bed.client.undoRollout(expected)).rejects.toThrow('not 5');
+    await expect(bed.client.restartRollout(expected)).rejects.toThrow('not 5');
+    expect(
+      (await bed.client.scaleWorkload({ name: 'web', replicas: 2, expectedGeneration: 1n }))
+        .generation,
+    ).toBe(2n);
+  });
+
+  it('rejects changes while the workload is being deleted', async () => {
+    await bed.client.deleteWorkload({ name: 'web' });
+    await bed.client.deleteWorkload({ name: 'web' });
+    expect(bed.events('WorkloadDeletionRequested')).toHaveLength(1);
+    await expect(bed.client.scaleWorkload({ name: 'web', replicas: 2 })).rejects.toThrow(
+      'workload "default/web" is being deleted',
+    );
+    await expect(
+      bed.client.createWorkload({ name: 'web', spec: { command: ['serve'] } }),
+    ).rejects.toThrow('is being deleted; wait until it is gone');
+  });
+
+  it('lists workloads by namespace and label, without replicas by default', async () => {
+    await bed.client.createWorkload({
+      namespace: 'prod',
+      name: 'api',
+      spec: { command: ['serve'] },
+    });
+    await bed.putReplica('w-0');
+    const names = async (request: object) =>
+      (await bed.client.listWorkloads(request)).workloads.map(({ name }) => name);
+    expect(await names({})).toEqual(['web', 'web-w', 'api']);
+    expect(await names({ namespace: 'prod' })).toEqual(['api']);
+    expect(await names({ labelSelector: 'app=a' })).toEqual(['web']);
+    const [, plain] = (await bed.client.listWorkloads({})).workloads;
+    const [, full] = (await bed.client.listWorkloads({ includeReplicas: true })).workloads;
+    expect([plain, full].map((one) => one?.status?.replicas.length)).toEqual([0, 1]);
+  });
+});
