@@ -32,6 +32,21 @@ try {
 }
 `;
 
+/** The same from CommonJS: Node requires ES modules since 20.19. */
+const COMMONJS_PROGRAM = `
+const { errorKindOf, toNodeId, toWorkloadId } = require('@cloudless/base');
+const { createCluster } = require('@cloudless/scheduler');
+
+const cluster = createCluster();
+cluster.upsertNode({ id: toNodeId('edge-1'), zone: 'a', capacity: { cpuMillis: 4000, memoryBytes: 8e9 } });
+const request = { workloadId: toWorkloadId('w'), namespace: 'default', resources: { cpuMillis: 500, memoryBytes: 1e9 } };
+console.log('required:', cluster.place(request, 1)[0].nodeId, typeof errorKindOf);
+`;
+
+/** Compiled files, their sources (for the maps) and documents; no specs and no build state. */
+const PACKED_FILES =
+  /^(dist\/.*\.(js|d\.ts)(\.map)?|src\/(?!.*\.spec\.ts$).*\.ts|package\.json|README\.md|LICENSE)$/;
+
 async function writeJson(path: string, value: unknown): Promise<void> {
   await writeFile(join(scratch, path), JSON.stringify(value, null, 2));
 }
@@ -87,7 +102,7 @@ describe('npm packages of the libraries', () => {
     });
     await writeFile(join(scratch, 'apps/planner/src/main.js'), PROGRAM);
     await mkdir(join(scratch, 'apps/legacy/src'), { recursive: true });
-    await json('apps/legacy/package.json', {
+    await writeJson('apps/legacy/package.json', {
       name: 'legacy',
       version: '0.0.0',
       private: true,

@@ -98,6 +98,22 @@ describe('CallAdmission.admit, start order', () => {
     expect(started).toEqual(['a1', 'b1', 'c1', 'a2']);
   });
 
+  it('counts each running call of a client until that call ends', async () => {
+    const { startCall, runIteration, started, ends } = anAdmission({
+      callsPerIteration: 100,
+      runningPerPrincipal: 2,
+    });
+    for (const name of ['a1', 'a2', 'a3', 'a4']) startCall('write', 'a', name);
+    await runIteration();
+    expect(started).toEqual(['a1', 'a2']);
+    ends.get('a1')?.();
+    await settle();
+    expect(started).toEqual(['a1', 'a2', 'a3']);
+    ends.get('a2')?.();
+    await settle();
+    expect(started).toEqual(['a1', 'a2', 'a3', 'a4']);
+  });
+
   it('starts a call of a blocked principal only after canStart allows it and recheck runs', async () => {
     let isAllowed = false;
     const { admission, startCall, started } = anAdmission({ canStart: () => isAllowed });
