@@ -128,6 +128,24 @@ describe('CallAdmission.admit, start order', () => {
   });
 });
 
+describe('CallAdmission.getLoad', () => {
+  it('counts running, waiting and admitted calls of each priority from 0', async () => {
+    const { admission, startCall, runIteration, ends } = anAdmission({
+      priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 1 } },
+    });
+    const none = { running: 0, waiting: 0, admitted: 0, shed: { overload: 0, full: 0, waited: 0 } };
+    expect(admission.getLoad()).toEqual({ control: none, stop: none, write: none, read: none });
+    startCall('write', 'a', 'a1');
+    startCall('write', 'a', 'a2');
+    await runIteration();
+    expect(admission.getLoad().write).toEqual({ ...none, running: 1, waiting: 1, admitted: 1 });
+    ends.get('a1')?.();
+    await runIteration();
+    ends.get('a2')?.();
+    expect(admission.getLoad().write).toEqual({ ...none, admitted: 2 });
+  });
+});
+
 describe('CallAdmission, refusals', () => {
   it('refuses a call after its longest wait and says when to retry', async () => {
     const { admission, clock, startCall, refused } = anAdmission({ canStart: () => false });
