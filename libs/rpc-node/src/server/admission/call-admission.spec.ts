@@ -158,6 +158,8 @@ describe('CallAdmission, refusals', () => {
       rawMessage: 'the call waited too long behind other read calls; try again in 1 s',
     });
     expect(refused['a']?.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
+    expect(refused['a']?.metadata.get('retry-after')).toBe('1');
+    expect(refused['a']?.metadata.get('grpc-retry-pushback-ms')).toBe('1000');
     expect(admission.getLoad().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
     expect(clock.pendingTimers).toBe(0);
   });
