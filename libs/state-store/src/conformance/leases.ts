@@ -49,6 +49,21 @@ export function describeLeases(open: OpenStore): void {
         await expect(store.keepAlive(lease)).rejects.toMatchObject({ kind: 'notFound' });
       }));
 
+    it('expire exactly their TTL after the last renewal', () =>
+      withStore(open, async (store, clock) => {
+        const lease = await store.grantLease(1_000);
+        await store.txn([], [putLeased('a', lease)]);
+        await clock.advance(1);
+        await store.keepAlive(lease);
+        await clock.advance(999);
+        await store.keepAlive(lease);
+        await clock.advance(999);
+        expect(await readAll(store)).toHaveLength(1);
+        const watch = startWatch(store, '', 1n);
+        await clock.advance(1);
+        expect(await takeBatches(watch, 1)).toEqual([[2n, '-a']]);
+      }));
+
     it('cannot be renewed or used after they expired, and expire only once', () =>
       withStore(open, async (store, clock) => {
         const lease = await store.grantLease(1);

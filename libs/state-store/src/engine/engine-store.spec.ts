@@ -146,6 +146,20 @@ describe('createEngineStore', () => {
     expect(notified).toEqual([false, true]);
   });
 
+  it('treats the disk as full until no write was refused for 5 s', async () => {
+    const notified: boolean[] = [];
+    const { store, storage, clock } = aStore({
+      onDiskSpaceChange: (hasSpace) => notified.push(hasSpace),
+    });
+    storage.failure = DISK_FULL;
+    await expect(store.txn([], [put('a')])).rejects.toBe(DISK_FULL);
+    storage.failure = undefined;
+    await clock.advance(4_999);
+    expect(notified).toEqual([false]);
+    await clock.advance(1);
+    expect(notified).toEqual([false, true]);
+  });
+
   it('stops probing the disk after close', async () => {
     const { store, storage, clock } = aStore();
     storage.failure = DISK_FULL;

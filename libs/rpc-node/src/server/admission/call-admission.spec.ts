@@ -98,6 +98,22 @@ describe('CallAdmission.admit, start order', () => {
     expect(started).toEqual(['a1', 'b1', 'c1', 'a2']);
   });
 
+  it('counts each running call of a client until that call ends', async () => {
+    const { startCall, runIteration, started, ends } = anAdmission({
+      callsPerIteration: 100,
+      runningPerPrincipal: 2,
+    });
+    for (const name of ['a1', 'a2', 'a3', 'a4']) startCall('write', 'a', name);
+    await runIteration();
+    expect(started).toEqual(['a1', 'a2']);
+    ends.get('a1')?.();
+    await settle();
+    expect(started).toEqual(['a1', 'a2', 'a3']);
+    ends.get('a2')?.();
+    await settle();
+    expect(started).toEqual(['a1', 'a2', 'a3', 'a4']);
+  });
+
   it('starts a call of a blocked principal only after canStart allows it and recheck runs', async () => {
     let isAllowed = false;
     const { admission, startCall, started } = anAdmission({ canStart: () => isAllowed });
@@ -109,6 +125,24 @@ describe('CallAdmission.admit, start order', () => {
     admission.recheck();
     await settle();
     expect(started).toEqual(['agent', 'a']);
+  });
+});
+
+describe('CallAdmission.getLoad', () => {
+  it('counts running, waiting and admitted calls of each priority from 0', async () => {
+    const { admission, startCall, runIteration, ends } = anAdmission({
+      priorities: { ...defaultRpcLimits.priorities, write: { ...ample, running: 1 } },
+    });
+    const none = { running: 0, waiting: 0, admitted: 0, shed: { overload: 0, full: 0, waited: 0 } };
+    expect(admission.getLoad()).toEqual({ control: none, stop: none, write: none, read: none });
+    startCall('write', 'a', 'a1');
+    startCall('write', 'a', 'a2');
+    await runIteration();
+    expect(admission.getLoad().write).toEqual({ ...none, running: 1, waiting: 1, admitted: 1 });
+    ends.get('a1')?.();
+    await runIteration();
+    ends.get('a2')?.();
+    expect(admission.getLoad().write).toEqual({ ...none, admitted: 2 });
   });
 });
 
@@ -124,6 +158,8 @@ describe('CallAdmission, refusals', () => {
       rawMessage: 'the call waited too long behind other read calls; try again in 1 s',
     });
     expect(refused['a']?.metadata.get(RETRY_AFTER_HEADER)).toBe('1000');
+    expect(refused['a']?.metadata.get('retry-after')).toBe('1');
+    expect(refused['a']?.metadata.get('grpc-retry-pushback-ms')).toBe('1000');
     expect(admission.getLoad().read).toMatchObject({ running: 0, waiting: 0, shed: { waited: 1 } });
     expect(clock.pendingTimers).toBe(0);
   });

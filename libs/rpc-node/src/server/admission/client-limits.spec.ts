@@ -33,6 +33,15 @@ describe('StreamLimiter', () => {
     shares.acquire('read', 'c', '192.0.2.3');
   });
 
+  it('lets a principal open exactly one stream for each of its streams that has ended', () => {
+    const limiter = new StreamLimiter(limits);
+    const release = limiter.acquire('read', 'a', '192.0.2.1');
+    limiter.acquire('read', 'a', '192.0.2.1');
+    release();
+    limiter.acquire('read', 'a', '192.0.2.1');
+    expect(() => limiter.acquire('read', 'a', '192.0.2.1')).toThrow('the limit of one client');
+  });
+
   it('counts streams by address, over all clients of the address', () => {
     const shares = new StreamLimiter({ ...limits, streams: 9 });
     const ends = ['a', 'b', 'c'].map((principal) => shares.acquire('read', principal, '192.0.2.1'));

@@ -56,6 +56,12 @@ describe('FairQueue', () => {
     expect(queue.size).toBe(0);
   });
 
+  it('removes a single item and keeps the items behind it', () => {
+    const queue = fillQueue({ a: 3 });
+    expect(queue.remove('a', 'a1')).toBe(true);
+    expect([queue.size, queue.countOf('a'), drainQueue(queue)]).toEqual([2, 2, ['a2', 'a3']]);
+  });
+
   it('returns the newest item of the longest key, unless the caller names that key', () => {
     const queue = fillQueue({ a: 3, b: 1 });
     expect(queue.findNewestOfLongest('b')).toBe('a3');

@@ -41,6 +41,18 @@ describe('OverloadDetector', () => {
     expect(await measureLevels(lags)).toEqual(levels);
   });
 
+  it('detects a standing delay at any time after the start', async () => {
+    const clock = new ManualClock();
+    await clock.advance(3_600_000);
+    const detector = new OverloadDetector(clock, () => 150);
+    const levels: number[] = [];
+    for (let sample = 0; sample < 5; sample += 1) {
+      levels.push(detector.getLevel());
+      await clock.advance(100);
+    }
+    expect(levels).toEqual([0, 0, 0, 0, 1]);
+  });
+
   it('samples at most every 100 ms and drops old samples', async () => {
     const clock = new ManualClock();
     let samples = 0;

@@ -168,6 +168,23 @@ describe('OverloadProtection: a slow request body', () => {
     socket.destroy();
   });
 
+  it('counts the head of its request and the bytes that have arrived', async () => {
+    const server = await open();
+    const session = http2.connect(server.url).on('error', () => undefined);
+    const head = {
+      ':method': 'POST',
+      ':path': CREATE,
+      ...JSON_TYPE,
+      'x-large': 'x'.repeat(10_000),
+    };
+    const stream = session.request(head).on('error', () => undefined);
+    stream.write(Buffer.alloc(5_000, ' '));
+    while (server.getLoad().waitingRequestBytes < 19_000)
+      await new Promise((resolve) => setImmediate(resolve));
+    expect(server.getLoad().waitingRequestBytes).toBeLessThan(21_000);
+    session.destroy();
+  });
+
   it('is aborted when the slow bodies of all clients take too much memory', async () => {
     const server = await open({ limits: { waitingRequestBytes: MIB } });
     const session = http2.connect(server.url).on('error', () => undefined);
@@ -328,6 +345,26 @@ describe('OverloadProtection: streams', () => {
     first.abort();
     while (server.getLoad().streams > 1) await new Promise((resolve) => setImmediate(resolve));
     void second.return?.();
+  });
+
+  it('counts a long-running unary call as a stream', async () => {
+    let finish: () => void = () => undefined;
+    const finished = new Promise<void>((resolve) => (finish = resolve));
+    const server = await open({
+      limits: { streamsPerPrincipal: 1 },
+      classifyCall: ({ name }) => ({ priority: 'write', longRunning: name === 'GetWorkload' }),
+      registerRoutes: (router) =>
+        router.rpc(getWorkload, async () => {
+          await finished;
+          return {};
+        }),
+    });
+    const client = createClient(CoordinatorService, createGrpcTransport({ baseUrl: server.url }));
+    const first = client.getWorkload({});
+    while (server.getLoad().streams < 1) await new Promise((resolve) => setImmediate(resolve));
+    await expect(client.getWorkload({})).rejects.toMatchObject({ code: Code.ResourceExhausted });
+    finish();
+    await first;
   });
 
   it('limits the streams of one address across all its connections', async () => {
