@@ -241,6 +241,25 @@ describe('the exit of a container', () => {
     });
   });
 
+  it('is reported once when another program removes the container after its exit', async () => {
+    const runtime = await open();
+    const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
+    await runtime.start(request);
+    server.exitContainer(server.onlyContainer, 3);
+    await runtime.list();
+    server.containers.clear();
+    server.sandboxes.clear();
+    expect(await runtime.list()).toEqual([]);
+    const next = 'ef'.repeat(32) as ContainerId;
+    await runtime.start({ ...request, containerId: next });
+    const seen = [await events.next(), await events.next(), await events.next()];
+    expect(seen.map(({ value }) => value)).toMatchObject([
+      { kind: 'started', status: { containerId: ID } },
+      { kind: 'exited', status: { containerId: ID, exitCode: 3 } },
+      { kind: 'started', status: { containerId: next } },
+    ]);
+  });
+
   it('is detected with and without events of the runtime', async () => {
     for (const missing of [false, true]) {
       if (missing) {
