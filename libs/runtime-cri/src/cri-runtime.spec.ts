@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, renameSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -512,5 +512,27 @@ describe('CriRuntime.remove', () => {
       server.sandboxes.size,
       existsSync(path.join(server.logDirectory, ID)),
     ]).toEqual([0, 0, false]);
+  });
+
+  it('removes nothing for an id that is a path', async () => {
+    const runtime = await open();
+    const beside = path.join(server.home, 'beside');
+    mkdirSync(beside);
+    await runtime.remove('../beside' as ContainerId);
+    expect(existsSync(beside)).toBe(true);
+  });
+});
+
+describe('CriRuntime.close', () => {
+  it('fails a follower of a log', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.writeLog(server.onlyContainer, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
+    const lines = runtime.logs(ID, { follow: true }, new AbortController().signal);
+    const reader = lines[Symbol.asyncIterator]();
+    await reader.next();
+    const next = expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
+    await runtime.close();
+    await next;
   });
 });
