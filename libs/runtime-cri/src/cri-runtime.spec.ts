@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, renameSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -239,6 +239,25 @@ describe('the exit of a container', () => {
       kind: 'exited',
       status: { containerId: ID, exitCode: -1 },
     });
+  });
+
+  it('is reported once when another program removes the container after its exit', async () => {
+    const runtime = await open();
+    const events = runtime.events(new AbortController().signal)[Symbol.asyncIterator]();
+    await runtime.start(request);
+    server.exitContainer(server.onlyContainer, 3);
+    await runtime.list();
+    server.containers.clear();
+    server.sandboxes.clear();
+    expect(await runtime.list()).toEqual([]);
+    const next = 'ef'.repeat(32) as ContainerId;
+    await runtime.start({ ...request, containerId: next });
+    const seen = [await events.next(), await events.next(), await events.next()];
+    expect(seen.map(({ value }) => value)).toMatchObject([
+      { kind: 'started', status: { containerId: ID } },
+      { kind: 'exited', status: { containerId: ID, exitCode: 3 } },
+      { kind: 'started', status: { containerId: next } },
+    ]);
   });
 
   it('is detected with and without events of the runtime', async () => {
@@ -493,5 +512,27 @@ describe('CriRuntime.remove', () => {
       server.sandboxes.size,
       existsSync(path.join(server.logDirectory, ID)),
     ]).toEqual([0, 0, false]);
+  });
+
+  it('removes nothing for an id that is a path', async () => {
+    const runtime = await open();
+    const beside = path.join(server.home, 'beside');
+    mkdirSync(beside);
+    await runtime.remove('../beside' as ContainerId);
+    expect(existsSync(beside)).toBe(true);
+  });
+});
+
+describe('CriRuntime.close', () => {
+  it('fails a follower of a log', async () => {
+    const runtime = await open();
+    await runtime.start(request);
+    server.writeLog(server.onlyContainer, '2026-01-01T00:00:00.000000001Z stdout F hello\n');
+    const lines = runtime.logs(ID, { follow: true }, new AbortController().signal);
+    const reader = lines[Symbol.asyncIterator]();
+    await reader.next();
+    const next = expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
+    await runtime.close();
+    await next;
   });
 });

@@ -153,6 +153,14 @@ describe('claimHostPorts', () => {
     other.releaseAll();
   });
 
+  it('releases the reservation when another program listens on the port', async () => {
+    const port = await listening('tcp');
+    await expect(claim(wants(port))).rejects.toMatchObject({ kind: 'exhausted' });
+    const other = new PortReservations();
+    expect(await other.reserve(port, 'tcp')).toBe(true);
+    other.releaseAll();
+  });
+
   it('claims nothing for a container without host ports', async () => {
     const port = await listening('tcp');
     await claim(aRequest({ ports: [{ name: 'http', port, protocol: 'tcp' }] }));

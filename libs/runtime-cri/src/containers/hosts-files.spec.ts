@@ -61,6 +61,13 @@ describe('HostsFiles', () => {
     expect(existsSync(directory())).toBe(false);
   });
 
+  it('does not create a removed file again where its directory still exists', async () => {
+    await files.create(request);
+    rmSync(file());
+    await expect(files.fill(request, '10.0.0.7')).rejects.toMatchObject({ kind: 'precondition' });
+    expect(existsSync(file())).toBe(false);
+  });
+
   it('reports the path of a file that cannot be created', async () => {
     const nowhere = new HostsFiles(() => '/dev/null/logs');
     await expect(nowhere.create(request)).rejects.toMatchObject({

@@ -36,6 +36,11 @@ describe('the annotation of a container', () => {
       text: '{"labels":{"a":"b"},"ports":[{"name":"p","port":1,"protocol":"tcp"}]}',
       labels: { a: 'b' },
     },
+    {
+      name: 'partly malformed',
+      text: '{"labels":{"a":"b"},"ports":[{"name":5},{"name":"p","port":1,"protocol":"tcp"},null]}',
+      labels: { a: 'b' },
+    },
     { name: 'damaged', text: '{', labels: {} },
     {
       name: 'of another shape',

@@ -325,6 +325,11 @@ describe('checkRequest', () => {
       kind: 'unimplemented',
       says: 'the capability runtime-class.kata',
     },
+    {
+      parts: { volumes: [{ ...hostPath, mountPath: '/a/../b' }] },
+      kind: 'invalid',
+      says: 'must be an absolute path without ".."',
+    },
     { parts: { shmSizeBytes: 0 }, kind: 'invalid', says: 'shmSizeBytes: must be 1 or more' },
     {
       parts: { shmSizeBytes: 1, volumes: [{ ...hostPath, mountPath: '/dev/shm' }] },

@@ -224,6 +224,18 @@ describe('sweep', () => {
     expect(left()).toEqual([]);
   });
 
+  it('keeps the old log directory of a young sandbox without a container', async () => {
+    const config = create(PodSandboxConfigSchema, { labels: createLabels('a') });
+    server.addSandbox(config, nowNanos());
+    const directories = ['a', 'b'].map((digit) => path.join(server.logDirectory, readId(digit)));
+    for (const directory of directories) {
+      mkdirSync(directory, { recursive: true });
+      utimesSync(directory, 1, 1);
+    }
+    await open();
+    expect(directories.map((directory) => existsSync(directory))).toEqual([true, false]);
+  });
+
   it('continues after a failed removal', async () => {
     server.overrides.removePodSandbox = ({ podSandboxId }) => {
       if (podSandboxId === 'sandbox-1') throw new ConnectError('device is busy', Code.Unknown);

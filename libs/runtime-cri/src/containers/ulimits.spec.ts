@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { ManualClock } from '@cloudless/base/testing';
-import { confirmUlimits, limitSandbox } from './ulimits.js';
+import { checkUlimits, confirmUlimits, limitSandbox } from './ulimits.js';
 
 /**
  * A process id that no process of this machine can have.
@@ -22,6 +22,16 @@ beforeAll(() => {
   writeFileSync(path.join(proc, String(PID), 'limits'), LIMITS);
 });
 afterAll(() => rmSync(proc, { recursive: true, force: true }));
+
+describe('checkUlimits', () => {
+  it.each([
+    { soft: 4096, hard: 4096 },
+    { soft: 256, hard: -1 },
+    { soft: -1, hard: -1 },
+  ])('accepts a soft limit of $soft below a hard limit of $hard', ({ soft, hard }) => {
+    checkUlimits({ ulimits: [{ name: 'nofile', soft, hard }] });
+  });
+});
 
 describe('ulimits of the main process', () => {
   const confirm = (name: string, soft: number, hard: number, pid = PID): Promise<void> =>

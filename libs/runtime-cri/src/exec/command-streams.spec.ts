@@ -6,7 +6,7 @@ import { encodeEndStatus, FakeStreamServer, STREAMS } from '../testing/fake-stre
 import { waitUntil } from '../testing/real-cri-machine.js';
 import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
-import { encodeDataFrame } from './spdy.js';
+import { encodeDataFrame, encodePingFrame } from './spdy.js';
 import { openStreamConnection } from './upgrade.js';
 
 const PIECE = new Uint8Array(64 * 1024);
@@ -102,6 +102,15 @@ describe('CommandStreams', () => {
     endAndReset(3);
     await over;
     expect(await rest(events)).toEqual({ bytes: 100, exitCode: 3 });
+  });
+
+  it('answers pings of the runtime', async () => {
+    await open();
+    const received: Buffer[] = [];
+    server.peer.on('data', (chunk: Buffer) => received.push(chunk));
+    server.peer.write(encodePingFrame(7));
+    while (!Buffer.concat(received).includes(encodePingFrame(7)))
+      await new Promise((resolve) => server.peer.once('data', resolve));
   });
 
   it('stops sending input when the runtime resets the stream, and still yields the exit code', async () => {

@@ -58,6 +58,7 @@ describe('SPDY', () => {
         control(6, [0, 0, 0, 8]),
         control(3, [0, 0, 0, 5, 0, 0, 0, 3]),
         encodeDataFrame(3, new Uint8Array(0), true),
+        control(3, [0x80, 0, 0, 7, 0, 0, 0, 1]), // with the reserved bit
         control(7, [0, 0, 0, 0, 0, 0, 0, 0]),
       ]),
     );
@@ -66,6 +67,7 @@ describe('SPDY', () => {
       { kind: 'ping', id: 8 },
       { kind: 'reset', streamId: 5, status: 3 },
       { kind: 'end', streamId: 3 },
+      { kind: 'reset', streamId: 7, status: 1 },
       { kind: 'goAway' },
     ]);
     expect(new SpdyParser().feed(encodePingFrame(8))).toEqual([{ kind: 'ping', id: 8 }]);

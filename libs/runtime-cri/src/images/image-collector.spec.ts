@@ -194,6 +194,22 @@ it('openCriRuntime collects images periodically by the usage of their disk', asy
   }
 });
 
+describe('ImageCollector after the wall clock was set back', () => {
+  it('treats a use in the future as a use now', async () => {
+    const { images, collector, ledger } = createAgent();
+    await pull(images, 'ours:1');
+    await ledger.change(async (pulled) =>
+      pulled.map((each) => ({ ...each, usedAtMs: clock.wallTime() + 1_000 * IDLE_MS })),
+    );
+    await clock.advance(IDLE_MS);
+    await collector.collect(images);
+    expect(ledger.read()).toMatchObject([{ usedAtMs: clock.wallTime() }]);
+    await clock.advance(IDLE_MS);
+    await collector.collect(images);
+    expect([...server.images]).toEqual([]);
+  });
+});
+
 describe('ImageLedger', () => {
   it('drops images that another program has removed', async () => {
     const { images, collector, ledger } = createAgent();

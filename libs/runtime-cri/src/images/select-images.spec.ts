@@ -33,6 +33,12 @@ describe('selectImagesToRemove', () => {
   it.each([
     { name: 'removes the least recently used image', change: {}, remove: ['b'], missingBytes: 0 },
     {
+      name: 'removes images of equal age in the order of their ids',
+      change: { images: [anImage('b'), anImage('a')], pulled: [pull('a', OLD), pull('b', OLD)] },
+      remove: ['a'],
+      missingBytes: 0,
+    },
+    {
       name: 'removes nothing at the higher limit',
       change: { disk: { capacityBytes: 100, availableBytes: 15 } },
       remove: [],

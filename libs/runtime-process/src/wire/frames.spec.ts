@@ -1,5 +1,13 @@
 import fc from 'fast-check';
-import { encodeFrame, FrameParser, MAX_FRAME_BYTES, type Frame, type FrameKind } from './frames.js';
+import {
+  encodeFrame,
+  encodeResize,
+  FrameParser,
+  MAX_FRAME_BYTES,
+  parseResize,
+  type Frame,
+  type FrameKind,
+} from './frames.js';
 import { parseMessage } from './messages.js';
 
 const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'stdinEnd', 'resize'];
@@ -53,6 +61,20 @@ describe('frames', () => {
     const header = Buffer.alloc(5);
     header.writeUInt32BE(MAX_FRAME_BYTES + 1, 0);
     expect(() => new FrameParser().feed(header)).toThrow(
+      expect.objectContaining({ kind: 'invalid' }),
+    );
+  });
+});
+
+describe('resize frames', () => {
+  it('contain columns and rows', () => {
+    const [frame] = new FrameParser().feed(encodeResize({ columns: 300, rows: 40 }));
+    expect(frame).toMatchObject({ kind: 'resize', payload: Buffer.from([1, 44, 0, 40]) });
+    expect(parseResize(Buffer.from([1, 44, 0, 40]))).toEqual({ columns: 300, rows: 40 });
+  });
+
+  it.each([0, 3, 5])('are refused with a payload of %i bytes', (length) => {
+    expect(() => parseResize(Buffer.alloc(length))).toThrow(
       expect.objectContaining({ kind: 'invalid' }),
     );
   });

@@ -67,6 +67,14 @@ describeLinux('ports of several supervisors on one machine', () => {
     expect(await allocateFrom(second, http)).toEqual(ports);
   });
 
+  it('are not assigned again at once after their release', async () => {
+    const pool = aPool();
+    const [first] = await allocateFrom(pool, http);
+    pool.release([first ?? 0]);
+    const [second] = await allocateFrom(pool, http);
+    expect(second).not.toBe(first);
+  });
+
   it('are all released when the range has too few free ports', async () => {
     const pool = aPool();
     const [port = 0] = await allocateFrom(pool, http);

@@ -43,6 +43,22 @@ describe('a lease that outlives its supervisor', () => {
     expect(lease.current?.endsAtUptimeSeconds).toBeLessThan(uptime());
   });
 
+  it('is written again only when it ends much later, earlier, or with another grace period', () => {
+    let written = 0;
+    const { lease } = aLease(() => (written += 1));
+    const renew = (leaseMs: number, graceMs = 0): number => {
+      lease.renew({ leaseMs, graceMs });
+      return written;
+    };
+    expect(renew(HOUR_MS)).toBe(1);
+    expect(renew(HOUR_MS)).toBe(1);
+    expect(renew(1.2 * HOUR_MS)).toBe(1);
+    expect(renew(1.5 * HOUR_MS)).toBe(2);
+    expect(renew(1.4 * HOUR_MS)).toBe(3);
+    expect(renew(1.4 * HOUR_MS, 5_000)).toBe(4);
+    expect(lease.recorded).toMatchObject({ graceMs: 5_000 });
+  });
+
   it('continues when it cannot be written, and is written by the next renewal', () => {
     let full = true;
     let kept = 0;

@@ -1,0 +1,89 @@
+import { beforeEach, describe, expect, it } from '@jest/globals';
+import { CloudlessError } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
+import type { ContainerStatus } from '@cloudless/runtime';
+import type { CriClient } from '../client/cri-client.js';
+import { aRequest } from '../testing/requests.js';
+import type { Inventory } from './inventory.js';
+import { Stopper } from './stopper.js';
+
+const { containerId } = aRequest();
+const running = { containerId, phase: 'running' } as ContainerStatus;
+const exited = { ...running, phase: 'exited', exitCode: 137 } as ContainerStatus;
+
+let clock: ManualClock;
+let stopper: Stopper;
+/** Stop calls: virtual time, grace period in seconds, and the milliseconds added to the timeout. */
+let calls: (readonly [number, bigint, number])[];
+let finish: (status: ContainerStatus) => void;
+let failure: CloudlessError | undefined;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  calls = [];
+  failure = undefined;
+  const ended = new Promise<ContainerStatus>((resolve) => (finish = resolve));
+  const known = { runtimeId: 'c1', status: running };
+  const inventory = {
+    find: () => known,
+    waitForExit: () => ({ promise: ended, cancel: () => undefined }),
+    refreshOne: async () => known,
+    refreshAll: async () => undefined,
+  } as unknown as Inventory;
+  const client = {
+    callSlow: async (_name: string, call: (runtime: unknown) => unknown, extraMs: number) =>
+      call({
+        stopContainer: async ({ timeout }: { readonly timeout: bigint }) => {
+          calls.push([clock.now(), timeout, extraMs]);
+          if (failure !== undefined) throw failure;
+        },
+      }),
+  } as unknown as CriClient;
+  stopper = new Stopper(client, inventory, clock);
+});
+
+describe('Stopper', () => {
+  it('sends SIGTERM with a longer grace period for the runtime, then SIGKILL on time', async () => {
+    const stopped = stopper.stop(containerId, 1_500);
+    await clock.advance(1_499);
+    expect(calls).toEqual([[0, 3n, 1_500]]);
+    await clock.advance(1);
+    expect(calls).toEqual([
+      [0, 3n, 1_500],
+      [1_500, 0n, 0],
+    ]);
+    finish(exited);
+    expect(await stopped).toEqual(exited);
+  });
+
+  it('keeps the shortest grace period of several calls', async () => {
+    const stops = [1_000, 5_000, 400, 2_000].map((graceMs) => stopper.stop(containerId, graceMs));
+    await clock.advance(10_000);
+    expect(calls.filter(([, timeout]) => timeout === 0n)).toEqual([[400, 0n, 0]]);
+    finish(exited);
+    expect(await Promise.all(stops)).toEqual([exited, exited, exited, exited]);
+  });
+
+  it('sends no SIGKILL after the container has ended', async () => {
+    const stopped = stopper.stop(containerId, 1_000);
+    await clock.advance(10);
+    finish(exited);
+    await stopped;
+    await clock.advance(5_000);
+    expect(calls).toHaveLength(1);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('fails with the error of the runtime, except for a container that is gone', async () => {
+    failure = new CloudlessError('notFound', 'no such container');
+    const gone = stopper.stop(containerId, 0);
+    await clock.advance(1);
+    finish(exited);
+    expect(await gone).toEqual(exited);
+    failure = new CloudlessError('unavailable', 'the runtime is stuck');
+    const stuck = stopper.stop(containerId, 100);
+    stuck.catch(() => undefined);
+    await clock.advance(1);
+    expect(calls.length).toBeGreaterThan(1);
+  });
+});

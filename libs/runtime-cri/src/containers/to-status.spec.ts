@@ -1,0 +1,57 @@
+import { create } from '@bufbuild/protobuf';
+import { describe, expect, it } from '@jest/globals';
+import type { ContainerStatus } from '@cloudless/runtime';
+import { ContainerState, ContainerStatusResponseSchema } from '../gen/runtime/v1/api_pb.js';
+import { parsePid, toStatus } from './to-status.js';
+
+const NANOS_PER_MS = 1_000_000n;
+
+function exited(overrides: {
+  createdAt?: bigint;
+  finishedAt?: bigint;
+  exitCode?: number;
+  reason?: string;
+}): ContainerStatus {
+  const status = {
+    state: ContainerState.CONTAINER_EXITED,
+    createdAt: 2_000n * NANOS_PER_MS,
+    finishedAt: 3_000n * NANOS_PER_MS,
+    ...overrides,
+  };
+  return toStatus(create(ContainerStatusResponseSchema, { status }), '10.0.0.7', 1_000);
+}
+
+describe('toStatus', () => {
+  it('never reports an end before the start', () => {
+    expect(exited({ finishedAt: 0n })).toMatchObject({ startedAtMs: 2_000, finishedAtMs: 2_000 });
+    expect(exited({})).toMatchObject({ startedAtMs: 2_000, finishedAtMs: 3_000 });
+  });
+
+  it.each([
+    { exitCode: 137, reason: 'OOMKilled', shown: 'out of memory' },
+    { exitCode: 0, reason: 'OOMKilled', shown: 'completed' },
+    { exitCode: 143, reason: 'Error', shown: 'killed by SIGTERM' },
+  ])('reports exit code $exitCode with reason $reason as $shown', ({ exitCode, reason, shown }) => {
+    expect(exited({ exitCode, reason })).toMatchObject({ exitCode, reason: shown });
+  });
+
+  it('reports a lost end as lost with the machine only when the container is older than the boot', () => {
+    const lost = { exitCode: 255, reason: 'Unknown' };
+    expect(exited(lost).reason).not.toBe('lost with the machine');
+    expect(exited({ ...lost, createdAt: 999n * NANOS_PER_MS })).toMatchObject({
+      exitCode: -1,
+      reason: 'lost with the machine',
+    });
+  });
+});
+
+describe('parsePid', () => {
+  it.each([
+    { info: '{"pid":17}', pid: 17 },
+    { info: '{"pid":0}', pid: undefined },
+    { info: '{"pid":"17"}', pid: undefined },
+    { info: 'no JSON', pid: undefined },
+  ])('reads $pid from $info', ({ info, pid }) => {
+    expect(parsePid({ info })).toBe(pid);
+  });
+});

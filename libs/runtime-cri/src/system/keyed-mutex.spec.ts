@@ -1,0 +1,33 @@
+import { describe, expect, it } from '@jest/globals';
+import { KeyedMutex } from './keyed-mutex.js';
+
+describe('KeyedMutex', () => {
+  it('admits one holder of a key at a time, in the order of the calls', async () => {
+    const mutex = new KeyedMutex();
+    const order: string[] = [];
+    const work = async (name: string): Promise<void> => {
+      const release = await mutex.lock('a');
+      order.push(`${name} begins`);
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      order.push(`${name} ends`);
+      release();
+    };
+    await Promise.all(['one', 'two', 'three'].map(work));
+    expect(order).toEqual(
+      ['one', 'two', 'three'].flatMap((name) => [`${name} begins`, `${name} ends`]),
+    );
+  });
+
+  it('does not let keys wait for each other', async () => {
+    const mutex = new KeyedMutex();
+    await mutex.lock('a');
+    const release = await mutex.lock('b');
+    release();
+  });
+
+  it('is free again after the release', async () => {
+    const mutex = new KeyedMutex();
+    (await mutex.lock('a'))();
+    (await mutex.lock('a'))();
+  });
+});

@@ -1,0 +1,18 @@
+import { describe, expect, it } from '@jest/globals';
+import { parseArguments, toSupervisorArguments } from './run-supervisor.js';
+
+describe('parseArguments', () => {
+  it('reads what the client appends to the supervisor command', () => {
+    expect(parseArguments(['--flag', ...toSupervisorArguments('/srv/run', 2_000.7)])).toEqual({
+      directory: '/srv/run',
+      idleMs: 2_000,
+    });
+  });
+
+  it.each([[[]], [['/srv/run']], [['run', '5']], [['/srv/run', '-1']], [['/srv/run', '5 s']]])(
+    'refuses %j',
+    (args) => {
+      expect(() => parseArguments(args)).toThrow(expect.objectContaining({ kind: 'invalid' }));
+    },
+  );
+});
