@@ -249,6 +249,7 @@ describe('WorkloadReconciler: conditions of a commit', () => {
     await bed.updateWorkload({ replicas: 5 });
     await bed.advance();
     expect(bed.replicas()).toHaveLength(1);
+    expect(bed.control().nextSequence).toBe(2n);
   });
 });
 
@@ -529,6 +530,7 @@ describe('WorkloadReconciler: deletion', () => {
       [1, 2, 3].map(() => undefined),
     );
     expect([view.workloadByName('default', 'web'), view.versions('web')]).toEqual([undefined, []]);
+    expect(await bed.state.recordsAt('name', view.revision)).toEqual(new Map());
     expect(bed.replicas()).toEqual([]);
     expect(bed.events('WorkloadDeleted')).toMatchObject([
       { message: 'workload default/web is gone: every node has confirmed' },

@@ -699,3 +699,28 @@ describe('advanceRollout with pinned nodes', () => {
     expect(rollout.runUntilSettled().state.phase).toBe('failed');
   });
 });
+
+describe('advanceRollout with a canary step smaller than the update', () => {
+  it('says how many replicas already run the new version', () => {
+    const canarySteps = [{ size: { replicas: 3 }, wait: 'promotion' as const }];
+    const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
+    rollout.runUntilSettled();
+    expect(rollout.versions).toEqual([1, 2, 2, 2]);
+    rollout.delaysStops = true;
+    rollout.settings = {
+      ...rollout.settings,
+      canarySteps: [{ size: { replicas: 1 }, wait: 'promotion' }],
+    };
+    expect(rollout.decideOnce({ changed: true }).state.reason).toContain(
+      '; 3 replicas already run version 2, more than the 1 of this step',
+    );
+  });
+
+  it('says nothing when the step has the size of the update', () => {
+    const canarySteps = [{ size: { replicas: 1 }, wait: 'promotion' as const }];
+    const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
+    expect(rollout.runUntilSettled().state.reason).toBe(
+      'step 1 of 1: 1 of 4 replicas run version 2; waits for a promotion',
+    );
+  });
+});

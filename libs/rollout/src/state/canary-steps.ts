@@ -5,6 +5,7 @@ import {
   formatDuration,
   omitTimes,
 } from './rollout-state.js';
+import { isStaying } from '../steps/replica-tally.js';
 import type { RolloutEvent, RolloutSituation, CanaryStep, RolloutState } from './rollout-state.js';
 
 /**
@@ -109,7 +110,25 @@ export function explainStepWait(
   const canaryStep = settings.canarySteps[state.stepsDone];
   if (canaryStep === undefined || !hasCanarySteps(state, situation)) return text;
   const step = `step ${state.stepsDone + 1} of ${settings.canarySteps.length}`;
-  if (state.stepReachedAtMs === undefined) return `${step}${text === '' ? '' : `: ${text}`}`;
-  const reached = `${step}: ${getStepSize(settings.canarySteps, state.stepsDone, observed.want)} of ${observed.want} replicas run version ${state.version}`;
+  const size = getStepSize(settings.canarySteps, state.stepsDone, observed.want);
+  const surplus = explainLargerUpdate(state, situation, size);
+  if (state.stepReachedAtMs === undefined)
+    return `${step}${text === '' ? '' : `: ${text}`}${surplus}`;
+  const reached = `${step}: ${size} of ${observed.want} replicas run version ${state.version}${surplus}`;
   return `${reached}; waits ${canaryStep.wait === 'promotion' ? 'for a promotion' : `${formatDuration(canaryStep.wait.ms)} since they were ready`}`;
+}
+
+/** Says when more replicas run the new version than the step asks for, as after a smaller step. */
+function explainLargerUpdate(
+  { version }: RolloutState,
+  { observed, toCanonical }: RolloutSituation,
+  size: number,
+): string {
+  const wanted = toCanonical(version);
+  const updated = observed.replicas.filter(
+    (replica) => isStaying(replica) && replica.version === wanted,
+  ).length;
+  return updated > size
+    ? `; ${updated} replicas already run version ${version}, more than the ${size} of this step`
+    : '';
 }
