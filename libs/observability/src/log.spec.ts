@@ -19,7 +19,15 @@ function aLog(options: Partial<LogOptions> = {}) {
     wallTime: () => AT,
     ...options,
   });
-  const text = (): string => (stream.read() as Buffer | null)?.toString() ?? '';
+  // Since Node 26, one call of read() returns one chunk.
+  const text = (): string => {
+    const chunks: Buffer[] = [];
+    for (let chunk = stream.read() as Buffer | null; chunk !== null;) {
+      chunks.push(chunk);
+      chunk = stream.read() as Buffer | null;
+    }
+    return Buffer.concat(chunks).toString();
+  };
   return {
     log,
     text,
