@@ -130,6 +130,22 @@ describe.each([
   });
 });
 
+describe('commands of one node', () => {
+  it('are refused beyond 64 at the same time, and accepted again afterwards', async () => {
+    const leave = new AbortController();
+    const command = inShell('echo up; exec sleep 3600');
+    const running = Array.from({ length: 64 }, () =>
+      machine.runtime.exec(containerId, { command }, leave.signal)[Symbol.asyncIterator](),
+    );
+    await Promise.all(running.map((events) => events.next()));
+    const next = machine.runtime.exec(containerId, { command: ['true'] }, never());
+    await expect(next[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'exhausted' });
+    leave.abort();
+    await Promise.all(running.map((events) => events.next()));
+    await waitUntil(() => findProcesses(machine).length === 1);
+  });
+});
+
 describe('a command whose caller has left', () => {
   it.each([
     { kind: 'pipes', tty: {} },

@@ -22,3 +22,18 @@ it('TerminalInput calls every close callback after the pending write, and not be
   closeSync(fd);
   rmSync(directory, { recursive: true });
 });
+
+it('TerminalInput asks its sender to wait above 16 KiB, and reports when it may go on', async () => {
+  const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-terminal-'));
+  const fd = openSync(path.join(directory, 'terminal'), 'w');
+  let drained = 0;
+  const input = new TerminalInput(fd, new ManualClock(), () => (drained += 1));
+  expect(input.write(new Uint8Array(10))).toBe(true);
+  expect(input.write(new Uint8Array(16 * 1024))).toBe(false);
+  expect(drained).toBe(0);
+  while (drained === 0) await new Promise((resolve) => setImmediate(resolve));
+  await new Promise<void>((resolve) => input.close(resolve));
+  expect(drained).toBe(1);
+  closeSync(fd);
+  rmSync(directory, { recursive: true });
+});
