@@ -227,6 +227,16 @@ describe('parseManifest', () => {
         'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got "soon"',
     },
     {
+      spec: '{preStopDelay: }',
+      problem:
+        'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got nothing',
+    },
+    {
+      spec: '{preStopDelay: [1s]}',
+      problem:
+        'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got a list',
+    },
+    {
       spec: '{resources: {requests: {cpuMillis: "2"}}}',
       problem:
         'web.yaml:2:42: spec.resources.requests.cpuMillis: write "2m" for thousandths of a core or "2.0" for cores: ' +

@@ -249,6 +249,28 @@ describe('option --wait', () => {
     });
   });
 
+  it.each([
+    ['workload', 'create', 'web', '--image', 'x', '--wait'],
+    ['workload', 'update', 'web', '--image', 'x', '--wait'],
+    ['rollout', 'resume', 'web', '--wait'],
+    ['rollout', 'promote', 'web', '--wait'],
+    ['rollout', 'undo', 'web', '--wait'],
+    ['rollout', 'restart', 'web', '--wait'],
+  ])('waits until all replicas are ready with %s %s', async (...argv) => {
+    const coordinator = {
+      createWorkload: () => half,
+      updateWorkload: () => half,
+      resumeRollout: () => half,
+      promoteRollout: () => half,
+      undoRollout: () => half,
+      restartRollout: () => half,
+      watchWorkloads: createWatch(half, aWorkload()),
+    };
+    const { exitCode, stdout } = await runCli(argv, { coordinator });
+    expect(exitCode).toBe(0);
+    expect(stdout).toMatch(/workload default\/web: 2 of 2 ready\n$/);
+  });
+
   it('prints a line for each additional ready replica, and none for counts that fluctuate', async () => {
     const anUnreadyState = (updated: number) => {
       const state = aRollout({}, { updated });

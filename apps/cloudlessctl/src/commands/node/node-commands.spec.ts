@@ -83,6 +83,7 @@ describe('cloudlessctl node', () => {
     expect(updates).toMatchObject([
       { nodeId: 'web1', setLabels: { disk: 'ssd' }, removeLabels: ['old'] },
       {
+        nodeId: 'web1',
         setTaints: [
           { key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE },
           { key: 'x', value: '', effect: Taint_Effect.NO_EXECUTE },
