@@ -1,5 +1,5 @@
-import { jest } from '@jest/globals';
 import { readFileSync } from 'node:fs';
+import { jest } from '@jest/globals';
 
 /** Runs a program of this folder. @returns the lines that it printed. */
 async function outputOf(program: string): Promise<readonly string[]> {

@@ -1,4 +1,5 @@
 import { readFileSync, readdirSync } from 'node:fs';
+import { create } from '@bufbuild/protobuf';
 import {
   CreateWorkloadRequestSchema,
   listRequiredCapabilities,
@@ -6,7 +7,6 @@ import {
   checkSupported,
   validateMessage,
 } from '@cloudless/api';
-import { create } from '@bufbuild/protobuf';
 import { parseManifest } from './parse-manifest.js';
 
 const folder = new URL('../../../../examples/', import.meta.url);
