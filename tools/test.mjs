@@ -192,7 +192,15 @@ const steps = {
   containers: containersStep,
   unit: jest('unit', ['--config', 'jest.config.cjs', '--maxWorkers=2']),
   build: check(buildApps),
-  e2e: jest('e2e', ['--config', 'tools/e2e/jest.config.cjs', '--runInBand']),
+  e2e: async () =>
+    joinResults(
+      await jest('e2e-parallel', [
+        '--config',
+        'tools/e2e/jest.parallel.config.cjs',
+        '--maxWorkers=2',
+      ])(),
+      await jest('e2e', ['--config', 'tools/e2e/jest.serial.config.cjs', '--runInBand'])(),
+    ),
   [NEWEST_NODE]: newestNodeStep,
 };
 

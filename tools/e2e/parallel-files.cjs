@@ -1,19 +1,14 @@
 /**
  * Test files that can run beside another file: their clusters have their own ports and directories,
- * and they do not measure CPU, memory or short times. Every other file runs alone, so a new file is
+ * they do not measure CPU, memory or short times, and no test in them depends on a lease or on the
+ * moment of a kill. Every other file runs alone, so a new file is
  * serial until it is listed here.
  */
 module.exports = [
-  'adoption',
   'backup',
   'cloudlessctl',
   'cloudlessctl-rollout',
-  'component-crash',
-  'coordinator-kill-durability',
-  'daemon-cleanup',
-  'dev-cluster',
   'drain',
-  'exclusive',
   'invalid-input',
   'logs',
   'observability',
