@@ -66,6 +66,7 @@ const depConstraints = (forSpecs) => [
                 '@connectrpc/connect-node',
                 'yaml',
                 'typescript',
+              'esbuild',
               ])
             : withSubpaths(packages),
         }),

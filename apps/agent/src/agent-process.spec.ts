@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   createAgentClient,
   ExecCommandRequestSchema,
@@ -15,7 +16,6 @@ import {
   type Order,
   type ReplicaReport,
 } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { AgentProcess } from './testing/agent-process.js';
 import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 

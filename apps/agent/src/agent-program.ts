@@ -1,9 +1,9 @@
+import { Command, type OptionValues } from 'commander';
 import { CloudlessError } from '@cloudless/base';
 import { OTLP_ENDPOINT_VARIABLE } from '@cloudless/observability';
 import { addSettingFlags, type SettingNames } from '@cloudless/app-kit/settings';
-import { Command, type OptionValues } from 'commander';
-import type { AgentConfig } from './config.js';
 import { VERSION } from '@cloudless/app-kit';
+import type { AgentConfig } from './config.js';
 
 const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
   name: ['--name <name>', 'id of this node (default: the host name)'],

@@ -1,3 +1,4 @@
+import { CommanderError, type OptionValues } from 'commander';
 import { errorFields, errorMessageOf, StoppedError, type LogFields } from '@cloudless/base';
 import { createLog, noTracing, createOtlpLayer, startTracing } from '@cloudless/observability';
 import { runSupervisor } from '@cloudless/runtime-process';
@@ -12,7 +13,6 @@ import {
   systemRandom,
   VERSION,
 } from '@cloudless/app-kit';
-import { CommanderError, type OptionValues } from 'commander';
 import { requireArguments, createAgentProgram, settingNames } from './agent-program.js';
 import { parseAgentConfig } from './config.js';
 import { resetAgent } from './reset.js';

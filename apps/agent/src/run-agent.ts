@@ -2,8 +2,6 @@ import { errorFields, type Log } from '@cloudless/base';
 import { Agent, type AgentOptions } from '@cloudless/agent-core';
 import { startOpsServer, type OpsServer, type RpcServer } from '@cloudless/rpc-node/server';
 import { systemClock, systemRandom, VERSION } from '@cloudless/app-kit';
-import { serveAgentService } from './agent-service.js';
-import type { AgentConfig } from './config.js';
 import {
   createMetrics,
   noTracing,
@@ -12,6 +10,8 @@ import {
   type Tracing,
 } from '@cloudless/observability';
 import { createCoordinatorTransport } from '@cloudless/rpc-node/client';
+import { serveAgentService } from './agent-service.js';
+import type { AgentConfig } from './config.js';
 import { lockDataDirectory } from './data/data-directory.js';
 import { FileAgentStore } from './data/file-agent-store.js';
 import { openMachine, readBootId } from './machine/machine.js';

@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { VERSION } from '@cloudless/app-kit';
 import { CommandTree, addGlobalOptions } from './command-tree.js';
 import { addAdminCommands } from './commands/admin/admin-commands.js';
 import { addApplyCommand } from './commands/workload/apply-command.js';
@@ -23,7 +24,6 @@ import {
 import { CliFailure, ExitCode } from './call/failure.js';
 import { BrokenPipeError } from './io/io.js';
 import type { CliIo } from './io/io.js';
-import { VERSION } from '@cloudless/app-kit';
 
 const EXIT_CODES_HELP = `
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 timeout, 7 no capacity, 8 rollout failed.

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { Command, CommanderError } from 'commander';
 import { errorFields, type LogFields } from '@cloudless/base';
 import {
   OTLP_ENDPOINT_VARIABLE,
@@ -21,7 +22,6 @@ import {
   systemRandom,
   VERSION,
 } from '@cloudless/app-kit';
-import { Command, CommanderError } from 'commander';
 import { defaultDataDir, parseCoordinatorConfig, type CoordinatorConfig } from './config.js';
 import { startCoordinator } from './coordinator.js';
 

@@ -1,3 +1,5 @@
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import pc from 'picocolors';
 import {
   createAgentClient,
   createCoordinatorClient,
@@ -6,8 +8,6 @@ import {
 } from '@cloudless/api';
 import { CloudlessError, sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
-import { createGrpcTransport } from '@connectrpc/connect-node';
-import pc from 'picocolors';
 import type { CommandLine } from './run-command.js';
 
 export interface DemoOptions {

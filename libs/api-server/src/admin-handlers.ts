@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   AcceptRestoredStateResponseSchema,
   BackupChunkSchema,
@@ -7,7 +8,6 @@ import {
 } from '@cloudless/api';
 import { errorFields } from '@cloudless/base';
 import { StorageFault } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditEntry } from './audit/audit-log.js';
 import type { ApiServerDeps } from './ports.js';
 

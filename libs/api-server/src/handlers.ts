@@ -1,5 +1,5 @@
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { ConnectRouter } from '@connectrpc/connect';
+import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import { AdminHandlers } from './admin-handlers.js';
 import { AuditLog } from './audit/audit-log.js';
 import { withSlowReaderTimeout } from './watch/slow-reader-timeout.js';

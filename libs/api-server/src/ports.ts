@@ -1,3 +1,4 @@
+import type { HandlerContext } from '@connectrpc/connect';
 import type {
   Condition,
   DrainStatus,
@@ -12,7 +13,6 @@ import type {
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 
 /** Live status of a node. */
 export interface NodeLiveStatus {

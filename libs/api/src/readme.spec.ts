@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { create } from '@bufbuild/protobuf';
-import { CloudlessError } from '@cloudless/base';
 import { createRouterTransport } from '@connectrpc/connect';
+import { CloudlessError } from '@cloudless/base';
 import {
   CoordinatorService,
   WorkloadSpecSchema,

@@ -1,5 +1,5 @@
-import { sleep } from '@cloudless/base';
 import { jest } from '@jest/globals';
+import { sleep } from '@cloudless/base';
 import { systemClock } from './index.js';
 
 describe('systemClock', () => {

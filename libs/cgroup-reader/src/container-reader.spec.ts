@@ -1,7 +1,7 @@
+import fc from 'fast-check';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerSample, SampleResult } from '@cloudless/cgroup-stats';
 import { recordedGroups, type RecordedGroup } from '@cloudless/cgroup-stats/testing';
-import fc from 'fast-check';
 import { createContainerReader, type ContainerTarget, type StatisticsFiles } from './index.js';
 
 const { hybrid618, v1Kernel54, v2Kernel54, v2Kernel510, v2Kernel515, v2Kernel61, v2Kernel68 } =

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import fc from 'fast-check';
 import { Event_Category as Category } from '@cloudless/api';
 import {
   ClusterRecordSchema,
@@ -14,7 +15,6 @@ import {
   createMemoryStateStore,
   type StateStore,
 } from '@cloudless/state-store';
-import fc from 'fast-check';
 import {
   LeadershipLostError,
   copyReplica,

@@ -1,5 +1,5 @@
-import { toNodeId, type NodeId } from '@cloudless/base';
 import fc from 'fast-check';
+import { toNodeId, type NodeId } from '@cloudless/base';
 import { createMembership } from './index.js';
 
 const NODES = 7;

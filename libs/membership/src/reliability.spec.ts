@@ -1,5 +1,5 @@
-import { toNodeId } from '@cloudless/base';
 import fc from 'fast-check';
+import { toNodeId } from '@cloudless/base';
 import { createReliability } from './index.js';
 
 const a = toNodeId('a');

@@ -1,5 +1,5 @@
-import { toNodeId } from '@cloudless/base';
 import fc from 'fast-check';
+import { toNodeId } from '@cloudless/base';
 import { createReplacementBrake, type LossCause, type Transition } from './index.js';
 
 const node = (index: number) => toNodeId(`n${index}`);

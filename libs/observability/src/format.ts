@@ -1,5 +1,5 @@
-import { redactText, toSafeFields } from './safe-fields.js';
 import type { LogFields } from '@cloudless/base';
+import { redactText, toSafeFields } from './safe-fields.js';
 
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 

@@ -1,8 +1,8 @@
 import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
+import winston from 'winston';
 import { CloudlessError, type Log, type LogFields } from '@cloudless/base';
 import { makeDirectorySync } from '@cloudless/app-kit';
-import winston from 'winston';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 
 export interface LogOptions {

@@ -1,5 +1,5 @@
-import { assert, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
 import * as prom from 'prom-client';
+import { assert, type Labels, type Meter, type MetricSpec } from '@cloudless/base';
 
 /** Metrics of one process or, in tests, of one component. */
 export interface Metrics extends Meter {

@@ -1,11 +1,4 @@
 import {
-  errorMessageOf,
-  type Clock,
-  type OpenSpan,
-  type SpanAttributes,
-  type Tracer,
-} from '@cloudless/base';
-import {
   ROOT_CONTEXT,
   SpanStatusCode,
   context,
@@ -14,6 +7,13 @@ import {
   type Span,
   type Tracer as OpenTelemetryTracer,
 } from '@opentelemetry/api';
+import {
+  errorMessageOf,
+  type Clock,
+  type OpenSpan,
+  type SpanAttributes,
+  type Tracer,
+} from '@cloudless/base';
 
 /** Work within this time after a request belongs to the request's trace. */
 const MARK_MS = 60_000;

@@ -1,7 +1,7 @@
+import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
 import type { LogFields } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
-import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
 import { createRpcObserver } from './rpc-observer.js';
 
 interface Line {

@@ -1,3 +1,10 @@
+import {
+  Code,
+  ConnectError,
+  type Interceptor,
+  type StreamRequest,
+  type UnaryRequest,
+} from '@connectrpc/connect';
 import { formatCode, parseTraceId } from '@cloudless/api';
 import {
   DURATION_BUCKETS,
@@ -7,13 +14,6 @@ import {
   type Log,
   type Meter,
 } from '@cloudless/base';
-import {
-  Code,
-  ConnectError,
-  type Interceptor,
-  type StreamRequest,
-  type UnaryRequest,
-} from '@connectrpc/connect';
 
 export interface RpcObserverOptions {
   readonly clock: Clock;

@@ -1,4 +1,3 @@
-import { Throttle, sleep } from '@cloudless/base';
 import { DiagLogLevel, ROOT_CONTEXT, context, diag, propagation, trace } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import {
@@ -6,6 +5,7 @@ import {
   NodeTracerProvider,
   type TracerConfig,
 } from '@opentelemetry/sdk-trace-node';
+import { Throttle, sleep } from '@cloudless/base';
 import { ObjectTracer, isRecording } from './object-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
 import type { Tracing, TracingOptions } from './tracing.js';

@@ -1,4 +1,3 @@
-import { formatCode } from '@cloudless/api';
 import {
   Code,
   ConnectError,
@@ -16,6 +15,7 @@ import {
   type Span,
   type Tracer,
 } from '@opentelemetry/api';
+import { formatCode } from '@cloudless/api';
 import { endSpan } from './object-tracer.js';
 
 /**

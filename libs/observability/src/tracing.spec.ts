@@ -1,8 +1,8 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { createClient, createRouterTransport } from '@connectrpc/connect';
 import { CoordinatorService } from '@cloudless/api';
 import { silentLog, type Clock, type Log } from '@cloudless/base';
-import { createClient, createRouterTransport } from '@connectrpc/connect';
 import { noTracing, startTracing, type Tracing } from './tracing.js';
 
 /** The machine's clock, because the exporter always runs on it. */

@@ -1,5 +1,5 @@
-import { noTracer, type Clock, type Log, type LogFields, type Tracer } from '@cloudless/base';
 import type { Interceptor } from '@connectrpc/connect';
+import { noTracer, type Clock, type Log, type LogFields, type Tracer } from '@cloudless/base';
 
 export interface TracingOptions {
   /**

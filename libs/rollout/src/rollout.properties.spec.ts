@@ -1,5 +1,5 @@
-import { assert } from '@cloudless/base';
 import fc from 'fast-check';
+import { assert } from '@cloudless/base';
 import {
   predictRollout,
   decideNextSteps,

@@ -2,8 +2,8 @@ import { existsSync, mkdirSync, readdirSync, renameSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { silentLog, sleep, type ContainerId } from '@cloudless/base';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '@cloudless/runtime';
 import { systemClock } from '@cloudless/app-kit';
 import {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { silentLog } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { silentLog } from '@cloudless/base';
 import type { ContainerEvent, ContainerRuntime } from '@cloudless/runtime';
 import { systemClock } from '@cloudless/app-kit';
 import { openCriRuntime } from './index.js';

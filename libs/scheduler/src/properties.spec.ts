@@ -1,5 +1,5 @@
-import { createSeededRandom } from '@cloudless/base';
 import fc from 'fast-check';
+import { createSeededRandom } from '@cloudless/base';
 import {
   PLACEMENT_FILTERS,
   type Cluster,

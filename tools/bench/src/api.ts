@@ -1,4 +1,5 @@
 // Reads of a coordinator with 5 000 nodes and 150 000 replicas, over gRPC on one connection.
+import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
@@ -25,7 +26,6 @@ import {
 import { RealCluster } from '@cloudless/e2e';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock, systemRandom } from '@cloudless/app-kit';
-import { join } from 'node:path';
 import { readCpuSeconds, readMemoryBytes } from './process-figures.js';
 import { printReport, summarise } from './report.js';
 import { Violations } from './violations.js';

@@ -1,5 +1,5 @@
-import { decodeLines, type CoordinatorClient, type LogEntry } from '@cloudless/api';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
+import { decodeLines, type CoordinatorClient, type LogEntry } from '@cloudless/api';
 import { systemClock } from '@cloudless/app-kit';
 
 /** Follows the log of one container and checks each line number. */

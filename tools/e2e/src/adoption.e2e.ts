@@ -1,12 +1,12 @@
 import { readdirSync } from 'node:fs';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   ContainerStatus_State as State,
   createAgentClient,
   type AgentClient,
   type ContainerStatus,
 } from '@cloudless/api';
-import { Code, ConnectError } from '@connectrpc/connect';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { RealCluster } from './support/cluster.js';
 import { listProcessesMentioning } from './support/processes.js';
 

@@ -1,11 +1,11 @@
-import { definedFields } from '@cloudless/base';
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { definedFields } from '@cloudless/base';
 import { createCoordinatorClient, type Workload } from '@cloudless/api';
 import type { StateStore, StoreEntry } from '@cloudless/state-store';
 import { openLmdbStateStore } from '@cloudless/state-store-lmdb';
 import { systemClock } from '@cloudless/app-kit';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './support/cluster.js';
 import { RunningProgram, findBundle } from './support/processes.js';
 

@@ -1,5 +1,5 @@
-import { createAgentClient, type LogEntry, type Workload } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createAgentClient, type LogEntry, type Workload } from '@cloudless/api';
 import { RealCluster, SERVER_COMMAND } from './support/cluster.js';
 
 let cluster: RealCluster;

@@ -1,8 +1,8 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createAgentClient, createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createAgentClient, createCoordinatorClient } from '@cloudless/api';
 import { AGENT, COORDINATOR, CurlStream, plainHttp } from './support/calls.js';
 import { chooseWorkloadPorts } from './support/cluster.js';
 import { SOCKET, describeContainers, fetchText, listPods } from './support/containers.js';

@@ -1,6 +1,6 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import type { ReplicaStatus } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import type { ReplicaStatus } from '@cloudless/api';
 import { QUICK, type RealCluster } from './support/cluster.js';
 import {
   describeContainers,

@@ -1,9 +1,9 @@
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   ContainerStatus_State as State,
   createAgentClient,
   type EndpointSet,
 } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { COORDINATOR, createBufCurl, plainHttp } from './support/calls.js';
 import { QUICK, type RealCluster } from './support/cluster.js';
 import {

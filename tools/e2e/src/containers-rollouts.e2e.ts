@@ -1,5 +1,5 @@
-import { Rollout_Strategy } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { Rollout_Strategy } from '@cloudless/api';
 import { listContainers, describeContainers, startContainerCluster } from './support/containers.js';
 import type { RealCluster } from './support/cluster.js';
 import { OwnContainers } from './support/own-containers.js';

@@ -1,11 +1,11 @@
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { timestampMs } from '@bufbuild/protobuf/wkt';
 import {
   createAgentClient,
   type AgentClient,
   type CoordinatorClient,
   type LogEntry,
 } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
-import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { AGENT, CurlStream, createBufCurl, plainHttp } from './support/calls.js';
 import { QUICK, type RealCluster } from './support/cluster.js';
 import {

@@ -1,9 +1,9 @@
 import { mkdtemp, open, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import { errorKindOf } from '@cloudless/base';
 import { createAgentClient, fromConnectError, type Workload } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './support/cluster.js';
 import { DiskImage, describeOnDiskImages } from './support/disk-image.js';
 

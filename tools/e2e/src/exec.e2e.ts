@@ -1,8 +1,8 @@
-import { definedFields } from '@cloudless/base';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { createAgentClient, type CoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createAgentClient, type CoordinatorClient } from '@cloudless/api';
+import { definedFields } from '@cloudless/base';
 import { QUICK, RealCluster } from './support/cluster.js';
 import { ExecCall, ForwardCall } from './support/exec-call.js';
 import { listProcessesMentioning } from './support/processes.js';

@@ -3,12 +3,12 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   Event_Category as Category,
   type Rollout_Strategy,
   type WorkloadSpec_Mode,
 } from '@cloudless/api';
-import { Code, ConnectError } from '@connectrpc/connect';
 import { AGENT, COORDINATOR, plainHttp, postRaw } from './support/calls.js';
 import { QUICK, RealCluster } from './support/cluster.js';
 import {

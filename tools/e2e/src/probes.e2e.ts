@@ -2,9 +2,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type EndpointSet, type ReplicaStatus, type Workload } from '@cloudless/api';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { type EndpointSet, type ReplicaStatus, type Workload } from '@cloudless/api';
 import type { ProbeSchema, WorkloadSpecSchema } from '@cloudless/api';
 import { QUICK, RealCluster } from './support/cluster.js';
 

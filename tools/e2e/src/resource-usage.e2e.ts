@@ -1,10 +1,10 @@
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   ContainerStats_Source as Source,
   createAgentClient,
   type ContainerStats,
   type ContainerUse,
 } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import { QUICK, RealCluster } from './support/cluster.js';
 
 /** Computes forever in a child of the main process. */

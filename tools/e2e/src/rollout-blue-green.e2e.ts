@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   RolloutStatus_Phase,
   Rollout_Promotion,
   Rollout_Strategy,
   type Workload,
 } from '@cloudless/api';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RealCluster } from './support/cluster.js';
 import {
   expectOneSwitch,

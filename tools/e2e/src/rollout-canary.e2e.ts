@@ -1,5 +1,5 @@
-import { Rollout_Promotion, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { Rollout_Promotion, type Workload } from '@cloudless/api';
 import { RealCluster } from './support/cluster.js';
 import type { RequestClient } from './support/request-client.js';
 import {

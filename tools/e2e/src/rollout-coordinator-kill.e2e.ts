@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { Rollout_Strategy } from '@cloudless/api';
 import { createSeededRandom } from '@cloudless/base';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { QUICK, RealCluster } from './support/cluster.js';
 import {
   DrainExercise,

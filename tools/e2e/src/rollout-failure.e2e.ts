@@ -1,5 +1,5 @@
-import { RolloutStatus_Phase as Phase, Rollout_OnFailure, type Workload } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { RolloutStatus_Phase as Phase, Rollout_OnFailure, type Workload } from '@cloudless/api';
 import { RealCluster } from './support/cluster.js';
 import {
   REQUEST_APP,

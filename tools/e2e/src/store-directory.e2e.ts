@@ -1,8 +1,8 @@
 import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createCoordinatorClient, fromConnectError, type CoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createCoordinatorClient, fromConnectError, type CoordinatorClient } from '@cloudless/api';
 import { RealCluster } from './support/cluster.js';
 import { describeOnDiskImages, DiskImage } from './support/disk-image.js';
 import { findNamespaceProblem } from './support/namespaces.js';

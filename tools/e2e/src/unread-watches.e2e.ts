@@ -1,5 +1,5 @@
-import { createCoordinatorClient } from '@cloudless/api';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createCoordinatorClient } from '@cloudless/api';
 import {
   runAttack,
   encodeCall,

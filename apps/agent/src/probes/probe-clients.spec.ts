@@ -1,8 +1,8 @@
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import * as http2 from 'node:http2';
 import net, { type AddressInfo, type Server } from 'node:net';
-import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
+import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { checkGrpc } from './check-grpc.js';
 import { checkHttp } from './check-http.js';
 

@@ -1,5 +1,5 @@
-import { ManualClock, settle } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock, settle } from '@cloudless/base/testing';
 import { Deadline, withReconnect, type ReconnectOptions } from './reconnect.js';
 
 const lost = new ConnectError('no leader', Code.Unavailable);

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   EventSchema,
   WatchNodesResponse_Kind as NodeKind,
@@ -9,7 +10,6 @@ import {
   type WatchWorkloadsResponseSchema,
 } from '@cloudless/api';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { Code, ConnectError } from '@connectrpc/connect';
 import {
   NOW_MS,
   aNode,

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { CallOptions } from '@connectrpc/connect';
-import { CliFailure, ExitCode } from './failure.js';
 import { formatSpan } from '../output/human.js';
+import { CliFailure, ExitCode } from './failure.js';
 import type { CliSession } from './cli-session.js';
 import { Deadline, withReconnect } from './reconnect.js';
 

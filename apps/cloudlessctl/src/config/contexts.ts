@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { Document, isMap, parseDocument } from 'yaml';
+import { definedFields } from '@cloudless/base';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import type { CliIo, Files } from '../io/io.js';
 import { DNS_LABEL_RULE, isDnsLabel } from '../manifest/parse-manifest.js';

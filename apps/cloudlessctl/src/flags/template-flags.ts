@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import type { JsonValue } from '@bufbuild/protobuf';
+import { definedFields } from '@cloudless/base';
 import { RestartPolicy_PolicySchema, WorkloadSpec_ModeSchema } from '@cloudless/api';
 import { createUsageFailure } from '../call/failure.js';
 import { parseCpu, parseQuantity } from '../quantity.js';

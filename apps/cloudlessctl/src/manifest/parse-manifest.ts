@@ -1,9 +1,9 @@
 import { fromJson } from '@bufbuild/protobuf';
 import type { JsonValue } from '@bufbuild/protobuf';
-import { WorkloadSpecSchema } from '@cloudless/api';
-import type { WorkloadSpec } from '@cloudless/api';
 import { isSeq } from 'yaml';
 import type { Document, Node } from 'yaml';
+import { WorkloadSpecSchema } from '@cloudless/api';
+import type { WorkloadSpec } from '@cloudless/api';
 import { suggestSimilar } from '../suggest.js';
 import { readMessage } from './read-message.js';
 import { YamlReader, describeNode } from './yaml-reader.js';

@@ -1,5 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ReplicaStatusSchema,
   ReplicaStatus_Phase,
@@ -11,8 +13,6 @@ import {
   WorkloadStatus_Phase,
 } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { Code, ConnectError } from '@connectrpc/connect';
 import { NOW_MS, aWorkload } from './run-cli.js';
 import type { FakeCoordinator } from './run-cli.js';
 

@@ -1,6 +1,6 @@
-import { definedFields } from '@cloudless/base';
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import {
   ImagePullStatus_Phase as PullPhase,
   ImagePull_Policy as Policy,

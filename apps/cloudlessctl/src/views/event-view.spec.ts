@@ -1,7 +1,7 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { EventSchema } from '@cloudless/api';
 import pc from 'picocolors';
+import { EventSchema } from '@cloudless/api';
 import { formatEventTree, expandEventId, shortenEventId } from './event-view.js';
 
 const plainStyle = pc.createColors(false);

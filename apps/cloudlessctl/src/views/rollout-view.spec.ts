@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   ReplicaStatusSchema,
   ReplicaStatus_Phase,
@@ -7,7 +8,6 @@ import {
   Rollout_Strategy,
   VersionInfoSchema,
 } from '@cloudless/api';
-import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { FAILURE, aRollout } from '../testing/a-rollout.js';
 import { NOW_MS, aWorkload, runCli } from '../testing/run-cli.js';
 import type { CliResult } from '../testing/run-cli.js';

@@ -1,7 +1,7 @@
 import { sleep, type Clock, type Log } from '@cloudless/base';
 import { HEALTHY, type ContainerRuntime } from '@cloudless/runtime';
-import type { ConditionReading } from './node-monitor.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
+import type { ConditionReading } from './node-monitor.js';
 
 /**
  * Time between two reads of the runtime's health; a read makes no call to the container runtime.

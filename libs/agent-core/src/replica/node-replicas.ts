@@ -19,6 +19,7 @@ import type { StoredReplica } from '../store/agent-store.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import { fromContainerLabels, type ContainerOwner } from '../container/container-labels.js';
 import { readLastLines } from '../container/last-lines.js';
+import { StartQueue } from '../container/start-queue.js';
 import { toReplicaTarget } from './replica-target.js';
 import type { ReplicaRunnerDeps } from './replica-host.js';
 import { ReplicaRunner } from './replica-runner.js';
@@ -31,7 +32,6 @@ import {
   type RestoreInput,
 } from './restore-replica.js';
 import { toStoredStop } from './stored-orders.js';
-import { StartQueue } from '../container/start-queue.js';
 import { toReplicaReport } from './to-replica-report.js';
 
 /** Receives every change that must be sent to the coordinator. */

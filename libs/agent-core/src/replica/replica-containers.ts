@@ -15,8 +15,8 @@ import {
   type StartProgress,
 } from '@cloudless/runtime';
 import { fromContainerLabels } from '../container/container-labels.js';
-import { toReplicaTarget } from './replica-target.js';
 import { toContainerRequest } from '../container/to-container-request.js';
+import { toReplicaTarget } from './replica-target.js';
 
 /** Runtime and owner of the containers of a node. */
 export interface ContainerContext {

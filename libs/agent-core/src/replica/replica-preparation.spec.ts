@@ -1,6 +1,6 @@
+import { durationMs } from '@bufbuild/protobuf/wkt';
 import { CloudlessError, type Clock } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { durationMs } from '@bufbuild/protobuf/wkt';
 import { ImagePull_Policy, ImagePullStatus_Phase, RestartPolicy_Policy } from '@cloudless/api';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { createFakeRuntime } from '@cloudless/runtime/testing';

@@ -1,6 +1,6 @@
 import type { ContainerId } from '@cloudless/base';
-import type { StoredProgress } from '../store/agent-store.js';
 import type { ContainerEndpoint, ContainerStatus } from '@cloudless/runtime';
+import type { StoredProgress } from '../store/agent-store.js';
 import type { ReplicaTarget } from './replica-target.js';
 
 /**

@@ -1,10 +1,10 @@
 import type { ContainerStatus } from '@cloudless/runtime';
+import { definedFields, backoffDelayMs, type ContainerId } from '@cloudless/base';
 import type { StoredReplica } from '../store/agent-store.js';
 import { fromContainerLabels } from '../container/container-labels.js';
 import { adoptRunning, hasFailed, KEPT_CONTAINERS, reduceReplica } from './reduce-replica.js';
 import type { ReplicaTarget } from './replica-target.js';
 import { RESTART_BACKOFF } from './restart-decision.js';
-import { definedFields, backoffDelayMs, type ContainerId } from '@cloudless/base';
 import {
   isEnded,
   createReplicaState,

@@ -1,6 +1,6 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import {
   ContainerFactsSchema,
   EndpointSchema,

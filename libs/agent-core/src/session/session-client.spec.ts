@@ -1,6 +1,6 @@
+import { toBinary } from '@bufbuild/protobuf';
 import { silentLog, type Log } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
-import { toBinary } from '@bufbuild/protobuf';
 import { InventorySchema } from '@cloudless/api';
 import { aStartOrder, AgentTestBed } from '../testing/index.js';
 

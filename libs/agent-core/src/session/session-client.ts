@@ -20,19 +20,19 @@ import {
   type TunnelRefused,
   type Welcome,
 } from '@cloudless/api';
-import type { CoordinatorContact } from './coordinator-contact.js';
 import type { IdentityKeeper } from '../store/identity-keeper.js';
 import type { NodeMonitor } from '../node/node-monitor.js';
 import type { NodeReplicas } from '../replica/node-replicas.js';
-import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
-import { toInventory } from './inventory.js';
-import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import {
   PROTOCOL_MAX,
   PROTOCOL_MIN,
   toHello,
   type NodeDescription,
 } from '../node/node-description.js';
+import type { CoordinatorContact } from './coordinator-contact.js';
+import type { CoordinatorConnection, CoordinatorTransport } from './coordinator-transport.js';
+import { toInventory } from './inventory.js';
+import { PingMonitor, type PingTimes } from './ping-monitor.js';
 import { ReconnectBackoff } from './reconnect-backoff.js';
 import { SessionOutbox } from './session-outbox.js';
 

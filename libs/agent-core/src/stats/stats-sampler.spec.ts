@@ -1,7 +1,7 @@
+import fc from 'fast-check';
 import { silentLog, toContainerId, type Log } from '@cloudless/base';
 import { ManualClock, RecordingMeter } from '@cloudless/base/testing';
 import type { ContainerStatus } from '@cloudless/runtime';
-import fc from 'fast-check';
 import { toContainerLabels } from '../container/container-labels.js';
 import { createFakeSample, FakeStats } from '../testing/index.js';
 import { createContainerMetrics } from './container-metrics.js';

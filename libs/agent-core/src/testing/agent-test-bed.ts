@@ -11,8 +11,8 @@ import { ReplicaStatus_Phase, type ReplicaReport } from '@cloudless/api';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { Agent } from '../agent.js';
 import type { NodeReading } from '../node/node-monitor.js';
-import { FakeCoordinator } from './fake-coordinator.js';
 import type { StatsReader } from '../stats/stats-reader.js';
+import { FakeCoordinator } from './fake-coordinator.js';
 import { MemoryAgentStore } from './memory-agent-store.js';
 
 /**

@@ -1,5 +1,6 @@
 import type { DescMethod, DescMethodUnary, MessageShape, DescMessage } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { Code, type HandlerContext } from '@connectrpc/connect';
 import {
   Event_Category as Category,
   Event_Severity as Severity,
@@ -10,7 +11,6 @@ import {
 } from '@cloudless/api';
 import { Throttle, errorFields, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
-import { Code, type HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
 
 /** The subject of a call. An absent field does not apply. */

@@ -1,5 +1,5 @@
-import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { DescMethod } from '@bufbuild/protobuf';
+import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 
 /** How the audit log records the calls of a method. */
 export type AuditPolicy =

@@ -6,9 +6,9 @@ import { WorkloadSchema, resolveNamespace } from '@cloudless/api';
 import { RequestRecordSchema, type RequestRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
 import type { ClusterView, Transaction } from '@cloudless/cluster-state';
-import { retryOnConflict } from './retry-on-conflict.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
+import { retryOnConflict } from './retry-on-conflict.js';
 import type { KeyedMutex } from './keyed-mutex.js';
 
 /** The decision of a mutating call on one view of the state. */

@@ -1,6 +1,7 @@
 import { clone, create, equals } from '@bufbuild/protobuf';
 import type { DescMessage, DescMethodUnary, MessageShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   EnrollNodeResponseSchema,
@@ -38,11 +39,7 @@ import {
   type Stored,
   type Transaction,
 } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
-import { startDrain, uncordonNode, type NodeChange } from './drain.js';
-import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
-import { presentNode } from './node-presenter.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
 import {
@@ -53,6 +50,9 @@ import {
 import type { LivenessChanges } from '../watch/liveness-changes.js';
 import { createNodeSource } from '../watch/watch-nodes.js';
 import { watchRecords } from '../watch/watch-records.js';
+import { startDrain, uncordonNode, type NodeChange } from './drain.js';
+import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
+import { presentNode } from './node-presenter.js';
 
 /** Together with the node record this stays below the limit of 100 writes in a transaction. */
 const MAX_REMOVED_PER_COMMIT = 80;

@@ -1,6 +1,6 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import {
   Condition_Type as ConditionType,
   ConditionSchema,

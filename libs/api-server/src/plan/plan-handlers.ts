@@ -16,6 +16,9 @@ import { CloudlessError, randomHex } from '@cloudless/base';
 import type { ClusterView, Stored } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import { presentNode } from '../node/node-presenter.js';
+import type { AuditEntry } from '../audit/audit-log.js';
+import type { ApiServerDeps } from '../ports.js';
+import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 import { describePlanDifference } from './plan-difference.js';
 import {
   checkSpecBytes,
@@ -30,9 +33,6 @@ import {
   planChanges,
   type PlannedOutcome,
 } from './planned-changes.js';
-import type { AuditEntry } from '../audit/audit-log.js';
-import type { ApiServerDeps } from '../ports.js';
-import { runIdempotent, type MutationDeps } from '../mutation/idempotent-mutation.js';
 
 const ID_BYTES = 8;
 /** Time in which a plan can be executed. */

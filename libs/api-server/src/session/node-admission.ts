@@ -10,9 +10,9 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
 import type { Stored } from '@cloudless/cluster-state';
 import { retryOnConflict } from '../mutation/retry-on-conflict.js';
-import type { ForeignAgents } from './foreign-agents.js';
 import { stampTaints } from '../node/node-update.js';
 import type { ApiServerDeps } from '../ports.js';
+import type { ForeignAgents } from './foreign-agents.js';
 
 /** Oldest version of the session protocol that this coordinator supports. */
 export const PROTOCOL_MIN = 1;

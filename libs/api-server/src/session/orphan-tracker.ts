@@ -6,8 +6,8 @@ import {
   type ReplicaReport,
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
-import { isOrphan, createOrphanOrder } from './orders.js';
 import type { ApiServerDeps } from '../ports.js';
+import { isOrphan, createOrphanOrder } from './orders.js';
 
 /** State of one orphan. */
 interface OrphanState {

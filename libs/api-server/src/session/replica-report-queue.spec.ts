@@ -1,7 +1,7 @@
-import { ApiTestBed } from '../testing/api-test-bed.js';
 import { create } from '@bufbuild/protobuf';
 import { ReplicaReportSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
+import { ApiTestBed } from '../testing/api-test-bed.js';
 import { mergeReport } from './replica-report-queue.js';
 
 const record = (fields: object) =>

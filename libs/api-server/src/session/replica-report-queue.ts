@@ -27,9 +27,9 @@ import {
   type ClusterView,
   type EventInit,
 } from '@cloudless/cluster-state';
+import type { ApiServerDeps } from '../ports.js';
 import { EventThrottle } from './event-throttle.js';
 import { createPullEvent, type EventSubject } from './pull-events.js';
-import type { ApiServerDeps } from '../ports.js';
 
 /**
  * Each report writes a replica, an event and the readiness guard of a workload. The rest of the 100

@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorMessageSchema,
   HeartbeatResponseSchema,
@@ -17,7 +18,7 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, errorFields, type Timer, noMeter } from '@cloudless/base';
 import type { RecordChange } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
+import type { ApiServerDeps } from '../ports.js';
 import { AgentSession, RESEND_MS } from './agent-session.js';
 import { admitNode, negotiateProtocol } from './node-admission.js';
 import type { ForeignAgents } from './foreign-agents.js';
@@ -26,7 +27,6 @@ import { OrderMetrics } from './order-metrics.js';
 import { returnNode } from './node-return.js';
 import { computeReconnectTimes } from './reconnect-times.js';
 import type { TunnelListener, TunnelRequester } from './tunnel-requester.js';
-import type { ApiServerDeps } from '../ports.js';
 import { ReplicaReportQueue, createMissingReports } from './replica-report-queue.js';
 import { RollbackDetector } from './rollback-detector.js';
 

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   PortForwardRequestSchema,
   ReplicaStatus_Phase as Phase,
@@ -8,7 +9,6 @@ import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store'
 import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditEntry, AuditSubject } from '../audit/audit-log.js';
 import { InteractiveHandlers } from './interactive-handlers.js';
 import type { TunnelOpener } from './tunnel-hub.js';

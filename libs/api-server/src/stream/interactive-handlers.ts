@@ -1,4 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   ExecInputEndSchema,
   ExecStartSchema,
@@ -15,7 +16,6 @@ import {
 } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { CloudlessError, InvalidInputError, errorKindOf } from '@cloudless/base';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
 import type { ApiServerDeps } from '../ports.js';

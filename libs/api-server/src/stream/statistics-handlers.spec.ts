@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   ContainerStatsSchema,
   ContainerUseSchema,
@@ -15,7 +16,6 @@ import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store'
 import { CloudlessError } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import { StatisticsHandlers } from './statistics-handlers.js';
 import type { TunnelOpener, TunnelPurpose } from './tunnel-hub.js';
 

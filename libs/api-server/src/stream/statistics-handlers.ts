@@ -1,4 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   GetContainerStatsRequestSchema,
   ListContainerStatsRequestSchema,
@@ -22,11 +23,10 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
+import { requireWorkload } from '../workload/lookup.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
-import { requireWorkload } from '../workload/lookup.js';
 
 /** Nodes that are queried at the same time for one call. */
 const PARALLEL_NODES = 16;

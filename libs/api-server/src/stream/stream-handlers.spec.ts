@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import {
   ExecCommandRequestSchema,
   ExecCommandResponseSchema,
@@ -14,7 +15,6 @@ import { ReplicaRecordSchema, WorkloadRecordSchema } from '@cloudless/api/store'
 import { CloudlessError, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ClusterState } from '@cloudless/cluster-state';
-import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import type { TunnelListener } from '../session/tunnel-requester.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { NodeLogReader } from './node-log-reader.js';

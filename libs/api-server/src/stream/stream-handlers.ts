@@ -1,4 +1,5 @@
 import { clone, create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   ExecCommandRequestSchema,
   GetContainerStatusRequestSchema,
@@ -15,14 +16,13 @@ import {
   type StreamLogsRequest,
 } from '@cloudless/api';
 import { CloudlessError, InvalidInputError } from '@cloudless/base';
-import type { HandlerContext } from '@connectrpc/connect';
 import { presentContainer } from '../workload/container-presenter.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import { toAuditSubject } from '../audit/audit-subject.js';
+import type { ApiServerDeps } from '../ports.js';
 import type { NodeLogReader } from './node-log-reader.js';
 import { ReplicaLogStream, type LogReader } from './replica-log-stream.js';
 import { WorkloadLogStream } from './workload-log-stream.js';
-import type { ApiServerDeps } from '../ports.js';
 import {
   requireContainer,
   findContainer,

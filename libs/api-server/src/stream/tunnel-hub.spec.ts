@@ -1,11 +1,11 @@
 import { create } from '@bufbuild/protobuf';
+import { createClient } from '@connectrpc/connect';
 import {
   AgentService,
   ReplicaStatus_Phase as Phase,
   TunnelFrameSchema,
   type TunnelFrame,
 } from '@cloudless/api';
-import { createClient } from '@connectrpc/connect';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import type { ScriptedAgent } from '../testing/scripted-agent.js';
 

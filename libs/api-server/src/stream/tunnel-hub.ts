@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   OpenTunnelSchema,
   readFirstMessage,
@@ -10,7 +11,6 @@ import {
   type TunnelFrame,
 } from '@cloudless/api';
 import { CloudlessError, randomHex, type StopSignal } from '@cloudless/base';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
 import type { TunnelRequester } from '../session/tunnel-requester.js';
 import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream-quota.js';

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import {
   DrainStatusSchema,
   ExplainWorkloadResponseSchema,
@@ -35,7 +36,6 @@ import {
   type ClusterState,
 } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
-import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import { createApiServer, type ApiServer } from '../handlers.js';
 import type { ApiServerDeps, CallConnection } from '../ports.js';
 import { FakeNodes } from './fake-nodes.js';

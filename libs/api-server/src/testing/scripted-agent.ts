@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { createClient, type Transport } from '@connectrpc/connect';
 import {
   AgentMessageSchema,
   CoordinatorService,
@@ -13,7 +14,6 @@ import {
   type Order,
   type TunnelFrame,
 } from '@cloudless/api';
-import { createClient, type Transport } from '@connectrpc/connect';
 
 /** Header by which the test bed finds the connection of a call. */
 export const CONNECTION_HEADER = 'test-connection';

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   EndpointSetSchema,
   ListEventsResponseSchema,
@@ -14,14 +15,13 @@ import {
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { isLive, createServingFilter } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import type { ApiServerDeps } from '../ports.js';
+import { requireWorkload } from '../workload/lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
 import { createEndpointSource } from './watch-endpoints.js';
 import { createEventFilter, watchEvents } from './watch-events.js';
 import { watchRecords } from './watch-records.js';
 import { findRelatedEvents } from './related-events.js';
-import { requireWorkload } from '../workload/lookup.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {

@@ -9,8 +9,8 @@ import {
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
-import { presentContainer } from './container-presenter.js';
 import { mergeReport } from '../session/replica-report-queue.js';
+import { presentContainer } from './container-presenter.js';
 
 const workload = create(WorkloadRecordSchema, {
   uid: 'w',

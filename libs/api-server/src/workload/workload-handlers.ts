@@ -1,5 +1,6 @@
 import { clone, create } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import type { HandlerContext } from '@connectrpc/connect';
 import {
   CoordinatorService,
   ListWorkloadsResponseSchema,
@@ -23,7 +24,6 @@ import {
 } from '@cloudless/api';
 import { WorkloadRecordSchema, type WorkloadRecord } from '@cloudless/api/store';
 import { toNameKeyId } from '@cloudless/cluster-state';
-import type { HandlerContext } from '@connectrpc/connect';
 import { truncateWorkloadPlan } from '../plan/plan-size.js';
 import type { AuditEntry } from '../audit/audit-log.js';
 import type { ApiServerDeps } from '../ports.js';
@@ -33,9 +33,9 @@ import {
   type MutationDeps,
 } from '../mutation/idempotent-mutation.js';
 import type { LivenessChanges } from '../watch/liveness-changes.js';
-import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { watchRecords } from '../watch/watch-records.js';
 import { createWorkloadSource } from '../watch/watch-workloads.js';
+import { planApply, validateSpec, planCreate, planScale, planUpdate } from './spec-changes.js';
 import { createEventFields, changeWorkload } from './workload-change.js';
 import { checkGeneration, requireWorkload } from './lookup.js';
 

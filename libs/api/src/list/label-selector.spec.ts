@@ -1,5 +1,5 @@
-import { InvalidInputError } from '@cloudless/base';
 import fc from 'fast-check';
+import { InvalidInputError } from '@cloudless/base';
 import { matchesLabels, parseLabelSelector, type LabelSelector } from '../index.js';
 
 describe('parseLabelSelector', () => {

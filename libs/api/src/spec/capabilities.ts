@@ -1,5 +1,4 @@
 import { isFieldSet } from '@bufbuild/protobuf';
-import { resolveDisconnectTimes } from './defaults.js';
 import {
   SecurityContextSchema,
   Volume_EmptyDir_Medium as Medium,
@@ -7,6 +6,7 @@ import {
   type Volume,
   type WorkloadSpec,
 } from '../gen.js';
+import { resolveDisconnectTimes } from './defaults.js';
 
 /** Capability that a node needs for each kind of volume. */
 const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>, string>> = {

@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { definedFields } from '@cloudless/base';
 import {
   ImagePull_Policy as Policy,
   NetworkSchema,

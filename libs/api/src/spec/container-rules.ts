@@ -1,11 +1,11 @@
 import type { Violation } from '@cloudless/base';
-import { validateDevices } from './device-rules.js';
 import {
   ImagePullSchema,
   NetworkSchema,
   SecurityContextSchema,
   type WorkloadSpec,
 } from '../gen.js';
+import { validateDevices } from './device-rules.js';
 import { isPresent } from './is-present.js';
 import { validateNetwork } from './network-rules.js';
 import { validatePlatform } from './platform-rules.js';

@@ -1,6 +1,6 @@
 import type { Violation } from '@cloudless/base';
-import { findPathProblem } from './absolute-path.js';
 import type { WorkloadSpec } from '../gen.js';
+import { findPathProblem } from './absolute-path.js';
 
 /** Validates devices beyond the rules of the proto. Paths start with `spec`. */
 export function* validateDevices({ devices }: WorkloadSpec): Generator<Violation> {

@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { listHostPorts } from './host-ports.js';
 import { Port_Protocol as Protocol, WorkloadSpecSchema } from '../gen.js';
+import { listHostPorts } from './host-ports.js';
 
 describe('listHostPorts', () => {
   const web = { containerPort: 80 };

@@ -1,5 +1,4 @@
 import type { Violation } from '@cloudless/base';
-import { resolvePortName } from './defaults.js';
 import {
   Port_Protocol,
   type Port,
@@ -7,6 +6,7 @@ import {
   type Probe_HttpCheck,
   type WorkloadSpec,
 } from '../gen.js';
+import { resolvePortName } from './defaults.js';
 
 /** Headers that control the transfer of the request. The agent sets them. */
 const OWN_HEADERS = [

@@ -1,12 +1,12 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
-import { validateRollout } from './rollout-rules.js';
 import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
   WorkloadSpecSchema,
   type RolloutSchema,
 } from '../gen.js';
+import { validateRollout } from './rollout-rules.js';
 
 type Init = MessageInitShape<typeof RolloutSchema>;
 

@@ -1,12 +1,12 @@
-import type { Violation } from '@cloudless/base';
 import { durationMs } from '@bufbuild/protobuf/wkt';
-import { DEFAULTS } from './defaults.js';
+import type { Violation } from '@cloudless/base';
 import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
   type Rollout,
   type WorkloadSpec,
 } from '../gen.js';
+import { DEFAULTS } from './defaults.js';
 
 /**
  * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the

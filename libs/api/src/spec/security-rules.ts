@@ -1,6 +1,6 @@
 import type { Violation } from '@cloudless/base';
-import { findPathProblem } from './absolute-path.js';
 import type { SecurityContext, WorkloadSpec } from '../gen.js';
+import { findPathProblem } from './absolute-path.js';
 import { ALL_CAPABILITIES, normalizeCapability } from './linux-capabilities.js';
 import { parseProfile, parseSelinuxOptions } from './security-options.js';
 

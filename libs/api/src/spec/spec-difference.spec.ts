@@ -1,7 +1,7 @@
-import { definedFields } from '@cloudless/base';
 import { create, equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
+import { definedFields } from '@cloudless/base';
 import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from '../index.js';
 import { arbitraryMessage } from '../testing/arb-message.js';
 

@@ -1,4 +1,3 @@
-import { definedFields, InvalidInputError } from '@cloudless/base';
 import {
   clone,
   toJson,
@@ -7,6 +6,7 @@ import {
   type JsonValue,
 } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
+import { definedFields, InvalidInputError } from '@cloudless/base';
 import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
 
 /** A field that differs between two specs. */

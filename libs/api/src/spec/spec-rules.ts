@@ -1,12 +1,5 @@
-import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
-import { validateContainer } from './container-rules.js';
-import { DEFAULTS, resolveDisconnectTimes, resolvePortName } from './defaults.js';
-import { isImageReference } from './image-reference.js';
-import { validateMode } from './mode-rules.js';
-import { validateProbes } from './probe-rules.js';
-import { validateRollout } from './rollout-rules.js';
-import { isReservedForRuntime } from './ulimit-rules.js';
+import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import {
   Disconnect_Mode,
   RestartPolicy_Policy,
@@ -15,6 +8,13 @@ import {
   type ResourceList,
   type WorkloadSpec,
 } from '../gen.js';
+import { validateContainer } from './container-rules.js';
+import { DEFAULTS, resolveDisconnectTimes, resolvePortName } from './defaults.js';
+import { isImageReference } from './image-reference.js';
+import { validateMode } from './mode-rules.js';
+import { validateProbes } from './probe-rules.js';
+import { validateRollout } from './rollout-rules.js';
+import { isReservedForRuntime } from './ulimit-rules.js';
 
 /**
  * Validates combinations of fields of a spec, which the rules of its proto cannot express.

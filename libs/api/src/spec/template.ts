@@ -1,5 +1,4 @@
 import { clone } from '@bufbuild/protobuf';
-import { withDefaults } from './defaults.js';
 import {
   ImagePullSchema,
   NetworkSchema,
@@ -7,6 +6,7 @@ import {
   WorkloadSpecSchema,
   type WorkloadSpec,
 } from '../gen.js';
+import { withDefaults } from './defaults.js';
 import { isPresent } from './is-present.js';
 
 /**

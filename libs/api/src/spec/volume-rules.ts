@@ -1,6 +1,6 @@
 import type { Violation } from '@cloudless/base';
-import { findPathProblem, isWithin } from './absolute-path.js';
 import type { Volume, WorkloadSpec } from '../gen.js';
+import { findPathProblem, isWithin } from './absolute-path.js';
 
 /** Mounted by the container runtime itself, so no volume can be mounted there. */
 const RESERVED_PATHS = ['/', '/dev'];

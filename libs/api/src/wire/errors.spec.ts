@@ -1,5 +1,5 @@
-import { CloudlessError, InvalidInputError, StoppedError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError, createClient, createRouterTransport } from '@connectrpc/connect';
+import { CloudlessError, InvalidInputError, StoppedError, type ErrorKind } from '@cloudless/base';
 import {
   CoordinatorService,
   toCode,

@@ -1,5 +1,5 @@
-import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
+import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
 
 const codeByKind: Record<ErrorKind, Code> = {
   invalid: Code.InvalidArgument,

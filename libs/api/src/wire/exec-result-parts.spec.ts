@@ -1,6 +1,6 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
-import { MAX_PART_LENGTH, ExecResultAssembler, splitExecResult } from './exec-result-parts.js';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from '../gen.js';
+import { MAX_PART_LENGTH, ExecResultAssembler, splitExecResult } from './exec-result-parts.js';
 
 /** Sends each part separately and returns the received parts. */
 function sent(result: ExecCommandResponse): ExecCommandResponse {

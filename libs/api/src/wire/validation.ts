@@ -1,8 +1,8 @@
-import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { create, type DescMessage, type DescService, type Message } from '@bufbuild/protobuf';
 import { pathToString } from '@bufbuild/protobuf/reflect';
 import { createValidator, type Violation as RuleViolation } from '@bufbuild/protovalidate';
 import type { Interceptor } from '@connectrpc/connect';
+import { CloudlessError, InvalidInputError, type Violation } from '@cloudless/base';
 import { AdminService } from '../gen/cloudless/api/admin_pb.js';
 import { AgentService } from '../gen/cloudless/api/agent_service_pb.js';
 import { CoordinatorService } from '../gen/cloudless/api/coordinator_service_pb.js';

@@ -1,4 +1,3 @@
-import type { Violation } from '@cloudless/base';
 import type { DescField, DescMessage, Message } from '@bufbuild/protobuf';
 import { reflect, type ReflectMessage } from '@bufbuild/protobuf/reflect';
 import {
@@ -7,6 +6,7 @@ import {
   type Duration,
   type Timestamp,
 } from '@bufbuild/protobuf/wkt';
+import type { Violation } from '@cloudless/base';
 
 /**
  * Finds durations and timestamps that JSON cannot express. The binary format can, and a record that

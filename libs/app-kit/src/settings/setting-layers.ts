@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/base';
 import { parse } from 'yaml';
+import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/base';
 
 /**
  * External names of a program's settings, by key: the flag in the form of commander (`--data-dir

@@ -2,8 +2,8 @@ import { definedFields } from '@cloudless/base';
 import { iterateLines, parseKeyed, parseWhole } from '../parsers/lines.js';
 import { MalformedCgroupFileError } from '../parsers/malformed.js';
 import { parseProcStat, type ProcStat } from '../parsers/proc-stat.js';
-import type { ContainerSample, CpuUse, MemoryUse, PidsUse } from './sample.js';
 import type { IoUse } from '../parsers/io.js';
+import type { ContainerSample, CpuUse, MemoryUse, PidsUse } from './sample.js';
 import type { SampleResult } from './to-sample.js';
 
 /** Memory of one process with all its threads, from `/proc/<pid>/status`. */

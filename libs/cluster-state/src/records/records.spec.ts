@@ -1,7 +1,7 @@
 import { create, equals, fromBinary, toBinary, type DescMessage } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { ReplicaRecordSchema } from '@cloudless/api/store';
 import fc from 'fast-check';
+import { ReplicaRecordSchema } from '@cloudless/api/store';
 import {
   RECORD_KINDS,
   decodeRecord,

@@ -1,8 +1,8 @@
 import { clone } from '@bufbuild/protobuf';
 import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
-import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from '../view/view.js';
+import type { Transaction } from './transaction.js';
 
 /**
  * Clears the loss of a node and adds an event. Requires the node record to be unchanged since it

@@ -15,8 +15,8 @@ import {
   type WorkloadRecord,
 } from '@cloudless/api/store';
 import { toVersionKeyId } from '../records/records.js';
-import type { Transaction } from './transaction.js';
 import type { ClusterView, Stored } from '../view/view.js';
+import type { Transaction } from './transaction.js';
 
 /** A new spec of a workload, and its origin. */
 export interface SpecUpdate {

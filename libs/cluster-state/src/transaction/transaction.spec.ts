@@ -1,6 +1,6 @@
+import { create } from '@bufbuild/protobuf';
 import { EventSchema } from '@cloudless/api';
 import { ReplicaRecordSchema } from '@cloudless/api/store';
-import { create } from '@bufbuild/protobuf';
 import { decodeRecord } from '../records/records.js';
 import { copyReplica } from '../records/replicas.js';
 import { Transaction } from './transaction.js';

@@ -2,6 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { EventSchema, type Event } from '@cloudless/api';
 import type { Compare, Operation, Revision } from '@cloudless/state-store';
+import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import {
   encodeRecord,
   toKey,
@@ -9,7 +10,6 @@ import {
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
-import { EvidenceRecordSchema, type ReplicaRecord } from '@cloudless/api/store';
 import type { Stored } from '../view/view.js';
 
 /** The fields of a new event. The transaction sets id and time. */

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import fc from 'fast-check';
 import { EventSchema, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import {
   ControlRecordSchema,
@@ -7,7 +8,6 @@ import {
   VersionRecordSchema,
   WorkloadRecordSchema,
 } from '@cloudless/api/store';
-import fc from 'fast-check';
 import {
   toNameKeyId,
   toReplicaKeyId,

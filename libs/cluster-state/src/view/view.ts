@@ -12,13 +12,13 @@ import type {
 } from '@cloudless/api/store';
 import { definedFields } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
-import { EventIndex, type EventSubject } from './event-index.js';
 import {
   REMOVED_EVENTS_KEY,
   toNameKeyId,
   type RecordKind,
   type RecordOf,
 } from '../records/records.js';
+import { EventIndex, type EventSubject } from './event-index.js';
 
 /** A record with the revision that wrote it, for conditional writes. */
 export interface Stored<Value> {

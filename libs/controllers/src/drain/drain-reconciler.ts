@@ -31,8 +31,8 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
-import { getRemainingDrainMs } from './eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
+import { getRemainingDrainMs } from './eviction.js';
 
 export interface DrainReconcilerDeps {
   readonly state: ClusterState;

@@ -23,8 +23,8 @@ import {
   type ClusterState,
   type PlanSubject,
 } from '@cloudless/cluster-state';
-import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import type { NodeDirectory } from '../node/node-directory.js';
+import { simulateRollout, type DryRunResult } from './simulate-rollout.js';
 import { DryRunCluster, type DryRunClusterDeps } from './dry-run-cluster.js';
 
 export interface DryRunPlannerDeps extends DryRunClusterDeps {

@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
+import { definedFields } from '@cloudless/base';
 import {
   ExplainWorkloadResponseSchema,
   NodeVerdictSchema,
@@ -14,10 +14,10 @@ import {
 import type { WorkloadRecord } from '@cloudless/api/store';
 import { findImpossibleLimits } from '@cloudless/rollout';
 import { toEffectiveNode, type PlanSubject } from '@cloudless/cluster-state';
-import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 import { toPlacementRequest } from '../placement/scheduler-input.js';
 import { isGlobal, findGlobalTargets, findOccupiedTargets } from '../rollout/global-targets.js';
 import type { WorkloadPresenter } from '../workload/workload-presenter.js';
+import { DryRunPlanner, type DryRunPlannerDeps } from './dry-run-planner.js';
 
 export interface DryRunServiceDeps extends DryRunPlannerDeps {
   readonly presenter: WorkloadPresenter;

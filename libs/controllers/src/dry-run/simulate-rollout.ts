@@ -14,10 +14,10 @@ import {
   type WaitReason,
 } from '@cloudless/rollout';
 import type { NodeDirectory } from '../node/node-directory.js';
-import { DryRunPlacement } from './dry-run-placement.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from '../rollout/rollout-state.js';
 import { countStillWanted } from '../replica/finished.js';
+import { DryRunPlacement } from './dry-run-placement.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
 /** One predicted step, with the counts after it. */

@@ -1,5 +1,5 @@
-import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { LEASE_MS, TestBed } from '../testing/test-bed.js';
 import { NodeReconciler } from './node-reconciler.js';
 

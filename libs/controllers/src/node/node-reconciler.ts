@@ -26,8 +26,8 @@ import {
   type Stored,
 } from '@cloudless/cluster-state';
 import { commitOrReconcileAgain } from '../common/commit.js';
-import type { NodeDirectory } from './node-directory.js';
 import { toMs } from '../common/duration.js';
+import type { NodeDirectory } from './node-directory.js';
 
 export interface NodeReconcilerDeps {
   readonly state: ClusterState;

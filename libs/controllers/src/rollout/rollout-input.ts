@@ -17,15 +17,15 @@ import {
 } from '@cloudless/rollout';
 import { findEviction } from '../drain/eviction.js';
 import type { NodeDirectory } from '../node/node-directory.js';
-import type { ReadinessTracker } from './readiness-tracker.js';
 import { toMs } from '../common/duration.js';
+import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
+import { isFinishedOfActiveVersion } from '../replica/finished.js';
 import {
   findGlobalTargets,
   type GlobalTargets,
   type GlobalTargetSources,
 } from './global-targets.js';
-import { WAITS_FOR_NODE } from '../placement/wait-reason.js';
-import { isFinishedOfActiveVersion } from '../replica/finished.js';
+import type { ReadinessTracker } from './readiness-tracker.js';
 
 /** The input of the rollout planner, and when it changes by time alone. */
 export interface RolloutInput {

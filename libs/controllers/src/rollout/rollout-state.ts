@@ -1,6 +1,6 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
 import { timestampFromMs, timestampMs, type Timestamp } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import {
   Rollout_OnFailure as OnFailure,
   Rollout_Promotion as Promotion,

@@ -121,10 +121,7 @@ export class TestBed {
   }
 
   /** Adds a node with 4 CPUs and 8 GiB, and starts its session. */
-  async addNode(
-    id: string,
-    changes: Fields<typeof NodeRecordSchema> = {},
-  ): Promise<void> {
+  async addNode(id: string, changes: Fields<typeof NodeRecordSchema> = {}): Promise<void> {
     const node = create(NodeRecordSchema, {
       id,
       createdAt: timestampFromMs(this.clock.wallTime()),

@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import { resolveDisconnectTimes, type DisconnectTimes } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { copyReplica, isLive } from '@cloudless/cluster-state';

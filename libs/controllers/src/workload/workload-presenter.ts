@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { create } from '@bufbuild/protobuf';
+import { definedFields } from '@cloudless/base';
 import {
   ReplicaStatusSchema,
   ReplicaStatus_Phase as ReplicaPhase,

@@ -26,18 +26,18 @@ import { decideNextSteps } from '@cloudless/rollout';
 import type { Cluster } from '@cloudless/scheduler';
 import { findChangeEvent } from '../common/causes.js';
 import { commitOrReconcileAgain } from '../common/commit.js';
-import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import type { ReadinessTracker } from '../rollout/readiness-tracker.js';
 import { toRolloutInput } from '../rollout/rollout-input.js';
 import { advancePass, pruneVersions, isSameControl } from '../rollout/rollout-progress.js';
 import { isGlobal } from '../rollout/global-targets.js';
-import { retireEndedReplicas } from './retire-ended-replicas.js';
-import { SlotBackoffs } from './slot-backoff.js';
-import { toDecisionId, addStepEvents } from './step-events.js';
-import { requireReadinessGuard, applySteps } from './apply-steps.js';
 import { countStillWanted } from '../replica/finished.js';
 import { MAX_PASS_WRITES } from '../rollout/rollout-pass.js';
+import { requireReadinessGuard, applySteps } from './apply-steps.js';
+import { toDecisionId, addStepEvents } from './step-events.js';
+import { SlotBackoffs } from './slot-backoff.js';
+import { retireEndedReplicas } from './retire-ended-replicas.js';
+import { syncDisconnectPolicy } from './sync-disconnect-policy.js';
 import type { WorkloadPass } from './workload-pass.js';
 
 export interface WorkloadReconcilerDeps {

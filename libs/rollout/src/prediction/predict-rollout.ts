@@ -1,8 +1,8 @@
 import type { RolloutStep, WaitReason } from '../steps/decision.js';
-import { predictBatches, createPlannedReplica, type StepRecorder } from './predict-batches.js';
 import { decideNextSteps } from '../steps/next-steps.js';
 import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 import { countWhere, isStaying } from '../steps/replica-tally.js';
+import { predictBatches, createPlannedReplica, type StepRecorder } from './predict-batches.js';
 
 /** One predicted step. */
 export interface PredictedStep {

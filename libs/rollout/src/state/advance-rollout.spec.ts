@@ -1,4 +1,6 @@
 import { toReplicaId } from '@cloudless/base';
+import { resolveLimits } from '../steps/limits.js';
+import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 import { advanceRollout } from './advance-rollout.js';
 import {
   NO_ROLLOUT,
@@ -7,8 +9,6 @@ import {
   type RolloutSituation,
   type RolloutState,
 } from './rollout-state.js';
-import { resolveLimits } from '../steps/limits.js';
-import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 
 const SETTINGS: RolloutSettings = {
   strategy: 'rollingUpdate',

@@ -1,3 +1,4 @@
+import { isStaying } from '../steps/replica-tally.js';
 import {
   isFirstRollout,
   isSettled,
@@ -5,7 +6,6 @@ import {
   formatDuration,
   omitTimes,
 } from './rollout-state.js';
-import { isStaying } from '../steps/replica-tally.js';
 import type { RolloutEvent, RolloutSituation, CanaryStep, RolloutState } from './rollout-state.js';
 
 /**

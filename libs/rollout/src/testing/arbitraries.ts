@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import fc from 'fast-check';
+import { definedFields } from '@cloudless/base';
 import {
   resolveLimits,
   type RolloutLimitsSpec,

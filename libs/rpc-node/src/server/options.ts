@@ -1,6 +1,6 @@
 import type { DescService } from '@bufbuild/protobuf';
-import type { Clock, Log } from '@cloudless/base';
 import type { ConnectRouter, Interceptor } from '@connectrpc/connect';
+import type { Clock, Log } from '@cloudless/base';
 import type { ClientConnection } from './transport/connection.js';
 import type { PriorityLoad } from './admission/call-admission.js';
 import type { HealthState } from './health/health.js';

@@ -1,6 +1,6 @@
-import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { ManualClock } from '@cloudless/base/testing';
 import { systemClock } from '@cloudless/app-kit';
+import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { CriClient } from './cri-client.js';
 
 describe('CriClient.unansweredMs', () => {

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
-import { CloudlessError, type Clock } from '@cloudless/base';
 import { createClient, type Client } from '@connectrpc/connect';
 import { createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
+import { CloudlessError, type Clock } from '@cloudless/base';
 import { ImageService, RuntimeService } from '../gen/runtime/v1/api_pb.js';
 import { fromCriError } from './cri-errors.js';
 

@@ -1,5 +1,5 @@
-import { CloudlessError, type ErrorKind } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { CloudlessError, type ErrorKind } from '@cloudless/base';
 
 const KINDS = new Map<Code, ErrorKind>([
   [Code.InvalidArgument, 'invalid'],

@@ -21,6 +21,7 @@ import {
   type Container,
   type ContainerStatusResponse,
 } from '../gen/runtime/v1/api_pb.js';
+import { processExists } from '../system/host-processes.js';
 import {
   readContainerId,
   fromAnnotations,
@@ -29,7 +30,6 @@ import {
   type RecordedRequest,
   type Owner,
 } from './labels.js';
-import { processExists } from '../system/host-processes.js';
 import { parsePid, toStatus, wasNeverStarted } from './to-status.js';
 
 /** A container of this owner, as the newest list showed it. */

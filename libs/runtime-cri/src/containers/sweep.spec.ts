@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, utimesSync } from 'node:fs';
 import path from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Code, ConnectError } from '@connectrpc/connect';
 import { silentLog, type ContainerId, type Log } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import { systemClock } from '@cloudless/app-kit';
-import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ContainerConfigSchema,
   ContainerState,

@@ -7,8 +7,8 @@ import {
   type Timer,
 } from '@cloudless/base';
 import type { CriClient } from '../client/cri-client.js';
-import type { Inventory, KnownContainer } from './inventory.js';
 import { processExists } from '../system/host-processes.js';
+import type { Inventory, KnownContainer } from './inventory.js';
 
 /** Interval in which the main processes are checked, with one system call each. */
 const POLL_MS = 50;

@@ -11,6 +11,7 @@ import {
 import type { ExecEvent, ExecRequest } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import { readPidNamespace, readProcess, type HostProcess } from '../system/host-processes.js';
+import type { KeyedMutex } from '../system/keyed-mutex.js';
 import { pollUntilFound } from './poll-until-found.js';
 import { toCommandLine } from './command-line.js';
 import type { CommandRecords } from './command-records.js';
@@ -18,7 +19,6 @@ import { CommandStreams } from './command-streams.js';
 import { ExecInputSender } from './exec-input.js';
 import { toExecError } from './exit-status.js';
 import { findCommands, toIdentity, findNewCommand } from './exec-processes.js';
-import type { KeyedMutex } from '../system/keyed-mutex.js';
 import { drainInput, findInputPipes } from './stuck-input.js';
 import { openStreamConnection } from './upgrade.js';
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { Code, ConnectError } from '@connectrpc/connect';
 import { definedFields, StoppedError, type ContainerId } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ContainerRequest, PullPolicy, StartProgress } from '@cloudless/runtime';
 import { systemClock } from '@cloudless/app-kit';
-import { Code, ConnectError } from '@connectrpc/connect';
 import { CriClient } from '../client/cri-client.js';
 import { FakeCriServer } from '../testing/fake-cri-server.js';
 import { waitUntil } from '../testing/real-cri-machine.js';

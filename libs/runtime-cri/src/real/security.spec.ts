@@ -1,8 +1,8 @@
-import { definedFields } from '@cloudless/base';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { definedFields } from '@cloudless/base';
 import type { ContainerRequest, SecurityRequest } from '@cloudless/runtime';
 import { execIn, startIdle, readProcessStatus } from '../testing/real-commands.js';
 import {

@@ -1,4 +1,3 @@
-import { definedFields } from '@cloudless/base';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2';
 import { tmpdir } from 'node:os';
@@ -6,6 +5,7 @@ import path from 'node:path';
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type ConnectRouter, type ServiceImpl } from '@connectrpc/connect';
 import { connectNodeAdapter } from '@connectrpc/connect-node';
+import { definedFields } from '@cloudless/base';
 import {
   ContainerSchema,
   ContainerState,

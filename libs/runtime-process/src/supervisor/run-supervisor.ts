@@ -9,8 +9,8 @@ import {
   type Random,
   type Timer,
 } from '@cloudless/base';
-import { acquireDirectoryLock } from '../system/directory-lock.js';
 import { VERSION } from '@cloudless/app-kit';
+import { acquireDirectoryLock } from '../system/directory-lock.js';
 import { layout } from './container/container-paths.js';
 import { ClientSession } from './client-session.js';
 import { createFileLog } from './supervisor-log.js';

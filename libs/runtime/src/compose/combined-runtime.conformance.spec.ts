@@ -1,13 +1,13 @@
 import { definedFields, createSeededRandom, silentLog } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { combineRuntimes } from './combined-runtime.js';
 import {
   describeContainerRuntime,
   type RuntimeHarness,
   type RuntimeMachine,
 } from '../conformance/index.js';
-import { LazyRuntime } from './lazy-runtime.js';
 import { toBehaviourCommand, createFakeRuntime } from '../testing/index.js';
+import { combineRuntimes } from './combined-runtime.js';
+import { LazyRuntime } from './lazy-runtime.js';
 
 const capabilities = ['limits.cpu', 'limits.memory', 'disconnect.exclusive', 'exec.tty'];
 const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };

@@ -7,10 +7,10 @@ import {
   type ContainerId,
 } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
-import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
 import type { ContainerEvent, ContainerRequest, ContainerRuntime } from '../container-runtime.js';
 import { listAvailable } from '../list-available.js';
 import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
+import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
 
 const random = createSeededRandom(5);
 const away = (): CloudlessError =>

@@ -12,7 +12,6 @@ import {
   type StopSignal,
 } from '@cloudless/base';
 import { EventBroadcaster } from '../events/event-broadcaster.js';
-import { ContainerCache } from './container-cache.js';
 import { HEALTHY } from '../container-runtime.js';
 import type {
   AvailableContainers,
@@ -29,6 +28,7 @@ import type {
   RuntimeHealth,
   StartProgress,
 } from '../container-runtime.js';
+import { ContainerCache } from './container-cache.js';
 
 export interface CombinedRuntimeOptions {
   /** Runs requests without an image. */

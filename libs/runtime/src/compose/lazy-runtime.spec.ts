@@ -1,8 +1,8 @@
 import { CloudlessError, createSeededRandom, randomHex, toContainerId } from '@cloudless/base';
 import { ManualClock, settle } from '@cloudless/base/testing';
 import type { ContainerRequest } from '../container-runtime.js';
-import { LazyRuntime } from './lazy-runtime.js';
 import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
+import { LazyRuntime } from './lazy-runtime.js';
 
 const aRequest = (): ContainerRequest => ({
   containerId: toContainerId(randomHex(createSeededRandom(3), 32)),

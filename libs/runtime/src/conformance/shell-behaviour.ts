@@ -1,5 +1,5 @@
-import type { LogStream } from '../container-runtime.js';
 import { assertNever } from '@cloudless/base';
+import type { LogStream } from '../container-runtime.js';
 import type { Behaviour, BehaviourStep } from './behaviour.js';
 
 /**

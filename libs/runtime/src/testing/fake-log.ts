@@ -1,7 +1,7 @@
+import type { Clock, StopSignal } from '@cloudless/base';
 import { PushQueue } from '../events/push-queue.js';
 import { LineSplitter, type SplitLine } from '../logs/line-splitter.js';
 import { isLineSelected } from '../logs/log-selection.js';
-import type { Clock, StopSignal } from '@cloudless/base';
 import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
 
 /** Number of kept lines; older ones are dropped, as by log rotation. */

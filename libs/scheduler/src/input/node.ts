@@ -1,6 +1,6 @@
 import type { NodeId } from '@cloudless/base';
-import { toLabelMap, type LabelMap, type Labels } from './labels.js';
 import { compareText } from '../order.js';
+import { toLabelMap, type LabelMap, type Labels } from './labels.js';
 import { Problems } from './problems.js';
 import {
   clampToZero,

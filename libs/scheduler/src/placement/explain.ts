@@ -1,10 +1,10 @@
+import type { NodeId } from '@cloudless/base';
 import { explainFailure } from '../filters/pipeline.js';
 import type { PlacementFilter } from '../filters/reasons.js';
-import type { NodeId } from '@cloudless/base';
-import { compareCandidates, type Candidate } from './candidate.js';
 import { compareNumbers, compareText } from '../order.js';
-import type { PlacementRun } from './placement-run.js';
 import type { ScoreTerms } from '../scoring/score.js';
+import { compareCandidates, type Candidate } from './candidate.js';
+import type { PlacementRun } from './placement-run.js';
 
 /** Result of all filters and scores for one node and one request. */
 export type NodeExplanation = NodeExplanationBase & (NodeFits | NodeDoesNotFit);

@@ -1,5 +1,5 @@
-import { createSeededRandom, toNodeId } from '@cloudless/base';
 import fc from 'fast-check';
+import { createSeededRandom, toNodeId } from '@cloudless/base';
 import { describeReasons, type PlacementFilter, type SchedulerNode } from '../index.js';
 import {
   aCluster,

@@ -1,6 +1,6 @@
 import { toReplicaId } from '@cloudless/base';
-import { Ledger } from './ledger.js';
 import { aReservation } from '../testing/builders.js';
+import { Ledger } from './ledger.js';
 
 describe('Ledger', () => {
   it('keeps one group per workload, labels and anti-affinity, and removes groups without replicas', () => {

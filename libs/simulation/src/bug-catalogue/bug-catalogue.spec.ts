@@ -1,5 +1,5 @@
-import { jest } from '@jest/globals';
 import { existsSync, readFileSync } from 'node:fs';
+import { jest } from '@jest/globals';
 import { BUG_CATALOGUE, findSeed } from './bug-catalogue.js';
 import { FAULTY_RUNTIMES } from './faulty-runtimes.js';
 import { toRuntimeRow, toWorldRow } from './catalogue-table.js';

@@ -1,7 +1,7 @@
-import { jest } from '@jest/globals';
 import { execFile } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { jest } from '@jest/globals';
 import { describeContainerRuntime } from '@cloudless/runtime/conformance';
 import { FAULTY_RUNTIMES, createFaultyHarness } from './faulty-runtimes.js';
 

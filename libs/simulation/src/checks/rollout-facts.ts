@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { durationMs, type Duration } from '@bufbuild/protobuf/wkt';
+import { definedFields } from '@cloudless/base';
 import {
   ReplicaStatus_Phase as Phase,
   RestartPolicy_Policy as Restart,

@@ -1,3 +1,4 @@
+import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import {
   createCoordinatorClient,
   createErrorInterceptor,
@@ -13,11 +14,10 @@ import {
   type Controllers,
 } from '@cloudless/controllers';
 import { createEngineStore, type Revision, type StateStore } from '@cloudless/state-store';
-import { createRouterTransport, type Transport } from '@connectrpc/connect';
-import type { NodeFacts } from './node-facts.js';
-import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import { ReadySince } from '../checks/ready-since.js';
 import type { InjectedBug } from '../sim-cluster/injected-bug.js';
+import type { NodeFacts } from './node-facts.js';
+import { CONNECTION_HEADER, type SimConnection } from './sim-connection.js';
 import type { SimDisk } from './sim-disk.js';
 import type { SimProcess } from './sim-process.js';
 

@@ -1,6 +1,6 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import type { CoordinatorClient, Workload } from '@cloudless/api';
 import type { Clock } from '@cloudless/base';
-import { Code, ConnectError } from '@connectrpc/connect';
 import type { AcknowledgementChecker } from '../checks/acknowledgement-checker.js';
 import type { SimCoordinator } from './sim-coordinator.js';
 import type { SimLink } from './sim-link.js';

@@ -1,6 +1,6 @@
 // Runs the seeds that the parent process sends, one after the other, and reports each result.
-import { definedFields } from '@cloudless/base';
 import { createHash } from 'node:crypto';
+import { definedFields } from '@cloudless/base';
 import { runSeed } from './run-seed.js';
 import type { SeedReport } from './run-seeds.js';
 

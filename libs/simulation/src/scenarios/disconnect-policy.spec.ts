@@ -1,6 +1,6 @@
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { definedFields } from '@cloudless/base';
 import { Disconnect_Mode as Mode } from '@cloudless/api';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 import type { TestCluster } from '../index.js';
 

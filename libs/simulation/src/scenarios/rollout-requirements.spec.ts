@@ -1,4 +1,6 @@
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
+import { create } from '@bufbuild/protobuf';
+import { Code } from '@connectrpc/connect';
 import {
   ReplicaStatus_Phase as Phase,
   Rollout_OnFailure as OnFailure,
@@ -6,8 +8,6 @@ import {
   Rollout_Strategy as Strategy,
   WorkloadSpecSchema,
 } from '@cloudless/api';
-import { create } from '@bufbuild/protobuf';
-import { Code } from '@connectrpc/connect';
 import { RolloutScenario } from '../test-cluster/rollout-scenario.js';
 
 /**

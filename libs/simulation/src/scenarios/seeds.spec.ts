@@ -1,5 +1,5 @@
-import { jest } from '@jest/globals';
 import { availableParallelism } from 'node:os';
+import { jest } from '@jest/globals';
 import { systemClock } from '@cloudless/app-kit';
 import {
   describeFailure,

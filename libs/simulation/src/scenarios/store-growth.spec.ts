@@ -1,7 +1,7 @@
-import { definedFields } from '@cloudless/base';
 import { jest } from '@jest/globals';
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { Code } from '@connectrpc/connect';
+import { definedFields } from '@cloudless/base';
 import { Event_Category as Category, ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import { startCluster } from '../test-cluster/web-workload.js';
 import { TestCluster } from '../test-cluster/test-cluster.js';

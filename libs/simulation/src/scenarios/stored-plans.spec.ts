@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   Rollout_Promotion as Promotion,
   Rollout_Strategy as Strategy,
@@ -9,7 +10,6 @@ import {
 import type { ReplicaRecord } from '@cloudless/api/store';
 import { createSeededRandom } from '@cloudless/base';
 import { isLive } from '@cloudless/cluster-state';
-import { Code, ConnectError } from '@connectrpc/connect';
 import type { TestCluster } from '../test-cluster/test-cluster.js';
 import { startCluster, createWeb, readWeb } from '../test-cluster/web-workload.js';
 

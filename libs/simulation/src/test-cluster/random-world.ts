@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   ReplicaStatus_Phase as Phase,
   Taint_Effect as Effect,
@@ -5,7 +6,6 @@ import {
   WorkloadSpec_Mode as Mode,
 } from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
-import { Code, ConnectError } from '@connectrpc/connect';
 import {
   COMMIT_CHECKERS,
   onlyDeadNodesLoseReplicas,

@@ -1,4 +1,5 @@
 import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
+import type { Transport } from '@connectrpc/connect';
 import {
   AgentMessageSchema,
   createCoordinatorClient,
@@ -13,7 +14,6 @@ import {
   type StartOrder,
 } from '@cloudless/api';
 import { createSeededRandom, randomHex, Wakeup, type Clock } from '@cloudless/base';
-import type { Transport } from '@connectrpc/connect';
 
 /** Behaviour of a scripted agent when it is ordered to start a replica. */
 export type StartBehaviour = 'ready' | 'unready' | 'fails' | 'succeeds' | 'stops' | 'nothing';

@@ -1,4 +1,5 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
+import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import {
   createAdminClient,
   createCoordinatorClient,
@@ -28,7 +29,6 @@ import {
   type RetentionLimits,
 } from '@cloudless/controllers';
 import { createMemoryStateStore, type StateStore } from '@cloudless/state-store';
-import { createContextKey, createRouterTransport, type Transport } from '@connectrpc/connect';
 import { ScriptedAgent } from './scripted-agent.js';
 
 /** Options of a {@link TestCluster}. */

@@ -1,6 +1,6 @@
+import { TABLE_NAMES } from '../engine/tables.js';
 import { DATABASE_BYTES, PAGE_HEADER_BYTES, TreeCheck } from './check-tree.js';
 import { PageFile } from './page-file.js';
-import { TABLE_NAMES } from '../engine/tables.js';
 
 // Offsets of LMDB's file format, little-endian, 64 bit. @see mdb.c: MDB_meta
 const META_MAGIC = 0xbeefc0de;

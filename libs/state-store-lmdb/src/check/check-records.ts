@@ -1,7 +1,6 @@
 import { errorMessageOf } from '@cloudless/base';
 import type { Revision } from '@cloudless/state-store';
 import { encodeLeasedKey } from '../engine/leased-key.js';
-import { createDamageError } from './page-file.js';
 import {
   addHashes,
   decodeEntry,
@@ -12,6 +11,7 @@ import {
 } from '../engine/records.js';
 import { readHead } from '../engine/table-reads.js';
 import type { Tables } from '../engine/tables.js';
+import { createDamageError } from './page-file.js';
 
 /**
  * Reads every record once, to find altered, missing, outdated and duplicate records at the start

@@ -1,6 +1,6 @@
-import { jest } from '@jest/globals';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { jest } from '@jest/globals';
 import { errorKindOf, errorMessageOf } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { StateStore } from '@cloudless/state-store';

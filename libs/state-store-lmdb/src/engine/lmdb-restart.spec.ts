@@ -1,15 +1,15 @@
-import { definedFields } from '@cloudless/base';
 import { readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { definedFields } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { ChangeBatch, StateStore } from '@cloudless/state-store';
 import { openLmdbStateStore } from '../index.js';
-import { openTables } from './tables.js';
 import {
   removeTemporaryDirectories,
   StoreChild,
   createTemporaryDirectory,
 } from '../testing/index.js';
+import { openTables } from './tables.js';
 
 afterAll(removeTemporaryDirectories);
 

@@ -16,13 +16,13 @@ import { compactDataFile } from '../file/compact-data-file.js';
 import { createDataFile, DATA_FILE, FORMAT_KEY, encodeFormat } from '../file/create-data-file.js';
 import { prepareDataDirectory } from '../file/data-directory.js';
 import { lockDirectory } from '../file/directory-lock.js';
+import { createDamageError } from '../check/page-file.js';
+import { createFileCheck } from '../file/file-check.js';
 import { isOutOfSpace, diskFullError } from './lmdb-errors.js';
 import { LmdbStorage } from './lmdb-storage.js';
-import { createDamageError } from '../check/page-file.js';
 import { FORMAT_VERSION } from './records.js';
 import { readSegments } from './table-reads.js';
 import { openTables, type Tables } from './tables.js';
-import { createFileCheck } from '../file/file-check.js';
 
 export interface LmdbStateStoreOptions {
   /** Data directory. Created with mode 0700 if absent; refused if other users can access it. */

@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 import { errorFields, type Log } from '@cloudless/base';
 import type { FileUse } from '../check/check-data-file.js';
 import { checkRecords } from '../check/check-records.js';
-import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 import type { Table, Tables } from '../engine/tables.js';
+import { createDataFile, FORMAT_KEY } from './create-data-file.js';
 
 /** Copying a smaller file saves nothing. */
 const MIN_BYTES = 256 * 1024;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { ManualClock } from '@cloudless/base/testing';
 import { silentLog, type Log } from '@cloudless/base';
 import type { StateStore } from '@cloudless/state-store';
-import { DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 import { openLmdbStateStore } from '../index.js';
 import { removeTemporaryDirectories, createTemporaryDirectory } from '../testing/index.js';
+import { DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 
 afterAll(removeTemporaryDirectories);
 

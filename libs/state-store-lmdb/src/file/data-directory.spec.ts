@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import { errorKindOf } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { StateStore } from '@cloudless/state-store';
-import { acquireFileLock } from './file-lock.js';
 import { openLmdbStateStore } from '../index.js';
 import {
   removeTemporaryDirectories,
   StoreChild,
   createTemporaryDirectory,
 } from '../testing/index.js';
+import { acquireFileLock } from './file-lock.js';
 
 afterAll(removeTemporaryDirectories);
 

@@ -2,11 +2,11 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import { HistoryWindow, importSnapshot, type SnapshotSummary } from '@cloudless/state-store';
+import { isOutOfSpace, diskFullError } from '../engine/lmdb-errors.js';
+import { LmdbStorage } from '../engine/lmdb-storage.js';
 import { createDataFile, DATA_FILE, DRAFT_FILES } from './create-data-file.js';
 import { prepareDataDirectory } from './data-directory.js';
 import { HOLDER_FILE, lockDirectory } from './directory-lock.js';
-import { isOutOfSpace, diskFullError } from '../engine/lmdb-errors.js';
-import { LmdbStorage } from '../engine/lmdb-storage.js';
 import { isLockFile } from './socket-lock.js';
 
 export interface LmdbRestoreOptions {

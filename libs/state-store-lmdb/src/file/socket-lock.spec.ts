@@ -1,11 +1,11 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { acquireSocketLock } from './socket-lock.js';
 import {
   removeTemporaryDirectories,
   StoreChild,
   createTemporaryDirectory,
 } from '../testing/index.js';
+import { acquireSocketLock } from './socket-lock.js';
 
 afterAll(removeTemporaryDirectories);
 

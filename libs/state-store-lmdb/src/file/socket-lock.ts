@@ -3,9 +3,9 @@ import { link, open, readdir, rm } from 'node:fs/promises';
 import { connect, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf } from '@cloudless/base';
+import { diskFullError } from '../engine/lmdb-errors.js';
 import { getErrorCode } from './error-code.js';
 import { getFileIdentity } from './file-identity.js';
-import { diskFullError } from '../engine/lmdb-errors.js';
 import type { DirectoryLock } from './lock-holder.js';
 
 const LOCK_NAME = /^lock-([1-9]\d{0,14})$/;

@@ -1,5 +1,5 @@
-import { definedFields } from '@cloudless/base';
 import { expect } from '@jest/globals';
+import { definedFields } from '@cloudless/base';
 import { ManualClock } from '@cloudless/base/testing';
 import type { Clock } from '@cloudless/base';
 import type { Change, ChangeBatch, Operation, Revision, StateStore } from '../state-store.js';

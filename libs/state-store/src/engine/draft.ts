@@ -7,8 +7,8 @@ import {
   type Operation,
   type Revision,
 } from '../state-store.js';
-import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
 import { getKey } from '../validate.js';
+import type { LoggedChange, LoggedTransaction, StorageWriter, StoredEntry } from './storage.js';
 
 /**
  * State of the store as the commands of one group commit see and change it, one after the other.

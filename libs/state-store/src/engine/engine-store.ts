@@ -6,10 +6,6 @@ import {
   type Clock,
   type Log,
 } from '@cloudless/base';
-import { CommitQueue } from './commit-queue.js';
-import { StorageFaultMonitor } from './storage-fault-monitor.js';
-import { LeaseTimers } from './lease-timers.js';
-import { readRange, toStoreEntry } from './read-range.js';
 import type {
   ChangeBatch,
   Committed,
@@ -22,9 +18,6 @@ import type {
   StateStore,
   StoreEntry,
 } from '../state-store.js';
-import type { Storage } from './storage.js';
-import type { StorageFault } from './storage-fault.js';
-import { DiskSpaceMonitor } from './disk-space-monitor.js';
 import {
   checkHistoryLimit,
   checkKey,
@@ -35,6 +28,13 @@ import {
 } from '../validate.js';
 import { WatchHub } from '../watch/watch-hub.js';
 import { Watcher, type WatchRequest } from '../watch/watcher.js';
+import { CommitQueue } from './commit-queue.js';
+import { StorageFaultMonitor } from './storage-fault-monitor.js';
+import { LeaseTimers } from './lease-timers.js';
+import { readRange, toStoreEntry } from './read-range.js';
+import type { Storage } from './storage.js';
+import type { StorageFault } from './storage-fault.js';
+import { DiskSpaceMonitor } from './disk-space-monitor.js';
 
 /** Delay before the next attempt to delete the keys of an expired lease after a failure. */
 const EXPIRY_RETRY_MS = 1_000;

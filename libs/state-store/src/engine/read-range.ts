@@ -1,8 +1,8 @@
 import { CloudlessError } from '@cloudless/base';
 import type { RangePage, RangeRequest, Revision, StoreEntry } from '../state-store.js';
-import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
 import { compareKeys } from '../utf8.js';
 import { DEFAULT_RANGE_LIMIT } from '../validate.js';
+import type { StorageReader, StoredEntry, StoreHead } from './storage.js';
 
 /**
  * Reads one page of entries at one revision, from the stored entries and the history after that

@@ -6,8 +6,8 @@ import {
 } from '../conformance/index.js';
 import { createEngineStore } from '../engine/engine-store.js';
 import { createMemoryStateStore } from '../index.js';
-import { MemoryStorage } from './memory-storage.js';
 import { importSnapshot } from '../snapshot/import-snapshot.js';
+import { MemoryStorage } from './memory-storage.js';
 
 const open: OpenStore = async (options) => createMemoryStateStore(options);
 const restore: RestoreStore = async (chunks, { clock, historyLimit }) => {

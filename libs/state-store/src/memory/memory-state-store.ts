@@ -1,8 +1,8 @@
 import type { Clock } from '@cloudless/base';
 import { createEngineStore } from '../engine/engine-store.js';
-import { MemoryStorage } from './memory-storage.js';
 import type { StateStore } from '../state-store.js';
 import { DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_LIMIT, checkHistoryLimit } from '../validate.js';
+import { MemoryStorage } from './memory-storage.js';
 
 export interface MemoryStateStoreOptions {
   /** Measures leases. */

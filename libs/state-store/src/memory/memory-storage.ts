@@ -1,5 +1,4 @@
 import { HistoryWindow, type HistorySegment } from '../engine/history-window.js';
-import { SortedEntries } from './sorted-entries.js';
 import type { LeaseId, Revision } from '../state-store.js';
 import type {
   LoggedTransaction,
@@ -11,6 +10,7 @@ import type {
 } from '../engine/storage.js';
 import { compareKeys } from '../utf8.js';
 import { DEFAULT_HISTORY_BYTES } from '../validate.js';
+import { SortedEntries } from './sorted-entries.js';
 
 interface Lease {
   readonly ttlMs: number;

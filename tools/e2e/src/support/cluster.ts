@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   ReplicaStatus_Phase,
   WatchWorkloadsResponse_Kind,
@@ -10,7 +11,6 @@ import {
   type CoordinatorClient,
   type Workload,
 } from '@cloudless/api';
-import { createGrpcTransport } from '@connectrpc/connect-node';
 import {
   RunningProgram,
   findBundle,

@@ -1,4 +1,5 @@
 import { create } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { PushQueue } from '@cloudless/runtime';
 import {
   ExecRequestSchema,
@@ -9,7 +10,6 @@ import {
   type PortForwardRequest,
   type PortForwardResponse,
 } from '@cloudless/api';
-import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { ExecStartSchema, PortForwardStartSchema } from '@cloudless/api';
 
 const QUEUE = { limit: 100_000 };

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { createCoordinatorClient, type CoordinatorClient, type Workload } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createCoordinatorClient, type CoordinatorClient, type Workload } from '@cloudless/api';
 
 /**
  * Error codes after which it is unknown whether a write was applied; the same request is sent

@@ -1,12 +1,12 @@
 import { fileURLToPath } from 'node:url';
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import {
   RolloutStatus_Phase,
   type ReplicaStatus,
   type Workload,
   type WorkloadSpecSchema,
 } from '@cloudless/api';
-import type { MessageInitShape } from '@bufbuild/protobuf';
-import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { RequestClient } from './request-client.js';
 import type { RealCluster } from './cluster.js';
 

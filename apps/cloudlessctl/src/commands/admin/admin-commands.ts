@@ -3,11 +3,11 @@ import { toCode } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 import { restoreLmdbStateStore } from '@cloudless/state-store-lmdb';
-import { readChunks, writeBackup } from './backup-file.js';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, toExitCode } from '../../call/failure.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { readChunks, writeBackup } from './backup-file.js';
 
 /** Adds the subcommands of `admin`: backup, verify, restore and accept-restored-state. */
 export function addAdminCommands(tree: CommandTree, parent: Command): void {

@@ -1,11 +1,11 @@
 import { ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
 import { ServerInfoSchema } from '@cloudless/api';
+import { VERSION } from '@cloudless/app-kit';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { ExitCode, describeCallFailure, createUsageFailure } from '../../call/failure.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { suggestSimilar } from '../../suggest.js';
-import { VERSION } from '@cloudless/app-kit';
 import { showEvents, addEventOptions } from '../event/event-commands.js';
 import { showContainers } from '../replica/container-commands.js';
 import { describeNode, getNodes, listNodes } from '../node/list-nodes.js';

@@ -1,6 +1,6 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
-import { WorkloadPlan_Action, type CreatePlanRequest } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { WorkloadPlan_Action, type CreatePlanRequest } from '@cloudless/api';
 import { NOW_MS, aNode, aWorkload, runCli, type FakeCoordinator } from '../../testing/run-cli.js';
 
 const ID = '00112233aabbccdd';

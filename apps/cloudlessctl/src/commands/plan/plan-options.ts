@@ -1,8 +1,8 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { ExecutePlanResponseSchema, PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
-import type { ExecutePlanResponse, Plan } from '@cloudless/api';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { Command } from 'commander';
+import { ExecutePlanResponseSchema, PlanSchema, type PlannedChangeSchema } from '@cloudless/api';
+import type { ExecutePlanResponse, Plan } from '@cloudless/api';
 import { GLOBAL_OPTION_NAMES } from '../../command-tree.js';
 import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';

@@ -5,8 +5,8 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
 import { toMessageJson } from '../../call/cli-session.js';
-import { execStream } from './exec-stream.js';
 import { getCommandAfterSeparator, hasFlag, requireOperand } from '../options.js';
+import { execStream } from './exec-stream.js';
 
 const MAX_STDIN_BYTES = 1024 * 1024;
 /** Time limit of the coordinator for a command without `--timeout`. */

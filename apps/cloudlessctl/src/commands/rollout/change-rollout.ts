@@ -4,13 +4,13 @@ import type { Invocation } from '../../command-tree.js';
 import { createUsageFailure } from '../../call/failure.js';
 import { parseWorkloadName } from '../../names.js';
 import type { WorkloadName } from '../../names.js';
-import { formatResumeHint } from './rollout-hints.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { parseWholeNumber } from '../../flags/spec-flags.js';
 import { formatVersions } from '../../views/rollout-view.js';
 import { requireOperand, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions } from '../plan/plan-options.js';
 import { reportChange } from '../workload/report-change.js';
+import { formatResumeHint } from './rollout-hints.js';
 
 /** Parses the workload name of the command. */
 export const requireWorkloadName = (invocation: Invocation): WorkloadName => {

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import type { CommandTree } from '../../command-tree.js';
 import { addPlanOptions } from '../plan/plan-options.js';
-import { addRolloutStatus } from './rollout-status.js';
 import { addWaitOption } from '../workload/report-change.js';
+import { addRolloutStatus } from './rollout-status.js';
 import {
   pauseRollout,
   resumeRollout,

@@ -1,18 +1,18 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { RolloutStatusSchema, RolloutStatus_Phase } from '@cloudless/api';
 import { create } from '@bufbuild/protobuf';
+import { RolloutStatusSchema, RolloutStatus_Phase } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode } from '../../call/failure.js';
 import { formatWorkloadName, parseWorkloadName } from '../../names.js';
-import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { formatRolloutBlock, formatRolloutLine, formatVersions } from '../../views/rollout-view.js';
 import { withFailureDetails } from '../../wait/wait-workload.js';
 import { watchWorkload } from '../../wait/watch-workload.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
+import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
 
 /** Interval at which the remaining time is redrawn. */
 const REDRAW_MS = 1_000;

@@ -1,3 +1,4 @@
+import { toJson } from '@bufbuild/protobuf';
 import {
   RolloutStatus_Phase,
   VersionInfoSchema,
@@ -6,7 +7,6 @@ import {
   WorkloadVersionSchema,
 } from '@cloudless/api';
 import type { Workload } from '@cloudless/api';
-import { toJson } from '@bufbuild/protobuf';
 import type { Invocation } from '../../command-tree.js';
 import { printYaml } from '../../manifest/print-yaml.js';
 import { formatWorkloadName } from '../../names.js';

@@ -1,12 +1,12 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError } from '@connectrpc/connect';
+import fc from 'fast-check';
 import {
   ContainerUseSchema,
   type ContainerUse,
   type ListContainerStatsRequest,
 } from '@cloudless/api';
-import fc from 'fast-check';
 import { NOW_MS, aNode, runCli } from '../../testing/run-cli.js';
 import type { CliOptions } from '../../testing/run-cli.js';
 import { sortByUsage, sumByWorkload } from '../../views/usage-view.js';

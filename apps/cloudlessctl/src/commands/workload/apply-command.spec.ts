@@ -1,10 +1,10 @@
+import { Code, ConnectError } from '@connectrpc/connect';
 import { WorkloadPlan_Action } from '@cloudless/api';
 import type {
   CreateWorkloadRequest,
   PlanWorkloadRequest,
   UpdateWorkloadRequest,
 } from '@cloudless/api';
-import { Code, ConnectError } from '@connectrpc/connect';
 import { aWorkload, runCli } from '../../testing/run-cli.js';
 
 const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
+import { ConnectError } from '@connectrpc/connect';
 import { WorkloadPlanSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { Workload, WorkloadPlan } from '@cloudless/api';
-import { ConnectError } from '@connectrpc/connect';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { isTransient, createUsageFailure } from '../../call/failure.js';
 import { collectValue } from '../../flags/flag-values.js';

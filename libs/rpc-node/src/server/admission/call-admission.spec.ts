@@ -1,8 +1,8 @@
-import { ManualClock, settle } from '@cloudless/base/testing';
 import { Code, ConnectError } from '@connectrpc/connect';
+import { ManualClock, settle } from '@cloudless/base/testing';
+import { defaultRpcLimits } from '../options.js';
 import { CallAdmission, type CallAdmissionSettings } from './call-admission.js';
 import type { CallPriority } from './call-priority.js';
-import { defaultRpcLimits } from '../options.js';
 import type { OverloadLevel } from './overload-detector.js';
 import { RETRY_AFTER_HEADER } from './retryable-error.js';
 

@@ -1,5 +1,5 @@
-import type { Clock, Timer } from '@cloudless/base';
 import { Code, type ConnectError } from '@connectrpc/connect';
+import type { Clock, Timer } from '@cloudless/base';
 import { FairQueue } from './fair-queue.js';
 import { CALL_PRIORITIES, type CallPriority, type PriorityLimits } from './call-priority.js';
 import type { OverloadLevel } from './overload-detector.js';

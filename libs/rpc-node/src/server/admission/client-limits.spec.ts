@@ -1,7 +1,7 @@
-import { ManualClock } from '@cloudless/base/testing';
 import { Code } from '@connectrpc/connect';
-import { ByteBudget } from './byte-budget.js';
+import { ManualClock } from '@cloudless/base/testing';
 import { StreamResetLimiter } from '../transport/stream-reset-limiter.js';
+import { ByteBudget } from './byte-budget.js';
 import { toPeerKey } from './peer-key.js';
 import { StreamLimiter } from './stream-limiter.js';
 

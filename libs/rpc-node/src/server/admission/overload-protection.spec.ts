@@ -2,8 +2,6 @@ import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import { once } from 'node:events';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
-import { CoordinatorService } from '@cloudless/api';
-import { settle } from '@cloudless/base/testing';
 import { Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import {
   compressionBrotli,
@@ -12,10 +10,12 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from '@connectrpc/connect-node';
+import { settle } from '@cloudless/base/testing';
+import { CoordinatorService } from '@cloudless/api';
 import { defaultRpcLimits, type RpcServer } from '../options.js';
-import { RETRY_AFTER_HEADER } from './retryable-error.js';
 import { aLog, serversOfTest } from '../testing/fixture.js';
 import { CREATE, envelope, http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
+import { RETRY_AFTER_HEADER } from './retryable-error.js';
 
 const open = serversOfTest(afterEach);
 const { createWorkload, getWorkload, watchWorkloads } = CoordinatorService.method;

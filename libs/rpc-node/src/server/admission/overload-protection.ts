@@ -1,14 +1,14 @@
-import { assert, type Clock, type Log } from '@cloudless/base';
 import type { DescMethod } from '@bufbuild/protobuf';
 import { ConnectError, Code } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
-import { CallAdmission } from './call-admission.js';
-import { ByteBudget } from './byte-budget.js';
+import { assert, type Clock, type Log } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { ServerConnection } from '../transport/connection.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
-import type { CallClass, ClassifyCall } from './call-priority.js';
 import type { RpcLimits, RpcLoad, RpcServerOptions } from '../options.js';
+import type { CallClass, ClassifyCall } from './call-priority.js';
+import { ByteBudget } from './byte-budget.js';
+import { CallAdmission } from './call-admission.js';
 import { OverloadDetector } from './overload-detector.js';
 import { ResponsePacer, resetCall } from './response-pacing.js';
 import { readAhead } from './read-ahead.js';

@@ -1,9 +1,9 @@
 import { constants } from 'node:http2';
-import type { Clock, Log, Timer } from '@cloudless/base';
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { TrackedBytes } from './byte-budget.js';
+import type { Clock, Log, Timer } from '@cloudless/base';
 import type { CallCanceller } from '../transport/call-lifetimes.js';
 import type { AnyRequest, AnyResponse } from '../transport/http-types.js';
+import type { TrackedBytes } from './byte-budget.js';
 
 export interface ResponsePacerSettings {
   readonly clock: Clock;

@@ -1,8 +1,8 @@
-import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
-import { HealthState } from './health.js';
+import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/api/grpc';
 import { serversOfTest } from '../testing/fixture.js';
+import { HealthState } from './health.js';
 
 const open = serversOfTest(afterEach);
 const COORDINATOR = 'cloudless.api.CoordinatorService';

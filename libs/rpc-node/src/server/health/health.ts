@@ -1,5 +1,5 @@
-import { Health, HealthCheckResponse_ServingStatus as WireStatus } from '@cloudless/api/grpc';
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import { Health, HealthCheckResponse_ServingStatus as WireStatus } from '@cloudless/api/grpc';
 
 export type ServingStatus = 'serving' | 'notServing';
 

@@ -1,7 +1,7 @@
-import { definedFields } from '@cloudless/base';
 import { gzipSync } from 'node:zlib';
-import { CoordinatorService, createErrorInterceptor } from '@cloudless/api';
 import { Code } from '@connectrpc/connect';
+import { definedFields } from '@cloudless/base';
+import { CoordinatorService, createErrorInterceptor } from '@cloudless/api';
 import { aLog, serversOfTest } from '../testing/fixture.js';
 import { envelope, http2Request, type RawAnswer } from '../testing/raw-http.js';
 

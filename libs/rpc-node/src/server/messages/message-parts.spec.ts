@@ -1,6 +1,6 @@
 import { create, fromBinary, fromJsonString, toBinary, toJsonString } from '@bufbuild/protobuf';
-import { CreateWorkloadRequestSchema, TunnelFrameSchema } from '@cloudless/api';
 import fc from 'fast-check';
+import { CreateWorkloadRequestSchema, TunnelFrameSchema } from '@cloudless/api';
 import { countBinaryParts, countJsonParts } from './message-parts.js';
 
 const LIMIT = 20_000;

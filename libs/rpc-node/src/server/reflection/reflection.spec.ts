@@ -2,13 +2,13 @@ import { execFile } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { fromBinary, type DescFile } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
-import { AgentService, CoordinatorService } from '@cloudless/api';
-import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
 import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
+import { AgentService, CoordinatorService } from '@cloudless/api';
+import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
+import { serversOfTest } from '../testing/fixture.js';
 import { ReflectionStream, type ReflectionResponse } from './reflection.js';
 import { ReflectionIndex } from './reflection-index.js';
-import { serversOfTest } from '../testing/fixture.js';
 
 const open = serversOfTest(afterEach);
 const index = new ReflectionIndex([CoordinatorService, AgentService]);

@@ -1,6 +1,6 @@
 import type { DescFile, DescService } from '@bufbuild/protobuf';
-import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
 import { Code, type ConnectRouter } from '@connectrpc/connect';
+import { ServerReflectionV1, ServerReflectionV1Alpha } from '@cloudless/api/grpc';
 import { ReflectionIndex } from './reflection-index.js';
 
 /** The request; the messages of v1 and v1alpha both have this shape. */

@@ -1,6 +1,3 @@
-import { CoordinatorService } from '@cloudless/api';
-import { silentLog } from '@cloudless/base';
-import { ManualClock } from '@cloudless/base/testing';
 import {
   Code,
   ConnectError,
@@ -8,6 +5,9 @@ import {
   type StreamRequest,
   type StreamResponse,
 } from '@connectrpc/connect';
+import { CoordinatorService } from '@cloudless/api';
+import { silentLog } from '@cloudless/base';
+import { ManualClock } from '@cloudless/base/testing';
 import { CallLifetimes } from './call-lifetimes.js';
 
 const method = CoordinatorService.method.watchWorkloads;

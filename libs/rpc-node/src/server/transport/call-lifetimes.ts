@@ -1,4 +1,3 @@
-import { errorFields, type Clock, type Log } from '@cloudless/base';
 import {
   Code,
   ConnectError,
@@ -6,6 +5,7 @@ import {
   type ContextKey,
   type Interceptor,
 } from '@connectrpc/connect';
+import { errorFields, type Clock, type Log } from '@cloudless/base';
 import { AbortableCall } from './abortable-call.js';
 
 export interface CallLifetimesSettings {

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
-import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 import { createContextKey, type ContextKey } from '@connectrpc/connect';
+import { errorFields, type Clock, type Log, type Timer } from '@cloudless/base';
 
 /** The connection that a call came in on, as handlers see it. */
 export interface ClientConnection {

@@ -1,22 +1,22 @@
-import { definedFields, errorFields, type Clock, type Log } from '@cloudless/base';
 import { Code, ConnectError, createContextValues } from '@connectrpc/connect';
 import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
 import type { UniversalHandler, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import { definedFields, errorFields, type Clock, type Log } from '@cloudless/base';
 import type {
   AdmittedCall,
   OverloadProtection,
   IncomingCall,
 } from '../admission/overload-protection.js';
-import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
-import { connectionKey, type ServerConnection } from './connection.js';
-import { checkRequestOrigin } from './origin-check.js';
-import type { AnyRequest, AnyResponse } from './http-types.js';
 import { withInputErrors } from '../messages/input-errors.js';
 import { inspectBody } from '../messages/inspect-body.js';
 import type { RpcLimits } from '../options.js';
+import type { AnyRequest, AnyResponse } from './http-types.js';
+import { checkRequestOrigin } from './origin-check.js';
+import { connectionKey, type ServerConnection } from './connection.js';
+import { CallCanceller, callCancellerKey } from './call-lifetimes.js';
 import { shouldLogOccurrence } from './log-sampling.js';
 import { toRequestBody, endAfterRequestBody, enforceBodyTimeout } from './request-body.js';
 

@@ -2,13 +2,13 @@ import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import { once } from 'node:events';
-import { CoordinatorService } from '@cloudless/api';
-import { settle } from '@cloudless/base/testing';
 import { Code, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
-import type { ClientConnection } from './connection.js';
+import { settle } from '@cloudless/base/testing';
+import { CoordinatorService } from '@cloudless/api';
 import { aLog, aServer, serversOfTest } from '../testing/fixture.js';
 import { http1, http2Request, JSON_TYPE } from '../testing/raw-http.js';
+import type { ClientConnection } from './connection.js';
 
 const open = serversOfTest(afterEach);
 

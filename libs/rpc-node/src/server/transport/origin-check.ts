@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { checkHostHeader, checkOrigin } from '@cloudless/identity';
 import { cors } from '@connectrpc/connect';
+import { checkHostHeader, checkOrigin } from '@cloudless/identity';
 import { RETRY_AFTER_HEADER } from '../admission/retryable-error.js';
 
 /** The part of an HTTP/1.1 or HTTP/2 request that the check reads. */

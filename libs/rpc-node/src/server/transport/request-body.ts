@@ -1,6 +1,6 @@
 import { constants } from 'node:http2';
-import type { Clock, Log } from '@cloudless/base';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import type { Clock, Log } from '@cloudless/base';
 import type { AnyRequest, AnyResponse } from './http-types.js';
 
 export interface BodyTimeoutSettings {

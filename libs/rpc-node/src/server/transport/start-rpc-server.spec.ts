@@ -1,15 +1,15 @@
 import * as http2 from 'node:http2';
 import { once } from 'node:events';
-import { CoordinatorService } from '@cloudless/api';
 import { createClient } from '@connectrpc/connect';
 import {
   createConnectTransport,
   createGrpcTransport,
   createGrpcWebTransport,
 } from '@connectrpc/connect-node';
+import { CoordinatorService } from '@cloudless/api';
 import type { RpcServer, RpcServerOptions } from '../options.js';
-import { connectionKey, type ClientConnection } from './connection.js';
 import { aServer } from '../testing/fixture.js';
+import { connectionKey, type ClientConnection } from './connection.js';
 
 const servers: RpcServer[] = [];
 async function open(options?: Partial<RpcServerOptions>) {

@@ -1,19 +1,14 @@
 import * as http from 'node:http';
 import * as http2 from 'node:http2';
 import * as net from 'node:net';
-import { silentLog, type Log } from '@cloudless/base';
 import { Code, ConnectError, createConnectRouter, type ConnectRouter } from '@connectrpc/connect';
 import type { UniversalHandler } from '@connectrpc/connect/protocol';
+import { silentLog, type Log } from '@cloudless/base';
 import { Health } from '@cloudless/api/grpc';
 import { OverloadProtection } from '../admission/overload-protection.js';
-import { CallLifetimes } from './call-lifetimes.js';
-import { ConnectionPool } from './connection-pool.js';
-import { ServerConnection } from './connection.js';
-import { createDispatch, type Dispatch } from './dispatch.js';
 import { HealthState, registerHealthService } from '../health/health.js';
 import { inputErrorInterceptor } from '../messages/input-errors.js';
 import { COMPRESSIONS } from '../messages/inspect-body.js';
-import { listenOnLoopback, type ListenAddress } from './listen.js';
 import {
   defaultRpcLimits,
   type RpcLimits,
@@ -21,8 +16,13 @@ import {
   type RpcServer,
   type RpcServerOptions,
 } from '../options.js';
-import { shouldLogOccurrence } from './log-sampling.js';
 import { registerReflectionService } from '../reflection/reflection.js';
+import { CallLifetimes } from './call-lifetimes.js';
+import { ConnectionPool } from './connection-pool.js';
+import { ServerConnection } from './connection.js';
+import { createDispatch, type Dispatch } from './dispatch.js';
+import { listenOnLoopback, type ListenAddress } from './listen.js';
+import { shouldLogOccurrence } from './log-sampling.js';
 import { StreamResetLimiter } from './stream-reset-limiter.js';
 import { detectProtocol } from './detect-protocol.js';
 

@@ -2,9 +2,9 @@ import type { Clock, Timer } from '@cloudless/base';
 import { EXEC_GRACE_MS, type LogStream, type TerminalSize } from '@cloudless/runtime';
 import { signalGroup } from '../../system/process-identity.js';
 import { killProcesses, readProcesses, findRelatives } from '../../system/process-tree.js';
-import type { CgroupJoin } from './command-start.js';
 import type { LaunchContext } from '../process/launch-command.js';
 import type { DependentProcess } from '../container/managed-container.js';
+import type { CgroupJoin } from './command-start.js';
 
 export interface CommandOptions {
   readonly clock: Clock;

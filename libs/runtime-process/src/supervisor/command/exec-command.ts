@@ -4,13 +4,13 @@ import net from 'node:net';
 import path from 'node:path';
 import { CloudlessError } from '@cloudless/base';
 import type { LogStream } from '@cloudless/runtime';
-import { CommandProcess, type CommandOptions } from './command-process.js';
 import { layout } from '../container/container-paths.js';
 import type { FifoPool } from '../container/fifo-pool.js';
-import { prepareCommand, type CommandStart } from './command-start.js';
 import { toSpawnError } from '../process/launch-command.js';
 import { PipeReader } from '../container/pipe-reader.js';
 import { toProcessEnd } from '../process/process-end.js';
+import { prepareCommand, type CommandStart } from './command-start.js';
+import { CommandProcess, type CommandOptions } from './command-process.js';
 
 export interface ExecCommandOptions extends CommandOptions {
   readonly directory: string;

@@ -7,8 +7,8 @@ import {
   type ClientMessage,
   type SupervisorMessage,
 } from '../../wire/messages.js';
-import type { CommandProcess } from './command-process.js';
 import type { Supervisor } from '../supervisor.js';
+import type { CommandProcess } from './command-process.js';
 
 type ExecMessage = Extract<ClientMessage, { type: 'exec' }>;
 

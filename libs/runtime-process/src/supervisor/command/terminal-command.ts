@@ -1,10 +1,10 @@
 import { ReadStream } from 'node:tty';
 import { CloudlessError } from '@cloudless/base';
 import type { TerminalSize } from '@cloudless/runtime';
-import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
 import { drainDescriptor } from '../container/drain-descriptor.js';
-import { prepareCommand } from './command-start.js';
 import { toSpawnError } from '../process/launch-command.js';
+import { CommandProcess, type CommandOptions, type CommandOutput } from './command-process.js';
+import { prepareCommand } from './command-start.js';
 import { loadPtyBinding, findSpawnHelper, type PtyBinding } from './pty-binding.js';
 import { TerminalInput } from './terminal-input.js';
 

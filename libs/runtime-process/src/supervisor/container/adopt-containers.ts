@@ -9,11 +9,11 @@ import { Cgroup } from '../../system/cgroups.js';
 import { killMarkedProcesses } from '../../system/marked-processes.js';
 import { isAlive, signalGroup } from '../../system/process-identity.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
+import { MainProcess } from '../process/main-process.js';
+import { LOST_WITH_MACHINE, readProcessEnd, UNKNOWN_END } from '../process/process-end.js';
 import { layout } from './container-paths.js';
 import { readRecord, type ContainerRecord, type RecordedLease } from './container-record.js';
 import { ManagedContainer } from './managed-container.js';
-import { MainProcess } from '../process/main-process.js';
-import { LOST_WITH_MACHINE, readProcessEnd, UNKNOWN_END } from '../process/process-end.js';
 import { ContainerOutput } from './container-output.js';
 
 export interface AdoptDeps {

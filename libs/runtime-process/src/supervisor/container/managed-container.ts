@@ -10,15 +10,15 @@ import {
 import { LEASE_ENDED_REASON, type ContainerLease, type ContainerStatus } from '@cloudless/runtime';
 import type { TreeProcess } from '../../system/process-tree.js';
 import type { CgroupJoin } from '../command/command-start.js';
-import { layout } from './container-paths.js';
-import { writeRecord, type RecordedLease } from './container-record.js';
 import { PersistentLease } from '../lease/persistent-lease.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { GuardedLease } from '../lease/lease-guard.js';
 import type { LaunchContext } from '../process/launch-command.js';
 import type { MainProcess } from '../process/main-process.js';
-import type { ContainerOutput } from './container-output.js';
 import type { ProcessEnd } from '../process/process-end.js';
+import type { ContainerOutput } from './container-output.js';
+import { writeRecord, type RecordedLease } from './container-record.js';
+import { layout } from './container-paths.js';
 
 export interface ManagedContainerDeps {
   readonly directory: string;

@@ -8,11 +8,11 @@ import { findMarkedProcesses } from '../../system/marked-processes.js';
 import { readBootId, readStartToken } from '../../system/process-identity.js';
 import { aScript } from '../../testing/container-calls.js';
 import { waitUntil } from '../../testing/real-machine.js';
+import type { ShellTools } from '../process/launch-script.js';
+import { findShellTools } from '../process/shell-tools.js';
 import { layout } from './container-paths.js';
 import { FifoPool } from './fifo-pool.js';
-import type { ShellTools } from '../process/launch-script.js';
 import type { ManagedContainer } from './managed-container.js';
-import { findShellTools } from '../process/shell-tools.js';
 import { startContainer, type StartDeps } from './start-container.js';
 
 let directory: string;

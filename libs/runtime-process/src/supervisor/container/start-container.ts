@@ -5,18 +5,18 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import { LogWriter } from '../../logs/log-writer.js';
 import type { Cgroup } from '../../system/cgroups.js';
 import type { SupervisorSettings } from '../../wire/messages.js';
-import { layout } from './container-paths.js';
-import { writeRecord } from './container-record.js';
-import type { FifoPool } from './fifo-pool.js';
 import {
   buildEnvironment,
   resolveExecutable,
   type LaunchContext,
 } from '../process/launch-command.js';
 import type { ShellTools } from '../process/launch-script.js';
+import { startMainProcess } from '../process/start-process.js';
+import { layout } from './container-paths.js';
+import { writeRecord } from './container-record.js';
+import type { FifoPool } from './fifo-pool.js';
 import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
-import { startMainProcess } from '../process/start-process.js';
 
 export interface StartDeps {
   readonly directory: string;

@@ -14,10 +14,10 @@ import { toContainerId } from '@cloudless/base';
 import { readStartToken } from '../../system/process-identity.js';
 import { waitUntil } from '../../testing/real-machine.js';
 import { layout } from '../container/container-paths.js';
-import { LeaseGuard, type GuardedLease } from './lease-guard.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { findShellTools } from '../process/shell-tools.js';
+import { LeaseGuard, type GuardedLease } from './lease-guard.js';
+import { LEASE_GUARD } from './lease-guard-script.js';
 
 let directory: string;
 let found: ShellTools | undefined;

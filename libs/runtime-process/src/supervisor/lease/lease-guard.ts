@@ -3,9 +3,9 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { CloudlessError, type ContainerId } from '@cloudless/base';
 import { isAlive, readStartToken } from '../../system/process-identity.js';
 import { layout } from '../container/container-paths.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { ProcessReference } from '../process/main-process.js';
+import { LEASE_GUARD } from './lease-guard-script.js';
 
 /** Lease of a container in the form that the guard reads. */
 export interface GuardedLease {

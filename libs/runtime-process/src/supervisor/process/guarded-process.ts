@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CloudlessError } from '@cloudless/base';
-import type { ProcessReference } from './main-process.js';
 import { readStartToken } from '../../system/process-identity.js';
+import type { ProcessReference } from './main-process.js';
 
 /**
  * The guard of one container: a shell in a session of its own that starts the launch script `$2` as
