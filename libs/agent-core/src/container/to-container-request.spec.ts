@@ -93,6 +93,16 @@ describe('toContainerRequest', () => {
     },
   );
 
+  it('replaces user variables that have the names of Cloudless variables', () => {
+    const env = { CLOUDLESS_REPLICA_ID: 'forged', CLOUDLESS_OTHER: 'kept' };
+    const request = toContainerRequest(aStartOrder({ spec: { env } }), {
+      clusterId: 'c1',
+      nodeId: 'n1',
+      containerId: toContainerId('a'.repeat(64)),
+    });
+    expect(request.env).toMatchObject({ CLOUDLESS_REPLICA_ID: 'web-1', CLOUDLESS_OTHER: 'kept' });
+  });
+
   it('uses the default CPU request when the spec has none', () => {
     const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
     expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(

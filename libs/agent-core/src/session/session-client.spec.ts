@@ -84,6 +84,32 @@ describe('SessionClient', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
+  it('stores at most 32 orders at a time and continues when one is stored', async () => {
+    const testBed = new AgentTestBed();
+    const waiting: (() => void)[] = [];
+    let begun = 0;
+    const save = testBed.store.saveReplica.bind(testBed.store);
+    testBed.store.saveReplica = async (replica) => {
+      begun += 1;
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return save(replica);
+    };
+    await testBed.start();
+    for (let index = 0; index < 50; index += 1)
+      testBed.coordinator.sendOrder(aStartOrder({ replicaId: `web-${index}` }));
+    await settle();
+    expect(begun).toBe(32);
+    waiting.shift()?.();
+    await settle();
+    expect(begun).toBeGreaterThan(32);
+    testBed.store.saveReplica = save;
+    for (let rounds = 0; rounds < 100 && waiting.length > 0; rounds += 1) {
+      for (const resolve of waiting.splice(0)) resolve();
+      await settle();
+    }
+    expect(testBed.coordinator.reports.size).toBe(50);
+  });
+
   it('retries forever, at least once a second, and logs the failure once', async () => {
     const lines: string[] = [];
     const testBed = new AgentTestBed();
