@@ -232,6 +232,10 @@ describe('parseManifest', () => {
         'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got nothing',
     },
     {
+      spec: '{preStopDelay: *nowhere}',
+      problem: 'web.yaml:2:22: the alias *nowhere is not defined',
+    },
+    {
       spec: '{preStopDelay: [1s]}',
       problem:
         'web.yaml:2:22: spec.preStopDelay: expected a duration such as "500ms", "2s" or "1h30m", got a list',

@@ -61,6 +61,17 @@ describe('cloudlessctl node', () => {
     expect(JSON.parse(two.stdout)).toMatchObject({ nodes: [{ id: 'web1' }, { id: 'web2' }] });
   });
 
+  it('shows taints with and without a value in wide tables', async () => {
+    const taints = [
+      { key: 'gpu', value: 'yes', effect: Taint_Effect.NO_SCHEDULE },
+      { key: 'old', value: '', effect: Taint_Effect.NO_EXECUTE },
+    ];
+    const coordinator = { listNodes: () => ({ nodes: [{ id: 'web1', taints }] }) };
+    expect((await runCli(['get', 'nodes', '-o', 'wide'], { coordinator })).stdout).toContain(
+      ' gpu=yes:NO_SCHEDULE,old:NO_EXECUTE ',
+    );
+  });
+
   it('sends changes of labels and taints, and removes a node with --force', async () => {
     const updates: UpdateNodeRequest[] = [];
     const forced: boolean[] = [];
