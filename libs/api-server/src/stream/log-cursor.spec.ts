@@ -25,6 +25,9 @@ describe('LogCursor', () => {
     expect(sequencesOf(cursor.advance(aLine(2n)))).toEqual([]);
     expect(sequencesOf(cursor.advance(aLine(3n)))).toEqual([3n]);
     expect(sequencesOf(cursor.advance(aLine(1n, { containerId: 'd' })))).toEqual([1n]);
+    // An older line does not move the position back.
+    expect(sequencesOf(cursor.advance(aLine(1n)))).toEqual([]);
+    expect(sequencesOf(cursor.advance(aLine(3n)))).toEqual([]);
   });
 
   it('keeps the new lines of a batch', () => {

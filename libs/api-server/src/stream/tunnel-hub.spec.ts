@@ -127,12 +127,24 @@ describe('TunnelHub', () => {
 
   it('rejects a second tunnel with the id of an open tunnel', async () => {
     const response = execute().catch(() => undefined);
-    await answer({ case: 'window', value: 1n });
+    await bed.settle();
     const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    const stayOpen = (async function* () {
+      yield* frames({ case: 'window', value: 1n });
+      await new Promise(() => undefined);
+    })();
+    void agent
+      .openTunnel(tunnelId, stayOpen)
+      [Symbol.asyncIterator]()
+      .next()
+      .catch(() => undefined);
+    await bed.settle();
     const second = agent.openTunnel(tunnelId, frames({ case: 'end', value: {} as never }));
     void response;
     const outcome = second[Symbol.asyncIterator]().next();
     await expect(outcome).rejects.toThrow('no request waits for this tunnel');
+    bed.nodes.setPhase('node-1', 3);
+    await bed.settle();
   });
 
   it('resumes followed logs after the last received line when the stream breaks', async () => {
