@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
 import {
   AgentService,
+  LogEntrySchema,
   ReplicaStatus_Phase as Phase,
   TunnelFrameSchema,
   type TunnelFrame,
@@ -122,6 +123,53 @@ describe('TunnelHub', () => {
     const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
     const again = agent.openTunnel(tunnelId, frames())[Symbol.asyncIterator]();
     await expect(again.next()).rejects.toThrow('no request waits for this tunnel');
+  });
+
+  it('rejects a second tunnel with the id of an open tunnel', async () => {
+    const response = execute().catch(() => undefined);
+    await bed.settle();
+    const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
+    const stayOpen = (async function* () {
+      yield* frames({ case: 'window', value: 1n });
+      await new Promise(() => undefined);
+    })();
+    void agent
+      .openTunnel(tunnelId, stayOpen)
+      [Symbol.asyncIterator]()
+      .next()
+      .catch(() => undefined);
+    await bed.settle();
+    const second = agent.openTunnel(tunnelId, frames({ case: 'end', value: {} as never }));
+    void response;
+    const outcome = second[Symbol.asyncIterator]().next();
+    await expect(outcome).rejects.toThrow('no request waits for this tunnel');
+    bed.nodes.setPhase('node-1', 3);
+    await bed.settle();
+  });
+
+  it('resumes followed logs after the last received line when the stream breaks', async () => {
+    const received: bigint[] = [];
+    const stopping = new AbortController();
+    const reading = (async () => {
+      const request = { replicaId: 'w-0', follow: true };
+      for await (const entry of bed.client.streamLogs(request, { signal: stopping.signal }))
+        received.push(entry.sequence);
+    })().catch(() => undefined);
+    const aLog = (sequence: bigint) => ({
+      case: 'log' as const,
+      value: create(LogEntrySchema, { containerId: CONTAINER, sequence }),
+    });
+    await answer(aLog(1n), aLog(2n));
+    await bed.clock.advance(250);
+    await answer(aLog(2n), aLog(3n));
+    expect(received).toEqual([1n, 2n, 3n]);
+    expect(agent.tunnelRequests[1]?.target).toMatchObject({
+      case: 'logs',
+      value: { after: [{ containerId: CONTAINER, sequence: 2n }] },
+    });
+    stopping.abort();
+    await bed.settle();
+    await reading;
   });
 
   it('rejects a tunnel whose first frame is not its id', async () => {
