@@ -66,7 +66,7 @@ const depConstraints = (forSpecs) => [
                 '@connectrpc/connect-node',
                 'yaml',
                 'typescript',
-              'esbuild',
+                'esbuild',
               ])
             : withSubpaths(packages),
         }),
