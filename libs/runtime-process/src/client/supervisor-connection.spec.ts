@@ -1,0 +1,66 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { layout } from '../supervisor/container/container-paths.js';
+import { encodeMessage, PROTOCOL, type SupervisorSettings } from '../wire/messages.js';
+import { openSupervisorSocket } from './supervisor-connection.js';
+
+const settings = { address: '127.0.0.1' } as SupervisorSettings;
+let directory: string;
+let server: net.Server | undefined;
+
+beforeEach(() => {
+  directory = mkdtempSync(path.join(tmpdir(), 'cloudless-socket-'));
+});
+afterEach(async () => {
+  await new Promise<void>((resolve) => (server ? server.close(() => resolve()) : resolve()));
+  server = undefined;
+  rmSync(directory, { recursive: true });
+});
+
+/** Listens like a supervisor, which sends these bytes to each client. */
+async function listen(bytes: Buffer): Promise<void> {
+  const listening = (server = net.createServer((socket) => {
+    socket.on('error', () => undefined);
+    socket.resume().end(bytes);
+  }));
+  await new Promise<void>((resolve) => listening.listen(layout.socket(directory), resolve));
+}
+
+const helloOf = (protocol: number): Buffer =>
+  encodeMessage({ type: 'hello', protocol, version: '9.9', pid: 17 });
+
+describe('openSupervisorSocket', () => {
+  it('returns the hello of the supervisor', async () => {
+    await listen(helloOf(PROTOCOL));
+    const { hello, socket } = await openSupervisorSocket(directory, settings, true);
+    expect(hello).toMatchObject({ version: '9.9', pid: 17 });
+    socket.destroy();
+  });
+
+  it('refuses a supervisor of another protocol, and names both', async () => {
+    await listen(helloOf(PROTOCOL + 1));
+    await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({
+      kind: 'precondition',
+      message: expect.stringContaining(
+        `(process 17, version 9.9) speaks protocol ${PROTOCOL + 1}, but this program speaks protocol ${PROTOCOL}`,
+      ),
+    });
+  });
+
+  it.each([
+    { name: 'closes the connection', bytes: Buffer.alloc(0), kind: 'unavailable' },
+    { name: 'sends no frame', bytes: Buffer.alloc(16, 255), kind: 'invalid' },
+  ])('fails when the other side $name', async ({ bytes, kind }) => {
+    await listen(bytes);
+    await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({ kind });
+  });
+
+  it('fails when no supervisor listens', async () => {
+    await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
+  });
+});
