@@ -15,7 +15,7 @@ import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 jest.setTimeout(60_000);
 
 /** Needs no container runtime: nothing listens on this socket. */
-describe('runAgent while the container runtime does not answer', () => {
+describe('cloudless-agent while no container runtime answers at its socket', () => {
   const coordinator = new FakeCoordinatorServer();
   let directory: string;
   let dataDir: string;
@@ -71,7 +71,7 @@ describe('runAgent while the container runtime does not answer', () => {
     expect(ready['containerRuntime']).toBeUndefined();
   });
 
-  it('rejects container flags with --runtime process', async () => {
+  it('exits with code 2 when --cri-socket is given with --runtime process', async () => {
     const agent = start('--runtime', 'process', '--cri-socket', socketPath);
     expect(await agent.waitForExit()).toBe(2);
     expect(agent.stderr).toEqual([

@@ -149,7 +149,7 @@ describe('errorFields', () => {
     expect(errorFields(reason)).toEqual(fields);
   });
 
-  it('stops at cycles, and bounds long chains and aggregated errors', () => {
+  it('returns at most 8 causes when causes form a cycle, a long chain or a large AggregateError', () => {
     expect(errorFields(cycle).causes).toEqual([
       'Error: b',
       'Error: a',

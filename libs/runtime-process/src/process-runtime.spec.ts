@@ -683,8 +683,8 @@ function listHeldResources(): {
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
 
-describe('a supervisor that is older than its client', () => {
-  it('gets no lease, which it would ignore, and the capability is missing', async () => {
+describe('ProcessRuntime with a running supervisor of an older version', () => {
+  it('refuses starts and renewals with a lease when the supervisor lacks the capability', async () => {
     const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
     const server = createServer((socket) => {
       const parser = new FrameParser();

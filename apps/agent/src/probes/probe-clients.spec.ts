@@ -92,7 +92,7 @@ describe('httpCheck', () => {
     },
   );
 
-  it('does not read an endless body', async () => {
+  it('resolves with the status and closes the connection when the body never ends', async () => {
     const { port, quiet } = await answering((_request, response) => {
       const more = (): void => {
         while (response.write('x'.repeat(16_384)));
@@ -153,7 +153,7 @@ describe('grpcCheck', () => {
     await quiet();
   });
 
-  it('rejects with the error of the server', async () => {
+  it('rejects with the gRPC status when the server does not implement the health service', async () => {
     const { port } = await serving(
       http2.createServer(connectNodeAdapter({ routes: () => undefined })) as unknown as Server,
     );

@@ -111,7 +111,7 @@ describe('start queue of an agent', () => {
     expect(storm.most).toBe(2);
   });
 
-  it('does not delay stops of running or waiting replicas, which are then never started', async () => {
+  it('stops running replicas at once when starts wait, and never starts replicas stopped while they wait', async () => {
     const storm = await Storm.begin();
     await storm.order('old-1');
     await storm.testBed.clock.advance(START_MS);

@@ -245,7 +245,7 @@ describe('failed image pull', () => {
   });
 });
 
-describe('start without an answer of the runtime, after its image was pulled', () => {
+describe('container start whose answer is lost, after its image was pulled', () => {
   it('is stopped by the runtime, also while the runtime prepares it again', async () => {
     const testBed = await begin();
     testBed.machine.images.set(IMAGE);
@@ -283,7 +283,7 @@ describe('start without an answer of the runtime, after its image was pulled', (
     expect([running(testBed).length, testBed.machine.startCount]).toEqual([1, 1]);
   });
 
-  it('is not prepared or started again when it turns out to run', async () => {
+  it('is not repeated when the runtime later reports the container as running', async () => {
     const testBed = await begin();
     testBed.machine.images.set(IMAGE);
     const late = loseAnswer(testBed);

@@ -80,7 +80,7 @@ describe('WorkQueue', () => {
     expect(at).toEqual([0, 10]);
   });
 
-  it('stop waits for running keys and starts no others', async () => {
+  it('waits for running keys and starts no others when it is stopped', async () => {
     let release = (): void => undefined;
     let passes = 0;
     const { queue } = aQueue(async () => {

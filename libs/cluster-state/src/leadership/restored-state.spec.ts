@@ -29,7 +29,7 @@ const systemEvents = (state: ClusterState) =>
     .filter(({ category }) => category === Category.SYSTEM);
 
 describe('a store that was rolled back', () => {
-  it('accepts observations and refuses decisions with the command to run', async () => {
+  it('commits observations, and refuses decisions with an error that names the command to accept the state', async () => {
     const state = await open(aStore());
     state.reportNewerState({ nodeId: 'node-7', epoch: 9n, orderRevision: 130n });
     await expect(state.commit(aNode(state, 'decided'))).rejects.toThrow(RestoredStateError);

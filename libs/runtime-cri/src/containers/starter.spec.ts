@@ -189,7 +189,7 @@ describe('Starter.start', () => {
   });
 });
 
-describe('the sandbox of an earlier attempt', () => {
+describe('the sandbox of a container id', () => {
   const { containerId } = aRequest();
   const leave = (): string =>
     server.addSandbox(
@@ -221,7 +221,7 @@ describe('the sandbox of an earlier attempt', () => {
     ]).toEqual([1, 1, true]);
   });
 
-  it('does not allow two concurrent starts of one id', async () => {
+  it('is created once, and the second start fails, when two starts are concurrent', async () => {
     const outcomes = await Promise.allSettled([start(), start()]);
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect(server.sandboxes.size).toBe(1);
@@ -330,7 +330,7 @@ describe('a failed start', () => {
     await server.listen();
   };
 
-  it('leaves no empty directory', async () => {
+  it('removes the empty directory volume when the runtime refuses to start the container', async () => {
     await failing('no');
     await expect(start({ group: 'r', volumes: [scratch] })).rejects.toMatchObject({
       kind: 'precondition',

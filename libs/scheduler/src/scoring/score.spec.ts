@@ -358,7 +358,7 @@ describe('total score', () => {
     expect(score).toBeCloseTo(0.25 * 0.5 + 0.3 * 0.5 + 0.15 * 1 + 0.2 * 0.45 - 0.1 * 0.2 - 0.1, 12);
   });
 
-  it('of a placement equals the score in explain', () => {
+  it('is the same in place and explain when a replica is placed', () => {
     const cluster = aCluster([aNode('n1'), aNode('n2', { reliability: 0.5 })]);
     const [placement] = cluster.place(aRequest(), 1);
     expect(cluster.explain(aRequest())[0]).toMatchObject({

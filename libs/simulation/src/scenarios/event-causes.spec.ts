@@ -22,7 +22,7 @@ const lastOf = (cluster: TestCluster, reason: string): Event => {
   return found[found.length - 1]!;
 };
 
-describe('event causes', () => {
+describe('events and their causes', () => {
   it('link an update to the request, the new version, its replicas, their nodes, and the stopped old replicas', async () => {
     const cluster = await startCluster(3);
     await createWeb(cluster);
@@ -76,7 +76,7 @@ describe('event causes', () => {
     expect(lastOf(cluster, 'ReplicasCreated').requestId).toBe(''); // no request caused it
   });
 
-  it('exist for a failed replica and for a drain', async () => {
+  it('lead from new replicas to the failed replica or the drain when replicas are replaced', async () => {
     const cluster = await startCluster(4);
     await createWeb(cluster, { restart: { policy: 0, maxRetries: 1 } });
     await cluster.advance(15_000, 50);
@@ -139,7 +139,7 @@ describe('event causes', () => {
     expect(logged).toContain(lastOf(cluster, 'ReplicasCreated').decision?.id);
   });
 
-  it('event rate limiting reports a flapping replica a few times, then once a minute with a count', async () => {
+  it('are limited to a few, then to one a minute with a count, when a replica flaps', async () => {
     const cluster = await startCluster(1);
     await createWeb(cluster, { replicas: 1 });
     await cluster.advance(1_000);

@@ -67,7 +67,7 @@ describe('GLOBAL workload', () => {
     });
   });
 
-  it('follows label changes of nodes', async () => {
+  it('adds or stops the replica of a node when the labels of the node begin or cease to match', async () => {
     const cluster = await startCluster(3);
     await createGlobal(cluster, { placement: { nodeSelector: { disk: 'ssd' } } });
     await changeNode(cluster, 'node-1', { setLabels: { disk: 'ssd' } });
@@ -114,7 +114,7 @@ describe('GLOBAL workload', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2']);
   });
 
-  it('keeps its replica on a cordoned node, adds none there, and returns after an uncordon', async () => {
+  it('keeps its replica when a node is cordoned, and replaces it after a failure only once the node is uncordoned', async () => {
     const cluster = await startCluster(2);
     await createGlobal(cluster);
     const kept = await idOn(cluster, 'node-1');

@@ -98,7 +98,7 @@ describe('host port of a replica', () => {
     expect(cluster.violations).toEqual([]);
   });
 
-  it('conflicts with the port of a replica on the host network, and with no other', async () => {
+  it('conflicts with an equal container port only when that replica uses the host network', async () => {
     const cluster = await containerNodes(1);
     await createWeb(cluster, { ...served, replicas: 1 });
     await cluster.advance(1_000);

@@ -23,7 +23,7 @@ it('TerminalInput calls every close callback after the pending write, and not be
   rmSync(directory, { recursive: true });
 });
 
-it('TerminalInput asks its sender to wait above 16 KiB, and reports when it may go on', async () => {
+it('TerminalInput.write returns false when 16 KiB or more are queued, and reports when more may be written', async () => {
   const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-terminal-'));
   const fd = openSync(path.join(directory, 'terminal'), 'w');
   let drained = 0;

@@ -126,7 +126,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
       expect(readStartToken(later.pid ?? 0)).toBeDefined();
     });
 
-    it('ends when a later guard is in charge', async () => {
+    it('exits when the leases file names a later guard', async () => {
       if (isMissing()) return;
       const far = readUptimeCentiseconds() + 360_000;
       const running = startGuard(shell, [[far, far, ID, '-', '-', '-']]);
