@@ -170,7 +170,7 @@ const joinResults = (first, second) => ({
   slowest: [...(first.slowest ?? []), ...(second.slowest ?? [])],
 });
 
-/** A step that only CI runs without being asked. */
+/** A step that runs only when it is named, or with CLOUDLESS_NEWEST_NODE=true. */
 const NEWEST_NODE = 'newest node';
 const isInFullRun = (name) =>
   name !== NEWEST_NODE || process.env['CLOUDLESS_NEWEST_NODE'] === 'true';
