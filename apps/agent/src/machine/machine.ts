@@ -5,7 +5,7 @@ import type { NodeReader, ConditionReading } from '@cloudless/agent-core';
 import { createHostReader, type HostCapacity, type HostReader } from '@cloudless/cgroup-reader';
 import { systemClock } from '@cloudless/app-kit';
 
-/** Boot id of the machine, which changes at each boot. */
+/** Returns the boot id of the machine, a text that changes at each boot. */
 export function readBootId(): string {
   try {
     if (process.platform === 'linux')
@@ -14,12 +14,12 @@ export function readBootId(): string {
       encoding: 'utf8',
     }).trim();
   } catch {
-    // Fallback: boot time, rounded to a minute.
+    // Fallback: the time of the boot, in whole minutes since the epoch.
     return `started-${Math.round((systemClock.wallTime() / 1_000 - uptime()) / 60)}`;
   }
 }
 
-/** Reads the capacity of this machine and creates a reader of its usage. */
+/** Reads the capacity of this machine, and creates a reader of its usage and conditions. */
 export async function openMachine(
   dataDirectory: string,
 ): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeReader }> {

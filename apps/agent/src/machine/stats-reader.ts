@@ -2,7 +2,10 @@ import type { StatsReader } from '@cloudless/agent-core';
 import type { Clock } from '@cloudless/base';
 import { createContainerReader, createProcessReader } from '@cloudless/cgroup-reader';
 
-/** Reads the resource usage of containers of this machine from kernel files. */
+/**
+ * Creates a reader of the resource usage of containers on this machine, from cgroup files and
+ * `/proc`.
+ */
 export function openStatsReader(clock: Clock): StatsReader {
   const groups = createContainerReader({ clock });
   const processes = createProcessReader({ clock });

@@ -10,7 +10,10 @@ const MESSAGES: Readonly<Record<string, string>> = {
   ENETUNREACH: 'network not reached',
 };
 
-/** Converts a connection failure to an error with a message that is the same for the same cause. */
+/**
+ * Converts a failed connection to an error of kind `unavailable`. The message follows from the
+ * error code, so that repeated failures with the same code have the same message.
+ */
 export function toConnectionError(cause: unknown): CloudlessError {
   const code = errorCodeOf(cause) ?? '';
   const message =

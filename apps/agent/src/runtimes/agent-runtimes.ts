@@ -26,14 +26,14 @@ export const RUNTIME_FOLDER = 'runtime';
 /** Runtimes of an agent. */
 export interface AgentRuntimes {
   readonly runtime: ContainerRuntime;
-  /** `process`, and `cri` with a container runtime. */
+  /** Names of the runtimes: always `process`, and `cri` when the node has a container runtime. */
   readonly names: readonly string[];
   /**
    * Container runtime in use, such as `containerd 1.6.20 at /run/containerd/containerd.sock`;
-   * undefined: none.
+   * undefined when there is none.
    */
   readonly containerRuntime: string | undefined;
-  /** Reason why there is no container runtime; undefined with one. */
+  /** Reason why there is no container runtime; undefined when there is one. */
   readonly noContainersReason: string | undefined;
   /**
    * Sets the cluster that new containers belong to. Call it before the first container is started.
@@ -41,8 +41,8 @@ export interface AgentRuntimes {
    */
   setCluster(clusterId: string): Promise<void>;
   /**
-   * Closes the runtimes. @param endWork - Also stops and removes all processes and containers;
-   * otherwise they keep running.
+   * Closes the runtimes.
+   * @param endWork - True stops and removes all processes and containers; false keeps them running.
    */
   close(endWork: boolean): Promise<void>;
 }
@@ -67,7 +67,7 @@ type RuntimeConfig = Pick<
 >;
 
 /**
- * Opens the process runtime, and a container runtime as configured.
+ * Opens the process runtime, and the container runtime that the configuration allows.
  * @throws kind `precondition` when the configuration requires containers and no container runtime
  *   can be used.
  */
@@ -124,8 +124,10 @@ export async function openRuntimes(
 }
 
 /**
- * Detects the container runtime. A container runtime that was used before is used again, as it may
- * have containers of this agent; its replicas with an image are managed as soon as it answers.
+ * Detects the container runtime. A container runtime that this agent has used before is used again,
+ * because it may have containers of this agent. While such a runtime does not answer, the result is
+ * `awaited`: its containers are managed as soon as the runtime answers.
+ * @param used - Socket of the container runtime that was used before; undefined without one.
  */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
@@ -250,12 +252,18 @@ function openProcesses(
   });
 }
 
-/** Shuts the supervisor down when it has no processes. */
+/**
+ * Shuts the supervisor down with `endWork` or when there are no processes. Otherwise only closes
+ * the connection to the supervisor.
+ */
 async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promise<void> {
   return endWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
 }
 
-/** @returns True when no container is left. */
+/**
+ * Closes the container runtime; with `endWork`, first stops and removes all containers.
+ * @returns True when no container is left.
+ */
 async function closeContainers(late: LazyRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
   try {
     if (!endWork || late.opened === undefined) return (await late.list()).length === 0;

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
 const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 
-/** An agent process that runs from source. */
+/** An agent that runs from source in a process of its own. */
 export class AgentProcess {
   readonly stderr: string[] = [];
   private readonly child: ChildProcess;
@@ -36,7 +36,10 @@ export class AgentProcess {
     });
   }
 
-  /** Waits for the first log line with this message. @throws when the process ends before. */
+  /**
+   * Returns the first log line with this message, and waits for the line if necessary.
+   * @throws when the agent ends without the line.
+   */
   async waitForLog(message: string): Promise<Record<string, unknown>> {
     for (;;) {
       const found = this.lines.find((line) => line['message'] === message);
@@ -49,7 +52,10 @@ export class AgentProcess {
     }
   }
 
-  /** Sends a signal. Resolves with the exit code (null when the signal ended the process). */
+  /**
+   * Sends a signal and waits until the agent has ended.
+   * @returns The exit code; null when a signal ended the agent.
+   */
   async end(signal: NodeJS.Signals): Promise<number | null> {
     if (this.child.exitCode !== null || this.child.signalCode !== null) return this.child.exitCode;
     this.child.kill(signal);

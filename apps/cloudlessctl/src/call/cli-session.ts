@@ -17,7 +17,7 @@ import type { Style } from '../output/style.js';
 /** Client of the public API. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
 
-/** Time limit of a call without `--timeout`. */
+/** Time limit of a unary call without `--timeout`. */
 const CALL_TIMEOUT_MS = 30_000;
 
 /** The clients, settings and output of one run of cloudlessctl. */
@@ -43,7 +43,7 @@ export class CliSession {
     return (this.adminClient ??= createClient(AdminService, this.transport));
   }
 
-  /** Client of the agent service, which the coordinator forwards to the agents. */
+  /** Client of the agent service, which the coordinator serves for the containers of all nodes. */
   get agents(): AgentClient {
     return (this.agentClient ??= createClient(AgentService, this.transport));
   }
@@ -52,21 +52,28 @@ export class CliSession {
     return (this.connection ??= this.io.connect(this.settings.server)).transport;
   }
 
-  /** Call options of a unary call. */
+  /**
+   * Returns the options of a unary call.
+   * @param timeoutMs - Time limit of the call. Default: `--timeout`, or 30 s without that flag.
+   */
   getCallOptions(timeoutMs = this.settings.timeoutMs ?? CALL_TIMEOUT_MS): CallOptions {
     return { ...this.getStreamOptions(), timeoutMs };
   }
 
-  /** Call options of a streaming call without a time limit; `signal` cancels the call. */
+  /**
+   * Returns the options of a streaming call, which has no time limit.
+   * @param signal - Cancels the call. Default: Ctrl-C.
+   */
   getStreamOptions(signal: AbortSignal = this.io.signal): CallOptions {
     const { requestId } = this.settings;
     return { signal, ...(requestId === '' ? {} : { headers: { 'x-request-id': requestId } }) };
   }
 
   /**
-   * Returns the request id for one request. A command that sends several requests must use
-   * different ids, because the coordinator stores each id with its request.
-   * @param part - Distinguishes the requests of the command; omitted when the command sends one
+   * Returns the request id for one request; empty without `--request-id`. A command that sends
+   * several requests must use a different id for each, because the coordinator stores each id
+   * together with its request.
+   * @param part - Distinguishes the requests of the command. Omit it when the command sends one
    *   request.
    */
   getRequestId(part?: string): string {
@@ -79,7 +86,7 @@ export class CliSession {
     return this.settings.output === 'json' || this.settings.output === 'yaml';
   }
 
-  /** Current wall-clock time in milliseconds since the epoch, for ages. */
+  /** Current wall-clock time in milliseconds since the epoch, for the ages in tables. */
   get nowMs(): number {
     return this.io.clock.wallTime();
   }
@@ -95,7 +102,7 @@ export class CliSession {
   }
 
   /**
-   * Prints a status line: to standard output for tables, to standard error with JSON or YAML
+   * Prints a status line: to standard error when the output is JSON or YAML, else to standard
    * output.
    */
   printStatus(line: string): Promise<void> {

@@ -9,16 +9,14 @@ import { Deadline, withReconnect } from './reconnect.js';
 export interface ResumableWatch<Item> {
   /** Opens the watch after a revision; 0 starts with the current state. */
   open(afterRevision: bigint, options: CallOptions): AsyncIterable<Item>;
-  /** Revision to start after. Default: 0, the current state. */
+  /** The watch starts after this revision. Default: 0, which starts with the current state. */
   readonly from?: bigint;
   /**
-   * True when the coordinator has answered this command before, so that a failed first attempt is
-   * retried. Default: false.
+   * True when an earlier call of this command has succeeded. Then the first attempt to open the
+   * watch is retried too. Default: false.
    */
   readonly hasAnswered?: boolean;
-  /**
-   * Called when the coordinator cannot resume, before the watch restarts with the current state.
-   */
+  /** Called when the watch cannot be resumed, before the watch restarts with the current state. */
   onRestart?(): void;
 }
 
@@ -66,15 +64,15 @@ export async function* resumeWatch<Item extends { readonly revision: bigint }>(
 }
 
 /**
- * The coordinator ends the watch of a client that reads too slowly, for example through `less`. The
- * watch can be resumed.
+ * Returns true for the error with which the coordinator ends a watch whose client reads too slowly,
+ * for example because `less` reads the output. Such a watch can be resumed.
  */
 function isSlowReaderError(reason: unknown): boolean {
   return reason instanceof ConnectError && reason.code === Code.ResourceExhausted;
 }
 
 /**
- * Passes each item of a watch to `take` until Ctrl-C.
+ * Calls `onItem` for each item of a watch, one after the other, until Ctrl-C.
  * @throws {@link CliFailure} with exit code 6 when `--timeout` expires.
  */
 export async function followWatch<Item extends { readonly revision: bigint }>(

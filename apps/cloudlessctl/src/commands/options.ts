@@ -1,13 +1,13 @@
 import { createUsageFailure } from '../call/failure.js';
 import type { Invocation } from '../command-tree.js';
 
-/** Returns the value of an option; undefined when it was not given. */
+/** Returns the value of an option; undefined when the option was not given. */
 export function getTextOption({ options }: Invocation, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
 }
 
-/** Returns the values of a repeatable option. */
+/** Returns the values of a repeatable option; empty when the option was not given. */
 export function getListOption({ options }: Invocation, name: string): readonly string[] {
   const value = options[name];
   return Array.isArray(value) ? value.map(String) : [];
@@ -19,8 +19,10 @@ export function hasFlag({ options }: Invocation, name: string): boolean {
 }
 
 /**
- * Requires operands that are optional for commander because another option may replace them.
- * @throws {@link CliFailure} with the message that commander has for a missing argument.
+ * Checks that all operands are given. For commands that declare their operands as optional because
+ * an option such as `--plan-id` can replace the operands.
+ * @param names - Names of the operands, in order.
+ * @throws {@link CliFailure} with the same message as the commander library for a missing argument.
  */
 export function requireOperands(
   { operands, wordsAfterSeparator }: Invocation,
@@ -32,8 +34,8 @@ export function requireOperands(
 }
 
 /**
- * Returns the operand at `index`. Commander has checked the number of operands, but counts words
- * after `--` too.
+ * Returns the operand at `index`, from 0. The check of the commander library is not sufficient,
+ * because commander also counts the words after `--` as operands.
  * @throws {@link CliFailure} when the operand is missing.
  */
 export function requireOperand({ operands }: Invocation, index: number, name: string): string {
@@ -44,10 +46,10 @@ export function requireOperand({ operands }: Invocation, index: number, name: st
 }
 
 /**
- * Returns the words after `--`.
+ * Returns the words after `--`; empty when there are none.
  * @param names - Number of operands before `--`.
- * @throws {@link CliFailure} when there are more operands than `names`, with an example of the
- *   right form.
+ * @param usage - Example of a correct command line, for the error message.
+ * @throws {@link CliFailure} when there are more operands than `names`.
  */
 export function getCommandAfterSeparator(
   { operands, wordsAfterSeparator }: Invocation,
@@ -66,9 +68,9 @@ export function getCommandAfterSeparator(
 }
 
 /**
- * Returns the only name of a watch; undefined without a name.
- * @param what - Kind of the object, for the error message.
- * @throws {@link CliFailure} when there are several names.
+ * Returns the name that a command with `--watch` was given; undefined without a name.
+ * @param what - Kind of the named object, for the error message.
+ * @throws {@link CliFailure} when several names were given.
  */
 export function requireAtMostOne(names: readonly string[], what: string): string | undefined {
   if (names.length > 1)

@@ -10,8 +10,8 @@ import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 
 /**
- * Returns an arbitrary of messages of a schema in which each field is set or absent at every depth.
- * Derived from the descriptor, so new fields are included.
+ * Returns a fast-check arbitrary of messages of a schema. Each field is set or absent, at every
+ * depth. The arbitrary is derived from the descriptor, so that new fields are included.
  */
 export function arbitraryMessage<Desc extends DescMessage>(
   schema: Desc,

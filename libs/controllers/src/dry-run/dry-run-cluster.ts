@@ -31,21 +31,24 @@ export interface DryRunClusterDeps {
 }
 
 /**
- * Most node evaluations of one plan. They take about 0.1 s, during which the coordinator does
- * nothing else.
+ * Most node evaluations of one plan: each placement decision evaluates every node once. This many
+ * evaluations take about 0.1 s, during which the coordinator does nothing else.
  */
 const MAX_NODE_EVALUATIONS = 20_000;
 
-/** The view of a dry run: the records of the state, overlaid with predicted ones. */
+/**
+ * The part of the cluster view that a dry run reads. A predicted record hides the record of the
+ * state with the same key.
+ */
 export type DryRunView = Pick<ClusterView, 'workload' | 'control' | 'version' | 'node'>;
 
 /**
- * A simulated cluster for dry runs: the records of the state overlaid with predicted ones, and a
- * copy of the scheduler's model. The state itself is never changed.
+ * A simulated cluster for one dry run: predicted records over the records of the state, and a copy
+ * of the scheduler's model of the cluster. The state itself is never changed.
  */
 export class DryRunCluster {
   readonly schedulerModel: Cluster;
-  /** Reads predicted records first, then those of the state. */
+  /** Returns the predicted record of a key, else the record of the state. */
   readonly view: DryRunView;
   private readonly base: ClusterView;
   private readonly workloads = new Map<string, WorkloadRecord>();
@@ -53,12 +56,12 @@ export class DryRunCluster {
   private readonly newVersions = new Map<string, VersionRecord>();
   private readonly nodeRecords = new Map<string, NodeRecord>();
   private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
-  /** The next sequence number of each workload. */
+  /** The sequence number of the next predicted replica, by workload. */
   private readonly sequences = new Map<string, bigint>();
   private readonly nodeCount: number;
   private evaluatedNodes = 0;
   private readonly createdReplicas = new Set<ReplicaRecord>();
-  /** Ids of replicas that are predicted to be available. */
+  /** Ids of the replicas that are predicted to be ready for long enough to be available. */
   private readonly predictedReady = new Set<string>();
 
   constructor(private readonly deps: DryRunClusterDeps) {
@@ -68,7 +71,10 @@ export class DryRunCluster {
     this.nodeCount = [...this.base.nodes()].length;
   }
 
-  /** Readiness of existing and of predicted replicas. */
+  /**
+   * Readiness of existing and of predicted replicas. A replica that is predicted to be ready has
+   * been ready for an infinite time, so that it counts as available.
+   */
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'> = {
     readyForMs: (replica) =>
       this.predictedReady.has(replica.id)
@@ -76,7 +82,11 @@ export class DryRunCluster {
         : this.deps.readiness.readyForMs(replica),
   };
 
-  /** Adds a workload as a change would leave it. */
+  /**
+   * Adds or replaces a workload.
+   * @param workload - The record that the change would write.
+   * @param version - The new version; undefined when the change makes none.
+   */
   putWorkload(workload: WorkloadRecord, version: VersionRecord | undefined): void {
     this.workloads.set(workload.uid, workload);
     if (version !== undefined) this.newVersions.set(workload.uid, version);
@@ -89,7 +99,7 @@ export class DryRunCluster {
     this.controls.set(control.uid, control);
   }
 
-  /** A copy of the control record of a workload, to change and put back. */
+  /** Returns a copy of the control record of a workload, for a change and {@link putControl}. */
   copyControl(uid: string): ControlRecord {
     const control = this.view.control(uid)?.value;
     return control === undefined
@@ -97,18 +107,24 @@ export class DryRunCluster {
       : clone(ControlRecordSchema, control);
   }
 
-  /** Adds a node as a change would leave it. */
+  /**
+   * Adds or replaces a node.
+   * @param node - The record that the change would write.
+   */
   putNode(node: NodeRecord): void {
     this.nodeRecords.set(node.id, node);
     this.schedulerModel.upsertNode(toSchedulerNode(node, this.deps.nodes.status(node.id)));
   }
 
-  /** All replicas of a workload, ended and lost ones included. */
+  /** Returns all replicas of a workload, including ended and lost replicas. */
   replicasOf(uid: string): readonly ReplicaRecord[] {
     return this.replicas.get(uid) ?? [...this.base.replicasOf(uid)].map(({ value }) => value);
   }
 
-  /** Ids of workloads with replicas on a node that are not stopping. */
+  /**
+   * Returns the ids of the workloads that have a replica on the node. A replica that was ordered to
+   * stop does not count.
+   */
   workloadsOn(nodeId: string): readonly string[] {
     const candidates = new Set([
       ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
@@ -120,8 +136,8 @@ export class DryRunCluster {
   }
 
   /**
-   * Marks a replica as stopping: it still holds its resources, but no longer counts for the spread
-   * of its workload.
+   * Marks a replica as leaving: the replica holds its resources until {@link release}, but no
+   * longer counts for the spread of its workload.
    */
   markLeaving(workload: WorkloadRecord, replica: ReplicaRecord): void {
     const template = this.view.version(workload.uid, replica.version)?.template;
@@ -129,7 +145,9 @@ export class DryRunCluster {
     this.schedulerModel.reserve({ ...toReservation(workload, replica, template), leaving: true });
   }
 
-  /** Releases the resources of a replica, as its confirmed stop would. */
+  /**
+   * Releases the resources of a replica, as when its agent reports that the replica has stopped.
+   */
   release(replicaId: string): void {
     this.schedulerModel.release(toReplicaId(replicaId));
   }
@@ -167,11 +185,12 @@ export class DryRunCluster {
   }
 
   /**
-   * Places a replica, predicts that it becomes ready, and reserves its resources.
-   * @param nodeId - Empty when the node was not predicted.
+   * Returns the replica as placed and ready, and reserves its resources.
+   * @param nodeId - Empty when the budget was exhausted and no node was chosen; then nothing is
+   *   reserved.
    */
   placeReplica(workload: WorkloadRecord, replica: ReplicaRecord, nodeId: string): ReplicaRecord {
-    // A predicted replica is in no view: it need not be copied.
+    // No view holds a predicted replica, so the replica may be changed in place.
     const placed = this.createdReplicas.has(replica)
       ? replica
       : clone(ReplicaRecordSchema, replica);
@@ -182,7 +201,7 @@ export class DryRunCluster {
     return placed;
   }
 
-  /** Adds replicas of a workload, or replaces those with the same id. */
+  /** Adds replicas to a workload. A replica replaces an earlier replica with the same id. */
   putReplicas(uid: string, replicas: readonly ReplicaRecord[]): void {
     if (replicas.length === 0) return;
     const byId = new Map(
@@ -192,9 +211,10 @@ export class DryRunCluster {
   }
 
   /**
-   * Predicts the end of the current steps of a workload: remaining replicas are ready, stopped ones
-   * are gone.
-   * @param changed - Replicas that were created or changed.
+   * Predicts the state of a workload after the steps of one round: the remaining replicas are
+   * ready, and the stopped replicas are gone.
+   * @param stopped - Ids of the replicas that the steps stop.
+   * @param changed - Replicas that the steps created or placed.
    */
   settleReplicas(
     uid: string,

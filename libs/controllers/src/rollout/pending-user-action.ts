@@ -1,14 +1,17 @@
 import { RolloutStatus_Phase as Phase, type RolloutStatus, isRolledOut } from '@cloudless/api';
 import type { ControlRecord, RolloutRecord } from '@cloudless/api/store';
 
-/** Tells whether a rollout is neither completed nor rolled back. */
+/**
+ * Returns true unless the rollout is completed or rolled back. A failed rollout counts as in
+ * progress, because a user can resume the rollout.
+ */
 export const isInProgress = ({ rolloutPhase }: ControlRecord): boolean =>
   !isRolledOut(rolloutPhase);
 
 /**
- * The changes that a pause, a resume or a promotion makes to the status of a rollout before any
- * pass has acted on it. The status shows them at once, so that a user who reads it after the
- * request sees the effect.
+ * Returns the changes of the rollout status that follow from a pause, a resume or a promotion which
+ * no reconciliation pass has applied yet. A user who reads the status directly after the request
+ * thus sees the effect of the request.
  */
 export function getPendingUserAction(
   control: ControlRecord,
@@ -18,7 +21,7 @@ export function getPendingUserAction(
   const continues = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
   if (phase === Phase.FAILED) return retry ? continues : {};
   if (pausedVersion === version) return isInProgress(control) ? { phase: Phase.PAUSED } : {};
-  // A pause by a user has no reason; every other pause has one.
+  // A pause by a user has no reason; every other pause has a reason.
   const resumed = phase === Phase.PAUSED && rolloutReason === '';
   return resumed || (waitsForPromotion && promoted) ? continues : {};
 }

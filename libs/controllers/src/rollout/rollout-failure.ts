@@ -15,9 +15,9 @@ export interface FailureSources {
 }
 
 /**
- * The number of failures of a replica that the current rollout created: its restarts, and its end
- * if it failed. Losses with a node do not count, nor do failures of replicas of the previous
- * version.
+ * Returns the number of failures of a replica that the current rollout created: its restarts, plus
+ * one when the replica itself has failed. The loss of its node does not count. Returns 0 for every
+ * other replica.
  */
 export function countFailures(sources: FailureSources, replica: ReplicaRecord): number {
   if (!isCreatedByRollout(sources, replica)) return 0;
@@ -32,7 +32,12 @@ function isCreatedByRollout(
   return toCanonicalVersion(view, uid, version) === toCanonicalVersion(view, uid, rollout.version);
 }
 
-/** The failure of a rollout, with the replica that shows it best. */
+/**
+ * Creates the failure of a rollout. Replica, node, exit code and log lines are those of the replica
+ * that {@link findWorstReplica} returns.
+ * @param about - Why the rollout failed, the failed version, and the time in milliseconds since the
+ *   epoch.
+ */
 export function toRolloutFailure(
   sources: FailureSources,
   replicas: readonly ReplicaRecord[],
@@ -56,8 +61,8 @@ export function toRolloutFailure(
 }
 
 /**
- * The replica of the rollout with the most failures, else a replica that does not become ready;
- * among equals the newest.
+ * Returns the replica of the rollout with the most failures; when no replica has failed, a replica
+ * that is not ready. Of several such replicas, returns the newest.
  */
 function findWorstReplica(
   sources: FailureSources,

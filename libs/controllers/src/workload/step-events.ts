@@ -10,27 +10,28 @@ import {
 } from '../common/causes.js';
 import type { WorkloadPass } from './workload-pass.js';
 
-/** The replicas that a pass created and stopped. */
+/** The replicas that a reconciliation pass created and ordered to stop. */
 export interface ReplicaSteps {
   readonly created: readonly ReplicaRecord[];
-  /** Each replica as it was before the stop. */
+  /** Each replica as it was before the order to stop. */
   readonly stopped: readonly ReplicaRecord[];
 }
 
 /**
- * Most causes of one pass, each with an event of its own. The events then fit into one transaction
- * with all replicas and the control record.
+ * Most causes of the created replicas of one pass, and likewise of the stopped replicas. Each cause
+ * has an event of its own, so a pass adds at most 28 events, which fit into one transaction with
+ * all replicas and the control record.
  */
 const MAX_CAUSES = 14;
 
-/** The id that the events and log lines of one rollout decision share. */
+/** Returns the id that the events and the log lines of one rollout decision share. */
 export function toDecisionId({ workload, view }: Pick<WorkloadPass, 'workload' | 'view'>): string {
   return `rollout/${workload.value.uid}@${view.revision}`;
 }
 
 /**
- * Adds the events of a decision: one for the created and one for the stopped replicas of each
- * cause.
+ * Adds the events of a decision: for each cause, one event for the created replicas and one for the
+ * stopped replicas.
  */
 export function addStepEvents(
   pass: WorkloadPass,
@@ -101,7 +102,8 @@ function addEvent(pass: WorkloadPass, { reason, verb, replicas, why, cause }: St
     ...(nodes.size === 1 ? { nodeId: first?.nodeId ?? '' } : {}),
     decision: { id: toDecisionId(pass), why },
     causedBy: cause,
-    // The event of the user's change may have been removed; the request id still names the request.
+    // The event of the user's change may have been removed. Then the request id identifies the
+    // request.
     ...(cause === undefined ? { requestId } : {}),
   });
 }
@@ -147,8 +149,8 @@ function groupByCause(
   const groups = new Map<Event | undefined, ReplicaRecord[]>();
   for (const replica of replicas) {
     const cause = findCause(replica);
-    // Beyond the limit, replicas join the newest cause: a hundred replicas that fail at one moment
-    // have a hundred causes.
+    // Beyond the limit, a replica is added to the group with the newest cause. A hundred replicas
+    // that fail at the same moment have a hundred causes.
     const key =
       groups.has(cause) || groups.size < MAX_CAUSES ? cause : selectNewest(...groups.keys());
     groups.set(key, [...(groups.get(key) ?? []), replica]);

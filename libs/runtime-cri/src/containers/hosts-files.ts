@@ -8,22 +8,27 @@ import type { ContainerMount } from '../volumes/mount-paths.js';
 import { hasOwnHostsFile, resolveHostname } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';
 
-/** Name of the file in the log directory of a container, with which it is removed. */
+/**
+ * Name of the hosts file in the log directory of a container. The file is removed with the
+ * directory.
+ */
 const FILE = 'hosts';
-/** Any user of the container may read the file. */
+/** Mode of the hosts file: every user of the container may read the file. */
 const MODE = 0o644;
 
 /**
- * Writes one hosts file for each container. Without it, container runtimes mount a copy of the
- * node's file, which lacks the name of the container. The file exists until the container is
- * removed, so restarts of the agent and the container runtime do not change it.
+ * Writes a hosts file for each container. Without this file, container runtimes mount a copy of the
+ * hosts file of the node, which lacks the host name of the container. The file exists until the
+ * container is removed, so a restart of the agent or of the container runtime does not change the
+ * file.
  */
 export class HostsFiles {
   constructor(private readonly getDirectory: (containerId: ContainerId) => string) {}
 
   /**
-   * Creates the file, empty, for the container runtime to mount.
-   * @returns Its mount; undefined when a volume of the request is mounted at `/etc/hosts` itself.
+   * Creates an empty file that the container runtime can mount.
+   * @returns The mount of the file; undefined when a volume of the request is mounted at
+   *   `/etc/hosts` itself.
    * @throws kind `exhausted` when the disk is full, `precondition` when the file cannot be created
    *   for another reason.
    */
@@ -44,16 +49,16 @@ export class HostsFiles {
   }
 
   /**
-   * Writes the content into the mounted file. Call it when the address is known, before the
-   * container starts.
-   * @param ip - Address of the sandbox; ignored in the network of the node.
-   * @throws As {@link HostsFiles.create}.
+   * Writes the content into the mounted file. Call it between the creation of the sandbox, which
+   * determines the address, and the start of the container.
+   * @param ip - Address of the sandbox, may be empty; ignored in the network of the node.
+   * @throws the same errors as {@link HostsFiles.create}.
    */
   async fill(request: ContainerRequest, ip: string): Promise<void> {
     if (hasOwnHostsFile(request)) return;
     const file = this.getFile(request);
     const text = await renderHosts(request, ip);
-    // Never creates the file: a start that failed meanwhile has removed it.
+    // Flag `r+` does not create the file, which a start that failed meanwhile has removed.
     await writeHostsFile(file, () => writeFile(file, text, { flag: 'r+' }));
   }
 

@@ -7,7 +7,10 @@ import {
 } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 
-/** Kinds of errors that only the text of a runtime reveals, not its status code. */
+/**
+ * Failures that a container runtime reports with an unspecific status code. The kind follows from
+ * the text of the error.
+ */
 const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
   {
     kind: 'exhausted',
@@ -19,10 +22,12 @@ const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] =
   },
 ];
 
-/** Errors of containerd and CRI-O for a user name that the image does not have. */
+/** Texts of containerd and CRI-O for a user name that does not exist in the image. */
 const UNKNOWN_USER = /no users found|unable to find user|no matching entries in passwd/i;
 
-/** Converts the error of a start to the kinds that `ContainerRuntime.start` promises. */
+/**
+ * Converts the error of a failed start to one of the kinds that `ContainerRuntime.start` documents.
+ */
 export function toStartError(
   reason: unknown,
   { security }: Pick<ContainerRequest, 'security'> = {},
@@ -44,24 +49,30 @@ export function toStartError(
 }
 
 /**
- * Converts the error of a start of which nothing is left: an error without a status code becomes a
- * refusal. As `internal`, which leaves open whether the container runs, the start would be retried
- * at once for ever.
+ * Converts the error of a failed start whose sandbox and container were removed: kind `internal`
+ * becomes `precondition`. Kind `internal` leaves open whether the container runs, so the agent
+ * would retry the start immediately and without end.
  */
 export function toRefusal(reason: unknown): unknown {
   if (!(reason instanceof CloudlessError) || reason.kind !== 'internal') return reason;
   return new CloudlessError('precondition', reason.message, { cause: reason });
 }
 
-/** Messages of runtimes for a sandbox name that is in use. */
+/** Texts of container runtimes for a sandbox name that is in use. */
 const NAME_TAKEN = /is reserved for|already exists/i;
 
-/** Whether a runtime refused a sandbox because another sandbox has its name. */
+/**
+ * Returns true when a container runtime refused a sandbox because another sandbox has the same
+ * name.
+ */
 export function isNameTaken(reason: unknown): boolean {
   return errorKindOf(reason) === 'exists' || NAME_TAKEN.test(errorMessageOf(reason));
 }
 
-/** A start with the id of an existing container, which must not be touched. */
+/**
+ * Refusal of a start whose container id belongs to an existing container. The existing container is
+ * not changed.
+ */
 export class IdInUseError extends CloudlessError {
   constructor(containerId: ContainerId) {
     super('exists', `containerId: ${containerId} is in use`);

@@ -6,14 +6,14 @@ import { sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
 import { SKIP_REASON } from './real-cri-machine.js';
 
-/** Template for the configuration of test instances of containerd. */
+/** Path of the configuration file that test instances of containerd copy and change. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
-/** Reason why tests with their own containerd cannot run; undefined when they can. */
+/** Reason why tests cannot start a containerd of their own; undefined when they can. */
 export const SKIP_REASON_OWN =
   SKIP_REASON ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
 const RETRY_MS = 50;
 
-/** A containerd with its own images and state, which a test may kill. */
+/** A containerd with images and state of its own, which a test may kill and restart. */
 export class OwnContainerd {
   readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-containerd-'));
   readonly socketPath = path.join(this.home, 'cri.sock');
@@ -32,7 +32,10 @@ export class OwnContainerd {
     this.process = this.spawn();
   }
 
-  /** Repeats a call until the runtime answers. */
+  /**
+   * Repeats a call every 50 ms until containerd answers.
+   * @throws every error of the call that is not of kind `unavailable`.
+   */
   async retryUntilAnswered<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
@@ -44,14 +47,14 @@ export class OwnContainerd {
     }
   }
 
-  /** Resolves when it has ended. */
+  /** Sends a signal. Resolves when containerd has ended. */
   async kill(signal: 'SIGKILL' | 'SIGTERM' = 'SIGKILL'): Promise<void> {
     const ended = new Promise((resolve) => this.process.once('exit', resolve));
     this.process.kill(signal);
     await ended;
   }
 
-  /** After it was killed. */
+  /** Starts containerd again with the same images and state. Call it after {@link kill}. */
   restart(): void {
     this.process = this.spawn();
   }

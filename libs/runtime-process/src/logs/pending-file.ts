@@ -4,8 +4,11 @@ import { MAX_LINE_BYTES } from '@cloudless/runtime';
 const HEADER_BYTES = 12;
 
 /**
- * File with the beginning of a line that has no line end yet, so that it survives the writer.
- * Format: sequence number of the log at that moment (8 bytes, big endian), length (4 bytes), bytes.
+ * A file with the beginning of a line that the container has not ended yet. The next log writer
+ * completes the line after the current one was killed.
+ *
+ * Format: the sequence number of the newest line of the log when the file was written (8 bytes, big
+ * endian), the number of pending bytes (4 bytes, big endian), the pending bytes.
  */
 export class PendingFile {
   private readonly fd: number;
@@ -15,10 +18,10 @@ export class PendingFile {
   }
 
   /**
-   * Returns the pending bytes.
-   * @param lastSequence - Sequence number of the newest line of this stream. When the file is
-   *   older, the writer was killed after it wrote the line, so the line already contains the
-   *   pending bytes.
+   * Returns the pending bytes; empty when there are none.
+   * @param lastSequence - Sequence number of the newest line of this stream. A file with a lower
+   *   number is out of date: the writer was killed after it wrote the line and before it wrote this
+   *   file, so the line already contains the pending bytes.
    */
   read(lastSequence: bigint): Uint8Array {
     const bytes = Buffer.alloc(HEADER_BYTES + MAX_LINE_BYTES);
@@ -28,6 +31,10 @@ export class PendingFile {
     return end > length ? new Uint8Array(0) : new Uint8Array(bytes.subarray(HEADER_BYTES, end));
   }
 
+  /**
+   * Replaces the content of the file. Errors of the disk are ignored.
+   * @param sequence - Sequence number of the newest line of the log.
+   */
   write(sequence: bigint, pending: Uint8Array): void {
     const bytes = Buffer.alloc(HEADER_BYTES + pending.length);
     bytes.writeBigUInt64BE(sequence, 0);
@@ -36,7 +43,7 @@ export class PendingFile {
     try {
       writeSync(this.fd, bytes, 0, bytes.length, 0);
     } catch {
-      // The disk is full. The file is needed only if this writer is killed now.
+      // The disk is full. The file matters only when this writer is killed before the line ends.
     }
   }
 

@@ -19,22 +19,22 @@ import { Supervisor } from './supervisor.js';
 
 export interface SupervisorOptions {
   /**
-   * Arguments that the client appended to the supervisor command, such as `process.argv.slice(3)`.
+   * Arguments of the process, such as `process.argv.slice(3)`. The last two must be the arguments
+   * that the client appended to the supervisor command.
    */
   readonly args: readonly string[];
   readonly clock: Clock;
   readonly random: Random;
   /**
-   * Whether each container gets a cgroup of its own where this user has the permission. Default
-   * true.
+   * True gives each container a cgroup of its own if this user has the permission. Default: true.
    */
   readonly useCgroups?: boolean;
 }
 
 /**
- * Runs the supervisor of one directory in this process until it is idle or is asked to end. This is
- * the main function of the command that `openProcessRuntime` gets. Changes the working directory of
- * the process.
+ * Runs the supervisor of one directory in this process, until the supervisor has been idle for its
+ * idle time or is shut down. Programs call this function in the command that they pass to
+ * `openProcessRuntime`. Changes the working directory of the process.
  * @returns When the supervisor has ended; exit the process then. Returns at once when another
  *   supervisor serves the directory.
  * @throws kind `invalid` for malformed arguments.
@@ -46,7 +46,8 @@ export async function runSupervisor({
   useCgroups = true,
 }: SupervisorOptions): Promise<void> {
   const { directory, idleMs } = parseArguments(args);
-  // Keeps no other file system busy, and makes the path of the socket short enough.
+  // The inherited working directory could keep another file system from being unmounted. Also, a
+  // relative path of the socket is short enough for a Unix socket.
   process.chdir(directory);
   if (!acquireDirectoryLock(directory)) return;
   const log = createFileLog(path.join(directory, 'supervisor.log'), clock, {
@@ -80,8 +81,9 @@ interface ServeDeps {
 }
 
 /**
- * Serves clients on the socket until the supervisor is idle for long enough or is shut down.
- * SIGTERM ends the supervisor only when no container runs; SIGHUP and SIGINT are ignored.
+ * Serves clients on the socket until the supervisor has been idle for `idleMs` or is shut down.
+ * SIGTERM ends the supervisor only when no container runs or is being started. SIGHUP and SIGINT
+ * are ignored.
  */
 async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps): Promise<void> {
   const clients = new Set<net.Socket>();
@@ -108,12 +110,13 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
     });
   });
   const removeListener = supervisor.addListener(updateIdleTimer);
-  // a fault must not end the running containers
+  // An unexpected error is only logged, so that it does not end the running containers.
   const onFault = (reason: unknown): void => log.error('supervisor fault', errorFields(reason));
   process.on('uncaughtException', onFault).on('unhandledRejection', onFault);
   const endIfIdle = (): void => (supervisor.isIdle ? end() : undefined);
   process.on('SIGTERM', endIfIdle).on('SIGHUP', ignore).on('SIGINT', ignore);
-  // left by an earlier supervisor, which is dead because this process has the lock
+  // An earlier supervisor has left the socket. That supervisor is dead, because this process has
+  // the lock.
   rmSync(SOCKET, { force: true });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -132,7 +135,9 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
 }
 
 const ignore = (): void => undefined;
-/** Relative path: the working directory is the directory of the supervisor. */
+/**
+ * Path of the socket, relative to the directory of the supervisor, which is the working directory.
+ */
 const SOCKET = path.relative('.', layout.socket('.'));
 
 /**

@@ -1,15 +1,15 @@
-/** The name of the file beside the files of a log that holds its {@link RemovedLines}. */
+/** Name of the file with the {@link RemovedLines} of a log, in the directory of the log files. */
 export const REMOVED_LINES_FILE = 'removed';
 
 /** Record of the part of a log that rotation has removed. */
 export interface RemovedLines {
   /** Sequence number of the first line that is kept. */
   readonly keptFrom: bigint;
-  /** Size of the files that were removed, bytes. */
+  /** Total size in bytes of all files that were removed. */
   readonly bytes: number;
 }
 
-/** A file of a log and its size. */
+/** A log file: the sequence number of its first line, and its size. */
 export interface MeasuredFile {
   readonly firstSequence: bigint;
   readonly bytes: number;
@@ -17,12 +17,15 @@ export interface MeasuredFile {
 
 const TEXT = /^(\d{1,19}) (\d{1,16})\n$/;
 
-/** One line of text, for {@link REMOVED_LINES_FILE}. */
+/** Returns the content of {@link REMOVED_LINES_FILE}: one line of text. */
 export function encodeRemovedLines({ keptFrom, bytes }: RemovedLines): string {
   return `${keptFrom} ${bytes}\n`;
 }
 
-/** @returns Undefined when the text is not one that {@link encodeRemovedLines} makes. */
+/**
+ * Parses the content of {@link REMOVED_LINES_FILE}.
+ * @returns Undefined for a text that {@link encodeRemovedLines} cannot have made.
+ */
 export function parseRemovedLines(text: string): RemovedLines | undefined {
   const [, keptFrom, bytes] = TEXT.exec(text) ?? [];
   return keptFrom === undefined || bytes === undefined
@@ -31,13 +34,14 @@ export function parseRemovedLines(text: string): RemovedLines | undefined {
 }
 
 /**
- * Adds files that are about to be removed to the record of removed lines. Skips files that the
- * record already counts: an interrupted rotation may have recorded files without removing them.
- * @param removed - Undefined without a record.
- * @param surplus - Files to remove, oldest first.
+ * Returns the record of removed lines with more files added. Call it before the files are removed.
+ * Files that the record already counts are skipped: an interrupted rotation may have recorded files
+ * without removing them.
+ * @param removed - The current record; undefined when there is none.
+ * @param surplus - Files that will be removed, oldest first.
  * @param keptFrom - Sequence number of the first line that stays.
- * @param sizeOf - Returns the size of a file in bytes; called only for files that are counted.
- * @returns Undefined when earlier files were removed without a record: the size of the log is
+ * @param sizeOf - Returns the size of a file in bytes; not called for skipped files.
+ * @returns Undefined when earlier files were removed without a record: then the total size is
  *   unknown.
  */
 export function addRemovedFiles<File extends { readonly firstSequence?: bigint | undefined }>(
@@ -53,12 +57,13 @@ export function addRemovedFiles<File extends { readonly firstSequence?: bigint |
 }
 
 /**
- * Bytes that a log held before one of its files. The difference of two results is the number of
- * bytes between two files.
+ * Returns the number of bytes that the log has received before one of its files. The difference of
+ * two results is the number of bytes between two files.
+ * @param firstSequence - First sequence number of the file.
  * @param files - All files that are kept, oldest first.
  * @param removed - Undefined without a record of removed files.
- * @returns Undefined when the size is unknown, as files were removed without a record or since they
- *   were listed.
+ * @returns Undefined when the number is unknown, because files were removed without a record or
+ *   after `files` was listed.
  */
 export function countBytesBefore(
   firstSequence: bigint,
@@ -67,7 +72,7 @@ export function countBytesBefore(
 ): number | undefined {
   const { keptFrom, bytes: removedBytes } = removed ?? { keptFrom: 1n, bytes: 0 };
   const kept = files.filter((file) => file.firstSequence >= keptFrom);
-  // A file may have been removed after the files were listed.
+  // Undefined also when a file was removed after the files were listed.
   if (firstSequence < keptFrom || (kept[0]?.firstSequence ?? firstSequence) !== keptFrom)
     return undefined;
   const before = kept.filter((file) => file.firstSequence < firstSequence);

@@ -3,28 +3,29 @@ import type { Behaviour, BehaviourStep } from '../conformance/behaviour.js';
 import type { LogStream, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
-/** Interface of a fake process to its machine. */
+/** The surroundings of a fake process: its inputs, and the callbacks of the fake machine. */
 export interface FakeProcessHost {
   readonly env: Readonly<Record<string, string>>;
+  /** The whole standard input. Ignored when `input` is given. */
   readonly stdin: Uint8Array;
-  /** Streamed input instead of `stdin`. */
+  /** Streamed standard input. */
   readonly input?: FakeStdin;
-  /** Current terminal size. */
+  /** Returns the current size of the terminal; undefined without a terminal. */
   readonly terminal?: () => TerminalSize | undefined;
   write(stream: LogStream, bytes: Uint8Array): void;
-  /** True when the gate is open; otherwise `action` runs once when it opens. */
+  /** Returns true when the gate is open. Otherwise calls `action` once, when the gate opens. */
   onGateOpen(gate: string, action: () => void): boolean;
   onChildStarted(name: string): void;
   onChildEnded(name: string): void;
-  /** Called once. */
+  /** Called once, when the process exits. */
   onExit(exitCode: number, signal?: string): void;
 }
 
 const encoder = new TextEncoder();
 
 /**
- * Runs a behaviour without time or processes, as far as possible, then waits for a gate, input or a
- * signal.
+ * Simulates a process without a clock and without an operating-system process: runs the steps of a
+ * behaviour until a step has to wait for a gate, for input or for a signal.
  */
 export class FakeProcess {
   private index = 0;
@@ -43,7 +44,10 @@ export class FakeProcess {
     this.input.end();
   }
 
-  /** Runs the next steps. */
+  /**
+   * Runs steps until a step has to wait or the process exits. The event that a step waits for calls
+   * this method again.
+   */
   run(): void {
     while (!this.over) {
       const step = this.behaviour[this.index];
@@ -57,6 +61,7 @@ export class FakeProcess {
     return this.over;
   }
 
+  /** Simulates SIGTERM. */
   terminate(): void {
     if (this.over) return;
     if (this.onTerm === 'ignore') return;
@@ -65,11 +70,15 @@ export class FakeProcess {
     this.end(this.onTerm.exitCode);
   }
 
+  /** Simulates SIGKILL. */
   kill(): void {
     this.end(137, 'SIGKILL');
   }
 
-  /** Makes the process exit. */
+  /**
+   * Makes the process exit and ends its children.
+   * @param exitCode - 128 plus the number of the signal when a signal ended the process.
+   */
   end(exitCode: number, signal?: string): void {
     if (this.over) return;
     this.over = true;
@@ -82,7 +91,10 @@ export class FakeProcess {
     return false;
   }
 
-  /** Runs one step; false when the process must wait at it. */
+  /**
+   * Runs one step.
+   * @returns False when the step has to wait, or the process has exited.
+   */
   private runStep(step: BehaviourStep): boolean {
     const { host } = this;
     switch (step.step) {

@@ -15,7 +15,7 @@ import {
 } from '@cloudless/cluster-state';
 import type { LoggedTransaction } from '@cloudless/state-store';
 
-/** Read access of checkers to the cluster: the part of a view that {@link DurableRecords} keeps. */
+/** The part of a cluster view that checkers read, and that {@link DurableRecords} implements. */
 export type CheckedView = Pick<
   ClusterView,
   | 'workload'
@@ -31,10 +31,11 @@ export type CheckedView = Pick<
 >;
 
 /**
- * Records on the coordinator's disk, decoded once per change. This is the durable state,
- * independent of what any process believes.
+ * The records on the disk of the coordinator. Each record is decoded once for each change. A
+ * simulated process may have other records in memory; this class has only what was committed.
  */
 export class DurableRecords implements CheckedView {
+  /** Revision of the newest applied transaction; 0 before the first. */
   revision = 0n;
   private readonly workloadsByUid = new Map<string, Stored<WorkloadRecord>>();
   private readonly controls = new Map<string, Stored<ControlRecord>>();
@@ -44,11 +45,12 @@ export class DurableRecords implements CheckedView {
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
   private readonly byUid = new Map<string, Set<string>>();
   private readonly byNode = new Map<string, Set<string>>();
+  /** The newest decoded record of each key. */
   private readonly last = new Map<string, RecordChange['after']>();
 
   /**
    * Applies a transaction.
-   * @returns The changes.
+   * @returns The changes of its records. Events are left out.
    */
   apply({ revision, changes }: LoggedTransaction): readonly RecordChange[] {
     this.revision = revision;

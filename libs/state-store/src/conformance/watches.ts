@@ -11,6 +11,7 @@ import {
   type OpenStore,
 } from './harness.js';
 
+/** Declares the conformance tests of `StateStore.watch`. */
 export function describeWatches(open: OpenStore): void {
   describe('watches', () => {
     it('deliver earlier and later changes, one batch for each transaction', () =>
@@ -151,7 +152,7 @@ export function describeWatches(open: OpenStore): void {
             kind: 'compacted',
           });
         },
-        10,
+        10, // historyLimit: changes to retain
       ));
 
     it('fail as compacted when a reader falls too far behind', () =>
@@ -165,7 +166,7 @@ export function describeWatches(open: OpenStore): void {
           await expect(watch.next()).rejects.toMatchObject({ kind: 'compacted' });
           expect(await watch.next()).toEqual({ done: true, value: undefined });
         },
-        10,
+        10, // historyLimit: changes to retain
       ));
 
     it('do not fail with any history limit when the reader is prompt, also without changes under their prefix', () =>
@@ -182,7 +183,7 @@ export function describeWatches(open: OpenStore): void {
           await write(store, 'b');
           expect(await silent).toMatchObject({ done: false, value: { revision: 101n } });
         },
-        10,
+        10, // historyLimit: changes to retain
       ));
 
     it('reach back only as far as historyBytes allows', () =>
@@ -199,7 +200,7 @@ export function describeWatches(open: OpenStore): void {
           ).toEqual([39n, 40n]);
         },
         AMPLE_HISTORY,
-        200_000,
+        200_000, // historyBytes
       ));
 
     it('refuse a start revision in the future', () =>

@@ -89,7 +89,7 @@ async function verifyBackup(invocation: Invocation): Promise<void> {
 async function restoreBackup(invocation: Invocation): Promise<void> {
   const file = requireOperand(invocation, 0, 'file');
   const directory = getTextOption(invocation, 'dataDir') ?? '';
-  // Verify the whole backup first, so that nothing is created from a damaged one.
+  // Verifies the whole backup first, so that a damaged backup creates nothing.
   await withExitCode(() => verifySnapshot(readChunks(file)), file);
   const summary = await withExitCode(() =>
     restoreLmdbStateStore({ directory, chunks: readChunks(file) }),
@@ -128,7 +128,9 @@ async function printSummary(
 }
 
 /**
- * Runs a local action and gives its errors the exit code that the same error of a coordinator has.
+ * Runs a local action. An error of the action gets the exit code that an error of the same kind has
+ * when the coordinator sends it.
+ * @param file - Name to put before an error message that does not contain it.
  */
 async function withExitCode<Result>(act: () => Promise<Result>, file?: string): Promise<Result> {
   try {

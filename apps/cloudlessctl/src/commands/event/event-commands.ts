@@ -20,10 +20,11 @@ import { hasFlag, getTextOption } from '../options.js';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
+/** Number of events in the description of a workload or a node. */
 const RECENT_EVENTS = 10;
 /**
- * All categories except AUDIT, because an audit record repeats what the other events of a change
- * say.
+ * All categories except AUDIT. An audit record repeats the content of the other events of the same
+ * change.
  */
 const NON_AUDIT_CATEGORIES = [
   Event_Category.MEMBERSHIP,
@@ -34,12 +35,11 @@ const NON_AUDIT_CATEGORIES = [
   Event_Category.SYSTEM,
 ];
 
-/** Selects events; an empty or absent field matches all. */
+/** Selects events. A field that is empty or absent selects every value. */
 interface EventFilter {
   readonly namespace?: string;
   readonly workload?: string;
   readonly nodeId?: string;
-  /** Empty: all categories. */
   readonly categories?: Event_Category[];
 }
 
@@ -64,8 +64,8 @@ export function addEventOptions(command: Command): Command {
 }
 
 /**
- * Returns the newest events that match the filter, oldest first. Returns none when the coordinator
- * has no events service, because events only complement a description.
+ * Returns the newest events that match the filter, oldest first. Returns no events when the
+ * coordinator has no events service: a description is useful without events.
  */
 export async function listRecentEvents(
   session: CliSession,
@@ -85,7 +85,7 @@ export async function listRecentEvents(
 
 /**
  * Lists the newest events of all namespaces, or of one namespace when `--namespace` is given. With
- * `--watch` it continues with new events.
+ * `--watch`, new events follow the list.
  */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
@@ -114,7 +114,7 @@ export async function showEvents(invocation: Invocation): Promise<void> {
   }
 }
 
-/** Prints an event as part of the tree of its causes and consequences. */
+/** Prints the tree of the causes and consequences of an event. */
 async function explainEvent(session: CliSession, id: string): Promise<void> {
   const { events } = await session.client.listEvents(
     { relatedTo: id, pageSize: MAX_LIMIT },
@@ -127,7 +127,8 @@ async function explainEvent(session: CliSession, id: string): Promise<void> {
 
 /**
  * Prints new events until Ctrl-C.
- * @param from - The newest event that was printed already, and the revision of that list.
+ * @param from - Id of the newest printed event (empty when none was printed), and the revision of
+ *   the printed list.
  */
 async function watchEvents(
   session: CliSession,
@@ -143,8 +144,8 @@ async function watchEvents(
         : openAfterId(options),
   };
   /**
-   * Resumes by event id: when the history of changes is compacted, the events themselves may still
-   * be stored.
+   * Opens the watch after the last printed event. An event can still be stored when the history of
+   * changes at its revision is already compacted.
    */
   async function* openAfterId(options: CallOptions): AsyncGenerator<WatchEventsResponse> {
     try {

@@ -6,7 +6,7 @@ import { findCandidates } from './find-completions.js';
 
 /**
  * Hidden command that the completion scripts call with the words of the command line after `--`.
- * The last word is the one to complete.
+ * The helper command completes the last word.
  */
 const HELPER_COMMAND = '__complete';
 

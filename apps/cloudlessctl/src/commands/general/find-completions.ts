@@ -3,12 +3,16 @@ import { resolvePortName } from '@cloudless/api';
 import { parseWorkloadName } from '../../names.js';
 import type { CliSession } from '../../call/cli-session.js';
 
-/** A shell must not hang while it completes a word. */
+/** Time limit of the calls for one completion: the shell is blocked until the completion ends. */
 const LOOKUP_TIMEOUT_MS = 1_000;
 
+/** Most names that one completion requests from the coordinator: one page of a list. */
 const MAX_NAMES = 200;
 
-/** The candidates for the last of `words`. */
+/**
+ * Returns the candidates for the last of `words`: flags, subcommands, or names that the coordinator
+ * returns. Returns no names when the coordinator cannot be reached.
+ */
 export async function findCandidates(
   program: Command,
   words: readonly string[],
@@ -73,8 +77,8 @@ async function findNames(
     );
     return page.workloads.map(({ name }) => name);
   } catch {
-    // Without a coordinator there are no names. The shell falls back to file names; an error
-    // message would disturb the command line.
+    // The coordinator cannot be reached or does not have the workload. The shell completes file
+    // names instead; an error message would disturb the command line.
     return [];
   }
 }

@@ -5,7 +5,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { hasFlag, requireOperand } from '../options.js';
 
-/** Marks a node as unschedulable. */
+/** Cordons a node: the node accepts no new replicas. */
 export async function cordonNode(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const node = await session.client.cordonNode(
@@ -15,7 +15,7 @@ export async function cordonNode(invocation: Invocation): Promise<void> {
   await printChange(session, node, 'cordoned');
 }
 
-/** Marks a node as schedulable and ends its drain. */
+/** Ends the cordon and the drain of a node. */
 export async function uncordonNode(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const node = await session.client.uncordonNode(
@@ -25,7 +25,7 @@ export async function uncordonNode(invocation: Invocation): Promise<void> {
   await printChange(session, node, 'uncordoned');
 }
 
-/** Confirms that a lost node is down. */
+/** Confirms that the machine of a lost node is down, so that its replicas are replaced at once. */
 export async function confirmNodeLost(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const node = await session.client.confirmNodeLost(
@@ -46,7 +46,10 @@ export async function removeNode(invocation: Invocation): Promise<void> {
   await session.printStatus(`node ${request.nodeId}: removed`);
 }
 
-/** Prints what was done to a node. */
+/**
+ * Prints the status line `node <id>: <done>`, and the node with JSON or YAML output.
+ * @param done - The completed change, for example `cordoned`.
+ */
 export async function printChange(session: CliSession, node: Node, done: string): Promise<void> {
   await session.printStatus(`node ${node.id}: ${done}`);
   if (session.isStructured) await session.printValue(toMessageJson(NodeSchema, node));

@@ -51,8 +51,8 @@ export async function handlePlanOptions(
 
 /**
  * Creates a plan.
- * @throws {@link ConnectError} of the coordinator; its message names the workload or node of a
- *   refused change instead of the index of the change.
+ * @throws {@link ConnectError} with the code of the coordinator. The message of a refused change
+ *   names its workload or node, instead of the index of the change in the request.
  */
 async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<Plan> {
   try {

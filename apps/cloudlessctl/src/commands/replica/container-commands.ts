@@ -7,8 +7,9 @@ import { parseWorkloadName } from '../../names.js';
 import { hasFlag, getTextOption } from '../options.js';
 
 /**
- * Shows the current container of each replica, as last reported by its agent.
- * @param names - Prefixes of container ids. Empty: all containers that the options select.
+ * Shows the current container of each replica, as last reported by the agents.
+ * @param names - Prefixes of container ids; the options that select containers are then ignored.
+ *   Empty: all containers that the options select.
  */
 export async function showContainers(
   invocation: Invocation,

@@ -8,12 +8,13 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { getCommandAfterSeparator, hasFlag, requireOperand } from '../options.js';
 import { execStream } from './exec-stream.js';
 
+/** Limit of the coordinator for the standard input of a unary call. Longer input needs `-i`. */
 const MAX_STDIN_BYTES = 1024 * 1024;
-/** Time limit of the coordinator for a command without `--timeout`. */
+/** Time limit that the coordinator sets for a command without `--timeout`. */
 const DEFAULT_TIMEOUT_MS = 30_000;
 /**
- * The coordinator ends the command at its time limit. The call itself gets this much more time, so
- * that the result still arrives.
+ * The coordinator ends the command at the time limit of the command. The time limit of the call is
+ * longer by this margin, so that the result still arrives.
  */
 const CALL_MARGIN_MS = 15_000;
 
@@ -32,7 +33,10 @@ export function addExecCommand(tree: CommandTree, parent: Command): void {
     .option('--no-stdin', 'do not read standard input');
 }
 
-/** Prints the output of the command. @returns Its exit code. */
+/**
+ * Runs the command and prints its output.
+ * @returns The lowest 8 bits of the exit code of the command.
+ */
 async function exec(invocation: Invocation): Promise<number> {
   const { session } = invocation;
   const target = parseReplicaTarget(
@@ -75,7 +79,9 @@ function toOutput(raw: Uint8Array, text: string): Uint8Array | string {
 }
 
 /**
- * Reads a pipe or a file to its end. Other inputs may never end, so they are only read with `-i`.
+ * Returns all of standard input when it is a pipe or a file. Any other input may never end, so only
+ * `-i` reads it. Returns no bytes with `--no-stdin`.
+ * @throws {@link CliFailure} when the input is longer than {@link MAX_STDIN_BYTES}.
  */
 async function readStdin({ session, options }: Invocation): Promise<Uint8Array> {
   const { stdin } = session.io;

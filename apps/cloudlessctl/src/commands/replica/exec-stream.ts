@@ -10,23 +10,24 @@ import type { ReplicaTarget } from '../../names.js';
 import { RequestQueue } from '../../call/request-queue.js';
 import type { CliSession } from '../../call/cli-session.js';
 
-/** The coordinator accepts messages of up to 256 KiB. */
+/** Bytes of standard input in one message. The API accepts up to 256 KiB. */
 const CHUNK_BYTES = 64 * 1024;
 
 /** Options of {@link execStream}. */
 export interface ExecStreamOptions {
   readonly target: ReplicaTarget;
   readonly command: readonly string[];
-  /** Whether to forward standard input. */
+  /** True forwards standard input to the command. */
   readonly stdin: boolean;
-  /** Whether to allocate a terminal of the same size as the local terminal. */
+  /** True allocates a terminal of the same size as the local terminal. */
   readonly tty: boolean;
 }
 
 /**
- * Runs a command and streams its input and output. @returns Its exit code.
- * @throws {@link CliFailure} when the options do not fit together or the connection ends before the
- *   command.
+ * Runs a command and streams its input and output.
+ * @returns The lowest 8 bits of the exit code of the command.
+ * @throws {@link CliFailure} when the options cannot be combined, or when the connection ends
+ *   before the command.
  */
 export async function execStream(session: CliSession, options: ExecStreamOptions): Promise<number> {
   const { io } = session;
@@ -47,7 +48,8 @@ export async function execStream(session: CliSession, options: ExecStreamOptions
   try {
     const signal = AbortSignal.any([io.signal, abortCall.signal]);
     const responses = session.client.exec(requests.read(), session.getStreamOptions(signal));
-    // When standard input fails, for example because the terminal was closed, the command is ended.
+    // When standard input fails, for example because the terminal was closed, the call is
+    // cancelled, which ends the command.
     if (options.stdin)
       sendInput(session, requests, abortCall.signal).catch((reason: unknown) =>
         abortCall.abort(reason),
@@ -86,7 +88,7 @@ function createRequest(
   return create(ExecRequestSchema, { request: value });
 }
 
-/** Sends standard input and waits after each chunk until it was sent. */
+/** Sends standard input in chunks. Waits until a chunk was sent before it sends the next chunk. */
 async function sendInput(
   { io }: CliSession,
   requests: RequestQueue<ExecRequest>,

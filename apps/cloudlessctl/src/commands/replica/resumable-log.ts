@@ -8,15 +8,17 @@ import type { CliSession } from '../../call/cli-session.js';
 export type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
 /**
- * The maximum number of positions in a request. The positions of the replicas that were silent for
- * longest are left out first.
+ * Most positions in one request. When there are more replicas, the request omits the positions of
+ * the replicas whose last entry is the oldest.
  */
 const MAX_POSITIONS = 4_096;
 
-/** A log stream that continues after the last received line when it is opened again. */
+/**
+ * A log stream that continues after the last received line each time the stream is opened again.
+ */
 export class ResumableLog {
   /**
-   * Last received position of each replica; the replica that was silent for longest comes first.
+   * Last received position by replica id. The replica whose last entry is the oldest comes first.
    */
   private readonly lastPositions = new Map<
     string,
@@ -30,7 +32,10 @@ export class ResumableLog {
     private readonly signal: AbortSignal,
   ) {}
 
-  /** Opens the stream. Yields the entries of each message together. */
+  /**
+   * Opens the stream, or resumes the stream after the last received positions. Yields the entries
+   * of one message at a time.
+   */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
     const { tailLines: _, ...resumed } = this.request;
     const after = [...this.lastPositions.values()]
@@ -47,7 +52,10 @@ export class ResumableLog {
     }
   }
 
-  /** Records the position of an entry. @returns False when the entry was received before. */
+  /**
+   * Records the position of an entry.
+   * @returns False for a line or a gap that was received before. Always true for a bookmark.
+   */
   private recordPosition({
     replicaId,
     containerId,

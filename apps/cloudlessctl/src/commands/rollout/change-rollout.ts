@@ -12,7 +12,10 @@ import { handlePlanOptions } from '../plan/plan-options.js';
 import { reportChange } from '../workload/report-change.js';
 import { formatResumeHint } from './rollout-hints.js';
 
-/** Parses the workload name of the command. */
+/**
+ * Returns the workload name that the command was given.
+ * @throws {@link CliFailure} when the name is missing or invalid.
+ */
 export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   requireOperands(invocation, 'name');
   return parseWorkloadName(
@@ -69,7 +72,10 @@ export async function promoteRollout(invocation: Invocation): Promise<void> {
   await reportChange(invocation, promoted, `version ${promotedVersion} is promoted: ${next}`);
 }
 
-/** Rolls back to an earlier version. */
+/**
+ * Rolls back to an earlier version: by default the newest version with another template that was
+ * rolled out completely.
+ */
 export async function undoRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const readUndo = () => ({
@@ -88,7 +94,7 @@ export async function undoRollout(invocation: Invocation): Promise<void> {
   );
 }
 
-/** Replaces every replica, with the same template. */
+/** Replaces every replica by a replica of a new version with the same template. */
 export async function restartRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   if (
@@ -124,7 +130,10 @@ async function readUndoCause(
   }
 }
 
-/** Parses a version option. @throws {@link CliFailure} for a number below 1. */
+/**
+ * Parses a version option; undefined when the option was not given.
+ * @throws {@link CliFailure} for a number below 1.
+ */
 export function readVersionOption(
   invocation: Invocation,
   name: 'version' | 'toVersion',

@@ -56,11 +56,15 @@ async function showStatus(invocation: Invocation): Promise<number> {
 /** The result of a rollout that has ended, or that waits for a user. */
 interface RolloutEnd {
   readonly exitCode: number;
-  /** Message beside the state; may be empty. */
+  /** Message that is printed besides the status; empty when there is none. */
   readonly text: string;
 }
 
-/** Prints each state until the rollout ends. */
+/**
+ * Prints each state until the rollout ends, or waits for a promotion without `--wait-promotion`.
+ * @returns The last state of the workload, and the result of the rollout.
+ * @throws {@link CliFailure} when `--timeout` expires or the workload was deleted.
+ */
 async function followRollout(
   session: CliSession,
   subject: Workload,
@@ -89,7 +93,7 @@ async function followRollout(
             `${formatWorkloadName(workload)}: ${formatVersions(workload)}`,
             formatRolloutBlock(workload, session.nowMs),
           );
-          // An error of this write shows up at the next state.
+          // A failed write is ignored here, because the write of the next state then fails too.
           redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
         };
         await drawState();
@@ -103,8 +107,10 @@ async function followRollout(
 }
 
 /**
- * Prints the result of the rollout. @returns The exit code. @throws {@link CliFailure} when the
- * rollout did not succeed.
+ * Prints the result of the rollout.
+ * @param end - Undefined while the rollout is in progress.
+ * @returns The exit code.
+ * @throws {@link CliFailure} when the rollout did not succeed.
  */
 async function reportEnd(
   session: CliSession,
@@ -123,6 +129,10 @@ async function reportEnd(
   return ExitCode.ok;
 }
 
+/**
+ * Returns the result of the rollout; undefined while the rollout is in progress, or when the status
+ * does not describe the current spec yet.
+ */
 function findEnd(
   session: CliSession,
   workload: Workload,

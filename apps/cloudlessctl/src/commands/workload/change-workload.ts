@@ -15,7 +15,8 @@ import { reportChange } from './report-change.js';
 import { printWorkloads } from './list-workloads.js';
 
 /**
- * Number of attempts of an update that reads the workload first and conflicts with other updates.
+ * Most attempts of an update that has to read the workload first, when other updates change the
+ * workload at the same time.
  */
 const MAX_UPDATE_ATTEMPTS = 4;
 
@@ -38,7 +39,7 @@ export async function createWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, created, 'created');
 }
 
-/** Updates the fields of a workload that flags set. */
+/** Updates the fields of a workload for which flags are given. */
 export async function updateWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
@@ -62,9 +63,9 @@ async function sendUpdate(
   command: readonly string[],
 ): Promise<Workload> {
   for (let attempt = 1; ; attempt += 1) {
-    // An update replaces a map as a whole. So the current map is read, the flags are applied to it,
-    // and the expected generation makes the coordinator refuse the update after a concurrent
-    // change.
+    // An update replaces a map, such as the labels, as a whole. So cloudlessctl reads the current
+    // map, applies the flags, and sends the generation that it read. The coordinator refuses the
+    // update when another change came between.
     const present = needsCurrentSpec(options)
       ? await session.client.getWorkload(name, session.getCallOptions())
       : undefined;
@@ -116,7 +117,7 @@ export async function scaleWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, scaled, `scaled to ${replicas}`);
 }
 
-/** Deletes workloads; with `--wait` it waits until they are gone. */
+/** Deletes workloads. With `--wait`, returns when the workloads are gone. */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const [first = '', ...others] = operands;

@@ -12,7 +12,7 @@ import { listRecentEvents } from '../event/event-commands.js';
 
 const PAGE_SIZE = 500;
 
-/** Adds the options that select workloads or nodes of a list. */
+/** Adds the options that select the workloads or nodes to list. */
 export function addListOptions(command: Command): Command {
   return command
     .option('-A, --all-namespaces', 'include all namespaces')
@@ -43,7 +43,7 @@ export async function listWorkloads(invocation: Invocation): Promise<void> {
   await printWorkloads(session, workloads);
 }
 
-/** Shows the named workloads. */
+/** Shows workloads by name: in JSON or YAML, one workload as an object, several as a list. */
 export async function getWorkloads(
   { session }: Invocation,
   names: readonly string[],
@@ -58,7 +58,7 @@ export async function getWorkloads(
   else await printWorkloads(session, found);
 }
 
-/** Shows everything about one workload. */
+/** Shows the spec, the status and the newest events of one workload. */
 export async function describeWorkload({ session }: Invocation, given: string): Promise<void> {
   const name = parseWorkloadName(given, session.settings.namespace);
   const workload = await session.client.getWorkload(name, session.getCallOptions());

@@ -1,13 +1,16 @@
 import { createRequire } from 'node:module';
 
 /**
- * The used part of the native module of node-pty. Its JavaScript part is not used, because it loses
- * output when the reader is slow.
+ * The functions that are used of the native module of node-pty. The JavaScript code of node-pty is
+ * not used, because it loses output when the reader is slow.
  */
 export interface PtyBinding {
   /**
-   * Starts a process that leads a session with a new terminal. `fd` is the non-blocking master end
-   * of the terminal.
+   * Starts a process that leads a new session with a new terminal.
+   * @param uid - User id, or -1 for the user of this process; `gid` alike.
+   * @param utf8 - True when the input of the terminal is UTF-8.
+   * @param helperPath - The result of {@link findSpawnHelper}.
+   * @returns Process id, and the master end of the terminal as a non-blocking descriptor.
    */
   fork(
     file: string,
@@ -29,8 +32,8 @@ const PACKAGE = '@lydell/node-pty';
 let loaded: { readonly binding: PtyBinding | undefined } | undefined;
 
 /**
- * Returns the native module for terminals; undefined where the optional package is not installed or
- * does not load.
+ * Returns the native module for terminals; undefined when the optional package is not installed or
+ * cannot be loaded.
  */
 export function loadPtyBinding(): PtyBinding | undefined {
   loaded ??= { binding: loadBinding() };
@@ -50,8 +53,8 @@ function loadBinding(): PtyBinding | undefined {
 }
 
 /**
- * Returns the path of the program that macOS needs to start a process in a terminal; empty
- * elsewhere.
+ * Returns the path of the program that starts a process in a terminal on macOS; empty on other
+ * systems.
  */
 export function findSpawnHelper(): string {
   if (process.platform !== 'darwin') return '';

@@ -14,10 +14,10 @@ export interface TerminalCommandOptions extends CommandOptions {
 
 /** Character that ends the input of a terminal (Ctrl-D). */
 const END_OF_FILE = Uint8Array.of(4);
-/** Value of TERM when the caller sets none. */
+/** Value of the variable TERM when the request sets none. */
 const DEFAULT_TERM = 'xterm';
 
-/** One command in a container, in a session and with a terminal of its own. */
+/** One command in a container, with a terminal and a process session of its own. */
 export class TerminalCommand extends CommandProcess {
   private constructor(
     pid: number,
@@ -33,7 +33,8 @@ export class TerminalCommand extends CommandProcess {
 
   /**
    * Starts the command.
-   * @throws kind `invalid` when it cannot be started, `unimplemented` where there are no terminals.
+   * @throws kind `invalid` when the command cannot be started, `unimplemented` when this node has
+   *   no support for terminals.
    */
   static start(options: TerminalCommandOptions): TerminalCommand {
     const { command, context, execId, tty, clock, join } = options;
@@ -43,6 +44,7 @@ export class TerminalCommand extends CommandProcess {
     const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
     const { file, args, env, cleanUp } = prepareCommand(command, inTerminal, execId, join);
     let started: TerminalCommand | undefined;
+    // The values -1, -1, true: keep the user and the group of this process; the input is UTF-8.
     const process = forkTerminal(binding, command[0] ?? '', cleanUp, [
       ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
       ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, findSpawnHelper()] as const),
@@ -100,13 +102,16 @@ function forkTerminal(
 
 interface TerminalOutputListener {
   readonly onData: (chunk: Uint8Array) => void;
-  /** Called once. */
+  /** Called once, when no more output follows. */
   readonly onEnd: () => void;
-  /** Must call `close` when the descriptor is not used any more. */
+  /**
+   * Called once, before the descriptor is closed. Must call `close` when nothing uses the
+   * descriptor any more.
+   */
   readonly beforeClose: (close: () => void) => void;
 }
 
-/** Output of a terminal. */
+/** The output of a terminal: what the command writes to stdout and stderr, as one stream. */
 class TerminalOutput implements CommandOutput {
   private readonly stream: ReadStream;
   private isClosed = false;
@@ -118,9 +123,9 @@ class TerminalOutput implements CommandOutput {
   ) {
     this.stream = new ReadStream(fd);
     this.stream.on('data', (chunk: Buffer) => this.isClosed || this.onChunk(chunk));
-    this.stream.on('error', () => this.onEnded()); // EIO: no process holds the terminal any more
-    // Node.js treats a hang-up after a partial read as the end. A terminal is always read in parts,
-    // so there may be more.
+    this.stream.on('error', () => this.onEnded()); // EIO: no process has the terminal open
+    // Node.js reports the end of the stream when a hang-up follows a partial read. A terminal
+    // delivers its output in parts, so unread output may be left: `finish` reads the rest.
     this.stream.on('end', () => this.finish());
   }
 

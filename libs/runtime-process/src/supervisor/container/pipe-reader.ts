@@ -12,8 +12,8 @@ export class PipeReader {
 
   /**
    * Opens the pipe, without waiting for a writer.
-   * @param onData - Called with each chunk, which is reused after the call.
-   * @param onEnd - Called once, when the last writer has closed the pipe.
+   * @param onData - Called with each chunk. The chunk is valid only during the call.
+   * @param onEnd - Called once, when the last writer has closed the pipe or after {@link finish}.
    */
   constructor(
     file: string,
@@ -23,7 +23,7 @@ export class PipeReader {
     this.fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   }
 
-  /** Begins to read. */
+  /** Begins to read. Call it once. */
   start(): void {
     const socket = new net.Socket({ fd: this.fd, readable: true, writable: false });
     this.socket = socket;
@@ -32,7 +32,7 @@ export class PipeReader {
     socket.on('end', () => this.onEnded());
   }
 
-  /** Stops reading. Unread data stays in the pipe and blocks the writers when the pipe is full. */
+  /** Stops reading. Unread bytes stay in the pipe. A full pipe blocks the writers. */
   pause(): void {
     this.socket?.pause();
   }
@@ -46,8 +46,8 @@ export class PipeReader {
   }
 
   /**
-   * Reads the available bytes, then closes the pipe, even if another process still holds the other
-   * end.
+   * Reads the available bytes, then closes the pipe and calls `onEnd`, even if another process
+   * still has the pipe open for writing.
    */
   finish(): void {
     if (this.isClosed) return;
@@ -55,7 +55,10 @@ export class PipeReader {
     this.onEnded();
   }
 
-  /** Closes the pipe. Unread data stays in it as long as another process holds it open. */
+  /**
+   * Closes the pipe without a call of `onEnd`. Unread bytes stay in the pipe while another process
+   * has the pipe open.
+   */
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;

@@ -1,15 +1,26 @@
 import { CONTAINER_MARK } from '../../system/marked-processes.js';
 
 /**
- * The script of a lease guard, for a POSIX shell on Linux. Arguments: `$1` the file of leases, `$2`
- * the number of this guard, `$3` the `sleep` program, `$4` the `grep` program.
+ * The script of a lease guard, for a POSIX shell on Linux. While the supervisor is dead or stopped,
+ * the script sends SIGTERM to each container whose lease has ended, and SIGKILL after the grace
+ * period. Arguments: `$1` the file of leases, `$2` the number of this guard, `$3` the path of
+ * `sleep`, `$4` the path of `grep`.
  *
- * The first line of the file has the number of the guard in charge, then process id and start time
- * of the supervisor and of the guard. Each further line is a lease: time of SIGTERM, time of
- * SIGKILL, container id, process id and start time of the main process, cgroup; `-` stands for
- * none. Times are hundredths of a second since the machine started. The guard ends when a later
- * guard is in charge, when there is no lease, or when the supervisor is dead and no process of any
- * container lives.
+ * The first line of the file of leases has the number of the guard in charge, the process id and
+ * the start time of the supervisor, and the process id and the start time of the guard. Each
+ * further line is a lease: time of SIGTERM, time of SIGKILL, container id, process id and start
+ * time of the main process, folder of the cgroup. `-` stands for no value. The times of SIGTERM and
+ * SIGKILL are hundredths of a second since the machine started.
+ *
+ * The script reads the file at least once a second. It ends when a later guard is in charge or the
+ * file is missing. The guard in charge also ends when there is no lease, or when the supervisor is
+ * dead or stopped and no process of a container is left.
+ *
+ * Functions: `look` reads the state and the start time of a process; `is_ours` tells whether the
+ * process id of the lease has not been given to a later process; `lives` tells whether a process of
+ * the container is left; `end` kills all processes of the container. Variables: `works` is set
+ * while the supervisor runs; `busy` is set while the guard has to continue; `told` has the ids of
+ * the containers that got SIGTERM; `next` is the time of the next round.
  */
 export const LEASE_GUARD = `
 set -f
