@@ -4,6 +4,12 @@ import { makeDirectory } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
 
+/** The log line by which each program says that it serves. */
+const READY_MESSAGES = {
+  coordinator: 'coordinator ready',
+  agent: 'agent started, connecting to coordinators',
+} as const;
+
 /** Layout of a development cluster. Port 0 selects a free port. */
 export interface DevClusterOptions {
   readonly dataDir: string;
@@ -86,7 +92,7 @@ export async function startDevCluster(
       program,
       args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
       logFile: join(options.dataDir, `${name}.log`),
-      readyMessage: `${program} ready`,
+      readyMessage: READY_MESSAGES[program],
       onLine: (line) => options.onLine(name, line),
       graceMs: program === 'agent' ? AGENT_GRACE_MS : COORDINATOR_GRACE_MS,
       guard: options.guard,
