@@ -33,17 +33,20 @@ describe('Membership with random actions', () => {
         const renewedAt = new Map<NodeId, number>();
         const reset = new Set<NodeId>();
         const reported = new Map<NodeId, string>();
-        const hear = (nodeId: NodeId): void => {
-          renewedAt.set(nodeId, nowMs);
-          reset.delete(nodeId);
+        /** A message never shortens a lease that was extended. */
+        const renewInModel = (nodeId: NodeId): void => {
+          renewedAt.set(nodeId, Math.max(nowMs, renewedAt.get(nodeId) ?? 0));
         };
         for (const { what, who, afterMs, lagMs } of actions) {
           nowMs += afterMs;
           if (what === 'join') {
+            // The lease that a new leader grants ends with the first session.
+            if (membership.getState(who) === 'expected') renewedAt.delete(who);
             membership.join(who, nowMs);
-            hear(who);
+            renewInModel(who);
+            reset.delete(who);
           } else if (what === 'renew') {
-            if (membership.renew(who, nowMs) === 'renewed') renewedAt.set(who, nowMs);
+            if (membership.renew(who, nowMs) === 'renewed') renewInModel(who);
           } else if (what === 'reset') {
             membership.loseConnection(who, nowMs);
             if (membership.getState(who) === 'reconnecting') reset.add(who);
@@ -57,8 +60,7 @@ describe('Membership with random actions', () => {
             for (const [nodeId, at] of renewedAt) renewedAt.set(nodeId, at + lagMs);
           } else if (what === 'fresh') {
             membership.renewAll(nowMs);
-            for (const nodeId of renewedAt.keys())
-              renewedAt.set(nodeId, Math.max(nowMs, renewedAt.get(nodeId) ?? 0));
+            for (const nodeId of renewedAt.keys()) renewInModel(nodeId);
             reset.clear();
           } else {
             const due = membership.nextDeadline();
