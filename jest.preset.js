@@ -8,7 +8,11 @@ module.exports = {
   testMatch: ['<rootDir>/src/**/*.spec.ts'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: { '\\.[jt]s$': path.join(__dirname, 'tools/jest/transform.cjs') },
-  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  moduleNameMapper: {
+    '^(\\.{1,2}/(?!.*node_modules/).*)\\.js$': '$1',
+    // A fixed seed, and numbers of runs that the environment scales.
+    '^fast-check$': path.join(__dirname, 'tools/jest/fast-check.mjs'),
+  },
   testEnvironmentOptions: { customExportConditions: ['@cloudless/source', 'node', 'node-addons'] },
   // Of the packages, those whose code the tests run most, for the built-in objects.
   transformIgnorePatterns: ['/node_modules/(?!@bufbuild/|@connectrpc/)'],

@@ -16,7 +16,6 @@ const containers = findContainers();
 console.log(`containers: ${containers.socket ?? `none (${containers.whyNot})`}`);
 
 const scratch = mkdtempSync(join(tmpdir(), 'cloudless-test-'));
-const bin = (name) => join(root, 'node_modules', '.bin', name);
 const env = {
   ...process.env,
   ...containers.env,
@@ -54,13 +53,23 @@ const jestProgram = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
 /** End-to-end tests that start each program: what another version of Node.js would break. */
 const SHORT_E2E = '/(start-up|exec|daemon-cleanup)\\.e2e';
 
-const jest = (name, args) => () =>
-  jestStep({
-    name,
-    args,
-    scratch,
-    jest: (all) => run(bin('jest'), all, { env: jestEnv, stdio: ['ignore', 'ignore', 'inherit'] }),
-  });
+/**
+ * A step that runs tests with jest.
+ * @param node - The program that runs jest. Default: the Node.js of this process.
+ */
+const jest =
+  (name, args, { node = process.execPath, env: variables = jestEnv } = {}) =>
+  () =>
+    jestStep({
+      name,
+      args,
+      scratch,
+      jest: (all) =>
+        run(node, [jestProgram, ...all], {
+          env: variables,
+          stdio: ['ignore', 'ignore', 'inherit'],
+        }),
+    });
 
 /**
  * Runs unit tests on the newest Node.js with long-term support. What depends on the version of
@@ -78,22 +87,15 @@ async function newestNodeStep() {
   for (const name of Object.keys(containers.env)) delete newest[name];
   delete newest.CLOUDLESS_CONTAINERS;
   delete newest.CLOUDLESS_CRI_SOCKET;
-  const withNewest = (name, args) =>
-    jestStep({
-      name,
-      args,
-      scratch,
-      jest: (all) =>
-        run(node, [jestProgram, ...all], { env: newest, stdio: ['ignore', 'ignore', 'inherit'] }),
-    });
-  const unit = await withNewest('unit-newest', [
+  const runJest = (name, args) => jest(name, args, { node, env: newest })();
+  const unit = await runJest('unit-newest', [
     '--config',
     'jest.config.cjs',
     '--maxWorkers=2',
     '--testPathIgnorePatterns=/bug-catalogue/|/rollout-crashes|/node_modules/',
   ]);
   await buildApps();
-  const e2e = await withNewest('e2e-newest', [
+  const e2e = await runJest('e2e-newest', [
     '--config',
     'tools/e2e/jest.config.cjs',
     '--runInBand',
@@ -186,6 +188,8 @@ const steps = {
   types: check(() => run('tsc', ['-b'])),
   // References of documents, comments and texts lead somewhere.
   documents: async () => nodeTests(['tools/checks/documents.test.mjs']),
+  // The tools that the other steps use.
+  tools: async () => nodeTests(['tools/jest/fast-check.test.mjs']),
   'buf lint': check(() => run('buf', ['lint'])),
   'buf breaking': check(() => run('buf', ['breaking', '--against', 'proto/baseline.binpb'])),
   'generated code': check(drift),

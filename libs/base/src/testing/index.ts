@@ -1,3 +1,2 @@
 export { RecordingMeter } from './recording-meter.js';
 export { ManualClock, settle } from './manual-clock.js';
-export { propertyRuns } from './property-runs.js';
