@@ -7,10 +7,10 @@ import { createContainerReader, createProcessReader } from '@cloudless/cgroup-re
  * `/proc`.
  */
 export function openStatsReader(clock: Clock): StatsReader {
-  const groups = createContainerReader({ clock });
+  const containers = createContainerReader({ clock });
   const processes = createProcessReader({ clock });
   return {
-    readGroup: ({ pid, ownNetwork }) => groups.read({ pid, ownNetwork: ownNetwork === true }),
+    readCgroup: ({ pid, ownNetwork }) => containers.read({ pid, ownNetwork: ownNetwork === true }),
     readProcesses: (pids) => processes.read(pids),
   };
 }

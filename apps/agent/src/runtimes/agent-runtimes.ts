@@ -84,7 +84,7 @@ export async function openRuntimes(
       runtime: processes,
       names: [processes.name],
       containerRuntime: undefined,
-      noContainersReason: detected.why,
+      noContainersReason: detected.reason,
       setCluster: async () => undefined,
       close: (endWork) => closeProcesses(processes, endWork),
     };
@@ -139,7 +139,7 @@ async function detect(
       log.warn('containers of this node are not managed: runtime is process', {
         socketPath: used,
       });
-    return { kind: 'none', why: 'runtime is process' };
+    return { kind: 'none', reason: 'runtime is process' };
   }
   const socketPath = criSocket ?? used;
   if (used !== undefined && socketPath !== used) {
@@ -159,13 +159,13 @@ async function detect(
     log.warn(
       'container runtime does not answer: containers of this node are managed once it does',
       {
-        ...{ socketPath, reason: detected.why },
+        ...{ socketPath, reason: detected.reason },
         remedy: 'start it, or run the agent without its containers with --runtime process',
       },
     );
     return { kind: 'awaited', socketPath };
   }
-  if (runtime === 'cri') throw createContainersMissingError(detected.why);
+  if (runtime === 'cri') throw createContainersMissingError(detected.reason);
   return detected;
 }
 
@@ -256,8 +256,10 @@ function openProcesses(
  * Shuts the supervisor down with `endWork` or when there are no processes. Otherwise only closes
  * the connection to the supervisor.
  */
-async function closeProcesses(runtime: ProcessRuntime, endWork: boolean): Promise<void> {
-  return endWork || (await runtime.list()).length === 0 ? runtime.shutdown() : runtime.close();
+async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean): Promise<void> {
+  return stopContainers || (await runtime.list()).length === 0
+    ? runtime.shutdown()
+    : runtime.close();
 }
 
 /**

@@ -92,25 +92,25 @@ describe('detectContainerRuntime', () => {
   });
 
   it.each<{
-    why: string;
+    reason: string;
     answers: Parameters<typeof detect>[0];
     options?: Partial<DetectionOptions>;
   }>([
     {
-      why: 'no container runtime was found at /run/a.sock, /run/b.sock or /run/c.sock',
+      reason: 'no container runtime was found at /run/a.sock, /run/b.sock or /run/c.sock',
       answers: {},
     },
     {
-      why: 'no container runtime answers at /run/a.sock (ECONNREFUSED)',
+      reason: 'no container runtime answers at /run/a.sock (ECONNREFUSED)',
       answers: { '/run/a.sock': silent },
     },
     {
-      why: 'no container runtime answers at /run/x.sock',
+      reason: 'no container runtime answers at /run/x.sock',
       answers: { '/run/a.sock': {} },
       options: { socketPath: '/run/x.sock' },
     },
     {
-      why: 'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
+      reason: 'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
       answers: {
         '/run/a.sock': {
           ready: false,
@@ -120,11 +120,11 @@ describe('detectContainerRuntime', () => {
       options: { shared: true },
     },
     {
-      why: 'containerd 1.6.20 at /run/a.sock is used by other programs (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri shares it with them',
+      reason: 'containerd 1.6.20 at /run/a.sock is used by other programs (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri shares it with them',
       answers: { '/run/a.sock': foreign },
     },
     {
-      why: 'containerd 1.6.20 at /run/a.sock is used by other programs (1 pod: kube-system/dns); --runtime cri shares it with them',
+      reason: 'containerd 1.6.20 at /run/a.sock is used by other programs (1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
     },
     {
@@ -137,12 +137,12 @@ describe('detectContainerRuntime', () => {
       },
     },
     {
-      why: 'the agent must run as root to use the container runtime at /run/b.sock',
+      reason: 'the agent must run as root to use the container runtime at /run/b.sock',
       answers: { '/run/b.sock': {} },
       options: { isRoot: false },
     },
-  ])('finds none: $why', async ({ why, answers, options }) => {
-    expect(await detect(answers, options)).toEqual({ kind: 'none', why });
+  ])('finds none: $reason', async ({ reason, answers, options }) => {
+    expect(await detect(answers, options)).toEqual({ kind: 'none', reason });
   });
 });
 

@@ -12,7 +12,7 @@ export const USUAL_SOCKETS: readonly string[] = [
 /** Usable container runtime, or the reason why there is none. */
 export type DetectionResult =
   | { readonly kind: 'found'; readonly socketPath: string; readonly probe: CriProbe }
-  | { readonly kind: 'none'; readonly why: string };
+  | { readonly kind: 'none'; readonly reason: string };
 
 export interface DetectionOptions extends Permissions {
   /** Socket to use; undefined: the usual sockets in order. */
@@ -37,24 +37,24 @@ export async function detectContainerRuntime(options: DetectionOptions): Promise
   const candidates =
     socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
   if (candidates.length === 0)
-    return { kind: 'none', why: `no container runtime was found at ${joinWithOr(sockets)}` };
+    return { kind: 'none', reason: `no container runtime was found at ${joinWithOr(sockets)}` };
   if (!isRoot)
     return {
       kind: 'none',
-      why: `the agent must run as root to use the container runtime at ${candidates[0] ?? ''}`,
+      reason: `the agent must run as root to use the container runtime at ${candidates[0] ?? ''}`,
     };
   const failures: string[] = [];
   for (const candidate of candidates) {
     try {
       const probe = await ask({ ...options, socketPath: candidate });
-      const why = findObstacle(probe, candidate, options.shared);
-      if (why === undefined) return { kind: 'found', socketPath: candidate, probe };
-      failures.push(why);
+      const obstacle = findObstacle(probe, candidate, options.shared);
+      if (obstacle === undefined) return { kind: 'found', socketPath: candidate, probe };
+      failures.push(obstacle);
     } catch (reason) {
       failures.push(errorMessageOf(reason));
     }
   }
-  return { kind: 'none', why: failures.join('; ') };
+  return { kind: 'none', reason: failures.join('; ') };
 }
 
 function findObstacle(
@@ -70,10 +70,10 @@ function findObstacle(
 }
 
 /** Error for `--runtime cri` without a usable container runtime. */
-export function createContainersMissingError(why: string): CloudlessError {
+export function createContainersMissingError(reason: string): CloudlessError {
   return new CloudlessError(
     'precondition',
-    `--runtime cri: ${why}. Start a container runtime that supports the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
+    `--runtime cri: ${reason}. Start a container runtime that supports the CRI (containerd 1.6, CRI-O 1.23, or newer) and name its ` +
       'socket with --cri-socket, or run without containers with --runtime process',
   );
 }

@@ -7,7 +7,7 @@ import { DETECTION_INTERVAL_MS, DetectedContainers } from './detected-containers
 const SOCKET = '/run/a.sock';
 const none: DetectionResult = {
   kind: 'none',
-  why: 'no container runtime was found at /run/a.sock',
+  reason: 'no container runtime was found at /run/a.sock',
 };
 const found: DetectionResult = {
   kind: 'found',
@@ -113,7 +113,7 @@ describe('DetectedContainers', () => {
 
   it('updates the reason and continues after a failed search', async () => {
     containers = create(none);
-    next = { kind: 'none', why: 'containerd 1.6.20 at /run/a.sock is not ready' };
+    next = { kind: 'none', reason: 'containerd 1.6.20 at /run/a.sock is not ready' };
     await clock.advance(DETECTION_INTERVAL_MS);
     expect(containers.missingReason).toContain('is not ready');
     const failing = new CloudlessError('internal', 'broken');

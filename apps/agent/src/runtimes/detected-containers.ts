@@ -57,7 +57,7 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
 
   /** Reason why there is no container runtime; undefined with one. */
   get missingReason(): string | undefined {
-    return this.result.kind === 'none' ? this.result.why : undefined;
+    return this.result.kind === 'none' ? this.result.reason : undefined;
   }
 
   /** Container runtime for people, such as `containerd 1.6.20 at PATH`; undefined: none. */

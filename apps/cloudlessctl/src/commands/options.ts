@@ -47,19 +47,19 @@ export function requireOperand({ operands }: Invocation, index: number, name: st
 
 /**
  * Returns the words after `--`; empty when there are none.
- * @param names - Number of operands before `--`.
+ * @param operandCount - Number of operands before `--`.
  * @param usage - Example of a correct command line, for the error message.
  * @throws {@link CliFailure} when there are more operands than `names`.
  */
 export function getCommandAfterSeparator(
   { operands, wordsAfterSeparator }: Invocation,
-  names: number,
+  operandCount: number,
   usage: string,
 ): readonly string[] {
-  if (operands.length > names) {
+  if (operands.length > operandCount) {
     throw createUsageFailure(
       `unexpected ${operands
-        .slice(names)
+        .slice(operandCount)
         .map((word) => JSON.stringify(word))
         .join(' ')}: put the command after --, for example: ${usage}`,
     );
@@ -72,7 +72,7 @@ export function getCommandAfterSeparator(
  * @param what - Kind of the named object, for the error message.
  * @throws {@link CliFailure} when several names were given.
  */
-export function requireAtMostOne(names: readonly string[], what: string): string | undefined {
+export function requireAtMostOneName(names: readonly string[], what: string): string | undefined {
   if (names.length > 1)
     throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
   return names[0];

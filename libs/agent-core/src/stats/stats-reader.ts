@@ -7,7 +7,7 @@ export interface StatsReader {
    * Samples a running container that has its own cgroup.
    * @returns Undefined when the container no longer exists.
    */
-  readGroup(
+  readCgroup(
     container: Pick<ContainerStatus, 'ownNetwork'> & { readonly pid: number },
   ): Promise<SampleResult | undefined>;
   /**

@@ -168,10 +168,10 @@ describe('StatsSampler', () => {
 
   it('drops a sample of a container that exits during the read', async () => {
     const testBed = new SamplerTestBed(status(1, { ownCgroup: true }));
-    const read = testBed.stats.readGroup.bind(testBed.stats);
+    const read = testBed.stats.readCgroup.bind(testBed.stats);
     let given: () => void = () => undefined;
     const wait = new Promise<void>((resolve) => (given = resolve));
-    testBed.stats.readGroup = async (group) => {
+    testBed.stats.readCgroup = async (group) => {
       const result = await read(group);
       await wait;
       return result;

@@ -82,7 +82,7 @@ export class StatsSampler {
   }: ContainerStatus): Promise<SampleResult | undefined> {
     const { reader } = this.options;
     if (pid === undefined) return undefined;
-    if (ownCgroup === true) return reader.readGroup({ pid, ...definedFields({ ownNetwork }) });
+    if (ownCgroup === true) return reader.readCgroup({ pid, ...definedFields({ ownNetwork }) });
     return (await reader.readProcesses([pid])).get(pid);
   }
 

@@ -59,7 +59,7 @@ export class FakeStats implements StatsReader {
 
   constructor(private readonly clock: Clock) {}
 
-  async readGroup({ pid }: { readonly pid: number }): Promise<SampleResult | undefined> {
+  async readCgroup({ pid }: { readonly pid: number }): Promise<SampleResult | undefined> {
     return this.read([pid], true).get(pid);
   }
 

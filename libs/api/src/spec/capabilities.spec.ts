@@ -6,7 +6,7 @@ import {
   WorkloadSpecSchema,
   listRequiredCapabilities,
 } from '../index.js';
-import { arbitraryMessage } from '../testing/arb-message.js';
+import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { listSpecLeaves } from '../testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;

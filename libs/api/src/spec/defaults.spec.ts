@@ -17,7 +17,7 @@ import {
   withDefaults,
   type WorkloadSpec,
 } from '../index.js';
-import { arbitraryMessage } from '../testing/arb-message.js';
+import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { aSpec } from '../testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;

@@ -3,7 +3,7 @@ import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { definedFields } from '@cloudless/base';
 import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from '../index.js';
-import { arbitraryMessage } from '../testing/arb-message.js';
+import { arbitraryMessage } from '../testing/arbitrary-message.js';
 
 const arbSpec = arbitraryMessage(WorkloadSpecSchema);
 const spec = (init: MessageInitShape<typeof WorkloadSpecSchema>): WorkloadSpec =>

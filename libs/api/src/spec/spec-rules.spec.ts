@@ -14,7 +14,7 @@ import {
   updateSpec,
   type WorkloadSpec,
 } from '../index.js';
-import { arbitraryMessage } from '../testing/arb-message.js';
+import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { aSpec, listSpecLeaves } from '../testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;

@@ -29,7 +29,7 @@ import {
   createValidationInterceptor,
   validateMessage,
 } from '../index.js';
-import { arbitraryMessage } from '../testing/arb-message.js';
+import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { PATTERN_TEXTS } from './violation-text.js';
 
 type SpecInit = MessageInitShape<typeof WorkloadSpecSchema>;

@@ -62,7 +62,7 @@ export class DryRunCluster {
   private evaluatedNodes = 0;
   private readonly createdReplicas = new Set<ReplicaRecord>();
   /** Ids of the replicas that are predicted to be ready for long enough to be available. */
-  private readonly predictedReady = new Set<string>();
+  private readonly predictedReadyIds = new Set<string>();
 
   constructor(private readonly deps: DryRunClusterDeps) {
     this.base = deps.state.view();
@@ -77,7 +77,7 @@ export class DryRunCluster {
    */
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'> = {
     readyForMs: (replica) =>
-      this.predictedReady.has(replica.id)
+      this.predictedReadyIds.has(replica.id)
         ? Number.POSITIVE_INFINITY
         : this.deps.readiness.readyForMs(replica),
   };
@@ -125,7 +125,7 @@ export class DryRunCluster {
    * Returns the ids of the workloads that have a replica on the node. A replica that was ordered to
    * stop does not count.
    */
-  workloadsOn(nodeId: string): readonly string[] {
+  workloadIdsOn(nodeId: string): readonly string[] {
     const candidates = new Set([
       ...[...this.base.replicasOn(nodeId)].map(({ value }) => value.uid),
       ...this.replicas.keys(),
@@ -237,20 +237,20 @@ export class DryRunCluster {
     });
     const replicas = [...settled, ...changed].sort((a, b) => Number(a.sequence - b.sequence));
     this.replicas.set(uid, replicas);
-    for (const replica of replicas) if (replica.ready) this.predictedReady.add(replica.id);
+    for (const replica of replicas) if (replica.ready) this.predictedReadyIds.add(replica.id);
   }
 
   private createOverlay(): DryRunView {
     const { base } = this;
     const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
-    const preferPlanned = <Value>(
+    const preferPredicted = <Value>(
       planned: Value | undefined,
       otherwise: () => Stored<Value> | undefined,
     ): Stored<Value> | undefined => (planned === undefined ? otherwise() : stored(planned));
     return {
-      workload: (uid) => preferPlanned(this.workloads.get(uid), () => base.workload(uid)),
-      control: (uid) => preferPlanned(this.controls.get(uid), () => base.control(uid)),
-      node: (id) => preferPlanned(this.nodeRecords.get(id), () => base.node(id)),
+      workload: (uid) => preferPredicted(this.workloads.get(uid), () => base.workload(uid)),
+      control: (uid) => preferPredicted(this.controls.get(uid), () => base.control(uid)),
+      node: (id) => preferPredicted(this.nodeRecords.get(id), () => base.node(id)),
       version: (uid, version) => {
         const added = this.newVersions.get(uid);
         return added?.version === version ? added : base.version(uid, version);

@@ -85,7 +85,7 @@ export class DryRunPlanner {
     const compareNames = (a: WorkloadRecord, b: WorkloadRecord): number =>
       formatName(a) < formatName(b) ? -1 : 1;
     return this.cluster
-      .workloadsOn(node.id)
+      .workloadIdsOn(node.id)
       .flatMap((uid) => this.cluster.view.workload(uid)?.value ?? [])
       .filter((workload) => workload.deletionRequestedAt === undefined)
       .sort(compareNames)

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { RolloutStatus_Phase as Phase } from '@cloudless/api';
 import { ControlRecordSchema, RolloutRecordSchema } from '@cloudless/api/store';
-import { getPendingUserAction } from './pending-user-action.js';
+import { toPendingStatusChange } from './pending-user-action.js';
 
 const continues = { phase: Phase.IN_PROGRESS, reason: '', waitsForPromotion: false };
 const { IN_PROGRESS, PAUSED, FAILED, COMPLETED, ROLLED_BACK } = Phase;
@@ -87,7 +87,7 @@ describe('getPendingUserAction', () => {
       pausedVersion,
     });
     expect(
-      getPendingUserAction(control, create(RolloutRecordSchema, { version: 2, ...rollout })),
+      toPendingStatusChange(control, create(RolloutRecordSchema, { version: 2, ...rollout })),
     ).toEqual(shows);
   });
 });

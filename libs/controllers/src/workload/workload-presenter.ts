@@ -33,7 +33,7 @@ import {
   type ClusterState,
   type ClusterView,
 } from '@cloudless/cluster-state';
-import { getPendingUserAction, isInProgress } from '../rollout/pending-user-action.js';
+import { toPendingStatusChange, isUnfinished } from '../rollout/pending-user-action.js';
 import type { NodeDirectory } from '../node/node-directory.js';
 import { resolveSpecLimits } from '../rollout/rollout-input.js';
 import {
@@ -203,15 +203,15 @@ function toRolloutStatus(
     phase: control.rolloutPhase,
     reason: control.rolloutReason,
     waitsForPromotion: rollout.waitsForPromotion,
-    ...getPendingUserAction(control, rollout),
+    ...toPendingStatusChange(control, rollout),
     version,
     fromVersion: rollout.fromVersion,
     step:
-      rollout.stepsDone < steps && isInProgress(control) && rollout.fromVersion !== 0
+      rollout.stepsDone < steps && isUnfinished(control) && rollout.fromVersion !== 0
         ? rollout.stepsDone + 1
         : 0,
     steps,
-    pausedByUser: control.pausedVersion === version && isInProgress(control),
+    pausedByUser: control.pausedVersion === version && isUnfinished(control),
     failedNew: rollout.failedNew,
     strategy: rollout.strategy,
     ...definedFields({

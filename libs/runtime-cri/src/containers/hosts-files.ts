@@ -5,7 +5,7 @@ import { CloudlessError, errorMessageOf, type ContainerId } from '@cloudless/bas
 import type { ContainerRequest } from '@cloudless/runtime';
 import { makeDirectory } from '@cloudless/app-kit';
 import type { ContainerMount } from '../volumes/mount-paths.js';
-import { hasOwnHostsFile, resolveHostname } from './config/network.js';
+import { hasHostsFileVolume, resolveHostname } from './config/network.js';
 import { HOSTS_PATH, toNodeHosts, toPodHosts } from './config/hosts-text.js';
 
 /**
@@ -33,7 +33,7 @@ export class HostsFiles {
    *   for another reason.
    */
   async create(request: ContainerRequest): Promise<ContainerMount | undefined> {
-    if (hasOwnHostsFile(request)) return undefined;
+    if (hasHostsFileVolume(request)) return undefined;
     const hostPath = this.getFile(request);
     await writeHostsFile(hostPath, async () => {
       await makeDirectory(path.dirname(hostPath), 0o755);
@@ -55,7 +55,7 @@ export class HostsFiles {
    * @throws the same errors as {@link HostsFiles.create}.
    */
   async fill(request: ContainerRequest, ip: string): Promise<void> {
-    if (hasOwnHostsFile(request)) return;
+    if (hasHostsFileVolume(request)) return;
     const file = this.getFile(request);
     const text = await renderHosts(request, ip);
     // Flag `r+` does not create the file, which a start that failed meanwhile has removed.

@@ -11,7 +11,7 @@ import type { ContainerRequest } from '@cloudless/runtime';
  * Failures that a container runtime reports with an unspecific status code. The kind follows from
  * the text of the error.
  */
-const MEANINGS: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
+const KINDS_BY_TEXT: readonly { readonly kind: ErrorKind; readonly text: RegExp }[] = [
   {
     kind: 'exhausted',
     text: /no space left on device|cannot allocate memory|too many open files|no IP addresses available|address already in use/i,
@@ -42,7 +42,7 @@ export function toStartError(
       { cause: reason },
     );
   }
-  const meaning = MEANINGS.find(({ text }) => text.test(message));
+  const meaning = KINDS_BY_TEXT.find(({ text }) => text.test(message));
   return meaning === undefined
     ? reason
     : new CloudlessError(meaning.kind, message, { cause: reason });
@@ -53,7 +53,7 @@ export function toStartError(
  * becomes `precondition`. Kind `internal` leaves open whether the container runs, so the agent
  * would retry the start immediately and without end.
  */
-export function toRefusal(reason: unknown): unknown {
+export function toRemovedStartError(reason: unknown): unknown {
   if (!(reason instanceof CloudlessError) || reason.kind !== 'internal') return reason;
   return new CloudlessError('precondition', reason.message, { cause: reason });
 }

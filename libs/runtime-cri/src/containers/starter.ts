@@ -27,7 +27,7 @@ import type { Inventory } from './inventory.js';
 import { toVolumeGroup, needsVolumeGroup, type Owner } from './labels.js';
 import { checkRequest, toContainerConfig, toSandboxConfig } from './request-config.js';
 import type { Sandboxes } from './sandboxes.js';
-import { IdInUseError, isNameTaken, toRefusal, toStartError } from './start-failure.js';
+import { IdInUseError, isNameTaken, toRemovedStartError, toStartError } from './start-failure.js';
 import { parsePid } from './to-status.js';
 import { confirmUlimits, limitSandbox } from './ulimits.js';
 
@@ -192,7 +192,7 @@ export class Starter {
         });
         throw reason;
       }
-      throw toRefusal(reason);
+      throw toRemovedStartError(reason);
     }
   }
 

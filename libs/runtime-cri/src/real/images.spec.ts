@@ -9,11 +9,11 @@ import {
   waitUntil,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
-import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
+import { TestContainerd, CONTAINERD_SKIP_REASON } from '../testing/test-containerd.js';
 
 const WEB_IMAGE = process.env['CLOUDLESS_CRI_WEB_IMAGE'] ?? 'nginx:alpine';
 const never = new AbortController().signal;
-const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
+const describeReal = CONTAINERD_SKIP_REASON === undefined ? describe : describe.skip;
 const START_MS = 60_000;
 
 function createRequest(image: string): ContainerRequest {
@@ -31,9 +31,9 @@ function createRequest(image: string): ContainerRequest {
 }
 
 describeReal(
-  `images of a real container runtime${SKIP_REASON_OWN === undefined ? '' : ` (${SKIP_REASON_OWN})`}`,
+  `images of a real container runtime${CONTAINERD_SKIP_REASON === undefined ? '' : ` (${CONTAINERD_SKIP_REASON})`}`,
   () => {
-    let containerd: OwnContainerd;
+    let containerd: TestContainerd;
     let client: CriClient;
     let machine: RealCriMachine;
     let availableBytes: number;
@@ -44,7 +44,7 @@ describeReal(
       availableBytes = 100;
       removals = [];
       looks = 0;
-      containerd = new OwnContainerd();
+      containerd = new TestContainerd();
       client = new CriClient({ socketPath: containerd.socketPath, clock: systemClock });
       await containerd.retryUntilAnswered(() => client.version());
       // by another program

@@ -3,14 +3,14 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { randomHex, toContainerId } from '@cloudless/base';
 import type { ContainerRequest } from '@cloudless/runtime';
 import { systemRandom } from '@cloudless/app-kit';
-import { OwnContainerd, SKIP_REASON_OWN } from '../testing/own-containerd.js';
+import { TestContainerd, CONTAINERD_SKIP_REASON } from '../testing/test-containerd.js';
 import {
   openRealCriMachine,
   TEST_IMAGE,
   type RealCriMachine,
 } from '../testing/real-cri-machine.js';
 
-const describeReal = SKIP_REASON_OWN === undefined ? describe : describe.skip;
+const describeReal = CONTAINERD_SKIP_REASON === undefined ? describe : describe.skip;
 const never = new AbortController().signal;
 const START_MS = 30_000;
 
@@ -27,13 +27,13 @@ const createRequest = (script: string): ContainerRequest => ({
 });
 
 describeReal(
-  `a containerd that is killed and started again${SKIP_REASON_OWN === undefined ? '' : ` (${SKIP_REASON_OWN})`}`,
+  `a containerd that is killed and started again${CONTAINERD_SKIP_REASON === undefined ? '' : ` (${CONTAINERD_SKIP_REASON})`}`,
   () => {
-    let containerd: OwnContainerd;
+    let containerd: TestContainerd;
     let machine: RealCriMachine;
 
     beforeEach(async () => {
-      containerd = new OwnContainerd();
+      containerd = new TestContainerd();
       machine = await containerd.retryUntilAnswered(() =>
         openRealCriMachine({ socketPath: containerd.socketPath }),
       );

@@ -206,7 +206,7 @@ class InMemoryRuntime implements FakeRuntime {
     const leave = (): void => {
       deadline?.cancel();
       process.terminate();
-      if (!process.isOver)
+      if (!process.hasExited)
         killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
     };
     const output = this.createQueue<ExecEvent>(signal, leave);

@@ -15,7 +15,7 @@ export interface FakeContainerDeps {
   readonly clock: Clock;
   readonly pid: number;
   readonly endpoints: readonly ContainerEndpoint[];
-  readonly host: Pick<FakeProcessHost, 'onGateOpen' | 'onChildStarted' | 'onChildEnded'>;
+  readonly host: Pick<FakeProcessHost, 'waitForGate' | 'onChildStarted' | 'onChildEnded'>;
   /** Called once, after the status has changed to `exited`. */
   readonly onExit: (status: ContainerStatus) => void;
 }

@@ -189,8 +189,8 @@ export class FakeMachine {
   }
 
   /** @internal State that fake processes share. */
-  readonly processHost: Pick<FakeProcessHost, 'onGateOpen' | 'onChildStarted' | 'onChildEnded'> = {
-    onGateOpen: (gate, action) => {
+  readonly processHost: Pick<FakeProcessHost, 'waitForGate' | 'onChildStarted' | 'onChildEnded'> = {
+    waitForGate: (gate, action) => {
       if (this.openGates.has(gate)) return true;
       this.gateWaiters.set(gate, [...(this.gateWaiters.get(gate) ?? []), action]);
       return false;

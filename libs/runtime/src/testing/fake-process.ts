@@ -14,7 +14,7 @@ export interface FakeProcessHost {
   readonly terminal?: () => TerminalSize | undefined;
   write(stream: LogStream, bytes: Uint8Array): void;
   /** Returns true when the gate is open. Otherwise calls `action` once, when the gate opens. */
-  onGateOpen(gate: string, action: () => void): boolean;
+  waitForGate(gate: string, action: () => void): boolean;
   onChildStarted(name: string): void;
   onChildEnded(name: string): void;
   /** Called once, when the process exits. */
@@ -57,7 +57,7 @@ export class FakeProcess {
     }
   }
 
-  get isOver(): boolean {
+  get hasExited(): boolean {
     return this.over;
   }
 
@@ -138,7 +138,7 @@ export class FakeProcess {
         host.onChildStarted(step.name);
         return true;
       case 'gate':
-        return host.onGateOpen(step.name, () => this.run());
+        return host.waitForGate(step.name, () => this.run());
       case 'hold':
         return false;
       case 'exit':

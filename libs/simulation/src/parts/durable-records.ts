@@ -43,10 +43,10 @@ export class DurableRecords implements CheckedView {
   private readonly nodesById = new Map<string, Stored<NodeRecord>>();
   private readonly requests = new Map<string, RequestRecord>();
   private readonly replicasById = new Map<string, Stored<ReplicaRecord>>();
-  private readonly byUid = new Map<string, Set<string>>();
-  private readonly byNode = new Map<string, Set<string>>();
+  private readonly replicaIdsByWorkload = new Map<string, Set<string>>();
+  private readonly replicaIdsByNode = new Map<string, Set<string>>();
   /** The newest decoded record of each key. */
-  private readonly last = new Map<string, RecordChange['after']>();
+  private readonly recordByKey = new Map<string, RecordChange['after']>();
 
   /**
    * Applies a transaction.
@@ -58,13 +58,13 @@ export class DurableRecords implements CheckedView {
       const parsed = parseKey(key);
       if (parsed === undefined || parsed.kind === 'event') return [];
       const { kind, id } = parsed;
-      const before = this.last.get(key);
+      const before = this.recordByKey.get(key);
       const now =
         after === undefined
           ? undefined
           : (decodeRecord(kind, id, after.value) as RecordChange['after']);
-      if (now === undefined) this.last.delete(key);
-      else this.last.set(key, now);
+      if (now === undefined) this.recordByKey.delete(key);
+      else this.recordByKey.set(key, now);
       this.put(kind, id, before, now, revision);
       return [{ kind, id, before, after: now } as RecordChange];
     });
@@ -103,11 +103,11 @@ export class DurableRecords implements CheckedView {
   }
 
   replicasOf(uid: string): Iterable<Stored<ReplicaRecord>> {
-    return this.pick(this.byUid.get(uid));
+    return this.getReplicas(this.replicaIdsByWorkload.get(uid));
   }
 
   replicasOn(nodeId: string): Iterable<Stored<ReplicaRecord>> {
-    return this.pick(this.byNode.get(nodeId));
+    return this.getReplicas(this.replicaIdsByNode.get(nodeId));
   }
 
   request(requestId: string): RequestRecord | undefined {
@@ -152,17 +152,17 @@ export class DurableRecords implements CheckedView {
     revision: bigint,
   ): void {
     if (before !== undefined) {
-      this.byUid.get(before.uid)?.delete(before.id);
-      this.byNode.get(before.nodeId)?.delete(before.id);
+      this.replicaIdsByWorkload.get(before.uid)?.delete(before.id);
+      this.replicaIdsByNode.get(before.nodeId)?.delete(before.id);
       if (now === undefined) this.replicasById.delete(before.id);
     }
     if (now === undefined) return;
     this.replicasById.set(now.id, { value: now, revision });
-    add(this.byUid, now.uid, now.id);
-    if (now.nodeId !== '') add(this.byNode, now.nodeId, now.id);
+    add(this.replicaIdsByWorkload, now.uid, now.id);
+    if (now.nodeId !== '') add(this.replicaIdsByNode, now.nodeId, now.id);
   }
 
-  private *pick(ids: ReadonlySet<string> | undefined): Iterable<Stored<ReplicaRecord>> {
+  private *getReplicas(ids: ReadonlySet<string> | undefined): Iterable<Stored<ReplicaRecord>> {
     for (const id of ids ?? []) {
       const stored = this.replicasById.get(id);
       if (stored !== undefined) yield stored;

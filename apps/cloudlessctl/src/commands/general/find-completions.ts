@@ -52,14 +52,14 @@ async function findNames(
   const verb = command.name();
   const choices = command.registeredArguments[operands.length]?.argChoices;
   if (choices !== undefined) return choices;
-  const wantsKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
-  if (wantsKind && operands.length === 0)
+  const completesKind = verb === 'get' || (verb === 'describe' && command.parent?.parent === null);
+  if (completesKind && operands.length === 0)
     return ['workloads', 'nodes', ...(verb === 'get' ? ['containers', 'events'] : [])];
-  const nodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
+  const completesNodes = command.parent?.name() === 'node' || /^nodes?$/.test(operands[0] ?? '');
   if (command.registeredArguments.length === 0 || verb === 'create') return [];
   try {
     const options = session.getCallOptions(LOOKUP_TIMEOUT_MS);
-    if (nodes)
+    if (completesNodes)
       return (await session.client.listNodes({ pageSize: MAX_NAMES }, options)).nodes.map(
         ({ id }) => id,
       );

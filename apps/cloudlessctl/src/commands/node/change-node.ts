@@ -12,7 +12,7 @@ export async function cordonNode(invocation: Invocation): Promise<void> {
     createNodeRequest(invocation),
     session.getCallOptions(),
   );
-  await printChange(session, node, 'cordoned');
+  await printNodeChange(session, node, 'cordoned');
 }
 
 /** Ends the cordon and the drain of a node. */
@@ -22,7 +22,7 @@ export async function uncordonNode(invocation: Invocation): Promise<void> {
     createNodeRequest(invocation),
     session.getCallOptions(),
   );
-  await printChange(session, node, 'uncordoned');
+  await printNodeChange(session, node, 'uncordoned');
 }
 
 /** Confirms that the machine of a lost node is down, so that its replicas are replaced at once. */
@@ -32,7 +32,7 @@ export async function confirmNodeLost(invocation: Invocation): Promise<void> {
     createNodeRequest(invocation),
     session.getCallOptions(),
   );
-  await printChange(session, node, 'confirmed lost');
+  await printNodeChange(session, node, 'confirmed lost');
 }
 
 /** Removes a drained or lost node, or with `--force` any node. */
@@ -47,11 +47,15 @@ export async function removeNode(invocation: Invocation): Promise<void> {
 }
 
 /**
- * Prints the status line `node <id>: <done>`, and the node with JSON or YAML output.
- * @param done - The completed change, for example `cordoned`.
+ * Prints the status line `node <id>: <change>`, and the node with JSON or YAML output.
+ * @param change - The completed change, for example `cordoned`.
  */
-export async function printChange(session: CliSession, node: Node, done: string): Promise<void> {
-  await session.printStatus(`node ${node.id}: ${done}`);
+export async function printNodeChange(
+  session: CliSession,
+  node: Node,
+  change: string,
+): Promise<void> {
+  await session.printStatus(`node ${node.id}: ${change}`);
   if (session.isStructured) await session.printValue(toMessageJson(NodeSchema, node));
 }
 

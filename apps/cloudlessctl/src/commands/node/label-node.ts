@@ -5,7 +5,7 @@ import { createUsageFailure } from '../../call/failure.js';
 import { parsePairs } from '../../flags/spec-flags.js';
 import { suggestSimilar } from '../../suggest.js';
 import { requireOperand } from '../options.js';
-import { printChange } from './change-node.js';
+import { printNodeChange } from './change-node.js';
 
 /** Sets labels with `key=value` and removes labels with `key-`. */
 export async function labelNode(invocation: Invocation): Promise<void> {
@@ -17,7 +17,7 @@ export async function labelNode(invocation: Invocation): Promise<void> {
     else setLabels[key] = value;
   }
   const nodeId = requireOperand(invocation, 0, 'node');
-  await printChange(
+  await printNodeChange(
     session,
     await session.client.updateNode(
       { nodeId, setLabels, removeLabels, requestId: session.getRequestId() },
@@ -38,7 +38,7 @@ export async function taintNode(invocation: Invocation): Promise<void> {
     else setTaints.push(taint);
   }
   const nodeId = requireOperand(invocation, 0, 'node');
-  await printChange(
+  await printNodeChange(
     session,
     await session.client.updateNode(
       { nodeId, setTaints, removeTaints, requestId: session.getRequestId() },

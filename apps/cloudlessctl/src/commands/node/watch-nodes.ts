@@ -5,7 +5,7 @@ import { followWatch } from '../../call/resume-watch.js';
 import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { toNodeCells, getNodeHeaders } from '../../views/node-view.js';
-import { getTextOption, requireAtMostOne } from '../options.js';
+import { getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
  * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json` each watch item
@@ -15,7 +15,7 @@ export async function watchNodes(invocation: Invocation, names: readonly string[
   const { session } = invocation;
   const { settings, style } = session;
   const request = {
-    nodeId: requireAtMostOne(names, 'node') ?? '',
+    nodeId: requireAtMostOneName(names, 'node') ?? '',
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';

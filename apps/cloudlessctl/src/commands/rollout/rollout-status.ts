@@ -43,18 +43,18 @@ async function showStatus(invocation: Invocation): Promise<number> {
     await session.printValue(
       toMessageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
     );
-    return findEnd(session, workload, false)?.exitCode ?? ExitCode.ok;
+    return findResult(session, workload, false)?.exitCode ?? ExitCode.ok;
   }
   if (getTextOption(invocation, 'watch') === 'false') {
     await session.print(`${formatLine(workload)}\n`);
-    return reportEnd(session, workload, findEnd(session, workload, false));
+    return reportResult(session, workload, findResult(session, workload, false));
   }
   const [final, end] = await followRollout(session, workload, hasFlag(invocation, 'waitPromotion'));
-  return reportEnd(session, final, end);
+  return reportResult(session, final, end);
 }
 
 /** The result of a rollout that has ended, or that waits for a user. */
-interface RolloutEnd {
+interface RolloutResult {
   readonly exitCode: number;
   /** Message that is printed besides the status; empty when there is none. */
   readonly text: string;
@@ -69,12 +69,12 @@ async function followRollout(
   session: CliSession,
   subject: Workload,
   waitPromotion: boolean,
-): Promise<readonly [Workload, RolloutEnd]> {
+): Promise<readonly [Workload, RolloutResult]> {
   const { clock } = session.io;
   let redrawTimer: { cancel(): void } | undefined;
   let last = formatLine(subject);
   try {
-    return await watchWorkload<readonly [Workload, RolloutEnd]>(session, {
+    return await watchWorkload<readonly [Workload, RolloutResult]>(session, {
       subject,
       timeoutMs: session.settings.timeoutMs,
       onTimeout: (after) =>
@@ -97,7 +97,7 @@ async function followRollout(
           redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
         };
         await drawState();
-        const end = findEnd(session, workload, waitPromotion);
+        const end = findResult(session, workload, waitPromotion);
         return end === undefined ? undefined : [workload, end];
       },
     });
@@ -112,10 +112,10 @@ async function followRollout(
  * @returns The exit code.
  * @throws {@link CliFailure} when the rollout did not succeed.
  */
-async function reportEnd(
+async function reportResult(
   session: CliSession,
   workload: Workload,
-  end: RolloutEnd | undefined,
+  end: RolloutResult | undefined,
 ): Promise<number> {
   if (end === undefined) return ExitCode.ok;
   if (end.exitCode !== ExitCode.ok) {
@@ -133,17 +133,17 @@ async function reportEnd(
  * Returns the result of the rollout; undefined while the rollout is in progress, or when the status
  * does not describe the current spec yet.
  */
-function findEnd(
+function findResult(
   session: CliSession,
   workload: Workload,
   waitPromotion: boolean,
-): RolloutEnd | undefined {
+): RolloutResult | undefined {
   const { status: now, generation } = workload;
   const rollout = now?.rollout;
   if (now === undefined || rollout === undefined || now.observedGeneration < generation)
     return undefined;
   const because = rollout.failure?.reason || rollout.reason;
-  const createFailure = (text: string): RolloutEnd => ({
+  const createFailure = (text: string): RolloutResult => ({
     exitCode: ExitCode.rolloutFailed,
     text: because === '' ? text : `${text}: ${because}`,
   });

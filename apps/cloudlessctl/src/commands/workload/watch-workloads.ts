@@ -9,7 +9,7 @@ import { parseWorkloadName } from '../../names.js';
 import { GrowingTable } from '../../output/table.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import { toWorkloadCells, getWorkloadHeaders } from '../../views/workload-view.js';
-import { hasFlag, getTextOption, requireAtMostOne } from '../options.js';
+import { hasFlag, getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
  * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
@@ -21,7 +21,7 @@ export async function watchWorkloads(
 ): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
-  const only = requireAtMostOne(names, 'workload');
+  const only = requireAtMostOneName(names, 'workload');
   const named = only === undefined ? undefined : parseWorkloadName(only, settings.namespace);
   const request = {
     namespace: named?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),

@@ -46,7 +46,7 @@ export function checkNetwork(request: ContainerRequest): void {
       'invalid',
       `network.dnsServers: ${JSON.stringify(wrong)} is not an IP address`,
     );
-  checkExtraHosts(network.extraHosts ?? [], hasOwnHostsFile(request));
+  checkExtraHosts(network.extraHosts ?? [], hasHostsFileVolume(request));
   const taken = new Set<string>();
   for (const { name, port, protocol, hostPort } of ports) {
     if (hostPort === undefined) continue;
@@ -83,7 +83,7 @@ function checkExtraHosts(extraHosts: readonly ExtraHost[], isCovered: boolean): 
 }
 
 /** Whether a volume replaces the hosts file of the container. */
-export function hasOwnHostsFile({ volumes = [] }: ContainerRequest): boolean {
+export function hasHostsFileVolume({ volumes = [] }: ContainerRequest): boolean {
   return volumes.some(({ mountPath }) => normalizePath(mountPath) === HOSTS_PATH);
 }
 

@@ -9,12 +9,12 @@ import { SKIP_REASON } from './real-cri-machine.js';
 /** Path of the configuration file that test instances of containerd copy and change. */
 const CONFIG = process.env['CLOUDLESS_CRI_CONTAINERD_CONFIG'];
 /** Reason why tests cannot start a containerd of their own; undefined when they can. */
-export const SKIP_REASON_OWN =
+export const CONTAINERD_SKIP_REASON =
   SKIP_REASON ?? (CONFIG === undefined ? 'CLOUDLESS_CRI_CONTAINERD_CONFIG is not set' : undefined);
 const RETRY_MS = 50;
 
 /** A containerd with images and state of its own, which a test may kill and restart. */
-export class OwnContainerd {
+export class TestContainerd {
   readonly home = mkdtempSync(path.join(tmpdir(), 'cloudless-containerd-'));
   readonly socketPath = path.join(this.home, 'cri.sock');
   private process: ChildProcess;
