@@ -110,7 +110,8 @@ describe('detectContainerRuntime', () => {
       options: { socketPath: '/run/x.sock' },
     },
     {
-      reason: 'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
+      reason:
+        'containerd 1.6.20 at /run/a.sock is not ready: NetworkReady is false: no CNI; RuntimeReady is false',
       answers: {
         '/run/a.sock': {
           ready: false,
@@ -120,15 +121,17 @@ describe('detectContainerRuntime', () => {
       options: { shared: true },
     },
     {
-      reason: 'containerd 1.6.20 at /run/a.sock is used by other programs (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri shares it with them',
+      reason:
+        'containerd 1.6.20 at /run/a.sock is used by other programs (5 pods: kube-system/dns, kube-system/proxy, default/web, …); --runtime cri shares it with them',
       answers: { '/run/a.sock': foreign },
     },
     {
-      reason: 'containerd 1.6.20 at /run/a.sock is used by other programs (1 pod: kube-system/dns); --runtime cri shares it with them',
+      reason:
+        'containerd 1.6.20 at /run/a.sock is used by other programs (1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: { '/run/a.sock': { foreign: { count: 1, names: ['kube-system/dns'] } } },
     },
     {
-      why:
+      reason:
         'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by other programs ' +
         '(1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: {
