@@ -8,6 +8,7 @@ import {
   endMemoryProtection,
   endOnStopSignals,
   protectFromOutOfMemory,
+  READY_MESSAGES,
   type StopSignal,
   systemClock,
   systemRandom,
@@ -71,7 +72,7 @@ async function run(options: OptionValues): Promise<number> {
       stopping.signal,
     );
     isReady = true;
-    log.info('agent started, connecting to coordinators', {
+    log.info(READY_MESSAGES.agent, {
       address: running.url?.replace('http://', ''),
       opsUrl: running.opsUrl,
       dataDir: config.dataDir,

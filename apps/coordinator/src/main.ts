@@ -18,6 +18,7 @@ import {
 import {
   endOnStopSignals,
   protectFromOutOfMemory,
+  READY_MESSAGES,
   systemClock,
   systemRandom,
   VERSION,
@@ -119,7 +120,7 @@ async function run(options: Readonly<Record<string, unknown>>): Promise<number> 
     });
     const stopped = untilStopped();
     const { url, opsUrl, clusterId } = coordinator;
-    log.info('coordinator ready', { url, opsUrl, clusterId, version: VERSION });
+    log.info(READY_MESSAGES.coordinator, { url, opsUrl, clusterId, version: VERSION });
     const reason = await Promise.race([coordinator.ended, stopped]);
     if (typeof reason === 'string') log.info('coordinator stopping', { signal: reason });
     else {

@@ -1,14 +1,8 @@
 import { join } from 'node:path';
 import { CloudlessError, errorMessageOf, StoppedError } from '@cloudless/base';
-import { makeDirectory } from '@cloudless/app-kit';
+import { makeDirectory, READY_MESSAGES } from '@cloudless/app-kit';
 import { ProgramProcess, type ReadyFields } from './program-process.js';
 import type { Guard } from './guard.js';
-
-/** The log line by which each program says that it serves. */
-const READY_MESSAGES = {
-  coordinator: 'coordinator ready',
-  agent: 'agent started, connecting to coordinators',
-} as const;
 
 /** Layout of a development cluster. Port 0 selects a free port. */
 export interface DevClusterOptions {
@@ -57,6 +51,11 @@ export interface DevCluster {
  */
 export type ContainerSupport = { readonly runtime: string } | { readonly why: string };
 
+/**
+ * A start takes seconds. A minute or more is normal on a busy machine; more than this means that
+ * the program hangs.
+ */
+const READY_TIMEOUT_MS = 180_000;
 const PORTS_PER_AGENT = 1_000;
 /**
  * Agents first stop workloads, with their grace periods, and remove containers with networks and
@@ -93,6 +92,7 @@ export async function startDevCluster(
       args: [...args, '--data-dir', join(options.dataDir, name), '--log-format', 'json'],
       logFile: join(options.dataDir, `${name}.log`),
       readyMessage: READY_MESSAGES[program],
+      readyTimeoutMs: READY_TIMEOUT_MS,
       onLine: (line) => options.onLine(name, line),
       graceMs: program === 'agent' ? AGENT_GRACE_MS : COORDINATOR_GRACE_MS,
       guard: options.guard,

@@ -27,7 +27,10 @@ export interface ProgramOptions {
   readonly program: Program;
   readonly args: readonly string[];
   readonly logFile: string;
+  /** Message of the log line that the program writes when it serves. */
   readonly readyMessage: string;
+  /** Time from the start within which the program must write that line. */
+  readonly readyTimeoutMs: number;
   readonly onLine: (line: string) => void;
   /** Time between SIGTERM and SIGKILL. */
   readonly graceMs: number;
@@ -54,7 +57,9 @@ export class ProgramProcess {
     void this.exited.then(() => guard.removeProcess(name));
     const file = createWriteStream(options.logFile, { flags: 'a', mode: 0o600 });
     void this.exited.then(() => file.end());
+    let failReady: (reason: Error) => void = () => undefined;
     this.ready = new Promise<ReadyFields>((resolve, reject) => {
+      failReady = reject;
       const onLine = (line: string): void => {
         file.write(`${line}\n`);
         options.onLine(line);
@@ -67,21 +72,20 @@ export class ProgramProcess {
         if (stream !== null) createInterface({ input: stream }).on('line', onLine);
       }
       process.once('error', reject);
-      void this.exited.then(() =>
-        reject(
-          new CloudlessError(
-            'unavailable',
-            `${options.name} ended before it was ready:\n${this.lastLines.join('\n')}`,
-          ),
-        ),
-      );
+      void this.exited.then(() => reject(this.createNotReadyError('ended before it was ready')));
     });
-    this.ready.catch(() => undefined); // callers that await it get the error
+    const readyTimer = systemClock.setTimer(options.readyTimeoutMs, () =>
+      failReady(
+        this.createNotReadyError(`was not ready after ${options.readyTimeoutMs / 1_000} s`),
+      ),
+    );
+    const cancelTimer = (): void => readyTimer.cancel();
+    this.ready.then(cancelTimer, cancelTimer); // callers that await it get the error
   }
 
   /**
    * Resolves with the fields of the log line `readyMessage`. Rejects with the last lines of output
-   * when the program ends before.
+   * when the program ends before, or does not write the line within `readyTimeoutMs`.
    */
   readonly ready: Promise<ReadyFields>;
 
@@ -108,6 +112,14 @@ export class ProgramProcess {
     const timer = systemClock.setTimer(graceMs, () => this.process.kill('SIGKILL'));
     await this.exited;
     timer.cancel();
+  }
+
+  private createNotReadyError(failure: string): CloudlessError {
+    const { name, logFile } = this.options;
+    return new CloudlessError(
+      'unavailable',
+      [`${name} ${failure}; its log is ${logFile}`, ...this.lastLines].join('\n'),
+    );
   }
 
   private rememberLine(line: string): void {
