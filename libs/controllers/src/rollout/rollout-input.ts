@@ -159,7 +159,8 @@ function findFinishedOfActiveVersion(
 
 /**
  * The limits of a GLOBAL workload for its schedulable targets. `min_available` is about all
- * replicas, so available pinned replicas, which the planner does not see, reduce it.
+ * replicas, so available pinned replicas, which the planner does not see, reduce it. It exceeds the
+ * wanted count when pinned replicas are not available: then no other replica may stop.
  */
 function resolveGlobalLimits(
   spec: WorkloadSpec,
@@ -174,7 +175,7 @@ function resolveGlobalLimits(
   return {
     ...limits,
     want,
-    minAvailable: Math.min(want, Math.max(0, limits.minAvailable - availablePinned)),
+    minAvailable: Math.max(0, limits.minAvailable - availablePinned),
   };
 }
 

@@ -18,7 +18,10 @@ export interface RolloutLimitsSpec {
 /** Rollout limits with defaults filled in and clamped. */
 export interface RolloutLimits {
   readonly want: number;
-  /** The number of available replicas that no voluntary stop may go below; 0 to `want`. */
+  /**
+   * The number of available replicas that no voluntary stop may go below: 0 to `want`, or more in
+   * mode GLOBAL, where `min_available` also counts pinned replicas that are not available.
+   */
   readonly minAvailable: number;
   readonly maxSurge: number;
   /**

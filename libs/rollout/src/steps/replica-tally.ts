@@ -142,8 +142,8 @@ export interface MoveCounts {
  *
  * Creations: up to `want + maxSurge` live replicas, and one more for each draining replica. Stops
  * of available replicas, in two shares:
- * - *free*: available replicas beyond `want` that exist because of a scale-down or a drain; without
- *   a batch limit, as availability does not suffer;
+ * - *free*: available replicas beyond `want` and `minAvailable` that exist because of a scale-down
+ *   or a drain; without a batch limit, as availability does not suffer;
  * - *batch*: at most `batch` at once, unconfirmed stops included, and only while more than
  *   `minAvailable` and no fewer than `want − batch` are available. The second limit makes a batch
  *   wait until available replicas have replaced the previous one.
@@ -159,7 +159,7 @@ export function computeMoves(limits: RolloutLimits, counts: MoveInput): MoveCoun
     counts.surplusAvailable +
     counts.drainingAvailable +
     Math.min(counts.outdatedAvailable, Math.max(0, overMaxLive));
-  const free = Math.min(Math.max(0, counts.available - want), eligible);
+  const free = Math.min(Math.max(0, counts.available - Math.max(want, minAvailable)), eligible);
   const minRemaining = Math.max(minAvailable, want - batch);
   const victims =
     counts.surplusAvailable + counts.drainingAvailable + counts.outdatedAvailable - free;

@@ -337,6 +337,12 @@ describe('decideNextSteps: one replica per node', () => {
       gives: '-2',
     },
     {
+      name: 'keeps a draining replica that min_available needs because a pinned one is not available',
+      nodes: [],
+      changes: { minAvailable: 1, pinnedNodes: ['n2'], replicas: [{ ...n1, draining: true }] },
+      gives: 'notReady',
+    },
+    {
       name: 'fills an empty target node before a surge',
       nodes: ['n1', 'n2', 'n3'],
       changes: { minAvailable: 3, replicas: [n1, n2], maxSurge: 0 },

@@ -1,6 +1,7 @@
 import { assert } from '@cloudless/base';
 import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
 import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
+import type { RolloutObserved } from './observed.js';
 import type { ReplicaTally } from './replica-tally.js';
 
 export function waitFor(
@@ -16,10 +17,10 @@ export function waitFor(
  * Undefined when the set is in its wanted state.
  */
 export function explainSetWait(
-  limits: RolloutLimits,
+  limits: RolloutLimits & Pick<RolloutObserved, 'pinnedNodes'>,
   tally: ReplicaTally,
 ): RolloutDecision | undefined {
-  const { want } = limits;
+  const { want, minAvailable, pinnedNodes = [] } = limits;
   const { available, unready, notYetAvailable, leaving } = tally;
   if (unready > 0)
     return waitFor(
@@ -36,6 +37,12 @@ export function explainSetWait(
   if (leaving > 0)
     return waitFor('stopping', 'replicas', `${formatReplicaCount(leaving)} still stopping`);
   if (tally.availableVictims.length === 0 && tally.missing.length === 0) return undefined;
+  if (minAvailable > want)
+    return waitFor(
+      'notReady',
+      'replicas',
+      `min_available allows no stop: not all replicas on ${pinnedNodes.join(', ')} are available, and they cannot be replaced, as these nodes accept no new replicas. Uncordon the nodes, or lower min_available`,
+    );
   // No replica is stopping, all are available, and no step is possible: only impossible limits lead
   // here.
   const text = describeImpossibleLimits(limits);

@@ -130,7 +130,8 @@ export const stopsKeepMinAvailable: Checker = (commit) => {
           nodeFacts,
         )
       : facts.limits;
-    const due = gone.some(isFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
+    const wasFresh = createAvailabilityCheck(facts, commit, nodeFacts.readyForMaxErrorMs);
+    const due = gone.some(wasFresh) ? Math.max(minAvailable, want - batch) : minAvailable;
     if (ready >= due) return [];
     return ready < minAvailable
       ? [
@@ -168,15 +169,17 @@ function isForced(view: CheckedView, { nodeId }: ReplicaRecord, { wallMs }: Node
 }
 
 /**
- * Returns a predicate: the replica was ready for min_ready_duration, as far as the coordinator
- * knew.
+ * Returns a predicate: the replica was ready for min_ready_duration and `marginMs`, as far as the
+ * coordinator knew.
  */
 function createAvailabilityCheck(
   { workload }: RolloutFacts,
   { nodeFacts: { readyForMs } }: Commit,
+  marginMs = 0,
 ): (replica: ReplicaRecord) => boolean {
   const minReadyMs = msOf(settingsOf(workload)?.minReadyDuration);
-  return ({ id }) => readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs;
+  return ({ id }) =>
+    readyForMs === undefined || (readyForMs.get(id) ?? -1) >= minReadyMs + marginMs;
 }
 
 /**

@@ -14,4 +14,9 @@ export interface NodeFacts {
    * than any min_ready_duration.
    */
   readonly readyForMs?: ReadonlyMap<string, number>;
+  /**
+   * By how much `readyForMs` may exceed the value at the decision, milliseconds, because the commit
+   * took that long. Default 0.
+   */
+  readonly readyForMaxErrorMs?: number;
 }

@@ -131,6 +131,27 @@ describe('GLOBAL workload', () => {
     expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2']);
   });
 
+  it('keeps the last available replica on a draining node until a replica of an older version on a cordoned node is available', async () => {
+    const cluster = await startCluster(2);
+    await createGlobal(cluster);
+    await cluster.advance(3_000);
+    const agent = cluster.agents.get('node-1')!;
+    const old = await idOn(cluster, 'node-1');
+    await cluster.complete(() => cluster.client.cordonNode({ nodeId: 'node-1' }));
+    agent.change(old!, { ready: false, reason: 'not listening' });
+    await update(cluster, { env: { COLOUR: 'green' } });
+    await cluster.advance(10_000);
+    await cluster.complete(() => cluster.client.drainNode({ nodeId: 'node-2' }));
+    await cluster.advance(30_000, 100);
+    expect(await nodesOf(cluster)).toEqual(['node-1', 'node-2']);
+    expect((await readWeb(cluster)).status?.rollout?.reason).toMatch(
+      /min_available allows no stop: not all replicas on node-1 are available.*Uncordon the nodes, or lower min_available/,
+    );
+    agent.change(old!, { ready: true, reason: '' });
+    await cluster.advance(5_000);
+    expect(await nodesOf(cluster)).toEqual(['node-1']);
+  });
+
   it('leaves a drained node without a replacement elsewhere', async () => {
     const cluster = await startCluster(3);
     await createGlobal(cluster);

@@ -5,7 +5,7 @@ import { RandomWorld } from '../test-cluster/random-world.js';
 jest.setTimeout(60_000);
 
 describe('random worlds with a GLOBAL workload and taints', () => {
-  it.each(Array.from({ length: 24 }, (_, index) => index + 1))(
+  it.each(Array.from({ length: 60 }, (_, index) => index + 1))(
     'keep all invariants and converge, seed %i',
     async (seed) => {
       const world = await RandomWorld.start(seed, seed % 4 === 0 ? 'slow' : 'fast', {

@@ -6,6 +6,7 @@ import {
   WorkloadSpec_Mode as Mode,
 } from '@cloudless/api';
 import { createSeededRandom, type Random } from '@cloudless/base';
+import type { ClusterState } from '@cloudless/cluster-state';
 import {
   COMMIT_CHECKERS,
   onlyDeadNodesLoseReplicas,
@@ -15,6 +16,7 @@ import { isGlobal } from '../checks/global-checks.js';
 import { requiredUserAction } from '../checks/rollout-progress.js';
 import { factsOf } from '../checks/rollout-facts.js';
 import { findReservationMismatches } from '../checks/convergence.js';
+import { ReadySince } from '../checks/ready-since.js';
 import type { ScriptedAgent } from './scripted-agent.js';
 import { TestCluster, type TestClusterOptions } from './test-cluster.js';
 
@@ -38,6 +40,8 @@ const MAX_LOSSES = 2;
 /** Longer than a lease: a node that is away this long is lost. */
 const ABSENCE_MS = 4_000;
 const STEP_MS = 50;
+/** Longest delay of a commit in a slow store, milliseconds. */
+const MAX_COMMIT_DELAY_MS = 20;
 /** Status codes that no user input may cause. */
 const INTERNAL_CODES: readonly Code[] = [
   Code.Internal,
@@ -84,7 +88,7 @@ export class RandomWorld {
         : COMMIT_CHECKERS;
     for (const agent of cluster.agents.values())
       agent.onStart = () => this.pick(['ready', 'ready', 'ready', 'unready', 'fails']);
-    this.checkCommits();
+    this.checkCommits(cluster.state);
   }
 
   /** @param store - `slow`: commits take up to 20 ms and overtake each other. */
@@ -95,11 +99,14 @@ export class RandomWorld {
   ): Promise<RandomWorld> {
     const delays = createSeededRandom(seed);
     let started = false;
-    const commitDelayMs = (): number => (started ? Math.floor(delays.next() * 20) : 0);
+    let world: RandomWorld | undefined;
+    const commitDelayMs = (): number =>
+      started ? Math.floor(delays.next() * MAX_COMMIT_DELAY_MS) : 0;
     const cluster = await TestCluster.start({
       ...options,
       seed,
       ...(store === 'slow' ? { commitDelayMs } : {}),
+      onStateOpened: (state) => world?.checkCommits(state),
     });
     for (let number = 1; number <= NODES; number += 1) {
       await cluster.addNode(`node-${number}`, {
@@ -109,7 +116,8 @@ export class RandomWorld {
       });
     }
     started = true;
-    return new RandomWorld(cluster, seed, store, hostPorts, globalAndTaints);
+    world = new RandomWorld(cluster, seed, store, hostPorts, globalAndTaints);
+    return world;
   }
 
   /** Performs one random action and lets some time pass. */
@@ -329,7 +337,6 @@ export class RandomWorld {
 
   private async restart(): Promise<void> {
     await this.cluster.complete(() => this.cluster.restartCoordinator());
-    this.checkCommits();
   }
 
   /**
@@ -346,11 +353,15 @@ export class RandomWorld {
     }
   }
 
-  private checkCommits(): void {
-    const { state, controllers } = this.cluster;
+  private checkCommits(state: ClusterState): void {
+    const { clock } = this.cluster;
+    const readySince = new ReadySince(
+      [...state.view().replicas()].map(({ value }) => value),
+      clock.now(),
+    );
     // The liveness of a node may change during a slow commit; then only the records are checked.
     const isAlive = (nodeId: string): boolean =>
-      this.store === 'slow' || controllers.nodes.status(nodeId).alive;
+      this.store === 'slow' || this.cluster.controllers.nodes.status(nodeId).alive;
     state.subscribe((changes) => {
       const view = state.view();
       const nodes = [...view.nodes()].map(({ value }) => value);
@@ -361,9 +372,12 @@ export class RandomWorld {
         draining: idsOf(nodes.filter(({ draining }) => draining)),
         cordoned: idsOf(nodes.filter(({ cordoned }) => cordoned)),
         taints: new Map(nodes.map(({ id, taints }) => [id, taints])),
+        readyForMs: readySince.durationsMs(clock.now()),
+        readyForMaxErrorMs: this.store === 'slow' ? MAX_COMMIT_DELAY_MS : 0,
       };
       const commit = { view, changes, nodeFacts };
       for (const check of this.checkers) this.violations.push(...check(commit));
+      readySince.apply(changes, clock.now());
     });
   }
 

@@ -49,6 +49,8 @@ export interface TestClusterOptions {
   readonly callerAddress?: string | (() => string);
   /** Retention limits of the store where they differ from the defaults. */
   readonly retention?: Partial<RetentionLimits>;
+  /** Runs whenever a coordinator starts, before its controllers make a first commit. */
+  readonly onStateOpened?: (state: ClusterState) => void;
 }
 
 /**
@@ -138,6 +140,7 @@ export class TestCluster {
       holder: 'simulated',
       meter,
     });
+    this.options.onStateOpened?.(state);
     const controllers = startControllers({ state, clock, random, log, leaseMs, meter, retention });
     const api = createApiServer({
       state,
