@@ -87,3 +87,27 @@ describe('Stopper', () => {
     expect(calls.length).toBeGreaterThan(1);
   });
 });
+
+describe('Stopper when the container ends during the call', () => {
+  const shimClosed = new CloudlessError('internal', 'failed to kill container "c1": ttrpc: closed');
+
+  it('repeats the call until containerd has recorded the end', async () => {
+    failure = shimClosed;
+    const stopped = stopper.stop(containerId, 0);
+    await clock.advance(250);
+    failure = undefined;
+    await clock.advance(100);
+    expect(calls.map(([time]) => time)).toEqual([0, 100, 200, 300]);
+    finish(exited);
+    expect(await stopped).toEqual(exited);
+  });
+
+  it('rejects when containerd answers the same for a second', async () => {
+    failure = shimClosed;
+    const stopped = stopper.stop(containerId, 0);
+    const rejected = expect(stopped).rejects.toThrow('ttrpc: closed');
+    await clock.advance(5_000);
+    await rejected;
+    expect(calls).toHaveLength(10);
+  });
+});

@@ -1,4 +1,11 @@
-import { errorKindOf, type Clock, type ContainerId, type Timer } from '@cloudless/base';
+import {
+  errorKindOf,
+  errorMessageOf,
+  sleep,
+  type Clock,
+  type ContainerId,
+  type Timer,
+} from '@cloudless/base';
 import type { ContainerStatus } from '@cloudless/runtime';
 import type { CriClient } from '../client/cri-client.js';
 import type { Inventory } from './inventory.js';
@@ -86,20 +93,11 @@ export class Stopper {
   private async requestStop(
     stopping: RunningStop,
     { containerId, runtimeId }: StopTarget,
-    seconds: number,
+    graceSeconds: number,
     extraMs: number,
   ): Promise<void> {
     try {
-      await this.client
-        .callSlow(
-          'StopContainer',
-          (calls, signal) =>
-            calls.stopContainer({ containerId: runtimeId, timeout: BigInt(seconds) }, { signal }),
-          extraMs,
-        )
-        .catch((reason: unknown) => {
-          if (errorKindOf(reason) !== 'notFound') throw reason;
-        });
+      await this.callStopContainer(runtimeId, graceSeconds, extraMs);
       const known = this.inventory.find(containerId);
       const now = known === undefined ? undefined : await this.inventory.refreshOne(known);
       if (now?.status.phase !== 'exited') await this.inventory.refreshAll();
@@ -108,8 +106,39 @@ export class Stopper {
     }
   }
 
+  /** Calls StopContainer, and repeats the call while the end of the container interferes. */
+  private async callStopContainer(
+    containerId: string,
+    graceSeconds: number,
+    extraMs: number,
+  ): Promise<void> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.client.callSlow(
+          'StopContainer',
+          (calls, signal) =>
+            calls.stopContainer({ containerId, timeout: BigInt(graceSeconds) }, { signal }),
+          extraMs,
+        );
+        return;
+      } catch (reason) {
+        if (errorKindOf(reason) === 'notFound') return;
+        if (attempt === MAX_ATTEMPTS || !SHIM_CLOSED.test(errorMessageOf(reason))) throw reason;
+        await sleep(this.clock, RETRY_MS);
+      }
+    }
+  }
+
   private forget(containerId: ContainerId, stopping: RunningStop): void {
     stopping.timer?.cancel();
     if (this.runningStops.get(containerId) === stopping) this.runningStops.delete(containerId);
   }
 }
+
+/**
+ * Message of containerd when the shim of the container exits during the call, because the container
+ * has just ended. containerd records the end shortly after; then StopContainer succeeds.
+ */
+const SHIM_CLOSED = /ttrpc: closed/;
+const MAX_ATTEMPTS = 10;
+const RETRY_MS = 100;
