@@ -10,7 +10,10 @@ export type StartKind = 'first' | 'restart';
 export interface QueuedStart {
   /** True until the start begins. */
   readonly isWaiting: boolean;
-  /** Removes the start from the queue. @returns False when it has begun. */
+  /**
+   * Removes the start from the queue.
+   * @returns False when the start has already begun or was cancelled before.
+   */
   cancel(): boolean;
 }
 
@@ -79,7 +82,7 @@ export class StartQueue {
     }
   }
 
-  /** The oldest start of the queue whose turn it is. */
+  /** Returns the oldest start of the queue whose turn it is, or of the other queue. */
   private selectNext(): WaitingStart | undefined {
     const { first, restart } = this.queues;
     const [preferred, other] = this.lastKind === 'first' ? [restart, first] : [first, restart];

@@ -40,8 +40,8 @@ export function instrumentTransport(
 }
 
 /**
- * Registers gauges that are read when metrics are exposed, and a counter of restarts. @returns A
- * function that removes them.
+ * Registers gauges that are read when metrics are exposed, and a counter of restarts in place.
+ * @returns A function that ends the updates of these metrics.
  */
 export function registerAgentMetrics(
   meter: Meter,

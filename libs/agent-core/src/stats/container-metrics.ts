@@ -2,11 +2,13 @@ import type { Counter, Gauge, Labels, Meter } from '@cloudless/base';
 import type { ContainerSample, Pressure } from '@cloudless/cgroup-stats';
 import type { ContainerStatistics, StatsObserver } from './stats-sampler.js';
 
-/** One metric of a container. The unit of the value is the one in the name. */
+/** One metric of a container. */
 interface Series {
+  /** Name after `cloudless_container_`; includes the unit of the value. */
   readonly name: string;
   readonly help: string;
   readonly labels?: Labels;
+  /** Reads the value; undefined when the sample does not have the value. */
   readonly read: (sample: ContainerSample) => number | bigint | undefined;
 }
 
@@ -189,7 +191,7 @@ export function createContainerMetrics(meter: Meter): StatsObserver {
     metric: meter.counter(toMetricSpec(series)),
   }));
   const gauges = GAUGES.map((series) => ({ series, metric: meter.gauge(toMetricSpec(series)) }));
-  /** Last known value of each counter, by container id. */
+  /** Value of each counter in the previous sample, by container id. */
   const lastCounts = new Map<string, Map<Series, number>>();
   return {
     onSampled(container) {
