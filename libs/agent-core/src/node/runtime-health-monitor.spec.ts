@@ -3,11 +3,13 @@ import {
   RestartPolicy_Policy as RestartMode,
   type Usage,
 } from '@cloudless/api';
-import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { settle } from '@cloudless/base/testing';
+import { CloudlessError, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
+import type { ReplicaRunner } from '../replica/replica-runner.js';
 import { aStartOrder } from '../testing/builders.js';
+import { RuntimeHealthMonitor } from './runtime-health-monitor.js';
 
 const IMAGE = 'nginx:alpine';
 
@@ -89,14 +91,14 @@ class Node {
   }
 }
 
-let node: Node;
-beforeEach(async () => {
-  node = new Node();
-  await node.start();
-});
-afterEach(() => node.testBed.stop());
-
 describe('Agent whose container runtime does not answer', () => {
+  let node: Node;
+  beforeEach(async () => {
+    node = new Node();
+    await node.start();
+  });
+  afterEach(() => node.testBed.stop());
+
   it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
     await node.testBed.clock.advance(10_000);
     expect(node.condition()).toBe(false);
@@ -172,5 +174,31 @@ describe('Agent whose container runtime does not answer', () => {
       reason:
         'the main process no longer exists, and the container runtime has not reported its exit',
     });
+  });
+});
+
+describe('RuntimeHealthMonitor', () => {
+  it('marks a container as without process only after two reads in a row without its process', () => {
+    const marked: (readonly string[])[] = [];
+    const runner = {
+      markProcessGone: (containerIds: ReadonlySet<string>) => marked.push([...containerIds]),
+    } as unknown as ReplicaRunner;
+    let withoutProcess: readonly ContainerId[] = [];
+    const monitor = new RuntimeHealthMonitor({
+      runtime: { health: () => ({ containersSilentMs: 0, withoutProcess }) },
+      replicas: { listRunners: () => [runner] },
+      clock: new ManualClock(),
+      log: silentLog,
+    });
+    const containerId = toContainerId('a'.repeat(64));
+    withoutProcess = [containerId];
+    monitor.refresh();
+    withoutProcess = []; // the runtime has reported the exit, or the process was only starting
+    monitor.refresh();
+    withoutProcess = [containerId];
+    monitor.refresh();
+    expect(marked).toEqual([]);
+    monitor.refresh();
+    expect(marked).toEqual([[containerId]]);
   });
 });
