@@ -180,8 +180,8 @@ class Run {
   }
 
   /**
-   * Odd revisions are start orders and even ones stop orders, so that one revision always means the
-   * same order.
+   * Odd revisions are start orders and even revisions stop orders, so that one revision always
+   * means the same order.
    */
   private revisionOf({
     kind,

@@ -55,7 +55,10 @@ export interface AgentOptions {
    * address is known only after its server listens.
    */
   readonly node: () => NodeDescription;
-  /** Tests whether a port of a replica without a readiness probe accepts TCP connections. */
+  /**
+   * Tests whether a port of a replica accepts TCP connections: for TCP probes, and for readiness
+   * without a probe.
+   */
   readonly connect: TcpConnect;
   /** Opens TCP connections to ports of replicas. Absent: the agent rejects PortForward. */
   readonly dial?: TcpDial;
@@ -169,7 +172,8 @@ export class Agent {
    * not wait for a coordinator.
    * @param signal - Aborts the start while it waits for a runtime that does not answer.
    * @throws kind `invalid` when `coordinators` is empty, `precondition` when the store belongs to
-   *   another node, `internal` when the stored data is damaged; `StoppedError` when `signal` aborts.
+   *   another node, `internal` when the stored data is damaged; `StoppedError` when `signal`
+   *   aborts.
    */
   static async start(unmeteredOptions: AgentOptions, signal?: AbortSignal): Promise<Agent> {
     const options = withMetrics(unmeteredOptions);
@@ -254,7 +258,7 @@ export class Agent {
 
   /**
    * Restores the replicas when the runtime answers for the first time. After each later
-   * interruption of its events, compares the expected containers with the listed ones.
+   * interruption of its events, compares the expected containers with the listed containers.
    */
   private async followRuntime(
     stored: readonly StoredReplica[],

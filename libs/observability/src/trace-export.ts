@@ -74,7 +74,7 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       return isRecording(span) ? { traceId: span.spanContext().traceId } : {};
     },
     close: () =>
-      // close() may log; it must not be part of the caller's trace.
+      // The shutdown may log: these lines must not belong to the trace of the caller.
       context.with(ROOT_CONTEXT, async () => {
         const finished = new AbortController();
         const timeout = sleep(clock, CLOSE_TIMEOUT_MS, finished.signal).catch(ignoreMessage);

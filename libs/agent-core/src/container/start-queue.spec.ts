@@ -165,7 +165,7 @@ describe('start queue of an agent', () => {
     expect(bed.phaseOf('web-2')).toBe('RUNNING');
   });
 
-  it('begins no waiting start after the agent is killed, and leaves them to the next agent', async () => {
+  it('leaves waiting starts to the next agent when the agent is killed', async () => {
     const bed = await StartTestBed.create();
     await bed.order(...many);
     await bed.testBed.kill();

@@ -2,7 +2,7 @@ import { assert, type Clock } from '@cloudless/base';
 
 /**
  * Queue of a start: `first` for a replica's first container, `restart` for a container that
- * replaces an exited one.
+ * replaces an exited container.
  */
 export type StartKind = 'first' | 'restart';
 
@@ -82,7 +82,10 @@ export class StartQueue {
     }
   }
 
-  /** Returns the oldest start of the queue whose turn it is, or of the other queue. */
+  /**
+   * Returns the oldest start of the queue whose turn it is, or else of the other queue; undefined
+   * when both queues are empty.
+   */
   private selectNext(): WaitingStart | undefined {
     const { first, restart } = this.queues;
     const [preferred, other] = this.lastKind === 'first' ? [restart, first] : [first, restart];

@@ -11,7 +11,7 @@ import {
 
 /** Resource usage and pressure of a machine at one moment. */
 export interface NodeReading {
-  /** Thousandths of a core, averaged since the previous reading; absent in the first one. */
+  /** Thousandths of a core, averaged since the previous reading; absent in the first reading. */
   readonly cpuMillis?: number;
   /** Memory in use. */
   readonly memoryBytes: number;

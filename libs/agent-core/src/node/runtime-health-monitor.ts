@@ -9,14 +9,14 @@ import type { ConditionReading } from './node-monitor.js';
  */
 export const HEALTH_INTERVAL_MS = 1_000;
 /**
- * A restarted container runtime answers again within this time; after it, the node reports
+ * A restarted container runtime answers again within this time; after this time, the node reports
  * CONTAINER_RUNTIME_UNAVAILABLE and gets no new containers.
  */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
  * After this time, the agent gives up starts that have not succeeded, and the coordinator places
  * the replicas elsewhere. Later than {@link UNAVAILABLE_AFTER_MS}, so that the coordinator excludes
- * this node before it places them.
+ * this node before it places the replicas.
  */
 export const GIVE_UP_AFTER_MS = 10_000;
 

@@ -109,7 +109,7 @@ describe('readiness probe', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('begins again when the container is restarted, which is not ready until the probe passes', async () => {
+  it('makes a restarted container not ready until it passes', async () => {
     const testBed = await createTestBed({ readinessProbe: http('/ready') });
     await testBed.clock.advance(200);
     testBed.http = () => 503;

@@ -58,7 +58,7 @@ describe('reduceProbe', () => {
     },
   );
 
-  it('has the verdict of the last run of equal results that reached its threshold, for random results', () => {
+  it('returns, for random results, the verdict of the last run of equal results that reached its threshold', () => {
     const arbitraryResults = fc.record({
       signs: fc.array(fc.constantFrom('+', '-', '?'), { maxLength: 30 }),
       success: fc.integer({ min: 1, max: 4 }),
@@ -95,7 +95,7 @@ describe('formatProbeReason', () => {
     ).toBe(text);
   });
 
-  it('includes or leaves out details that change with each check', () => {
+  it('includes the detail of the last failure unless withDetail is false', () => {
     const result: CheckResult = {
       kind: 'failed',
       reason: 'the command ended with exit code 1',

@@ -13,8 +13,8 @@ export class ContainerRemoval {
   ) {}
 
   /**
-   * Stops the current container and reports its exit to the host. Repeats the stop while the
-   * runtime does not answer. A container that the runtime does not have counts as exited.
+   * Stops the current container and reports its exit to the host. Repeats a stop that fails. A
+   * container that the runtime does not have counts as exited.
    */
   async terminate(containerId: ContainerId, graceMs: number): Promise<void> {
     for (;;) {
@@ -34,7 +34,7 @@ export class ContainerRemoval {
 
   /**
    * Kills and removes a container that a given-up start or an earlier agent has started, while
-   * another container runs for the replica. Retries while the runtime does not answer.
+   * another container runs for the replica. Retries after a failure.
    */
   async removeStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
@@ -64,8 +64,8 @@ export class ContainerRemoval {
   }
 
   /**
-   * Stops and removes every container of the replica. Retries while the runtime does not answer or
-   * `removeStoredData` rejects.
+   * Stops and removes every container of the replica, then its stored data. Retries after a
+   * failure, also of `removeStoredData`.
    * @param removeStoredData - Called once no container is left.
    */
   async removeAll(removeStoredData: () => Promise<void>): Promise<void> {

@@ -62,7 +62,8 @@ export type NodeReplicasOptions = Omit<
 const DEFAULT_START_CONCURRENCY = 4;
 
 /**
- * Format of replica ids as coordinators create them. Other ids could not be file names and labels.
+ * Format of replica ids as coordinators create them. An id that does not match could not be a
+ * file name or a label.
  */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
@@ -154,8 +155,9 @@ export class NodeReplicas {
   }
 
   /**
-   * Accepts or refuses an order. Resolves when the order has been stored or refused. Handles orders
-   * for the same replica one after the other, in the sequence of the calls.
+   * Accepts or refuses an order. Resolves when the order has been stored or refused, or could not
+   * be stored. Handles orders for the same replica one after the other, in the sequence of the
+   * calls.
    */
   async handleOrder(order: Order): Promise<void> {
     const { identity, log } = this.options;

@@ -37,7 +37,7 @@ export const RUNTIME_RETRY_MS = 500;
 /**
  * Applies one event to the state of a replica and returns the new state with the effects to carry
  * out. Pure. Duplicated and late events are harmless: an event of another container than the
- * current one changes nothing. The caller has already refused orders with an older revision.
+ * current container changes nothing. The caller has already refused orders with an older revision.
  */
 export function reduceReplica(state: ReplicaState, event: ReplicaEvent): ReplicaTransition {
   switch (event.kind) {
@@ -553,7 +553,7 @@ function terminate(state: ReplicaState, containerId: ContainerId): ReplicaTransi
   };
 }
 
-/** Ends the replica in a final phase, and forgets it when that was ordered. */
+/** Ends the replica in a final phase, and forgets the replica when a forget order was stored. */
 function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): ReplicaTransition {
   const ended: ReplicaState = {
     ...state,

@@ -86,7 +86,7 @@ describe('exclusive replica', () => {
     });
   });
 
-  it('has its full grace period for an ordered stop while there is contact', async () => {
+  it('has its full grace period in an ordered stop only while there is contact', async () => {
     const command = [...toBehaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const testBed = await createExclusiveTestBed({
       command,

@@ -95,7 +95,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /**
-   * Stores an order, then carries it out. Refuses an order that is older than the stored one.
+   * Stores an order, then carries it out. Refuses an order that is older than the stored order.
    * Orders are handled one after the other.
    * @param raiseEpoch - Stores the epoch of the order; called before the order is stored.
    */

@@ -44,7 +44,7 @@ export function isFailure(ending: ContainerEnding): boolean {
 
 /**
  * Applies the restart policy to an exit or a failed start.
- * @param failures - Consecutive exits and failed starts before this one. The count, and with it the
+ * @param failures - Consecutive exits and failed starts before `ending`. The count, and with it the
  *   number of used retries, starts again after a container that ran for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(

@@ -246,7 +246,7 @@ describe('Agent after a reboot of the machine', () => {
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
   });
 
-  it('keeps waiting after a second restart of the agent', async () => {
+  it('starts no replica after a second restart of the agent', async () => {
     const testBed = await createRebootedTestBed();
     await testBed.start();
     await testBed.restart();

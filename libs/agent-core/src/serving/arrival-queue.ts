@@ -7,7 +7,8 @@ export interface Head<Item> {
 
 /**
  * Queue of items in the order in which their promises settle. `Promise.race` in a loop would
- * instead add a reaction to each pending promise for each wait, which is never released.
+ * instead add a reaction to each pending promise at each wait, and keep the reactions until the
+ * promise settles.
  */
 export class ArrivalQueue<Item> {
   private readonly items: (() => Item)[] = [];

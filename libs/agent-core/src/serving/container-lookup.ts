@@ -30,8 +30,9 @@ export class ContainerLookup {
   constructor(private readonly options: ContainerLookupOptions) {}
 
   /**
-   * Finds the container that a request selects: by container id, which may have exited; or the
-   * running container of a replica; or the running container with the lowest slot of a workload.
+   * Finds the container that a request selects: the container with a given id, which may have
+   * exited, or the running container of a replica, or the running container of a workload that has
+   * the lowest slot.
    * @param preferred - Returns true for replicas of a workload to prefer over a lower slot.
    * @throws kind `precondition` when the replica or workload has no running container, `notFound`,
    *   `invalid`.

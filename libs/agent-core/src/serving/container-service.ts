@@ -114,7 +114,7 @@ export class ContainerService {
 
   /**
    * Serves the Exec call, whose first message contains the command.
-   * @throws kind `invalid` when the first message is another one; otherwise as {@link runExec}.
+   * @throws kind `invalid` when the first message is no start message, and as {@link runExec}.
    */
   async *exec(
     requests: AsyncIterable<ExecRequest>,
@@ -150,7 +150,7 @@ export class ContainerService {
 
   /**
    * Serves the PortForward call, whose first message contains replica and port.
-   * @throws kind `invalid` when the first message is another one; otherwise as {@link forward}.
+   * @throws kind `invalid` when the first message is no start message, and as {@link forward}.
    */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,

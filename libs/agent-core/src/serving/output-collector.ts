@@ -13,7 +13,7 @@ export class OutputCollector {
   private readonly sizes: Record<LogStream, number> = { stdout: 0, stderr: 0 };
   private truncated = false;
 
-  /** Adds output; copies `data`, which the caller may reuse. */
+  /** Adds output of a stream; drops the part beyond {@link MAX_OUTPUT_BYTES}. */
   add(stream: LogStream, data: Uint8Array): void {
     const kept = data.slice(0, MAX_OUTPUT_BYTES - this.sizes[stream]);
     if (kept.length < data.length) this.truncated = true;

@@ -18,7 +18,7 @@ export interface CoordinatorTransport {
   connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection>;
 }
 
-/** One open connection. When it is closed, or breaks, all its calls fail with `unavailable`. */
+/** One open connection. All its calls fail with `unavailable` when it is closed or breaks. */
 export interface CoordinatorConnection {
   /** The EnrollNode call. */
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;

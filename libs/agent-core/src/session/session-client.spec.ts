@@ -130,7 +130,7 @@ describe('SessionClient', () => {
     );
   });
 
-  it('dials several coordinators in turn, and dials the last one again that sent a Welcome', async () => {
+  it('dials several coordinators in turn, and after a session dials the same coordinator again', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinators = ['http://a', 'http://b'];
     testBed.coordinator.reachable = false;

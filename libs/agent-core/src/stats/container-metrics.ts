@@ -4,7 +4,7 @@ import type { ContainerStatistics, StatsObserver } from './stats-sampler.js';
 
 /** One metric of a container. */
 interface Series {
-  /** Name after `cloudless_container_`; includes the unit of the value. */
+  /** Name after `cloudless_container_`; includes the unit of the value, if it has one. */
   readonly name: string;
   readonly help: string;
   readonly labels?: Labels;
@@ -178,7 +178,7 @@ const toStalledSeconds = (
 
 /**
  * Exposes the resource usage of each running container as `cloudless_container_…`. The series of a
- * container are removed when it exits.
+ * container are removed when the container exits.
  */
 export function createContainerMetrics(meter: Meter): StatsObserver {
   const toMetricSpec = ({ name, help, labels = {} }: Series) => ({

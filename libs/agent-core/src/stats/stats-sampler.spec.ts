@@ -131,7 +131,7 @@ describe('StatsSampler', () => {
     await testBed.stop();
   });
 
-  it('lists started and exited containers at once after a notification, otherwise within an interval', async () => {
+  it('lists the containers again at once after a notification, otherwise after an interval', async () => {
     const testBed = await new SamplerTestBed(status(1)).run(3_000);
     expect(testBed.listCalls).toBe(1);
     testBed.setContainers([status(1), status(2)]);
@@ -163,7 +163,7 @@ describe('StatsSampler', () => {
     expect(testBed.stats.reads).toEqual([]);
   });
 
-  it('removes a container that has just exited without a warning', async () => {
+  it('drops a container that has just exited and logs no warning', async () => {
     const testBed = await new SamplerTestBed(status(1), status(2)).run(5_000);
     testBed.stats.gone.add(1);
     await testBed.clock.advance(5_000);
