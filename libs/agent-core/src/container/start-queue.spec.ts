@@ -68,7 +68,7 @@ describe('start queue of an agent', () => {
     expect(bed.testBed.summarizeReport('web-2')?.reason).toBe(
       'waits in the start queue of this node',
     );
-    expect(bed.testBed.agent.replicas.startsWaiting).toBe(18);
+    expect(bed.testBed.agent.replicas.waitingStartCount).toBe(18);
     await bed.testBed.clock.advance((many.length / 2) * START_MS);
     expect([bed.maxConcurrentStarts, bed.startCalls]).toEqual([2, many]);
     for (const replicaId of many)
@@ -138,7 +138,7 @@ describe('start queue of an agent', () => {
     await testBed.clock.advance(START_MS);
     await bed.order('web-2', 'web-3');
     await testBed.clock.advance(500); // web-1 is retried and waits
-    expect(testBed.agent.replicas.startsWaiting).toBe(1);
+    expect(testBed.agent.replicas.waitingStartCount).toBe(1);
     const stopped: string[] = [];
     const stop = testBed.runtime.stop.bind(testBed.runtime);
     testBed.runtime.stop = (containerId, graceMs) => {
@@ -147,7 +147,7 @@ describe('start queue of an agent', () => {
     };
     testBed.coordinator.sendOrder(aStopOrder({ replicaId: 'web-1', preStopMs: 0 }));
     await settle();
-    expect([stopped.length, bed.phaseOf('web-1'), testBed.agent.replicas.startsWaiting]).toEqual([
+    expect([stopped.length, bed.phaseOf('web-1'), testBed.agent.replicas.waitingStartCount]).toEqual([
       1,
       'STOPPED',
       0,

@@ -50,7 +50,7 @@ export function registerAgentMetrics(
     readonly tunnels: () => number;
     readonly replicas: Pick<
       NodeReplicas,
-      'subscribe' | 'findReport' | 'listReports' | 'startsWaiting'
+      'subscribe' | 'findReport' | 'listReports' | 'waitingStartCount'
     >;
   },
 ): () => void {
@@ -94,7 +94,7 @@ export function registerAgentMetrics(
     tunnels.set(agent.tunnels());
     const reports = [...agent.replicas.listReports()];
     const ready = reports.filter((report) => report.ready).length;
-    waiting.set(agent.replicas.startsWaiting);
+    waiting.set(agent.replicas.waitingStartCount);
     replicas.set(ready, { ready: 'true' });
     replicas.set(reports.length - ready, { ready: 'false' });
   });

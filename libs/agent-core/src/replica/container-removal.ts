@@ -22,13 +22,13 @@ export class ContainerRemoval {
         this.host.onExited(await this.deps.runtime.stop(containerId, graceMs));
         return;
       } catch (reason) {
-        if (this.host.isOver) return;
+        if (this.host.isClosed) return;
         if (errorKindOf(reason) === 'notFound')
           return this.host.apply({ kind: 'exited', exit: createLostExit(containerId) });
         this.log.warn('container not stopped', { containerId, ...errorFields(reason) });
       }
       await this.waitForRetry();
-      if (this.host.current.activity.kind === 'ended' || this.host.isOver) return;
+      if (this.host.current.activity.kind === 'ended' || this.host.isClosed) return;
     }
   }
 
@@ -38,7 +38,7 @@ export class ContainerRemoval {
    */
   async removeStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
-    for (let failures = 0; !this.host.isOver; failures += 1) {
+    for (let failures = 0; !this.host.isClosed; failures += 1) {
       try {
         await runtime.stop(containerId, 0);
         return await runtime.remove(containerId);
@@ -69,7 +69,7 @@ export class ContainerRemoval {
    * @param removeStoredData - Called once no container is left.
    */
   async removeAll(removeStoredData: () => Promise<void>): Promise<void> {
-    for (let failures = 0; !this.host.isOver; failures += 1) {
+    for (let failures = 0; !this.host.isClosed; failures += 1) {
       try {
         const { replicaId, target } = this.host.current;
         await removeContainers(replicaId, target?.usesImage, this.deps);

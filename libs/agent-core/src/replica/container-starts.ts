@@ -89,7 +89,7 @@ export class ContainerStarts {
   private async start(containerId: ContainerId): Promise<void> {
     const { activity, restarts } = this.host.current;
     // Meanwhile the replica was forgotten, or an event of the runtime has reported the start.
-    if (this.host.isOver || activity.kind !== 'starting' || activity.containerId !== containerId)
+    if (this.host.isClosed || activity.kind !== 'starting' || activity.containerId !== containerId)
       return;
     const lease = this.lease.computeLease();
     if (lease !== undefined && lease.leaseMs <= 0)

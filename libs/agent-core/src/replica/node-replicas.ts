@@ -178,7 +178,7 @@ export class NodeReplicas {
     if (isBlank(runner)) this.runners.delete(order.replicaId); // the first order was not accepted
     switch (outcome.kind) {
       case 'accepted':
-        if (!runner.isOver) this.runners.set(order.replicaId, runner);
+        if (!runner.isClosed) this.runners.set(order.replicaId, runner);
         log.info('order accepted', {
           replicaId: order.replicaId,
           revision: order.orderRevision,
@@ -192,7 +192,7 @@ export class NodeReplicas {
         return this.refuse(order, outcome.reason);
       case 'failed':
         return; // the runner has logged the failure; the coordinator repeats the order
-      case 'over':
+      case 'closed':
         // The replica was forgotten meanwhile: the order is handled as the order for a new replica.
         return this.runners.get(order.replicaId) === runner ? undefined : this.handleOrder(order);
     }
@@ -277,7 +277,7 @@ export class NodeReplicas {
   }
 
   /** Number of replicas in the start queue. */
-  get startsWaiting(): number {
+  get waitingStartCount(): number {
     return this.starts.size;
   }
 

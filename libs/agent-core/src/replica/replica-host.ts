@@ -34,8 +34,8 @@ export interface ReplicaHost {
   /** Current state of the replica. */
   readonly current: ReplicaState;
   /** True once the agent no longer controls the replica: it was forgotten, or the agent stops. */
-  readonly isOver: boolean;
-  /** Aborted once `isOver` is true. */
+  readonly isClosed: boolean;
+  /** Aborted once `isClosed` is true. */
   readonly signal: AbortSignal;
   /** The stored start order; undefined before the first start order. */
   readonly startOrder: Order | undefined;

@@ -87,7 +87,7 @@ describe('start with a missing image', () => {
       testBed.summarizeReport('process-1')?.ready,
       testBed.summarizeReport('cached-1')?.ready,
     ]).toEqual([true, true]);
-    expect(testBed.agent.replicas.startsWaiting).toBe(0);
+    expect(testBed.agent.replicas.waitingStartCount).toBe(0);
   });
 
   it('pulls the image again for another replica only under pull policy ALWAYS', async () => {

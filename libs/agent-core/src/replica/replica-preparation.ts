@@ -25,7 +25,7 @@ export interface PreparationListener {
 export class ReplicaPreparation {
   private readonly cancellation = new AbortController();
   /** True once the listener has been called for the end, or after `cancel`. */
-  private isOver = false;
+  private hasEnded = false;
   private pull: ImagePull | undefined;
   /** Start of the newest pull on the monotonic clock: the wall clock may jump meanwhile. */
   private pullStartedAt = 0;
@@ -51,20 +51,20 @@ export class ReplicaPreparation {
    * @returns False when the preparation had already ended.
    */
   cancel(): boolean {
-    if (this.isOver) return false;
-    this.isOver = true;
+    if (this.hasEnded) return false;
+    this.hasEnded = true;
     this.cancellation.abort();
     return true;
   }
 
   private settle(notify: () => void): void {
-    if (this.isOver) return;
-    this.isOver = true;
+    if (this.hasEnded) return;
+    this.hasEnded = true;
     notify();
   }
 
   private recordProgress(step: StartProgress): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     if (step.kind === 'pulling') this.pullStartedAt = this.context.clock.now();
     this.pull = toImagePull(step, this.pull, this.context.clock.wallTime());
     // The listener gets a failed pull together with the failed start.

@@ -37,7 +37,7 @@ export type OrderOutcome =
   /** The order could not be stored, so it was not carried out. */
   | { readonly kind: 'failed' }
   /** The replica has been forgotten, or the agent is stopping. */
-  | { readonly kind: 'over' };
+  | { readonly kind: 'closed' };
 
 /**
  * Runs one replica: feeds events to {@link reduceReplica} and hands the effects to the classes that
@@ -76,7 +76,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /** True after `close` and after the replica has been forgotten. */
-  get isOver(): boolean {
+  get isClosed(): boolean {
     return this.closing.signal.aborted;
   }
 
@@ -101,7 +101,7 @@ export class ReplicaRunner implements ReplicaHost {
    */
   handleOrder(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.storage.enqueue(async (): Promise<OrderOutcome> => {
-      if (this.isOver) return { kind: 'over' };
+      if (this.isClosed) return { kind: 'closed' };
       if (order.orderRevision < this.state.heldRevision)
         return { kind: 'refused', reason: 'the agent has a newer order for this replica' };
       if (this.storage.hasSame(order, this.state)) return { kind: 'repeated' };
@@ -123,7 +123,7 @@ export class ReplicaRunner implements ReplicaHost {
         await this.lease.restore();
         return { kind: 'failed' };
       }
-      if (this.isOver) return { kind: 'accepted' }; // the next agent carries out the stored order
+      if (this.isClosed) return { kind: 'accepted' }; // the next agent carries out the stored order
       this.storage.useOrders(orders);
       if (this.state.workloadUid === '')
         this.state = { ...this.state, workloadUid: order.workloadUid };
@@ -139,7 +139,7 @@ export class ReplicaRunner implements ReplicaHost {
 
   /** Replaces the state of an unlisted replica once its containers are known. */
   restore({ state, effects }: ReplicaTransition): void {
-    if (this.isOver || this.state.activity.kind !== 'unlisted') return;
+    if (this.isClosed || this.state.activity.kind !== 'unlisted') return;
     this.state = state;
     this.checks.recordRestored();
     this.resume(effects);
@@ -188,7 +188,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   apply(event: ReplicaEvent, observedAt = this.deps.clock.now()): void {
-    if (this.isOver) return;
+    if (this.isClosed) return;
     const before = this.state;
     const reduced: ReplicaTransition = reduceReplica(before, event);
     this.state = reduced.state;

@@ -94,7 +94,7 @@ class SamplerTestBed {
   }
 
   get statistics() {
-    return this.sampler.newest;
+    return this.sampler.newestStatistics;
   }
 }
 

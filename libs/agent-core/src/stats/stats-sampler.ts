@@ -67,11 +67,11 @@ export class StatsSampler {
   /** All running containers, including those without a sample. */
   async listContainers(): Promise<readonly ContainerStatistics[]> {
     await this.refreshListIfDue();
-    return this.newest;
+    return this.newestStatistics;
   }
 
-  /** Running containers of the newest list. */
-  get newest(): readonly ContainerStatistics[] {
+  /** Statistics of the running containers in the newest list, possibly without samples. */
+  get newestStatistics(): readonly ContainerStatistics[] {
     return [...this.tracked.values()].map(({ statistics }) => statistics);
   }
 
