@@ -14,7 +14,7 @@ import { FakeCoordinatorServer } from './testing/fake-coordinator-server.js';
 
 jest.setTimeout(60_000);
 
-/** Needs no container runtime: nothing listens on this socket. */
+/** This spec needs no container runtime: no process listens at the socket. */
 describe('cloudless-agent while no container runtime answers at its socket', () => {
   const coordinator = new FakeCoordinatorServer();
   let directory: string;
@@ -22,7 +22,7 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
   let socketPath: string;
   let agents: AgentProcess[];
 
-  const start = (...more: readonly string[]): AgentProcess => {
+  const start = (...flags: readonly string[]): AgentProcess => {
     const agent = new AgentProcess(
       'run',
       '--name',
@@ -31,7 +31,7 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
       coordinator.url,
       '--data-dir',
       dataDir,
-      ...more,
+      ...flags,
     );
     agents.push(agent);
     return agent;
@@ -49,19 +49,19 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
     await rm(directory, { recursive: true, force: true });
   });
 
-  it('rejects --runtime cri and says what to do', async () => {
+  it('exits with code 1 and names the remedies when --runtime cri is given', async () => {
     const agent = start('--runtime', 'cri', '--cri-socket', socketPath);
     expect(await agent.waitForExit()).toBe(1);
-    const told = agent.stderr.join('\n');
-    expect(told).toMatch(
+    const stderr = agent.stderr.join('\n');
+    expect(stderr).toMatch(
       /--runtime cri: (no container runtime answers at|the agent must run as root to use the container runtime at) .*no\.sock/,
     );
-    expect(told).toContain(
+    expect(stderr).toContain(
       'name its socket with --cri-socket, or run without containers with --runtime process',
     );
   });
 
-  it('runs processes with --runtime auto and says why there are no containers', async () => {
+  it('runs processes and logs why there are no containers when --runtime is auto', async () => {
     const agent = start('--cri-socket', socketPath);
     const ready = await agent.waitForLog('agent started, connecting to coordinators');
     expect(ready).toMatchObject({
@@ -80,7 +80,7 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
   });
 
   it.each(['auto', 'cri'])(
-    'runs processes with --runtime %s while the runtime that may have its containers is away',
+    'runs processes with --runtime %s when the recorded runtime, which may have its containers, does not answer',
     async (runtime) => {
       const before = start('--runtime', 'process');
       await before.waitForLog('session established');
@@ -105,7 +105,7 @@ describe('cloudless-agent while no container runtime answers at its socket', () 
     },
   );
 
-  it('refuses a reset while its containers cannot be removed, unless their record is removed', async () => {
+  it('refuses a reset when its containers cannot be removed, and resets after their record is removed', async () => {
     const agent = start('--runtime', 'process');
     await agent.waitForLog('agent started, connecting to coordinators');
     expect(await agent.end('SIGTERM')).toBe(0);

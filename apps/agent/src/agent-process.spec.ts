@@ -58,7 +58,7 @@ describe('cloudless-agent with the process runtime', () => {
   let address = '';
   let agentPid = '';
 
-  const arguments_ = (): readonly string[] => [
+  const createArguments = (): readonly string[] => [
     ...[
       'run',
       '--name',
@@ -71,23 +71,23 @@ describe('cloudless-agent with the process runtime', () => {
     ...['--listen', '127.0.0.1:0', '--runtime', 'process', '--stop-workloads-on-exit'],
   ];
   const startAgent = async (): Promise<void> => {
-    agent = new AgentProcess(...arguments_());
+    agent = new AgentProcess(...createArguments());
     const ready = await agent.waitForLog('agent started, connecting to coordinators');
     address = String(ready['address']);
     agentPid = String(ready['pid']);
   };
-  const report = (): ReplicaReport => {
+  const requireReport = (): ReplicaReport => {
     const found = coordinator.reports.get(REPLICA);
     if (found === undefined) throw new Error('nothing reported');
     return found;
   };
   const isReady = (): boolean => coordinator.reports.get(REPLICA)?.ready === true;
-  const pid = async (): Promise<number> => {
+  const readPid = async (): Promise<number> => {
     const target = {
       case: 'status',
-      value: create(GetContainerStatusRequestSchema, { containerId: report().containerId }),
+      value: create(GetContainerStatusRequestSchema, { containerId: requireReport().containerId }),
     } as const;
-    const [frame] = await coordinator.openTunnel(`status-${report().containerId}`, target);
+    const [frame] = await coordinator.openTunnel(`status-${requireReport().containerId}`, target);
     if (frame?.case !== 'status') throw new Error(`no status: ${JSON.stringify(frame)}`);
     return frame.value.pid;
   };
@@ -108,7 +108,7 @@ describe('cloudless-agent with the process runtime', () => {
   it('starts a replica, sends pings, and reports ready when the port accepts connections', async () => {
     coordinator.sendOrder(startOrder());
     await coordinator.waitUntil(isReady);
-    expect(report()).toMatchObject({
+    expect(requireReport()).toMatchObject({
       phase: ReplicaStatus_Phase.RUNNING,
       restarts: 0,
       orderRevision: 1n,
@@ -118,37 +118,37 @@ describe('cloudless-agent with the process runtime', () => {
     await coordinator.waitUntil(() => coordinator.pings > pings);
   });
 
-  it('lowers its own out-of-memory score where permitted, and not the score of its workloads', async () => {
+  it('lowers its own out-of-memory score where permitted, but not the score of its workloads', async () => {
     const scoreOf = async (process: string): Promise<number> =>
-      // 0: not Linux
+      // 0 where there is no /proc, such as on macOS
       Number(await readFile(`/proc/${process}/oom_score_adj`, 'utf8').catch(() => '0'));
     const own = await scoreOf('self');
     expect([Math.min(own, -900), own]).toContain(await scoreOf(agentPid));
-    expect(await scoreOf(String(await pid()))).toBeGreaterThanOrEqual(0);
+    expect(await scoreOf(String(await readPid()))).toBeGreaterThanOrEqual(0);
   });
 
-  it('restarts a killed process', async () => {
-    const before = report().containerId;
-    process.kill(await pid(), 'SIGKILL');
-    await coordinator.waitUntil(() => report().restarts === 1 && isReady());
-    expect(report().containerId).not.toBe(before);
-    expect(report()).toMatchObject({ lastExitCode: 137, earlierContainerIds: [before] });
+  it('restarts the process of a replica in a new container when the process is killed', async () => {
+    const before = requireReport().containerId;
+    process.kill(await readPid(), 'SIGKILL');
+    await coordinator.waitUntil(() => requireReport().restarts === 1 && isReady());
+    expect(requireReport().containerId).not.toBe(before);
+    expect(requireReport()).toMatchObject({ lastExitCode: 137, earlierContainerIds: [before] });
   });
 
-  it('adopts a running process without a restart after a kill of the agent', async () => {
-    const { containerId } = report();
-    const running = await pid();
+  it('adopts a running process without a restart after the agent was killed', async () => {
+    const { containerId } = requireReport();
+    const running = await readPid();
     await agent.end('SIGKILL');
     await startAgent();
     await coordinator.waitUntil(() => coordinator.sessions === 2);
     expect(coordinator.inventory).toMatchObject([
       { replicaId: REPLICA, containerId, restarts: 1, ready: true, orderRevision: 1n },
     ]);
-    expect(await pid()).toBe(running);
+    expect(await readPid()).toBe(running);
   });
 
-  it('rejects a second agent on the same data directory', async () => {
-    const second = new AgentProcess(...arguments_());
+  it('rejects a second agent and a reset on the data directory of a running agent', async () => {
+    const second = new AgentProcess(...createArguments());
     expect(await second.waitForExit()).toBe(1);
     expect(second.stderr.join('\n')).toMatch(
       /data directory .*agent is in use by another agent, process \d+/,
@@ -157,7 +157,7 @@ describe('cloudless-agent with the process runtime', () => {
     expect(await reset.waitForExit()).toBe(1);
   });
 
-  it('serves logs of all containers of a replica, and commands', async () => {
+  it('serves logs of all containers of a replica, commands and container states at its own address', async () => {
     const client = createAgentClient(createGrpcTransport({ baseUrl: `http://${address}` }));
     const lines = [];
     for await (const entry of client.streamLogs({ namespace: 'default', name: 'web' }))
@@ -168,7 +168,7 @@ describe('cloudless-agent with the process runtime', () => {
       command: ['/bin/sh', '-c', 'echo $PORT; exit 3'],
     });
     expect({ stdout, exitCode }).toEqual({
-      stdout: `${report().endpoints[0]?.port}\n`,
+      stdout: `${requireReport().endpoints[0]?.port}\n`,
       exitCode: 3,
     });
     await expect(client.getContainerStatus({ containerId: 'f'.repeat(64) })).rejects.toThrow(
@@ -180,14 +180,14 @@ describe('cloudless-agent with the process runtime', () => {
 
   it('serves logs and commands through tunnels', async () => {
     const exec = create(ExecCommandRequestSchema, {
-      containerId: report().containerId,
+      containerId: requireReport().containerId,
       command: ['/bin/echo', 'through'],
     });
     expect(await coordinator.openTunnel('exec', { case: 'exec', value: exec })).toMatchObject([
       { case: 'exec', value: { stdout: 'through\n', exitCode: 0 } },
       { case: 'end' },
     ]);
-    const logs = create(StreamLogsRequestSchema, { containerId: report().containerId });
+    const logs = create(StreamLogsRequestSchema, { containerId: requireReport().containerId });
     expect(await coordinator.openTunnel('logs', { case: 'logs', value: logs })).toMatchObject([
       { case: 'log', value: { sequence: 1n } },
       { case: 'end' },
@@ -199,7 +199,7 @@ describe('cloudless-agent with the process runtime', () => {
   });
 
   it('sends Goodbye on SIGTERM and stops workloads with --stop-workloads-on-exit', async () => {
-    const running = await pid();
+    const running = await readPid();
     expect(await agent.end('SIGTERM')).toBe(0);
     expect(coordinator.goodbyes).toBe(1);
     expect(() => process.kill(running, 0)).toThrow('ESRCH');

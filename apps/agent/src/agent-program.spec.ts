@@ -6,70 +6,74 @@ import {
   type AgentActions,
 } from './agent-program.js';
 
-/** Actions and output of a command line. */
-function parsed(...words: readonly string[]): {
-  readonly asked: readonly unknown[];
+/** Parses a command line; returns the calls of actions, or the error code, and the output. */
+function parseCommandLine(...args: readonly string[]): {
+  readonly calls: readonly unknown[];
   readonly output: string;
 } {
-  const asked: unknown[] = [];
+  const calls: unknown[] = [];
   let output = '';
   const actions: AgentActions = {
-    run: (options) => asked.push(['run', options]),
-    reset: (options) => asked.push(['reset', options]),
-    supervise: () => asked.push(['supervise']),
+    run: (options) => calls.push(['run', options]),
+    reset: (options) => calls.push(['reset', options]),
+    supervise: () => calls.push(['supervise']),
     print: (text) => (output += text),
   };
   const program = createAgentProgram(actions).configureOutput({
     writeOut: (text) => (output += text),
   });
   try {
-    program.parse(['node', 'cloudless-agent', ...words]);
+    program.parse(['node', 'cloudless-agent', ...args]);
   } catch (reason) {
-    asked.push((reason as { readonly code: string }).code);
+    calls.push((reason as { readonly code: string }).code);
   }
-  return { asked, output };
+  return { calls, output };
 }
 
 describe('cloudless-agent --help', () => {
   it.each(Object.values(settingNames.flags).map(([flag]) => flag.split(' ')[0] ?? ''))(
-    'shows %s',
+    'shows flag %s',
     (flag) => {
-      const { asked, output } = parsed('--help');
-      expect(asked).toEqual(['commander.helpDisplayed']);
+      const { calls, output } = parseCommandLine('--help');
+      expect(calls).toEqual(['commander.helpDisplayed']);
       expect(output).toMatch(new RegExp(`^ +${flag}\\b`, 'm'));
     },
   );
 
   it('shows every command except supervisor, which only the agent itself runs', () => {
-    const { output } = parsed('--help');
+    const { output } = parseCommandLine('--help');
     expect(output).toMatch(/^ {2}run .*\n(.*\n)? {2}reset .*\n(.*\n)? {2}version /m);
     expect(output).not.toContain('supervisor [');
   });
 });
 
 describe('cloudless-agent', () => {
-  it('rejects a call without arguments and settings, with a hint to run and --help', () => {
+  it('rejects a call without arguments and settings with a hint to use the command run', () => {
     expect(() => requireArguments([], { PATH: '/bin' })).toThrow(
       'no command and no setting is given. Run "cloudless-agent run"',
     );
   });
 
   it.each([
-    { name: 'the command', words: ['run'], env: {} },
-    { name: 'a flag', words: ['--name', 'a'], env: {} },
+    { name: 'the command', args: ['run'], env: {} },
+    { name: 'a flag', args: ['--name', 'a'], env: {} },
     {
       name: 'a setting in the environment',
-      words: [],
+      args: [],
       env: { CLOUDLESS_AGENT_COORDINATOR: 'http://127.0.0.1:9' },
     },
-  ])('runs the agent when called with $name', ({ words, env }) => {
-    requireArguments(words, env);
-    expect(parsed(...words).asked).toMatchObject([['run', words.length > 1 ? { name: 'a' } : {}]]);
+  ])('runs the agent when called with $name', ({ args, env }) => {
+    requireArguments(args, env);
+    expect(parseCommandLine(...args).calls).toMatchObject([
+      ['run', args.length > 1 ? { name: 'a' } : {}],
+    ]);
   });
 
-  it('runs another command', () => {
-    expect(parsed('reset', '--data-dir', '/x').asked).toEqual([['reset', { dataDir: '/x' }]]);
-    expect(parsed('supervisor', '/x', '--idle', '5').asked).toEqual([['supervise']]);
-    expect(parsed('version').output).toMatch(/^\d+\.\d+\.\d+\n$/);
+  it('calls the action of the commands reset, supervisor and version', () => {
+    expect(parseCommandLine('reset', '--data-dir', '/x').calls).toEqual([
+      ['reset', { dataDir: '/x' }],
+    ]);
+    expect(parseCommandLine('supervisor', '/x', '--idle', '5').calls).toEqual([['supervise']]);
+    expect(parseCommandLine('version').output).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 });

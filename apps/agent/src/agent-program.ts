@@ -81,7 +81,9 @@ const flags: Readonly<Record<keyof AgentConfig, readonly [string, string]>> = {
 /** Flag names and environment prefix of the settings. */
 export const settingNames: SettingNames = { flags, envPrefix: 'CLOUDLESS_AGENT_' };
 
-/** Actions of the commands. The agent itself runs `supervise`. */
+/**
+ * Actions of the commands. Only the agent itself calls `supervisor`, whose action is `supervise`.
+ */
 export interface AgentActions {
   run(options: OptionValues): void;
   reset(options: OptionValues): void;
@@ -90,9 +92,8 @@ export interface AgentActions {
 }
 
 /**
- * Creates the command line of the agent. The help includes the flags of `run`, as `run` may be
- * omitted before a flag.
- * @throws CommanderError while it parses, also for `--help`.
+ * Creates the command line of the agent. The help includes the flags of `run`, because `run` may be
+ * omitted before a flag. The program throws a CommanderError while it parses, also for `--help`.
  */
 export function createAgentProgram(actions: AgentActions): Command {
   const program = new Command('cloudless-agent')
@@ -130,15 +131,15 @@ export function createAgentProgram(actions: AgentActions): Command {
 /**
  * Rejects a call without any argument or setting: a user who calls the program by its name alone
  * looks for help and must not enrol the machine.
- * @param words - Arguments after the name of the program.
- * @param env - One variable of the agent is sufficient.
- * @throws kind `invalid`.
+ * @param args - Arguments after the name of the program.
+ * @param env - Environment. One variable with the prefix of the agent counts as a setting.
+ * @throws kind `invalid` when there is neither an argument nor a setting.
  */
 export function requireArguments(
-  words: readonly string[],
+  args: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
 ): void {
-  if (words.length > 0 || Object.keys(env).some((name) => name.startsWith(settingNames.envPrefix)))
+  if (args.length > 0 || Object.keys(env).some((name) => name.startsWith(settingNames.envPrefix)))
     return;
   const message =
     'no command and no setting is given. Run "cloudless-agent run" to enrol this machine with the coordinator at ' +

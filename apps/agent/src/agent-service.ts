@@ -14,7 +14,7 @@ interface CallContext {
   readonly values: { get(key: typeof connectionKey): ClientConnection | undefined };
 }
 
-/** Longest duration of a call: a command may run for an hour and has its own timeout. */
+/** Longest duration of a call: a command has its own timeout of up to an hour; 10 s more. */
 const CALL_DEADLINE_MS = 3_610_000;
 
 /**

@@ -23,7 +23,7 @@ function problemsOf(values: Record<string, unknown>): readonly string[] {
 }
 
 describe('parseAgentConfig', () => {
-  it('fills in defaults', () => {
+  it('fills in the default of every setting', () => {
     expect(parse({ name: 'a1' })).toEqual({
       name: 'a1',
       coordinator: ['http://127.0.0.1:8080'],
@@ -53,7 +53,7 @@ describe('parseAgentConfig', () => {
     });
   });
 
-  it('sets the default start concurrency to twice the processors, at least 4', () => {
+  it('accepts a start concurrency of 1 or more; the default is twice the processors, at least 4', () => {
     expect([1, 2, 3, 64].map(defaultStartConcurrency)).toEqual([4, 4, 6, 128]);
     expect(parse({ name: 'a1', startConcurrency: '7' }).startConcurrency).toBe(7);
     expect(problemsOf({ startConcurrency: '0' })).toEqual([
@@ -61,7 +61,7 @@ describe('parseAgentConfig', () => {
     ]);
   });
 
-  it('gives later layers precedence', () => {
+  it('uses the value of the last layer that sets a field', () => {
     const layers = [
       { source: 'file', values: { name: 'a1', zone: 'z1' } },
       { source: 'environment', values: { zone: 'z2', region: undefined } },
@@ -146,7 +146,7 @@ describe('parseAgentConfig', () => {
     ]);
   });
 
-  it('rejects container settings with runtime process', () => {
+  it('rejects container settings when the runtime is process', () => {
     const containers = {
       criSocket: '/run/a.sock',
       allowPrivileged: true,
@@ -175,13 +175,13 @@ it.each([
   ['Web-1.example.com', 'web-1'],
   ['__', 'node'],
   ['a_b', 'a-b'],
-])('converts host name %s to node name %s', (host, name) => {
+])('defaultName converts host name %s to node name %s', (host, name) => {
   expect(defaultName(host)).toBe(name);
 });
 
 it.each([
   [{ XDG_STATE_HOME: '/x', HOME: '/home/a' }, '/x/cloudless/agent-n'],
   [{ HOME: '/home/a' }, '/home/a/.local/state/cloudless/agent-n'],
-])('selects the default data directory for %j: %s', (env, directory) => {
+])('defaultDataDir returns, for the environment %j, %s', (env, directory) => {
   expect(defaultDataDir(env, 'n')).toBe(directory);
 });

@@ -22,6 +22,7 @@ export interface AgentTaint {
   readonly effect: Taint_Effect;
 }
 
+/** See {@link AgentConfig.runtime}. */
 export type RuntimeChoice = 'auto' | 'process' | 'cri';
 
 /** Complete settings of an agent. */
@@ -30,7 +31,7 @@ export interface AgentConfig {
   readonly name: string;
   /** Base addresses of coordinators, tried one after the other. */
   readonly coordinator: readonly string[];
-  /** Absolute path. */
+  /** Absolute path of the data directory. */
   readonly dataDir: string;
   /** Address of AgentService; undefined: not served. Loopback only while there is no TLS. */
   readonly listen: { readonly host: string; readonly port: number } | undefined;
@@ -38,11 +39,13 @@ export interface AgentConfig {
   readonly zone: string;
   readonly label: Readonly<Record<string, string>>;
   readonly taint: readonly AgentTaint[];
+  /** Maximum number of replicas on this node. */
   readonly maxReplicas: number;
   /** Maximum number of concurrent container starts. */
   readonly startConcurrency: number;
-  /** Reserved for the system: thousandths of a core, and bytes. */
+  /** CPU reserved for the system, thousandths of a core. */
   readonly reserveCpu: number;
+  /** Memory reserved for the system, bytes. */
   readonly reserveMemory: number;
   /** Range of ports for workloads, both included. */
   readonly portRange: { readonly from: number; readonly to: number };
@@ -72,6 +75,7 @@ export interface AgentConfig {
   readonly allowSysctl: readonly string[];
   /** Limit of processes and threads for workloads that set none. */
   readonly maxPids: number;
+  /** Stops all workloads when the agent stops; otherwise the next agent adopts them. */
   readonly stopWorkloadsOnExit: boolean;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
@@ -81,7 +85,9 @@ export interface AgentConfig {
   readonly otlpEndpoint: string | undefined;
 }
 
-/** Converts a host name to a DNS label. */
+/**
+ * Converts a host name to a DNS label, the default name of the node; `node` when nothing is left.
+ */
 export function defaultName(host: string = hostname()): string {
   const label = (host.split('.')[0] ?? '')
     .toLowerCase()
@@ -92,16 +98,16 @@ export function defaultName(host: string = hostname()): string {
 }
 
 /**
- * Default number of concurrent starts: twice the processors, as starts are mostly CPU work, and at
- * least 4.
+ * Returns the default number of concurrent starts: twice the processors, because starts are mostly
+ * CPU work, and at least 4.
  */
 export function defaultStartConcurrency(cpus: number = availableParallelism()): number {
   return Math.max(4, 2 * cpus);
 }
 
 /**
- * Default data directory: `$XDG_STATE_HOME/cloudless/agent-<name>`, or else below `~/.local/state`,
- * or else below `.cloudless` in the current directory when there is no home.
+ * Returns the default data directory: `$XDG_STATE_HOME/cloudless/agent-<name>`, or else below
+ * `~/.local/state`, or else below `.cloudless` in the current directory when there is no home.
  */
 export function defaultDataDir(
   env: Readonly<Record<string, string | undefined>>,
@@ -149,7 +155,7 @@ export function parseAgentConfig(
       allowHostPath: { fallback: [], parse: parsePaths('directories such as /srv/data') },
       allowDevice: { fallback: [], parse: parsePaths('devices such as /dev/fuse') },
       allowSysctl: { fallback: [], parse: parseSysctls },
-      // the kernel's own limit: include/linux/threads.h, PID_MAX_LIMIT
+      // The maximum is the limit of the kernel: PID_MAX_LIMIT in include/linux/threads.h.
       maxPids: wholeNumberField(4_096, 1, 4_194_304),
       stopWorkloadsOnExit: switchField(false),
       logLevel: oneOfField('info', ['error', 'warn', 'info', 'debug']),
@@ -174,7 +180,7 @@ export function parseAgentConfig(
   return { ...config, dataDir: resolve(config.dataDir ?? defaultDataDir(env, config.name)) };
 }
 
-/** Rejects settings that only affect containers when containers are disabled. */
+/** Returns a problem for each setting that only affects containers when containers are disabled. */
 function findContainerOnlySettings(config: Omit<AgentConfig, 'dataDir'>): readonly Violation[] {
   if (config.runtime !== 'process') return [];
   const set = {
@@ -204,7 +210,7 @@ const PLACE_FORMAT = {
   expected: 'up to 63 letters, digits, ".", "_" and "-"',
 };
 
-/** Splits a list or a comma-separated text. */
+/** Splits a list or a comma-separated text; undefined for other values. */
 function parseList(raw: unknown): readonly string[] | undefined {
   if (typeof raw === 'string')
     return raw
@@ -268,7 +274,10 @@ const parseSocket: Parse<string> = (raw) => {
   return { value: normalize(path) };
 };
 
-/** Parses a list of absolute paths. @param things - Noun for the error message, with an example. */
+/**
+ * Creates a parser of a list of absolute paths.
+ * @param things - Noun for the error message, with an example.
+ */
 function parsePaths(things: string): Parse<readonly string[]> {
   return (raw) => {
     const paths = parseList(raw);
@@ -280,7 +289,7 @@ function parsePaths(things: string): Parse<readonly string[]> {
   };
 }
 
-/** Kernel parameters of the IPC and network namespaces, which every container has for itself. */
+/** Kernel parameters of the IPC and network namespaces, of which every container has its own. */
 const NAMESPACED_SYSCTL =
   /^(kernel\.(msg[a-z_]*|sem|shm[a-z_]*)|fs\.mqueue\.[a-z0-9_]+|net(\.[A-Za-z0-9_-]+)+)$/;
 
@@ -309,6 +318,7 @@ const parseLabels: Parse<AgentConfig['label']> = (raw) => {
   return { value: Object.fromEntries(pairs) };
 };
 
+/** Splits labels into keys and values; undefined when a part has no "=". */
 function parsePairs(raw: unknown): readonly (readonly [string, string])[] | undefined {
   if (typeof raw === 'object' && raw !== null && !Array.isArray(raw)) {
     return Object.entries(raw).map(([key, value]) => [key, String(value)] as const);
@@ -332,13 +342,13 @@ const parseTaints: Parse<readonly AgentTaint[]> = (raw) => {
     const { key, value, effect } =
       /^(?<key>[^=:\s]{1,253})(?:=(?<value>[^:\s]{0,253}))?:(?<effect>[A-Z_]+)$/.exec(text)
         ?.groups ?? {};
-    const known = EFFECTS[effect ?? ''];
-    if (key === undefined || known === undefined) {
+    const taintEffect = EFFECTS[effect ?? ''];
+    if (key === undefined || taintEffect === undefined) {
       return {
         problem: `"${text}" must be key=value:EFFECT, with an effect of ${Object.keys(EFFECTS).join(', ')}`,
       };
     }
-    taints.push({ key, value: value ?? '', effect: known });
+    taints.push({ key, value: value ?? '', effect: taintEffect });
   }
   return { value: taints };
 };
@@ -350,7 +360,7 @@ const parseCpu: Parse<number> = (raw) => {
   return { value: Math.round(Number(number) * (milli === undefined ? 1_000 : 1)) };
 };
 
-const BYTES: Readonly<Record<string, number>> = {
+const BYTES_PER_UNIT: Readonly<Record<string, number>> = {
   '': 1,
   Ki: 2 ** 10,
   Mi: 2 ** 20,
@@ -367,7 +377,7 @@ const parseMemory: Parse<number> = (raw) => {
     /^(?<number>\d+(\.\d+)?)(?<unit>[KMGT]i|[kMGT])?$/.exec(String(raw))?.groups ?? {};
   if (number === undefined)
     return { problem: `"${String(raw)}" must be bytes, or an amount such as 512Mi or 2G` };
-  return { value: Math.round(Number(number) * (BYTES[unit ?? ''] ?? 1)) };
+  return { value: Math.round(Number(number) * (BYTES_PER_UNIT[unit ?? ''] ?? 1)) };
 };
 
 const parsePortRange: Parse<AgentConfig['portRange']> = (raw) => {

@@ -13,7 +13,7 @@ import {
 import { lockDataDirectory } from './data/data-directory.js';
 import { openContainers, RUNTIME_FOLDER } from './runtimes/agent-runtimes.js';
 
-/** Folder of named volumes; reset keeps it. */
+/** Folder of named volumes; a reset keeps this folder. */
 const NAMED_VOLUMES = 'named';
 
 /**
@@ -29,38 +29,42 @@ export async function resetAgent(
 ): Promise<string | undefined> {
   if (!existsSync(dataDir))
     throw new CloudlessError('notFound', `there is no data directory ${dataDir}`);
-  const data = await lockDataDirectory(dataDir);
+  const lock = await lockDataDirectory(dataDir);
   try {
     await removeContainers(dataDir);
     await removeProcesses(join(dataDir, RUNTIME_FOLDER), supervisorCommand);
-    const named = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
-    const keeps = existsSync(named) && readdirSync(named).length > 0;
-    // Deletes only files that agents create: a directory that was named by mistake keeps its files.
-    const made = [
+    const namedVolumes = join(dataDir, VOLUMES_FOLDER, NAMED_VOLUMES);
+    const keepsVolumes = existsSync(namedVolumes) && readdirSync(namedVolumes).length > 0;
+    // Deletes only files that agents create, so that a directory given by mistake keeps its files.
+    const agentFiles = [
       'identity.json',
       'identity.json.draft',
       'replicas',
       RUNTIME_FOLDER,
       CONTAINERS_FOLDER,
     ];
-    for (const name of [...made, keeps ? join(VOLUMES_FOLDER, 'empty') : VOLUMES_FOLDER]) {
+    for (const name of [
+      ...agentFiles,
+      keepsVolumes ? join(VOLUMES_FOLDER, 'empty') : VOLUMES_FOLDER,
+    ]) {
       await rm(join(dataDir, name), { recursive: true, force: true });
     }
-    return keeps ? named : undefined;
+    return keepsVolumes ? namedVolumes : undefined;
   } finally {
-    await data.release();
+    await lock.release();
   }
 }
 
+/** Removes the containers in the recorded container runtime; none when there is no record. */
 async function removeContainers(dataDir: string): Promise<void> {
-  const memory = readContainerRecord(dataDir);
-  if (memory === undefined) return;
+  const record = readContainerRecord(dataDir);
+  if (record === undefined) return;
   try {
-    await (await openContainers(memory, dataDir, silentLog)).shutdown();
+    await (await openContainers(record, dataDir, silentLog)).shutdown();
   } catch (cause) {
     throw new CloudlessError(
       'precondition',
-      `containers of this agent may be running in the container runtime at ${memory.socketPath} and cannot be removed; start the runtime and ` +
+      `containers of this agent may be running in the container runtime at ${record.socketPath} and cannot be removed; start the runtime and ` +
         `reset again, or leave the containers there and remove ${getContainerRecordPath(dataDir)}`,
       { cause },
     );

@@ -37,7 +37,7 @@ export interface RunningAgent {
 /**
  * Creates an agent with its runtimes, servers and store, and starts it.
  * @param signal - Aborts a start that waits for a runtime.
- * @throws An error with a remedy in its message; everything that was opened is closed.
+ * @throws an error whose message names a remedy; everything that was opened is closed before.
  */
 export async function runAgent(
   config: AgentConfig,
@@ -54,18 +54,18 @@ export async function runAgent(
   signal?: AbortSignal,
 ): Promise<RunningAgent> {
   const { log, tracing = noTracing } = deps;
-  const undo: (() => Promise<void>)[] = [];
+  const cleanup: (() => Promise<void>)[] = [];
   try {
     const data = await lockDataDirectory(config.dataDir);
-    undo.push(() => data.release());
+    cleanup.push(() => data.release());
     deps.onDataDirectory?.();
     const runtimes = await openRuntimes(config, deps);
-    let started: Agent | undefined; // an agent that fails to start stops no workload
-    undo.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
-    const { capacity, probe } = await openMachine(config.dataDir);
+    let started: Agent | undefined; // undefined until the start has succeeded: a failed start stops no workload
+    cleanup.push(() => runtimes.close(config.stopWorkloadsOnExit && started !== undefined));
+    const { capacity, nodeReader } = await openMachine(config.dataDir);
     const metrics = createMetrics({ process: true });
-    const lag = startLoopLagMeter(systemClock, metrics);
-    undo.push(async () => lag.close());
+    const lagMeter = startLoopLagMeter(systemClock, metrics);
+    cleanup.push(async () => lagMeter.close());
     // Listens first, so that the first Hello can contain the address.
     let server: RpcServer | undefined;
     if (config.listen !== undefined) {
@@ -75,7 +75,7 @@ export async function runAgent(
         meter: metrics,
         tracing,
       });
-      undo.push(server.close.bind(server, 0));
+      cleanup.push(server.close.bind(server, 0));
     }
     const options: AgentOptions = {
       nodeId: config.name,
@@ -86,7 +86,7 @@ export async function runAgent(
       runtime: runtimes.runtime,
       onClusterKnown: (clusterId) => runtimes.setCluster(clusterId),
       store: new FileAgentStore(config.dataDir),
-      nodeReader: probe,
+      nodeReader,
       node: () => ({
         region: config.region,
         zone: config.zone,
@@ -112,20 +112,26 @@ export async function runAgent(
       resetCommand: `cloudless-agent reset --data-dir ${config.dataDir}`,
     };
     const agent = (started = await Agent.start(options, signal));
-    undo.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
+    cleanup.push(() => agent.stop({ stopWorkloads: config.stopWorkloadsOnExit }));
     const ops =
       config.opsListen === undefined
         ? undefined
         : await serveOps(config.opsListen, agent, metrics, log);
-    undo.push(async () => ops?.close());
-    return { agent, runtimes, url: server?.url, opsUrl: ops?.url, close: () => unwind(undo, log) };
+    cleanup.push(async () => ops?.close());
+    return {
+      agent,
+      runtimes,
+      url: server?.url,
+      opsUrl: ops?.url,
+      close: () => unwind(cleanup, log),
+    };
   } catch (reason) {
-    await unwind(undo, log);
+    await unwind(cleanup, log);
     throw reason;
   }
 }
 
-/** Without a session the agent is healthy but not ready: it gets no new replicas. */
+/** Serves health and readiness. An agent without a session is healthy but not ready. */
 function serveOps(
   listen: NonNullable<AgentConfig['opsListen']>,
   agent: Agent,
@@ -147,9 +153,9 @@ function serveOps(
   });
 }
 
-/** Closes everything in reverse order; a failure does not stop the rest. */
-async function unwind(undo: (() => Promise<void>)[], log: Log): Promise<void> {
-  for (const step of undo.splice(0).reverse()) {
+/** Calls the cleanup functions in reverse order. Logs a failure and continues with the others. */
+async function unwind(cleanup: (() => Promise<void>)[], log: Log): Promise<void> {
+  for (const step of cleanup.splice(0).reverse()) {
     try {
       await step();
     } catch (reason) {

@@ -24,28 +24,28 @@ type Step =
   | { readonly kind: 'wait'; readonly ms: number }
   | {
       readonly kind:
-        | 'drop'
+        | 'dropConnection'
         | 'restartAgent'
-        | 'loseDisk'
-        | 'healDisk'
-        | 'runtimeAway'
-        | 'sicken'
-        | 'unready'
-        | 'heal';
+        | 'failStore'
+        | 'repairStore'
+        | 'failNextStart'
+        | 'failProbes'
+        | 'failReadiness'
+        | 'passProbes';
     }
-  | { readonly kind: 'registryAway' | 'registrySlow' | 'registryBack' };
+  | { readonly kind: 'failPulls' | 'slowPulls' | 'fastPulls' };
 
 const replica = fc.integer({ min: 0, max: 2 });
-const arbOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
+const arbitraryOrder = (kind: 'start' | 'stop'): fc.Arbitrary<Step> =>
   fc.record({
     kind: fc.constant(kind),
     replica,
     revision: fc.integer({ min: 1, max: 12 }),
     epoch: fc.integer({ min: 1, max: 3 }),
   });
-const arbStep: fc.Arbitrary<Step> = fc.oneof(
-  { arbitrary: arbOrder('start'), weight: 6 },
-  { arbitrary: arbOrder('stop'), weight: 3 },
+const arbitraryStep: fc.Arbitrary<Step> = fc.oneof(
+  { arbitrary: arbitraryOrder('start'), weight: 6 },
+  { arbitrary: arbitraryOrder('stop'), weight: 3 },
   {
     arbitrary: fc.record({
       kind: fc.constant('exit' as const),
@@ -63,18 +63,27 @@ const arbStep: fc.Arbitrary<Step> = fc.oneof(
   },
   {
     arbitrary: fc.record({
-      kind: fc.constantFrom('drop', 'restartAgent', 'loseDisk', 'healDisk', 'runtimeAway'),
+      kind: fc.constantFrom(
+        'dropConnection',
+        'restartAgent',
+        'failStore',
+        'repairStore',
+        'failNextStart',
+      ),
     }),
     weight: 3,
   },
-  { arbitrary: fc.record({ kind: fc.constantFrom('sicken', 'unready', 'heal') }), weight: 3 },
   {
-    arbitrary: fc.record({ kind: fc.constantFrom('registryAway', 'registrySlow', 'registryBack') }),
+    arbitrary: fc.record({ kind: fc.constantFrom('failProbes', 'failReadiness', 'passProbes') }),
+    weight: 3,
+  },
+  {
+    arbitrary: fc.record({ kind: fc.constantFrom('failPulls', 'slowPulls', 'fastPulls') }),
     weight: 3,
   },
 );
 
-/** Probes with a failure threshold of 1, so that verdicts come often. */
+/** Probe with a failure threshold of 1, so that one failed check changes the result. */
 const probe = (path: string) => ({
   check: { case: 'http', value: { path, port: 'http' } } as const,
   ...{ period: durationFromMs(2_000), failureThreshold: 1 },
@@ -90,10 +99,11 @@ const spec = {
 const IMAGE = 'nginx';
 const image = { image: IMAGE, imagePull: { policy: ImagePull_Policy.ALWAYS } };
 
+/** An agent on virtual time, and the newest report of each of its replicas. */
 class Run {
   readonly testBed = new AgentTestBed();
-  private readonly last = new Map<string, ReplicaReport>();
-  private seen = 0;
+  private readonly lastReports = new Map<string, ReplicaReport>();
+  private checkedReports = 0;
 
   constructor() {
     const { testBed } = this;
@@ -104,6 +114,7 @@ class Run {
     testBed.machine.images.set(IMAGE, { pullMs: 50 });
   }
 
+  /** Applies one random step. */
   async step(step: Step): Promise<void> {
     const { testBed } = this;
     switch (step.kind) {
@@ -132,45 +143,45 @@ class Run {
       }
       case 'wait':
         return testBed.clock.advance(step.ms);
-      case 'drop':
+      case 'dropConnection':
         testBed.coordinator.dropConnections();
         return testBed.clock.advance(100);
       case 'restartAgent':
         await testBed.restart();
         return;
-      case 'loseDisk':
+      case 'failStore':
         testBed.store.failure = new Error('disk full');
         return;
-      case 'healDisk':
+      case 'repairStore':
         testBed.store.failure = undefined;
         return;
-      case 'sicken':
+      case 'failProbes':
         testBed.http = () => 500;
         return;
-      case 'unready':
+      case 'failReadiness':
         testBed.http = (path) => (path === '/ready' ? 503 : 200);
         return;
-      case 'heal':
+      case 'passProbes':
         testBed.http = () => 200;
         return;
-      case 'registryAway':
+      case 'failPulls':
         return testBed.machine.images.set(IMAGE, {
           pullMs: 20,
           failure: new CloudlessError('precondition', 'no registry'),
         });
-      case 'registrySlow':
+      case 'slowPulls':
         return testBed.machine.images.set(IMAGE, { pullMs: 5_000 });
-      case 'registryBack':
+      case 'fastPulls':
         return testBed.machine.images.set(IMAGE, { pullMs: 50 });
-      case 'runtimeAway':
+      case 'failNextStart':
         testBed.machine.failNextStart(new CloudlessError('unavailable', 'away'));
         return;
     }
   }
 
   /**
-   * Odd revisions are start orders and even ones stop orders, so that one revision always means the
-   * same order.
+   * Odd revisions are start orders and even revisions stop orders, so that one revision always
+   * means the same order.
    */
   private revisionOf({
     kind,
@@ -182,6 +193,10 @@ class Run {
     return BigInt(revision * 2 + (kind === 'start' ? 1 : 0));
   }
 
+  /**
+   * Expects at most one running container for each replica, and reports whose phase, order revision
+   * and restart count never decrease.
+   */
   async check(): Promise<void> {
     const { testBed } = this;
     const running = new Map<string, number>();
@@ -190,26 +205,26 @@ class Run {
       if (status.phase === 'running') running.set(id, (running.get(id) ?? 0) + 1);
     }
     for (const count of running.values()) expect(count).toBe(1);
-    for (const report of testBed.coordinator.reportHistory.slice(this.seen)) {
-      const before = this.last.get(report.replicaId);
+    for (const report of testBed.coordinator.reportHistory.slice(this.checkedReports)) {
+      const before = this.lastReports.get(report.replicaId);
       if (before !== undefined) {
-        expect(isForward(lower(before), lower(report))).toBe(true);
+        expect(isForward(toReplicaPhase(before), toReplicaPhase(report))).toBe(true);
         expect(report.orderRevision >= before.orderRevision).toBe(true);
         expect(report.restarts >= before.restarts).toBe(true);
       }
-      this.last.set(report.replicaId, report);
+      this.lastReports.set(report.replicaId, report);
     }
-    this.seen = testBed.coordinator.reportHistory.length;
+    this.checkedReports = testBed.coordinator.reportHistory.length;
   }
 }
 
-const lower = (report: ReplicaReport): ReplicaPhase =>
+const toReplicaPhase = (report: ReplicaReport): ReplicaPhase =>
   toPhaseName(report).toLowerCase() as ReplicaPhase;
 
 describe('Agent under random orders, exits, failures and restarts', () => {
   it('keeps phases and revisions monotonic, runs at most one container per replica, and applies the newest order in the end', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(arbStep, { minLength: 5, maxLength: 40 }), async (steps) => {
+      fc.asyncProperty(fc.array(arbitraryStep, { minLength: 5, maxLength: 40 }), async (steps) => {
         const run = new Run();
         const { testBed } = run;
         await testBed.start();
@@ -244,9 +259,9 @@ describe('Agent under random orders, exits, failures and restarts', () => {
     );
   }, 60_000);
 
-  it('leaves nothing of a forgotten replica', async () => {
+  it('removes the containers, runners and stored data of forgotten replicas', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(arbStep, { maxLength: 15 }), async (steps) => {
+      fc.asyncProperty(fc.array(arbitraryStep, { maxLength: 15 }), async (steps) => {
         const run = new Run();
         const { testBed } = run;
         await testBed.start();

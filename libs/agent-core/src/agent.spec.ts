@@ -79,7 +79,7 @@ describe('Agent', () => {
     expect(testBed.store.replicas.has('web-1')).toBe(true);
   });
 
-  it('restarts a crashed container in place with growing delay, and reports so', async () => {
+  it('restarts a crashed container in place after a growing delay, and reports the delay', async () => {
     const testBed = await createTestBed(aStartOrder());
     const first = idOf(testBed);
     testBed.machine.exit(first, 3);
@@ -119,7 +119,7 @@ describe('Agent', () => {
     expect(testBed.summarizeReport()?.reason).toBe('exit code 1, restarting in 100 ms');
   });
 
-  it('keeps the two newest exited containers and removes older ones', async () => {
+  it('keeps the two newest exited containers of a replica and removes older containers', async () => {
     const testBed = await createTestBed(aStartOrder());
     const ids = [];
     for (let crash = 0; crash < 4; crash += 1) {
@@ -134,34 +134,36 @@ describe('Agent', () => {
     ]);
   });
 
-  it.each([
-    { policy: RestartPolicy_Policy.NEVER, exitCode: 0, phase: 'SUCCEEDED', reason: 'completed' },
-    {
-      policy: RestartPolicy_Policy.NEVER,
-      exitCode: 2,
-      phase: 'FAILED',
-      reason: 'exit code 2; never restarted',
-    },
-    {
-      policy: RestartPolicy_Policy.ON_FAILURE,
-      exitCode: 0,
-      phase: 'SUCCEEDED',
-      reason: 'completed',
-    },
-    {
-      policy: RestartPolicy_Policy.ON_FAILURE,
-      exitCode: 2,
-      phase: 'RUNNING',
-      reason: 'exit code 2, restarting in 100 ms',
-    },
-    {
-      policy: RestartPolicy_Policy.ALWAYS,
-      exitCode: 0,
-      phase: 'RUNNING',
-      reason: 'completed, restarting in 100 ms',
-    },
-  ])(
-    'applies restart policy $policy to exit code $exitCode: $phase',
+  it.each(
+    [
+      { policy: RestartPolicy_Policy.NEVER, exitCode: 0, phase: 'SUCCEEDED', reason: 'completed' },
+      {
+        policy: RestartPolicy_Policy.NEVER,
+        exitCode: 2,
+        phase: 'FAILED',
+        reason: 'exit code 2; never restarted',
+      },
+      {
+        policy: RestartPolicy_Policy.ON_FAILURE,
+        exitCode: 0,
+        phase: 'SUCCEEDED',
+        reason: 'completed',
+      },
+      {
+        policy: RestartPolicy_Policy.ON_FAILURE,
+        exitCode: 2,
+        phase: 'RUNNING',
+        reason: 'exit code 2, restarting in 100 ms',
+      },
+      {
+        policy: RestartPolicy_Policy.ALWAYS,
+        exitCode: 0,
+        phase: 'RUNNING',
+        reason: 'completed, restarting in 100 ms',
+      },
+    ].map((row) => ({ ...row, policyName: RestartPolicy_Policy[row.policy] })),
+  )(
+    'reports $phase when a container exits with code $exitCode under restart policy $policyName',
     async ({ policy, exitCode, phase, reason }) => {
       const testBed = await createTestBed(aStartOrder({ spec: { restart: { policy } } }));
       testBed.machine.exit(idOf(testBed), exitCode);
@@ -171,7 +173,7 @@ describe('Agent', () => {
     },
   );
 
-  it('reports FAILED when the retries are used up', async () => {
+  it('reports FAILED when a container exits after the last retry', async () => {
     const testBed = await createTestBed(
       aStartOrder({ spec: { restart: { policy: RestartPolicy_Policy.ALWAYS, maxRetries: 2 } } }),
     );
@@ -208,7 +210,7 @@ describe('Agent', () => {
     });
   });
 
-  it('retries a start without an answer with the same container id, never with a second one', async () => {
+  it('retries a start after 500 ms when the runtime is unavailable, and counts no restart', async () => {
     const testBed = await createTestBed();
     testBed.machine.failNextStart(new CloudlessError('unavailable', 'the supervisor is away'));
     testBed.coordinator.sendOrder(aStartOrder());
@@ -222,7 +224,7 @@ describe('Agent', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 0 });
   });
 
-  it('reports a failed start for a runtime that the node does not have', async () => {
+  it('reports the reason and starts nothing when an order names a runtime that the node does not have', async () => {
     const testBed = await createTestBed(aStartOrder({ spec: { runtime: 'cri' } }));
     expect(testBed.summarizeReport()?.reason).toContain(
       'spec.runtime: this node runs process, not cri',
@@ -230,7 +232,7 @@ describe('Agent', () => {
     expect(testBed.machine.startCount).toBe(0);
   });
 
-  it('stops a replica: endpoints first, then pre-stop delay, SIGTERM, and SIGKILL after the grace', async () => {
+  it('stops a replica in this order: not ready, pre-stop delay, SIGTERM, SIGKILL after the grace period', async () => {
     const testBed = await createTestBed(
       aStartOrder({
         spec: {
@@ -265,7 +267,7 @@ describe('Agent', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('shortens a stop by a newer stop order', async () => {
+  it('shortens a stop in progress when a newer stop order has no delay and no grace period', async () => {
     const testBed = await createTestBed(aStartOrder({ spec: withPort }));
     testBed.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
     await testBed.clock.advance(10);
@@ -277,7 +279,7 @@ describe('Agent', () => {
     });
   });
 
-  it('ends a replica that is stopped between two starts', async () => {
+  it('does not start a replica again when it is stopped during its restart delay', async () => {
     const testBed = await createTestBed(aStartOrder());
     testBed.machine.exit(idOf(testBed), 1);
     await settle();
@@ -300,7 +302,7 @@ describe('Agent', () => {
     });
   });
 
-  it('refuses orders of an older epoch, also after a restart', async () => {
+  it('refuses orders of an older epoch, also after a restart of the agent', async () => {
     const testBed = await createTestBed(aStartOrder({ epoch: 5n }));
     testBed.coordinator.sendOrder(aStopOrder({ epoch: 4n, revision: 99n }));
     await settle();
@@ -338,7 +340,7 @@ describe('Agent', () => {
     });
   });
 
-  it('acknowledges each forget order of an unknown replica once, as the coordinator repeats it until then', async () => {
+  it('acknowledges each forget order with one report when the replica is already forgotten', async () => {
     const testBed = await createTestBed(aStartOrder());
     testBed.coordinator.sendOrder(aForgetOrder());
     await testBed.clock.advance(0);
@@ -361,7 +363,7 @@ describe('Agent', () => {
     expect(testBed.store.replicas.size).toBe(0);
   });
 
-  it('accepts a second forget order during the first and leaves nothing behind', async () => {
+  it('accepts further forget orders while it carries out the first, and leaves no runner or stored data', async () => {
     const testBed = await createTestBed(aStartOrder());
     for (let repeat = 0n; repeat < 20n; repeat += 1n) {
       testBed.coordinator.sendOrder(aForgetOrder({ revision: 30n + repeat }));
@@ -373,26 +375,29 @@ describe('Agent', () => {
   });
 
   it.each([
-    ['a Welcome', false],
-    ['an enrolment', true],
-  ])('rejects another cluster at %s, naming the reset command', async (_name, enrolsAgain) => {
-    const testBed = await createTestBed(aStartOrder());
-    const lines: unknown[] = [];
-    testBed.log = {
-      ...testBed.log,
-      error: (message, fields) => lines.push({ message, ...fields }),
-      child: () => testBed.log,
-    };
-    testBed.coordinator.clusterId = 'cluster-2';
-    if (enrolsAgain) testBed.coordinator.failure = new CloudlessError('notFound', 'no such node');
-    await testBed.restart();
-    testBed.coordinator.failure = undefined;
-    await testBed.clock.advance(10_000);
-    expect(lines).toEqual([
-      expect.objectContaining({ error: expect.stringContaining('run: cloudless-agent reset') }),
-    ]);
-    expect(testBed.agent.clusterId).toBe('cluster-1');
-    expect(testBed.agent.connected).toBe(false);
-    expect((await testBed.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
-  });
+    ['the Welcome', false],
+    ['the enrolment', true],
+  ])(
+    'rejects %s of another cluster with an error that names the reset command',
+    async (_message, enrolsAgain) => {
+      const testBed = await createTestBed(aStartOrder());
+      const lines: unknown[] = [];
+      testBed.log = {
+        ...testBed.log,
+        error: (message, fields) => lines.push({ message, ...fields }),
+        child: () => testBed.log,
+      };
+      testBed.coordinator.clusterId = 'cluster-2';
+      if (enrolsAgain) testBed.coordinator.failure = new CloudlessError('notFound', 'no such node');
+      await testBed.restart();
+      testBed.coordinator.failure = undefined;
+      await testBed.clock.advance(10_000);
+      expect(lines).toEqual([
+        expect.objectContaining({ error: expect.stringContaining('run: cloudless-agent reset') }),
+      ]);
+      expect(testBed.agent.clusterId).toBe('cluster-1');
+      expect(testBed.agent.connected).toBe(false);
+      expect((await testBed.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
+    },
+  );
 });

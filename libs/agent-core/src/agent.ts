@@ -50,8 +50,15 @@ export interface AgentOptions {
   readonly onClusterKnown?: (clusterId: string) => Promise<void>;
   readonly store: AgentStore;
   readonly nodeReader: NodeReader;
-  /** Called once per session: the agent's own address is known only after its server listens. */
+  /**
+   * Describes the node for the Hello of a session. Called once per session, because the agent's own
+   * address is known only after its server listens.
+   */
   readonly node: () => NodeDescription;
+  /**
+   * Tests whether a port of a replica accepts TCP connections: for TCP probes, and for readiness
+   * without a probe.
+   */
   readonly connect: TcpConnect;
   /** Opens TCP connections to ports of replicas. Absent: the agent rejects PortForward. */
   readonly dial?: TcpDial;
@@ -120,7 +127,7 @@ export class Agent {
       clock,
       log: log.child({ component: 'tunnel' }),
     });
-    const runtimeWatch = (this.runtimeHealthMonitor = new RuntimeHealthMonitor({
+    const healthMonitor = (this.runtimeHealthMonitor = new RuntimeHealthMonitor({
       runtime,
       replicas,
       clock,
@@ -130,7 +137,7 @@ export class Agent {
       reader: options.nodeReader,
       clock,
       log,
-      containerRuntimeCondition: () => runtimeWatch.condition,
+      containerRuntimeCondition: () => healthMonitor.condition,
     });
     this.session = new SessionClient({
       transport,
@@ -164,8 +171,9 @@ export class Agent {
    * Resolves when the containers of the runtime have been listed and the replicas restored; does
    * not wait for a coordinator.
    * @param signal - Aborts the start while it waits for a runtime that does not answer.
-   * @throws kind `precondition` when the store belongs to another node, `internal` when the stored
-   *   data is damaged.
+   * @throws kind `invalid` when `coordinators` is empty, `precondition` when the store belongs to
+   *   another node, `internal` when the stored data is damaged; `StoppedError` when `signal`
+   *   aborts.
    */
   static async start(unmeteredOptions: AgentOptions, signal?: AbortSignal): Promise<Agent> {
     const options = withMetrics(unmeteredOptions);
@@ -250,7 +258,7 @@ export class Agent {
 
   /**
    * Restores the replicas when the runtime answers for the first time. After each later
-   * interruption of its events, compares the expected containers with the listed ones.
+   * interruption of its events, compares the expected containers with the listed containers.
    */
   private async followRuntime(
     stored: readonly StoredReplica[],
@@ -280,7 +288,7 @@ export class Agent {
         for await (const event of events) this.replicas.observe(event);
         if (!this.stopping.signal.aborted) log.warn('runtime events ended');
       } catch (reason) {
-        // the stored orders are damaged: a retry cannot succeed
+        // The runtime answered, so the stored orders are damaged: a retry cannot succeed.
         if (!restored && available !== undefined) throw reason;
         if (failures === 0 && !this.stopping.signal.aborted)
           log.warn('runtime not reached', errorFields(reason));
@@ -299,7 +307,7 @@ export class Agent {
 
   /**
    * Restores the replicas with an image once the container runtime answers for the first time.
-   * Until then plain processes are managed, and the node takes no containers.
+   * Until then the agent manages only the replicas without an image, which are plain processes.
    */
   private async restoreUnlisted(): Promise<void> {
     const { runtime, clock, random, log } = this.options;

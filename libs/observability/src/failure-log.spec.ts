@@ -11,25 +11,25 @@ describe('createFailureLog', () => {
     return {
       clock,
       lines,
-      failed: createFailureLog({ clock, log }, 'call failed with an internal error'),
+      logFailure: createFailureLog({ clock, log }, 'call logFailure with an internal error'),
     };
   }
 
   it('writes a line with the cause of a failure', () => {
-    const { lines, failed } = aFailureLog();
-    failed('Get', new Error('disk', { cause: new Error('full') }));
+    const { lines, logFailure } = aFailureLog();
+    logFailure('Get', new Error('disk', { cause: new Error('full') }));
     expect(lines).toEqual([
       { rpc: 'Get', error: 'disk', errorName: 'Error', causes: ['Error: full'] },
     ]);
   });
 
-  it('writes five lines of one RPC in a row, then one each 10 s with the number of failures in between', async () => {
-    const { clock, lines, failed } = aFailureLog();
-    for (let count = 0; count < 100; count += 1) failed('Exec', new Error('odd'));
-    failed('Get', new Error('odd'));
+  it('writes at most five lines of one RPC, then one line each 10 s with the number of failures in between', async () => {
+    const { clock, lines, logFailure } = aFailureLog();
+    for (let count = 0; count < 100; count += 1) logFailure('Exec', new Error('odd'));
+    logFailure('Get', new Error('odd'));
     expect(lines.map(({ rpc }) => rpc)).toEqual(['Exec', 'Exec', 'Exec', 'Exec', 'Exec', 'Get']);
     await clock.advance(10_000);
-    failed('Exec', new Error('odd'));
+    logFailure('Exec', new Error('odd'));
     expect(lines.at(-1)).toMatchObject({ rpc: 'Exec', repeated: 95 });
   });
 });

@@ -1,14 +1,14 @@
 import { errorFields, Throttle, type Clock, type Log } from '@cloudless/base';
 
-/** Lines of one RPC that are logged in a row; after that one line each `everyMs`. */
+/** Lines of one RPC that are logged without delay; after these, one line each `everyMs`. */
 const LINE_LIMIT = { burst: 5, everyMs: 10_000 };
 
 /**
- * Creates a function that logs the causes of internal errors, which callers do not see. A caller
- * that makes a call fail repeatedly cannot flood the log: `repeated` of the next line counts the
- * failures in between.
+ * Creates a function that logs the causes of internal errors, which callers do not see. The lines
+ * of one RPC are limited, so that repeated failures do not flood the log: `repeated` of the next
+ * line counts the failures in between.
  * @param message - The constant phrase of each line.
- * @returns Call it with the RPC and the error.
+ * @returns A function that logs one failure: the name of the RPC and the error.
  */
 export function createFailureLog(
   { clock, log }: { readonly clock: Clock; readonly log: Log },

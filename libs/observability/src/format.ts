@@ -12,14 +12,14 @@ export interface LogEntry {
   readonly fields: LogFields;
 }
 
-/** Names that the JSON line itself uses. A field of the same name gets a trailing underscore. */
+/** Names that the JSON line itself uses. A field with such a name gets a trailing underscore. */
 const RESERVED_NAMES = ['time', 'level', 'message'];
 
 /**
  * Formats a line as one JSON object: `time` (RFC 3339, UTC), `level`, `message`, then the fields.
  */
 export function toJsonLine({ level, message, timeMs, fields }: LogEntry): string {
-  const own = Object.entries(toSafeFields(fields)).map(([key, value]) => [
+  const ownFields = Object.entries(toSafeFields(fields)).map(([key, value]) => [
     RESERVED_NAMES.includes(key) ? `${key}_` : key,
     value,
   ]);
@@ -27,7 +27,7 @@ export function toJsonLine({ level, message, timeMs, fields }: LogEntry): string
     time: new Date(timeMs).toISOString(),
     level,
     message: redactText(message),
-    ...Object.fromEntries(own),
+    ...Object.fromEntries(ownFields),
   });
 }
 
@@ -38,18 +38,18 @@ export function toJsonLine({ level, message, timeMs, fields }: LogEntry): string
 export function toPrettyLine({ level, message, timeMs, fields }: LogEntry): string {
   const { component, ...rest } = toSafeFields(fields);
   const time = new Date(timeMs).toISOString().slice(11, 23);
-  const head = component === undefined ? [] : [`[${toPlainText(component)}]`];
-  const tail = Object.entries(rest).map(([key, value]) => `${key}=${toPlainText(value)}`);
+  const componentText = component === undefined ? [] : [`[${toPlainText(component)}]`];
+  const fieldTexts = Object.entries(rest).map(([key, value]) => `${key}=${toPlainText(value)}`);
   return [
     time,
     level.toUpperCase().padEnd(5),
-    ...head,
+    ...componentText,
     redactText(message).replace(/[\x00-\x1f\x7f]/g, ' '),
-    ...tail,
+    ...fieldTexts,
   ].join(' ');
 }
 
-/** Quotes text that is ambiguous or contains control characters. */
+/** Formats a value for a terminal. Quotes text that is ambiguous or has control characters. */
 function toPlainText(value: unknown): string {
   if (typeof value === 'string' && /^[\w./:@+-]+$/.test(value)) return value;
   return JSON.stringify(value).replace(

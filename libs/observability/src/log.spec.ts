@@ -40,7 +40,7 @@ function aLog(options: Partial<LogOptions> = {}) {
 }
 
 describe('createLog', () => {
-  it('writes the line of the README', () => {
+  it('writes the line that the README shows', () => {
     const { log, text } = aLog();
     const scoped = log.child({ component: 'rollout' }).child({ workloadId: '5f' });
     scoped.info('rollout advanced', { creates: 1 });
@@ -51,17 +51,17 @@ describe('createLog', () => {
 
   it.each([
     {
-      name: 'a field of the child over one of its parent',
+      name: 'the field of a child log instead of the field of its parent',
       fields: { component: 'child' },
       expected: { component: 'child' },
     },
     {
-      name: 'a field named message beside the message',
+      name: 'a field named message as message_',
       fields: { message: 'field' },
       expected: { message: 'done', message_: 'field' },
     },
     {
-      name: 'fields named level and time beside those of the line',
+      name: 'fields named level and time as level_ and time_',
       fields: { level: 'x', time: 1 },
       expected: { level: 'info', level_: 'x', time_: 1 },
     },
@@ -74,7 +74,11 @@ describe('createLog', () => {
       },
     },
     { name: 'big integers as text', fields: { revision: 12n }, expected: { revision: '12' } },
-    { name: 'no field for undefined', fields: { a: undefined, b: null }, expected: { b: null } },
+    {
+      name: 'no field for an undefined value',
+      fields: { a: undefined, b: null },
+      expected: { b: null },
+    },
   ])('writes $name', ({ fields, expected }) => {
     const { log, lines } = aLog();
     log.child(fields).info('done');
@@ -106,7 +110,7 @@ describe('createLog', () => {
     );
   });
 
-  it('writes one JSON line for any fields', () => {
+  it('writes one line of valid JSON for any fields', () => {
     const { log, text } = aLog();
     fc.assert(
       fc.property(
@@ -125,7 +129,7 @@ describe('createLog', () => {
     );
   });
 
-  it('ignores a stream that fails', async () => {
+  it('does not throw when its stream fails', async () => {
     const broken = new Writable({
       write: (_chunk, _encoding, done) =>
         done(Object.assign(new Error('closed'), { code: 'EPIPE' })),
@@ -138,7 +142,7 @@ describe('createLog', () => {
     log.info('after the end');
   });
 
-  it('does not end the process when the reader of standard output has gone', async () => {
+  it('does not end the process when the reader of standard output has exited', async () => {
     const script = `
       import { createLog } from ${JSON.stringify(new URL('./index.ts', import.meta.url).href)};
       const log = createLog({ level: 'info', format: 'json', component: 'x' });
@@ -190,7 +194,7 @@ describe('createLog', () => {
     }
   });
 
-  it('throws when its file cannot be written', () => {
+  it('throws with kind precondition when its file cannot be written', () => {
     expect(() =>
       createLog({
         level: 'info',

@@ -6,21 +6,24 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 import { toJsonLine, toPrettyLine, type LogLevel, type LogEntry } from './format.js';
 
 export interface LogOptions {
-  /** Lines below this level are dropped. */
+  /** Least severe level that is written. */
   readonly level: LogLevel;
   /** `json` for machines, `pretty` for a terminal. A file always gets JSON. */
   readonly format: 'json' | 'pretty';
   /** The first field of every line. A child log may override it. */
   readonly component: string;
-  /** Stream for the lines; default standard output; `null` for no stream. */
+  /** Stream to which lines are written; default standard output; `null` for no stream. */
   readonly stream?: NodeJS.WritableStream | null;
-  /** File for the lines as well, mode 0600, rotated at 10 MiB; 5 rotated files are kept. */
+  /**
+   * File to which lines are written as well, with mode 0600. Rotated at 10 MiB; 5 rotated files are
+   * kept. Default: no file.
+   */
   readonly file?: string;
-  /** Milliseconds since the Unix epoch, for `time`; default the machine's clock. */
+  /** Returns the time of a line, milliseconds since the Unix epoch; default the system clock. */
   readonly wallTime?: () => number;
   /**
-   * Returns fields for each line at the time it is written, such as the current trace id. Fields of
-   * the line itself win.
+   * Returns fields for each line at the time of the call, such as the current trace id. Fields of
+   * the line and of the log override these fields.
    */
   readonly contextFields?: () => LogFields;
 }
@@ -32,17 +35,17 @@ export interface ClosableLog extends Log {
 }
 
 const MAX_FILE_BYTES = 10 * 1024 * 1024;
+/** The current file and five rotated files. */
 const MAX_FILES = 6;
 
 /**
- * Creates a log on winston. Fields of a line override those of the child log, and those override
- * the parent's. Any field name is allowed, also `message`. Errors among the fields keep their
- * causes; secrets are redacted (`toSafeFields`). A stream or file that fails, such as a standard
- * output without a reader, loses lines but has no other effect.
- * @throws CloudlessError `precondition` when the file cannot be opened.
- * @example
- * const log = createLog({ level: 'info', format: 'json', component: 'coordinator' });
- * log.child({ workloadId: '5f' }).info('rollout advanced', { creates: 1 });
+ * Creates a log on winston. Fields of a line override the fields of the child log, and these
+ * override the fields of the parent. Any field name is allowed, also `message`. Errors among the
+ * fields keep their causes; secrets are redacted (`toSafeFields`). A stream or file that fails,
+ * such as a standard output without a reader, loses lines but has no other effect.
+ * @throws kind `precondition` when the file cannot be opened.
+ * @example const log = createLog({ level: 'info', format: 'json', component: 'coordinator' });
+ *   log.child({ workloadId: '5f' }).info('rollout advanced', { creates: 1 });
  */
 export function createLog(options: LogOptions): ClosableLog {
   const {
@@ -65,8 +68,8 @@ export function createLog(options: LogOptions): ClosableLog {
   });
   logger.on('error', ignoreError);
   const write = (line: LogEntry): void => {
-    // The line is passed as one value, and the format of each transport unfolds it, so that winston
-    // cannot mistake field names for its own.
+    // The line is passed as one value, which the format of each transport converts to text, so that
+    // winston cannot mistake field names for its own.
     if (!logger.writableEnded && logger.isLevelEnabled(line.level))
       logger.log({ level: line.level, message: line.message, line });
   };
@@ -85,7 +88,7 @@ export function createLog(options: LogOptions): ClosableLog {
   return Object.assign(new WinstonLog(write, { component }, wallTime, contextFields), { close });
 }
 
-/** npm's levels, without the unused ones. */
+/** Severity of each level, as winston expects: 0 is the most severe. */
 const LEVELS: Record<LogLevel, number> = { error: 0, warn: 1, info: 2, debug: 3 };
 
 class WinstonLog implements Log {
@@ -147,7 +150,7 @@ function createStreamTransport(
   stream: NodeJS.WritableStream,
   format: 'json' | 'pretty',
 ): winston.transport {
-  // without a listener, EPIPE of a closed standard output would end the process
+  // Without a listener, EPIPE of a closed standard output would end the process.
   stream.on('error', ignoreError);
   return new winston.transports.Stream({
     stream,

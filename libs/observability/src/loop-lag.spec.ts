@@ -21,46 +21,46 @@ function aControlledLoop() {
     timers = timers.filter(({ at }) => at > time);
     for (const { action } of due) action();
   };
-  return { clock, run, pass: (ms: number) => void (time += ms), timers: () => timers.length };
+  return { clock, run, advance: (ms: number) => void (time += ms), timers: () => timers.length };
 }
 
 describe('startLoopLagMeter', () => {
   it('reports 0 while timers fire in time', () => {
-    const { clock, run, pass } = aControlledLoop();
+    const { clock, run, advance } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
     for (let turn = 0; turn < 100; turn += 1) {
-      pass(20);
+      advance(20);
       run();
     }
     expect(meter.takeMaxMs()).toBe(0);
   });
 
-  it('reports the longest delay once', () => {
-    const { clock, run, pass } = aControlledLoop();
+  it('reports the longest delay, and 0 at the next call', () => {
+    const { clock, run, advance } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
     for (const ms of [320, 120, 20]) {
-      pass(ms);
+      advance(ms);
       run();
     }
     expect(meter.takeMaxMs()).toBe(300);
     expect(meter.takeMaxMs()).toBe(0);
   });
 
-  it('reports a delay that has not ended, and later only its remainder', () => {
-    const { clock, run, pass } = aControlledLoop();
+  it('reports a delay that has not ended, and later only the rest of this delay', () => {
+    const { clock, run, advance } = aControlledLoop();
     const meter = startLoopLagMeter(clock);
-    pass(220);
+    advance(220);
     expect(meter.takeMaxMs()).toBe(200);
-    pass(50);
+    advance(50);
     run();
     expect(meter.takeMaxMs()).toBe(50);
   });
 
-  it('exposes a metric that does not reset takeMaxMs', async () => {
-    const { clock, run, pass, timers } = aControlledLoop();
+  it('exposes the longest delay since the last scrape, which does not reset takeMaxMs', async () => {
+    const { clock, run, advance, timers } = aControlledLoop();
     const metrics = createMetrics();
     const meter = startLoopLagMeter(clock, metrics);
-    pass(520);
+    advance(520);
     run();
     expect(await metrics.expose()).toContain('cloudless_event_loop_lag_seconds 0.5\n');
     expect(await metrics.expose()).toContain('cloudless_event_loop_lag_seconds 0\n');

@@ -2,7 +2,7 @@ import { createMetrics } from './index.js';
 import { MAX_SERIES } from './metrics.js';
 
 describe('createMetrics', () => {
-  it('writes the metrics of the README', async () => {
+  it('exposes the metrics that the README shows', async () => {
     const metrics = createMetrics();
     const commits = metrics.counter({
       name: 'cloudless_commits_total',
@@ -22,7 +22,7 @@ describe('createMetrics', () => {
     );
   });
 
-  it('uses one registry per instance and returns the same metric for the same name', async () => {
+  it('uses a registry of its own, and returns the same metric for the same name', async () => {
     const [one, other] = [createMetrics(), createMetrics()];
     const spec = { name: 'cloudless_x_total', help: 'X.' };
     one.counter(spec).add();
@@ -32,7 +32,7 @@ describe('createMetrics', () => {
     expect(await other.expose()).toContain('cloudless_x_total 1\n');
   });
 
-  it('refuses a name of another kind and a counter without _total', () => {
+  it('throws for a name that another kind has, and for a counter without _total', () => {
     const metrics = createMetrics();
     metrics.counter({ name: 'cloudless_x_total', help: 'X.' });
     expect(() => metrics.gauge({ name: 'cloudless_x_total', help: 'X.' })).toThrow(
@@ -41,7 +41,7 @@ describe('createMetrics', () => {
     expect(() => metrics.counter({ name: 'cloudless_x', help: 'X.' })).toThrow('ends in _total');
   });
 
-  it('limits the label sets of one metric, counts dropped ones and reuses removed ones', async () => {
+  it('limits the label sets of a metric, counts dropped samples, and frees the place of a removed label set', async () => {
     const metrics = createMetrics();
     const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.', labels: ['id'] });
     for (let id = 0; id <= MAX_SERIES; id += 1) gauge.set(1, { id: `n${id}` });
@@ -54,7 +54,7 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).toContain('cloudless_g{id="late"} 5\n');
   });
 
-  it('restarts a removed label set of a counter from 0 and frees its place', async () => {
+  it('restarts a counter from 0 after its label set was removed, and frees the place of the label set', async () => {
     const metrics = createMetrics();
     const counter = metrics.counter({ name: 'cloudless_c_total', help: 'C.', labels: ['id'] });
     for (let id = 0; id < MAX_SERIES; id += 1) counter.add(3, { id: `n${id}` });
@@ -65,7 +65,7 @@ describe('createMetrics', () => {
     expect(await metrics.expose()).not.toContain('cloudless_metrics_dropped_total{');
   });
 
-  it('runs collectors at each exposition', async () => {
+  it('calls collectors each time metrics are exposed', async () => {
     const metrics = createMetrics();
     let value = 0;
     const gauge = metrics.gauge({ name: 'cloudless_g', help: 'G.' });

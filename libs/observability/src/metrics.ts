@@ -8,40 +8,44 @@ export interface Metrics extends Meter {
    * loses its own values.
    */
   expose(): Promise<string>;
-  /** All metrics created so far, without the process metrics. */
+  /** Lists all metrics created so far, without the process metrics. */
   listRegistered(): readonly RegisteredMetric[];
 }
 
+/** Description of a created metric. */
 export interface RegisteredMetric extends MetricSpec {
   readonly kind: 'counter' | 'gauge' | 'histogram';
 }
 
 export interface MetricsOptions {
-  /** Add CPU, memory, file descriptors and garbage collection of this process; default false. */
+  /** Adds CPU, memory, file descriptors and garbage collection of this process; default false. */
   readonly process?: boolean;
 }
 
 /**
- * Limit of label sets of one metric. More mean that a label takes unbounded values from users, so
- * that memory would grow without end.
+ * Limit of label sets of one metric. A metric with more label sets has a label with unbounded
+ * values, so that memory would grow without end.
  */
 export const MAX_SERIES = 2_000;
 
-/** Creates metrics with a new registry. The same kind and name give the same metric. */
+/**
+ * Creates metrics with a new registry. A second request with the same kind and name returns the
+ * same metric; a request with the same name and another kind throws.
+ */
 export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registry = new prom.Registry();
   if (options.process === true) prom.collectDefaultMetrics({ register: registry });
   const collectors = new Set<() => Promise<void>>();
   const metricsByKey = new Map<string, unknown>();
   const specs: RegisteredMetric[] = [];
-  const dropped = new prom.Counter({
+  const droppedSamples = new prom.Counter({
     name: 'cloudless_metrics_dropped_total',
     help: 'Samples dropped because their metric has too many label sets.',
     labelNames: ['metric'],
     registers: [registry],
   });
 
-  const failures = new prom.Counter({
+  const collectFailures = new prom.Counter({
     name: 'cloudless_metrics_collect_failures_total',
     help: 'Times that a collector failed: some gauges show older values.',
     registers: [registry],
@@ -61,17 +65,17 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     return metric;
   };
   const createSeriesLimit = (name: string) => {
-    const seen = new Set<string>();
+    const labelSets = new Set<string>();
     const toKey = (labels: Labels): string =>
       JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
     const accept = (labels: Labels): boolean => {
       const key = toKey(labels);
-      const isAccepted = seen.has(key) || seen.size < MAX_SERIES;
-      if (isAccepted) seen.add(key);
-      else dropped.inc({ metric: name });
+      const isAccepted = labelSets.has(key) || labelSets.size < MAX_SERIES;
+      if (isAccepted) labelSets.add(key);
+      else droppedSamples.inc({ metric: name });
       return isAccepted;
     };
-    return { fits: accept, forget: (labels: Labels) => void seen.delete(toKey(labels)) };
+    return { fits: accept, forget: (labels: Labels) => void labelSets.delete(toKey(labels)) };
   };
 
   return {
@@ -120,7 +124,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     },
     expose: async () => {
       const results = await Promise.allSettled([...collectors].map((collect) => collect()));
-      for (const { status } of results) if (status === 'rejected') failures.inc();
+      for (const { status } of results) if (status === 'rejected') collectFailures.inc();
       return registry.metrics();
     },
     listRegistered: () => [...specs],

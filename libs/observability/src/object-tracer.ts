@@ -15,12 +15,18 @@ import {
   type Tracer,
 } from '@cloudless/base';
 
-/** Work within this time after a request belongs to the request's trace. */
+/** Work on an object within this time after a request belongs to the trace of the request. */
 const MARK_MS = 60_000;
-/** Limit of remembered objects; the one marked longest ago is removed first. */
+/**
+ * Limit of markedContext objects; the mark of the object that was markedContext longest ago is
+ * removed first.
+ */
 const MAX_MARKS = 1_000;
 
-/** Adds the work on an object to the trace of the request that changed the object. */
+/**
+ * Adds the work on an object to the trace of the request that changed the object: the request marks
+ * the object, and later work follows the mark.
+ */
 export class ObjectTracer implements Tracer {
   private readonly marks = new Map<string, { readonly context: Context; readonly atMs: number }>();
 
@@ -35,7 +41,7 @@ export class ObjectTracer implements Tracer {
     work: () => Promise<Result>,
   ): Promise<Result> {
     const active = context.active();
-    // A loop that a call has woken keeps the call's context long after the call has ended.
+    // A control loop that a call has woken keeps the context of the call after the call has ended.
     return isRecording(trace.getSpan(active))
       ? this.runInSpan(active, name, attributes, work)
       : work();
@@ -60,16 +66,16 @@ export class ObjectTracer implements Tracer {
     attributes: SpanAttributes,
     work: () => Promise<Result>,
   ): Promise<Result> {
-    const marked = this.findMark(key);
-    return marked === undefined
+    const markedContext = this.findMark(key);
+    return markedContext === undefined
       ? context.with(ROOT_CONTEXT, work)
-      : this.runInSpan(marked, name, attributes, work);
+      : this.runInSpan(markedContext, name, attributes, work);
   }
 
   begin(key: string, name: string, attributes: SpanAttributes): OpenSpan | undefined {
-    const marked = this.findMark(key);
-    if (marked === undefined) return undefined;
-    const span = this.tracer.startSpan(name, { attributes }, marked);
+    const markedContext = this.findMark(key);
+    if (markedContext === undefined) return undefined;
+    const span = this.tracer.startSpan(name, { attributes }, markedContext);
     return { end: (failure) => endSpan(span, failure) };
   }
 
@@ -98,7 +104,7 @@ export class ObjectTracer implements Tracer {
   }
 }
 
-/** Says whether a span exists and has not ended. */
+/** Returns true when a span exists and has not ended. */
 export function isRecording(span: Span | undefined): span is Span {
   return span?.isRecording() === true;
 }

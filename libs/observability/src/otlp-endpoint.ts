@@ -1,9 +1,11 @@
 import type { ConfigField } from '@cloudless/base';
 
-/** Environment variable for the receiver, as OpenTelemetry defines it for all programs. */
+/**
+ * Environment variable for the receiver of traces, which OpenTelemetry defines for all programs.
+ */
 export const OTLP_ENDPOINT_VARIABLE = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 
-/** Setting for a receiver of traces. Default undefined: no tracing. */
+/** Setting for the base address of a receiver of traces. Default undefined: no tracing. */
 export const otlpEndpointField: ConfigField<string | undefined> = {
   fallback: undefined,
   parse: (raw) => {

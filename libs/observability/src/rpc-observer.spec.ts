@@ -14,19 +14,19 @@ function aServer() {
   const clock = new ManualClock();
   const meter = new RecordingMeter();
   const lines: Line[] = [];
-  const put =
+  const recordLine =
     (level: string) =>
     (message: string, fields: LogFields = {}) =>
       void lines.push({ level, message, fields });
   const log = {
-    error: put('error'),
-    warn: put('warn'),
-    info: put('info'),
-    debug: put('debug'),
+    error: recordLine('error'),
+    warn: recordLine('warn'),
+    info: recordLine('info'),
+    debug: recordLine('debug'),
     child: () => log,
   };
-  let open: () => void = () => undefined;
-  const gate = new Promise<void>((resolve) => (open = resolve));
+  let endStream: () => void = () => undefined;
+  const streamEnded = new Promise<void>((resolve) => (endStream = resolve));
   const observer = createRpcObserver({ clock, log, meter, getClientAddress: () => '127.0.0.1' });
   const transport = createRouterTransport(
     (router) =>
@@ -40,12 +40,12 @@ function aServer() {
         },
         async *watchWorkloads() {
           yield {};
-          await gate;
+          await streamEnded;
         },
       }),
     { router: { interceptors: [observer] } },
   );
-  return { client: createClient(CoordinatorService, transport), clock, meter, lines, open };
+  return { client: createClient(CoordinatorService, transport), clock, meter, lines, endStream };
 }
 
 describe('createRpcObserver', () => {
@@ -80,7 +80,7 @@ describe('createRpcObserver', () => {
     ]);
   });
 
-  it('logs a limited number of warnings about failed calls', async () => {
+  it('logs five warnings about failed calls of one method, then one each 10 s with the number in between', async () => {
     const { client, meter, lines, clock } = aServer();
     const fail = () => client.getWorkload({ name: 'web' }).catch(() => undefined);
     for (let turn = 0; turn < 20; turn += 1) await fail();
@@ -97,14 +97,14 @@ describe('createRpcObserver', () => {
     expect(await meter.read('cloudless_rpc_calls_total', { code: 'not_found' })).toBe(21);
   });
 
-  it('reports a stream as open until it ends, and then counts it', async () => {
-    const { client, meter, open } = aServer();
+  it('counts a stream as open until the stream ends, and then as a call', async () => {
+    const { client, meter, endStream } = aServer();
     const items = client.watchWorkloads({})[Symbol.asyncIterator]();
     await items.next();
     const labels = { method: 'WatchWorkloads' };
     expect(await meter.read('cloudless_rpc_open_calls', labels)).toBe(1);
     expect(await meter.read('cloudless_rpc_calls_total', labels)).toBe(0);
-    open();
+    endStream();
     await items.next();
     expect(await meter.read('cloudless_rpc_open_calls', labels)).toBe(0);
     expect(await meter.read('cloudless_rpc_calls_total', { ...labels, code: 'ok' })).toBe(1);

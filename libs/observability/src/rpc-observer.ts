@@ -24,10 +24,11 @@ export interface RpcObserverOptions {
   readonly getClientAddress?: (request: UnaryRequest | StreamRequest) => string | undefined;
 }
 
-/** Until clients have identities. */
+/** Principal of every call, until clients have identities. */
 const PRINCIPAL = 'anonymous';
 /**
- * Warnings about one method and one code that are logged in a row; after that one each `everyMs`.
+ * Warnings about one method and one code that are logged without delay; after these, one warning
+ * each `everyMs`.
  */
 const WARNINGS = { burst: 5, everyMs: 10_000 };
 
@@ -53,25 +54,25 @@ export function createRpcObserver({
     labels: ['method'],
     buckets: DURATION_BUCKETS,
   });
-  const open = new Map<string, number>();
+  const openCounts = new Map<string, number>();
   const openCalls = meter.gauge({
     name: 'cloudless_rpc_open_calls',
     help: 'Calls that are being answered, by method; those of the Watch methods are the watch clients.',
     labels: ['method'],
   });
   meter.onExpose(() => {
-    for (const [method, count] of open) openCalls.set(count, { method });
+    for (const [method, count] of openCounts) openCalls.set(count, { method });
   });
   const recordEnd = (
     request: UnaryRequest | StreamRequest,
-    beganMs: number,
+    startedMs: number,
     failure: { readonly reason: unknown } | undefined,
   ): void => {
     const method = request.method.name;
-    open.set(method, (open.get(method) ?? 1) - 1);
+    openCounts.set(method, (openCounts.get(method) ?? 1) - 1);
     const code = failure === undefined ? 'ok' : formatCode(ConnectError.from(failure.reason).code);
     calls.add(1, { method, code });
-    const durationMs = Math.round((clock.now() - beganMs) * 1_000) / 1_000;
+    const durationMs = Math.round((clock.now() - startedMs) * 1_000) / 1_000;
     if (!request.stream) duration.observe(durationMs / 1_000, { method });
     const fields = {
       rpc: `${request.service.typeName}/${method}`,
@@ -90,7 +91,7 @@ export function createRpcObserver({
   return (next) => async (request) => {
     const method = request.method.name;
     const startedMs = clock.now();
-    open.set(method, (open.get(method) ?? 0) + 1);
+    openCounts.set(method, (openCounts.get(method) ?? 0) + 1);
     try {
       const response = await next(request);
       if (!response.stream) {
@@ -108,7 +109,9 @@ export function createRpcObserver({
   };
 }
 
-/** Log fields about the caller, the request id and the trace id, as far as the request has them. */
+/**
+ * Returns log fields with principal, address, request id and trace id, as far as they are known.
+ */
 function describeCaller(request: UnaryRequest | StreamRequest, address: string | undefined) {
   const traceId = parseTraceId(request.header);
   const message: unknown = request.stream ? {} : request.message;
@@ -125,16 +128,16 @@ function describeCaller(request: UnaryRequest | StreamRequest, address: string |
 }
 
 /**
- * Returns the same items. Runs `ended` once: when the items end or fail, or their reader leaves.
+ * Returns the same items. Calls `onEnd` once: when the items end or fail, or their reader leaves.
  */
 function onStreamEnd<Item>(
   items: AsyncIterable<Item>,
-  ended: (failure: { readonly reason: unknown } | undefined) => void,
+  onEnd: (failure: { readonly reason: unknown } | undefined) => void,
 ): AsyncIterable<Item> {
-  let over = false;
-  const once = (failure?: { readonly reason: unknown }): void => {
-    if (!over) ended(failure);
-    over = true;
+  let hasEnded = false;
+  const callOnEnd = (failure?: { readonly reason: unknown }): void => {
+    if (!hasEnded) onEnd(failure);
+    hasEnded = true;
   };
   return {
     [Symbol.asyncIterator]: () => {
@@ -143,15 +146,15 @@ function onStreamEnd<Item>(
         next: async () => {
           try {
             const result = await iterator.next();
-            if (result.done === true) once();
+            if (result.done === true) callOnEnd();
             return result;
           } catch (reason) {
-            once({ reason });
+            callOnEnd({ reason });
             throw reason;
           }
         },
         return: async (value?: unknown) => {
-          once();
+          callOnEnd();
           return (await iterator.return?.(value)) ?? { done: true, value };
         },
       };

@@ -13,14 +13,14 @@ describe('toSafeFields', () => {
     'privateKey',
     'private_key',
     'apiKey',
-  ])('leaves out the value of %s, at any depth', (key) => {
+  ])('redacts the value of key %s, at any depth', (key) => {
     expect(toSafeFields({ [key]: 's3cr3t' })).toEqual({ [key]: REDACTED });
     expect(toSafeFields({ a: [{ [key]: { b: 's3cr3t' } }] })).toEqual({ a: [{ [key]: REDACTED }] });
     expect(toSafeFields({ a: new Map([[key, 's3cr3t']]) })).toEqual({ a: { [key]: REDACTED } });
   });
 
   it.each(['tokenId', 'secretName', 'tokenCount', 'nodeId', 'key', 'author'])(
-    'keeps the value of %s',
+    'keeps the value of key %s',
     (key) => {
       expect(toSafeFields({ [key]: 'shown' })).toEqual({ [key]: 'shown' });
     },
@@ -30,24 +30,32 @@ describe('toSafeFields', () => {
     {
       name: 'private keys',
       text: 'read -----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY----- done',
-      shown: `read ${REDACTED} done`,
+      expected: `read ${REDACTED} done`,
     },
-    { name: 'truncated private keys', text: '-----BEGIN PRIVATE KEY-----\nMHc', shown: REDACTED },
+    {
+      name: 'truncated private keys',
+      text: '-----BEGIN PRIVATE KEY-----\nMHc',
+      expected: REDACTED,
+    },
     {
       name: 'join tokens',
       text: 'used cl1.ab12.Zm9v_YmFy.0a1b, failed',
-      shown: `used ${REDACTED}, failed`,
+      expected: `used ${REDACTED}, failed`,
     },
-    { name: 'bearer tokens', text: 'Bearer abc.def-ghi= was sent', shown: `${REDACTED} was sent` },
     {
-      name: 'no other text',
-      text: 'cl1 is a prefix, a bearer is a person',
-      shown: 'cl1 is a prefix, a bearer is a person',
+      name: 'bearer tokens',
+      text: 'Bearer abc.def-ghi= was sent',
+      expected: `${REDACTED} was sent`,
     },
-  ])('finds $name in texts', ({ text, shown }) => {
+    {
+      name: 'nothing else',
+      text: 'cl1 is a prefix, a bearer is a person',
+      expected: 'cl1 is a prefix, a bearer is a person',
+    },
+  ])('redacts $name in texts', ({ text, expected }) => {
     expect(toSafeFields({ text, error: new Error(text) })).toEqual({
-      text: shown,
-      error: { error: shown, errorName: 'Error' },
+      text: expected,
+      error: { error: expected, errorName: 'Error' },
     });
   });
 

@@ -3,9 +3,10 @@ import { errorFields, type LogFields } from '@cloudless/base';
 /** Replacement of a secret. */
 export const REDACTED = '[redacted]';
 
-/** Keys whose values are secrets, in any spelling, except ids, names and counts of secrets. */
+/** Keys whose values are secrets, except keys that match {@link HARMLESS_KEY}. */
 const SECRET_KEY =
   /token|secret|passw(or)?d|passphrase|authorization|cookie|credential|private_?-?key|api_?-?key/i;
+/** Keys of ids, names and counts, which are no secrets even when they name a secret. */
 const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
 
 /**
@@ -15,7 +16,9 @@ const HARMLESS_KEY = /(id|ids|name|names|count|version|kind)$/i;
 const SECRET_TEXT =
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(-----END [A-Z ]*PRIVATE KEY-----|$)|\bcl1\.[\w.-]+|\bBearer\s+[\w.~+/=-]+/g;
 
-/** Limits of depth, text length and list length. Longer values are truncated. */
+/**
+ * Limits of object depth, text length in characters and list length. Values beyond are truncated.
+ */
 const MAX_DEPTH = 6;
 const MAX_TEXT = 8_192;
 const MAX_ITEMS = 100;
@@ -28,11 +31,11 @@ export function toSafeFields(fields: LogFields): Record<string, unknown> {
   return toSafeObject(fields, []);
 }
 
-/** Replaces the secrets in a text that are recognised by their form, and truncates the text. */
+/** Truncates a text and replaces the secrets in it that {@link SECRET_TEXT} matches. */
 export function redactText(text: string): string {
-  const shown =
+  const shortened =
     text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}... (${text.length} characters)` : text;
-  return shown.replace(SECRET_TEXT, REDACTED);
+  return shortened.replace(SECRET_TEXT, REDACTED);
 }
 
 function toSafeObject(value: object, parents: readonly object[]): Record<string, unknown> {

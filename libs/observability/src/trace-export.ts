@@ -10,13 +10,16 @@ import { ObjectTracer, isRecording } from './object-tracer.js';
 import { createClientTracing, createServerTracing } from './trace-interceptors.js';
 import type { Tracing, TracingOptions } from './tracing.js';
 
-/** Limit of spans that wait to be sent (about 2 MB); more are dropped. */
+/** Limit of spans that wait to be sent (about 2 MB); further spans are dropped. */
 const MAX_QUEUE = 2_048;
+/** Maximum number of spans in one request. */
 const BATCH_SIZE = 512;
+/** Delay before queued spans are sent. */
 const EXPORT_INTERVAL_MS = 1_000;
+/** Time timeout of one request; the spans of a slower request are lost. */
 const EXPORT_TIMEOUT_MS = 5_000;
-/** Limit of the last export at close. Spans not sent by then are lost. */
-const CLOSE_WITHIN_MS = 2_000;
+/** Time timeout of the last export at close. Spans that are not sent by then are lost. */
+const CLOSE_TIMEOUT_MS = 2_000;
 
 /**
  * Implements {@link startTracing} with the OpenTelemetry SDK. Only one instance per process at a
@@ -71,21 +74,24 @@ export function startExport(options: TracingOptions & { readonly endpoint: strin
       return isRecording(span) ? { traceId: span.spanContext().traceId } : {};
     },
     close: () =>
-      // close() may log; it must not be part of the caller's trace.
+      // The shutdown may log: these lines must not belong to the trace of the caller.
       context.with(ROOT_CONTEXT, async () => {
-        const given = new AbortController();
-        const limit = sleep(clock, CLOSE_WITHIN_MS, given.signal).catch(ignoreMessage);
+        const finished = new AbortController();
+        const timeout = sleep(clock, CLOSE_TIMEOUT_MS, finished.signal).catch(ignoreMessage);
         await Promise.race([
           provider.shutdown().catch((reason: unknown) => logFailure(String(reason))),
-          limit,
+          timeout,
         ]);
-        given.abort();
+        finished.abort();
         for (const part of [trace, context, propagation, diag]) part.disable();
       }),
   };
 }
 
-/** Attributes of the process for every span (OpenTelemetry semantic conventions, "Service"). */
+/**
+ * Creates the attributes of the process for every span (OpenTelemetry semantic conventions,
+ * "Service").
+ */
 function createResource({
   service,
   version,

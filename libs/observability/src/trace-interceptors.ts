@@ -19,12 +19,12 @@ import { formatCode } from '@cloudless/api';
 import { endSpan } from './object-tracer.js';
 
 /**
- * RPCs of agents that are open as long as the node is connected or run all the time. Their spans
- * would carry no information.
+ * RPCs of agents that stay open while the node is connected, or that are made all the time. Their
+ * spans would have no information.
  */
 const UNTRACED = new Set(['Session', 'Heartbeat', 'Tunnel']);
 
-/** Continues the caller's trace, or starts a new one, and runs the handler within it. */
+/** Continues the caller's trace, or starts a new trace, and runs the handler in this trace. */
 export function createServerTracing(tracer: Tracer): Interceptor {
   return (next) => async (request) => {
     if (UNTRACED.has(request.method.name) || !request.service.typeName.startsWith('cloudless.'))
@@ -38,23 +38,23 @@ export function createServerTracing(tracer: Tracer): Interceptor {
   };
 }
 
-/** Sends the current trace, or a new one, to the server. */
+/** Sends the current trace, or a new trace, to the server. */
 export function createClientTracing(tracer: Tracer): Interceptor {
   return (next) => async (request) => {
     if (UNTRACED.has(request.method.name)) return next(request);
     const active = context.active();
     const span = startSpan(tracer, request, SpanKind.CLIENT, active);
-    const within = trace.setSpan(active, span);
-    propagation.inject(within, request.header, {
+    const contextWithSpan = trace.setSpan(active, span);
+    propagation.inject(contextWithSpan, request.header, {
       set: (header, key, value) => header.set(key, value),
     });
-    return runInSpan(span, within, () => next(request));
+    return runInSpan(span, contextWithSpan, () => next(request));
   };
 }
 
 type AnyRequest = UnaryRequest | StreamRequest;
 
-/** Attributes follow the OpenTelemetry semantic conventions, "RPC". */
+/** Starts a span whose attributes follow the OpenTelemetry semantic conventions, "RPC". */
 function startSpan(
   tracer: Tracer,
   { service, method }: AnyRequest,
@@ -70,23 +70,23 @@ function startSpan(
 }
 
 /**
- * Ends the span with the call. The span of a stream ends when its last message was read or its
- * reader left.
+ * Makes a call in a span and ends the span with the call. The span of a stream ends when the last
+ * message was read or the reader has left the loop.
  */
 async function runInSpan<Response extends { readonly stream: boolean; readonly message: unknown }>(
   span: Span,
-  within: Context,
+  contextWithSpan: Context,
   call: () => Promise<Response>,
 ): Promise<Response> {
   try {
-    const response = await context.with(within, call);
+    const response = await context.with(contextWithSpan, call);
     if (!response.stream) {
       endSpan(span);
       return response;
     }
     return {
       ...response,
-      message: traceStream(response.message as AsyncIterable<unknown>, span, within),
+      message: traceStream(response.message as AsyncIterable<unknown>, span, contextWithSpan),
     };
   } catch (reason) {
     endWithFailure(span, reason);
@@ -94,10 +94,11 @@ async function runInSpan<Response extends { readonly stream: boolean; readonly m
   }
 }
 
+/** Returns the same items, and ends the span when the items end, fail or are no longer read. */
 function traceStream<Item>(
   items: AsyncIterable<Item>,
   span: Span,
-  within: Context,
+  contextWithSpan: Context,
 ): AsyncIterable<Item> {
   return {
     [Symbol.asyncIterator]: () => {
@@ -105,7 +106,7 @@ function traceStream<Item>(
       return {
         next: async () => {
           try {
-            const result = await context.with(within, () => iterator.next());
+            const result = await context.with(contextWithSpan, () => iterator.next());
             if (result.done === true) endSpan(span);
             return result;
           } catch (reason) {

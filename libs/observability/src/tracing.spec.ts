@@ -5,7 +5,7 @@ import { CoordinatorService } from '@cloudless/api';
 import { silentLog, type Clock, type Log } from '@cloudless/base';
 import { noTracing, startTracing, type Tracing } from './tracing.js';
 
-/** The machine's clock, because the exporter always runs on it. */
+/** The system clock, because the exporter always uses the system clock. */
 const clock: Clock = {
   now: () => performance.now(),
   wallTime: () => Date.now(),
@@ -15,7 +15,10 @@ const clock: Clock = {
   },
 };
 
-/** Records the received bytes: names and ids of spans can be found in them without the schema. */
+/**
+ * OTLP receiver that records the received bytes. Names and ids of spans can be found in the bytes
+ * without the schema.
+ */
 class Receiver {
   readonly requests: { readonly path: string; readonly body: Buffer }[] = [];
   private readonly server: Server;
@@ -67,7 +70,7 @@ function createTracedClient(tracing: Tracing, onScale: () => Promise<void>) {
 
 const traceparent = { headers: { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` } };
 
-/** Closed after each test, also when the test failed. */
+/** Receivers and tracings that are closed after each test, also when the test failed. */
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const part of opened.splice(0).reverse()) await part.close();
@@ -89,22 +92,22 @@ async function startTracingTo(endpoint: string, log = silentLog): Promise<Tracin
 }
 
 describe('startTracing', () => {
-  it('traces nothing without an endpoint', async () => {
+  it('returns noTracing without an endpoint', async () => {
     expect(await startTracing({ ...options, endpoint: undefined, log: silentLog })).toBe(noTracing);
     await expect(noTracing.tracer.run('x', {}, async () => 5)).resolves.toBe(5);
     expect(noTracing.getLogFields()).toEqual({});
   });
 
-  it('continues the trace of the caller through the call and the work that follows, and exports it', async () => {
+  it('continues the trace of the caller in the call and in later work on a marked object, and exports it', async () => {
     const { receiver, endpoint } = await aReceiver();
     const tracing = await startTracingTo(endpoint);
-    let within: unknown;
+    let fieldsInCall: unknown;
     await createTracedClient(tracing, async () => {
-      within = tracing.getLogFields();
+      fieldsInCall = tracing.getLogFields();
       tracing.tracer.mark('w1');
       await tracing.tracer.run('commit', {}, async () => undefined);
     }).scaleWorkload({ name: 'web' }, traceparent);
-    expect(within).toEqual({ traceId: TRACE });
+    expect(fieldsInCall).toEqual({ traceId: TRACE });
     expect(tracing.getLogFields()).toEqual({});
     await tracing.tracer.follow('w1', 'reconcile workload', {}, async () => {
       expect(tracing.getLogFields()).toEqual({ traceId: TRACE });
@@ -128,7 +131,7 @@ describe('startTracing', () => {
     expect(receiver.has('not shown')).toBe(false);
   });
 
-  it('sends the current trace to the server', async () => {
+  it('sends the current trace to the server of a nested call', async () => {
     const tracing = await startTracingTo((await aReceiver()).endpoint);
     let received: string | null = null;
     const inner = createRouterTransport(
@@ -149,10 +152,10 @@ describe('startTracing', () => {
   });
 
   it.each([
-    { name: 'that refuses spans', status: 400 },
-    { name: 'that does not exist', status: undefined },
+    { name: 'refuses spans, and logs one warning', status: 400 },
+    { name: 'does not exist', status: undefined },
   ])(
-    'startTracing delays no call and logs one warning with a receiver $name',
+    'delays no call when the receiver $name',
     async ({ status }) => {
       const { receiver, endpoint } = await aReceiver(status);
       if (status === undefined) await receiver.close();
@@ -160,7 +163,7 @@ describe('startTracing', () => {
       const log: Log = { ...silentLog, warn: (message) => void warnings.push(message) };
       const tracing = await startTracingTo(endpoint, log);
       const client = createTracedClient(tracing, async () => undefined);
-      // More than the queue holds.
+      // More calls than the queue can hold spans.
       for (let call = 0; call < 2_100; call += 1) await client.scaleWorkload({ name: 'web' });
       await tracing.close();
       if (status !== undefined) expect(warnings).toEqual(['traces not sent']);

@@ -16,6 +16,7 @@ export interface TracingOptions {
   readonly log: Log;
 }
 
+/** Tracer and interceptors of one process. */
 export interface Tracing {
   /** Tracer that libraries report to. */
   readonly tracer: Tracer;
@@ -23,15 +24,15 @@ export interface Tracing {
   readonly serverInterceptor: Interceptor;
   /** Sends the current trace to the server. */
   readonly clientInterceptor: Interceptor;
-  /** Fields of the current trace, for log lines. */
+  /** Returns the trace id of the current span as a field for log lines; empty without a span. */
   readonly getLogFields: () => LogFields;
-  /** Sends the remaining spans, within 2 s. */
+  /** Sends the remaining spans. Resolves within 2 s; spans that are not sent by then are lost. */
   close(): Promise<void>;
 }
 
 const passThrough: Interceptor = (next) => next;
 
-/** Records nothing. */
+/** Tracing that records nothing. */
 export const noTracing: Tracing = {
   tracer: noTracer,
   serverInterceptor: passThrough,

@@ -9,7 +9,7 @@ describe('lockDataDirectory', () => {
   beforeEach(async () => (root = await mkdtemp(join(tmpdir(), 'agent-data-'))));
   afterEach(() => rm(root, { recursive: true, force: true }));
 
-  it('creates a private directory and holds the lock until released', async () => {
+  it('creates a private directory and holds its lock until the lock is released', async () => {
     const path = join(root, 'a', 'b');
     const data = await lockDataDirectory(path);
     expect((await stat(path)).mode & 0o777).toBe(0o700);

@@ -8,6 +8,7 @@ import { errorCodeOf } from '../error-code.js';
 /** Data directory that is locked by this process. */
 export interface DataDirectory {
   readonly path: string;
+  /** Releases the lock and removes the pid file. */
   release(): Promise<void>;
 }
 
@@ -16,8 +17,8 @@ const LOCK_SOCKET = 'agent.lock';
 
 /**
  * Creates the directory (mode 0700) and locks it for this process. The lock ends with the process,
- * however the process ends: on Linux it is an abstract socket named after device and inode of the
- * directory (unix(7)), elsewhere a socket file that accepts connections while its owner lives.
+ * however the process ends: on Linux the lock is an abstract socket named after device and inode of
+ * the directory (unix(7)), elsewhere a socket file that accepts connections while its owner lives.
  * @throws kind `precondition` when another agent holds the lock, with its process id, or when other
  *   users can read the directory.
  */
@@ -34,9 +35,10 @@ export async function lockDataDirectory(path: string): Promise<DataDirectory> {
   };
 }
 
+/** Creates the directory when it is missing. Rejects a directory that other users can read. */
 function makePrivate(path: string): void {
   try {
-    // independent of the umask
+    // chmod, because the umask may have cleared bits of the mode
     if (makeDirectorySync(path, 0o700) !== undefined) chmodSync(path, 0o700);
   } catch (cause) {
     if (errorCodeOf(cause) === 'EEXIST')
@@ -64,8 +66,8 @@ async function lock(path: string): Promise<net.Server> {
       return await listen(name);
     } catch (reason) {
       if (errorCodeOf(reason) !== 'EADDRINUSE') throw reason;
-      if (process.platform === 'linux' || (await isAnswering(name))) break;
-      rmSync(name, { force: true }); // left over by a killed process
+      if (process.platform === 'linux' || (await acceptsConnections(name))) break;
+      rmSync(name, { force: true }); // a killed process has left the socket file
     }
   }
   throw new CloudlessError(
@@ -85,7 +87,8 @@ function listen(name: string): Promise<net.Server> {
   });
 }
 
-function isAnswering(name: string): Promise<boolean> {
+/** Resolves with true when a process accepts connections at the socket file. */
+function acceptsConnections(name: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = net.connect(name);
     socket.once('connect', () => resolve(true)).once('error', () => resolve(false));

@@ -32,7 +32,7 @@ describe('FileAgentStore', () => {
   beforeEach(async () => (directory = await mkdtemp(join(tmpdir(), 'agent-store-'))));
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  it('loads what another instance saved', async () => {
+  it('loads the identity and the replicas that another instance saved', async () => {
     const store = new FileAgentStore(directory);
     expect(await store.load()).toEqual({ replicas: [] });
     await store.saveIdentity(identity);
@@ -73,7 +73,7 @@ describe('FileAgentStore', () => {
     ['of another format', (text: string) => text.replace('"format":1', '"format":2')],
     ['of an unknown phase', (text: string) => text.replace('"running"', '"dancing"')],
     ['without its revision', (text: string) => text.replace('heldRevision', 'x')],
-  ])('rejects a file that is %s, naming the file', async (_name, damage) => {
+  ])('rejects a file that is %s with an error that names the file', async (_name, damage) => {
     const store = new FileAgentStore(directory);
     await store.load();
     await store.saveReplica(replica);

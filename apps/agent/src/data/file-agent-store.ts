@@ -15,6 +15,7 @@ import { errorCodeOf } from '../error-code.js';
 const FORMAT = 1;
 const IDENTITY = 'identity.json';
 const REPLICAS = 'replicas';
+/** Suffix of a file that is being written. */
 const DRAFT = '.draft';
 
 /**
@@ -67,11 +68,16 @@ export class FileAgentStore implements AgentStore {
   }
 }
 
-/** Escapes a leading dot, so that no replica id can refer to another directory. */
+/**
+ * Returns the file name of a replica. A leading dot is escaped, so that no id leaves the folder.
+ */
 function toFileName(replicaId: string): string {
   return `${encodeURIComponent(replicaId).replace(/^\./, '%2E')}.json`;
 }
 
+/**
+ * Writes and flushes a draft, then renames the draft: a crash leaves the old or the new content.
+ */
 async function writeAtomically(folder: string, name: string, content: object): Promise<void> {
   const draft = join(folder, `${name}${DRAFT}`);
   const file = await open(draft, 'w', 0o600);
@@ -85,7 +91,7 @@ async function writeAtomically(folder: string, name: string, content: object): P
   await syncFolder(folder);
 }
 
-/** A rename is durable after its folder is synced. */
+/** Flushes a folder to disk: only then is a rename or removal in the folder durable. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
@@ -95,6 +101,10 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
+/**
+ * Reads and parses a file; undefined when the file does not exist.
+ * @throws kind `internal` when the file is damaged or has another format version.
+ */
 async function readJson<Value>(
   path: string,
   parse: (raw: Raw) => Value,

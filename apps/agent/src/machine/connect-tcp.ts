@@ -2,8 +2,9 @@ import net from 'node:net';
 import type { TcpConnect } from '@cloudless/agent-core';
 
 /**
- * Opens a TCP connection and closes it gracefully: reads until the server closes its half. A reset
- * would show up as an error in the server, and could end a server that does not expect resets.
+ * Opens a TCP connection and closes the connection gracefully: reads until the server closes its
+ * half. A reset would be an error in the server, and could end a server that does not expect
+ * resets.
  */
 export const connectTcp: TcpConnect = (ip, port, timeoutMs) =>
   new Promise((resolve) => {

@@ -2,17 +2,17 @@ import net from 'node:net';
 import { CloudlessError } from '@cloudless/base';
 import type { TcpDial, TcpStream } from '@cloudless/agent-core';
 
-/** Longest time to connect on the same machine. */
+/** Time limit of a connection on the same machine, milliseconds. */
 const CONNECT_TIMEOUT_MS = 10_000;
 
 /** Opens a TCP connection whose two halves close separately. */
 export const dialTcp: TcpDial = (ip, port) =>
   new Promise((resolve, reject) => {
     const socket = net.connect({ host: ip, port, allowHalfOpen: true, noDelay: true });
-    const fail = (why: string, cause?: unknown): void => {
+    const fail = (problem: string, cause?: unknown): void => {
       socket.destroy();
       reject(
-        new CloudlessError('unavailable', `connection to ${ip}:${port} failed: ${why}`, {
+        new CloudlessError('unavailable', `connection to ${ip}:${port} failed: ${problem}`, {
           cause,
         }),
       );
@@ -25,7 +25,7 @@ export const dialTcp: TcpDial = (ip, port) =>
       socket.setTimeout(0);
       socket.removeAllListeners('timeout');
       socket.off('error', onError);
-      socket.on('error', () => undefined); // reported to the reader or writer
+      socket.on('error', () => undefined); // the reader or writer of the stream throws the error
       resolve(new SocketStream(socket, `${ip}:${port}`));
     });
   });

@@ -22,13 +22,14 @@ export function readBootId(): string {
 /** Reads the capacity of this machine, and creates a reader of its usage and conditions. */
 export async function openMachine(
   dataDirectory: string,
-): Promise<{ readonly capacity: HostCapacity; readonly probe: NodeReader }> {
+): Promise<{ readonly capacity: HostCapacity; readonly nodeReader: NodeReader }> {
   const reader = createHostReader({ clock: systemClock, dataDirectory });
   const capacity = await reader.readCapacity();
-  return { capacity, probe: { read: () => readNode(reader, capacity) } };
+  return { capacity, nodeReader: { read: () => readNodeReading(reader, capacity) } };
 }
 
-async function readNode(
+/** Reads usage and conditions of the machine. */
+async function readNodeReading(
   reader: HostReader,
   capacity: HostCapacity,
 ): Promise<Awaited<ReturnType<NodeReader['read']>>> {
@@ -41,6 +42,7 @@ async function readNode(
   };
 }
 
+/** @param used - Bytes in use of `total`, for the reason. */
 function toConditionReading(status: boolean, used: number, total: number): ConditionReading {
   const mib = (bytes: number): number => Math.round(bytes / 2 ** 20);
   return { status, reason: status ? `${mib(used)} of ${mib(total)} MiB are in use` : '' };

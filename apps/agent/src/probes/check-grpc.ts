@@ -13,7 +13,9 @@ import { toConnectionError } from './connection-error.js';
 
 /** Maximum size of the response, which is one small number. */
 const MAX_ANSWER_BYTES = 4 * 1024;
+/** Maximum length of the message of the server in an error, which is part of a report. */
 const MAX_MESSAGE_CHARACTERS = 160;
+/** Limit of causes that are searched, because causes can form a cycle. */
 const MAX_CAUSES = 8;
 
 /** Makes one `grpc.health.v1.Health/Check` over a new HTTP/2 connection without TLS. */
@@ -30,14 +32,15 @@ export const checkGrpc: ProbeClients['grpc'] = async ({ ip, port, service }, sig
     throw toCheckError(reason);
   } finally {
     if (signal.aborted) session.destroy();
-    else session.close(); // a graceful close: a reset would show up as an error in the server
+    else session.close(); // a graceful close: a reset would be an error in the server
   }
 };
 
+/** Converts a failed call to an error whose message is the same for repeated failures. */
 function toCheckError(reason: unknown): CloudlessError {
   const causes = listCauses(reason);
-  const system = causes.find((cause) => /^E[A-Z]+$/.test(errorCodeOf(cause) ?? ''));
-  if (system !== undefined) return toConnectionError(system);
+  const systemError = causes.find((cause) => /^E[A-Z]+$/.test(errorCodeOf(cause) ?? ''));
+  if (systemError !== undefined) return toConnectionError(systemError);
   if (causes.some((cause) => errorCodeOf(cause) === 'ERR_HTTP2_ERROR')) {
     return new CloudlessError('unavailable', 'the server does not speak HTTP/2', { cause: reason });
   }
@@ -47,6 +50,7 @@ function toCheckError(reason: unknown): CloudlessError {
   });
 }
 
+/** Lists an error and its causes, outermost first. */
 function listCauses(reason: unknown): readonly unknown[] {
   const causes: unknown[] = [];
   let cause = reason;

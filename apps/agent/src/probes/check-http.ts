@@ -3,11 +3,12 @@ import type { ProbeClients } from '@cloudless/agent-core';
 import { VERSION } from '@cloudless/app-kit';
 import { toConnectionError } from './connection-error.js';
 
-/** Maximum bytes of the body that are read. */
+/** Bytes of the body after which the check closes the connection: only the status matters. */
 const MAX_BODY_BYTES = 64 * 1024;
+/** Limit of the header of a response, as in Node. */
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** Makes one GET over a new connection. Resolves with the status. */
+/** Sends one GET request over a new connection. Resolves with the status code. */
 export const checkHttp: ProbeClients['http'] = ({ ip, port, path, headers }, signal) =>
   new Promise((resolve, reject) => {
     const request = httpRequest({
@@ -39,7 +40,7 @@ export const checkHttp: ProbeClients['http'] = ({ ip, port, path, headers }, sig
     request.end();
   });
 
-/** Lower-case names, so that user headers replace the defaults of the same name. */
+/** Converts names to lower case, so that user headers replace the defaults of the same name. */
 function withLowerCaseNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),

@@ -1,6 +1,7 @@
 import { CloudlessError } from '@cloudless/base';
 import { errorCodeOf } from '../error-code.js';
 
+/** Messages for people, by error code of the operating system. */
 const MESSAGES: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection closed without an answer',

@@ -6,14 +6,17 @@ import { Health, HealthCheckResponse_ServingStatus as Status } from '@cloudless/
 import { checkGrpc } from './check-grpc.js';
 import { checkHttp } from './check-http.js';
 
-const undo: (() => Promise<unknown>)[] = [];
+const cleanup: (() => Promise<unknown>)[] = [];
 const ip = '127.0.0.1';
 
-/** Starts a server until the test ends, with the number of open connections. */
-async function serving(server: Server): Promise<{
+/**
+ * Starts a server until the test ends.
+ * @returns Its port, the number of open connections, and a function that resolves at 0 connections.
+ */
+async function startServer(server: Server): Promise<{
   readonly port: number;
   readonly open: () => number;
-  readonly quiet: () => Promise<void>;
+  readonly waitUntilClosed: () => Promise<void>;
 }> {
   const open = new Set<net.Socket>();
   let changed = (): void => undefined;
@@ -26,41 +29,41 @@ async function serving(server: Server): Promise<{
     socket.on('error', () => undefined);
   });
   await new Promise<void>((resolve) => server.listen(0, ip, resolve));
-  undo.push(async () => {
+  cleanup.push(async () => {
     for (const socket of open) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
   });
-  const quiet = async (): Promise<void> => {
+  const waitUntilClosed = async (): Promise<void> => {
     while (open.size > 0) await new Promise<void>((resolve) => (changed = resolve));
   };
-  return { port: (server.address() as AddressInfo).port, open: () => open.size, quiet };
+  return { port: (server.address() as AddressInfo).port, open: () => open.size, waitUntilClosed };
 }
 
-const answering = (listener: RequestListener) => serving(createHttpServer(listener));
+const startHttpServer = (listener: RequestListener) => startServer(createHttpServer(listener));
 
 /** A port on which no server listens. */
 async function closedPort(): Promise<number> {
-  const { port } = await serving(net.createServer());
-  await undo.pop()?.();
+  const { port } = await startServer(net.createServer());
+  await cleanup.pop()?.();
   return port;
 }
 
 afterEach(async () => {
-  for (const step of undo.splice(0)) await step();
+  for (const step of cleanup.splice(0)) await step();
 });
 
-const never = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 const get = (
   port: number,
-  more: { path?: string; headers?: Record<string, string> } = {},
-  signal = never,
-) => checkHttp({ ip, port, path: more.path ?? '/', headers: more.headers ?? {} }, signal);
+  fields: { path?: string; headers?: Record<string, string> } = {},
+  signal = neverAborted,
+) => checkHttp({ ip, port, path: fields.path ?? '/', headers: fields.headers ?? {} }, signal);
 
-describe('httpCheck', () => {
-  it('sends a GET with the path and its own headers, unless others are given', async () => {
-    const seen: unknown[] = [];
-    const { port } = await answering(({ method, url, headers }, response) => {
-      seen.push([
+describe('checkHttp', () => {
+  it('sends a GET request with the path and default headers, which given headers replace', async () => {
+    const receivedRequests: unknown[] = [];
+    const { port } = await startHttpServer(({ method, url, headers }, response) => {
+      receivedRequests.push([
         method,
         url,
         headers['user-agent']?.split('/')[0],
@@ -72,7 +75,7 @@ describe('httpCheck', () => {
     });
     await get(port, { path: '/healthz?deep=1' });
     await get(port, { headers: { Host: 'shop', 'X-A': 'b', ACCEPT: 'text/plain' } });
-    expect(seen).toEqual([
+    expect(receivedRequests).toEqual([
       ['GET', '/healthz?deep=1', 'cloudless-probe', '*/*', `${ip}:${port}`, undefined],
       ['GET', '/', 'cloudless-probe', 'text/plain', 'shop', 'b'],
     ]);
@@ -82,26 +85,26 @@ describe('httpCheck', () => {
     'resolves with status %i and follows no redirect',
     async (status) => {
       let requests = 0;
-      const { port, quiet } = await answering((_request, response) => {
+      const { port, waitUntilClosed } = await startHttpServer((_request, response) => {
         requests += 1;
         response.writeHead(status, { location: '/elsewhere' }).end();
       });
       expect(await get(port)).toBe(status);
       expect(requests).toBe(1);
-      await quiet(); // no connection is kept
+      await waitUntilClosed(); // waits until the connection is closed
     },
   );
 
   it('resolves with the status and closes the connection when the body never ends', async () => {
-    const { port, quiet } = await answering((_request, response) => {
-      const more = (): void => {
+    const { port, waitUntilClosed } = await startHttpServer((_request, response) => {
+      const writeMore = (): void => {
         while (response.write('x'.repeat(16_384)));
       };
-      response.on('drain', more);
-      more();
+      response.on('drain', writeMore);
+      writeMore();
     });
     expect(await get(port)).toBe(200);
-    await quiet();
+    await waitUntilClosed();
   });
 
   it.each([
@@ -119,22 +122,22 @@ describe('httpCheck', () => {
         ),
       message: 'the answer is not HTTP/1.1',
     },
-  ])('rejects for $name: $message', async ({ server, message }) => {
-    const port = server === undefined ? await closedPort() : (await serving(server())).port;
+  ])('rejects $name with "$message"', async ({ server, message }) => {
+    const port = server === undefined ? await closedPort() : (await startServer(server())).port;
     await expect(get(port)).rejects.toMatchObject({ kind: 'unavailable', message });
   });
 
-  it('aborts with its signal and leaves nothing open', async () => {
+  it('rejects and closes its connection when its signal is aborted', async () => {
     const stop = new AbortController();
-    const { port, quiet } = await answering(() => stop.abort());
+    const { port, waitUntilClosed } = await startHttpServer(() => stop.abort());
     await expect(get(port, {}, stop.signal)).rejects.toThrow();
-    await quiet();
+    await waitUntilClosed();
   });
 });
 
-describe('grpcCheck', () => {
+describe('checkGrpc', () => {
   const health = (check: (service: string) => Status) =>
-    serving(
+    startServer(
       http2.createServer(
         connectNodeAdapter({
           routes: (router) =>
@@ -142,46 +145,53 @@ describe('grpcCheck', () => {
         }),
       ) as unknown as Server,
     );
-  const ask = (port: number, service = '', signal = never) =>
+  const checkHealth = (port: number, service = '', signal = neverAborted) =>
     checkGrpc({ ip, port, service }, signal);
 
   it('sends the service name, resolves with the status name and keeps no connection open', async () => {
-    const { port, quiet } = await health((service) =>
+    const { port, waitUntilClosed } = await health((service) =>
       service === 'shop.Cart' ? Status.NOT_SERVING : Status.SERVING,
     );
-    expect([await ask(port), await ask(port, 'shop.Cart')]).toEqual(['SERVING', 'NOT_SERVING']);
-    await quiet();
+    expect([await checkHealth(port), await checkHealth(port, 'shop.Cart')]).toEqual([
+      'SERVING',
+      'NOT_SERVING',
+    ]);
+    await waitUntilClosed();
   });
 
   it('rejects with the gRPC status when the server does not implement the health service', async () => {
-    const { port } = await serving(
+    const { port } = await startServer(
       http2.createServer(connectNodeAdapter({ routes: () => undefined })) as unknown as Server,
     );
-    await expect(ask(port, 'x')).rejects.toMatchObject({ message: 'gRPC unimplemented: HTTP 404' });
+    await expect(checkHealth(port, 'x')).rejects.toMatchObject({
+      message: 'gRPC unimplemented: HTTP 404',
+    });
   });
 
-  it('rejects for a closed port', async () => {
-    await expect(ask(await closedPort())).rejects.toMatchObject({
+  it('rejects a closed port with "connection refused"', async () => {
+    await expect(checkHealth(await closedPort())).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'connection refused',
     });
   });
 
-  it('rejects for an HTTP/1.1 server', async () => {
-    const { port, quiet } = await answering((_request, response) => response.end('hello'));
-    await expect(ask(port)).rejects.toMatchObject({
+  it('rejects an HTTP/1.1 server with "the server does not speak HTTP/2"', async () => {
+    const { port, waitUntilClosed } = await startHttpServer((_request, response) =>
+      response.end('hello'),
+    );
+    await expect(checkHealth(port)).rejects.toMatchObject({
       kind: 'unavailable',
       message: 'the server does not speak HTTP/2',
     });
-    await quiet();
+    await waitUntilClosed();
   });
 
-  it('aborts with its signal and leaves nothing open', async () => {
+  it('rejects and closes its connection when its signal is aborted', async () => {
     const stop = new AbortController();
-    const { port, quiet } = await serving(
+    const { port, waitUntilClosed } = await startServer(
       net.createServer((socket) => socket.once('data', () => stop.abort())),
     );
-    await expect(ask(port, '', stop.signal)).rejects.toThrow();
-    await quiet();
+    await expect(checkHealth(port, '', stop.signal)).rejects.toThrow();
+    await waitUntilClosed();
   });
 });

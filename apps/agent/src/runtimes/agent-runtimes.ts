@@ -42,13 +42,15 @@ export interface AgentRuntimes {
   setCluster(clusterId: string): Promise<void>;
   /**
    * Closes the runtimes.
-   * @param endWork - True stops and removes all processes and containers; false keeps them running.
+   * @param stopContainers - True stops and removes all processes and containers; false keeps them
+   *   running.
    */
-  close(endWork: boolean): Promise<void>;
+  close(stopContainers: boolean): Promise<void>;
 }
 
 export interface RuntimeDeps {
   readonly log: Log;
+  /** Command that starts the supervisor of the process runtime. */
   readonly supervisorCommand: readonly string[];
 }
 
@@ -76,8 +78,8 @@ export async function openRuntimes(
   deps: RuntimeDeps,
 ): Promise<AgentRuntimes> {
   const log = deps.log.child({ component: 'runtime' });
-  const used = readContainerRecord(config.dataDir)?.socketPath;
-  const detected = await detect(config, used, log);
+  const usedSocketPath = readContainerRecord(config.dataDir)?.socketPath;
+  const detected = await detect(config, usedSocketPath, log);
   const processes = await openProcesses(config, deps);
   if (config.runtime === 'process' && detected.kind === 'none') {
     return {
@@ -86,7 +88,7 @@ export async function openRuntimes(
       containerRuntime: undefined,
       noContainersReason: detected.reason,
       setCluster: async () => undefined,
-      close: (endWork) => closeProcesses(processes, endWork),
+      close: (stopContainers) => closeProcesses(processes, stopContainers),
     };
   }
   const containers = createContainers(config, detected, deps);
@@ -110,14 +112,14 @@ export async function openRuntimes(
       return containers.missingReason;
     },
     setCluster: async (clusterId) => containers.setCluster(clusterId),
-    close: async (endWork) => {
+    close: async (stopContainers) => {
       containers.close();
       combined.detach();
       try {
-        if (await closeContainers(containers.runtime, endWork))
+        if (await closeContainers(containers.runtime, stopContainers))
           removeContainerRecord(config.dataDir);
       } finally {
-        await closeProcesses(processes, endWork);
+        await closeProcesses(processes, stopContainers);
       }
     },
   };
@@ -127,35 +129,36 @@ export async function openRuntimes(
  * Detects the container runtime. A container runtime that this agent has used before is used again,
  * because it may have containers of this agent. While such a runtime does not answer, the result is
  * `awaited`: its containers are managed as soon as the runtime answers.
- * @param used - Socket of the container runtime that was used before; undefined without one.
+ * @param usedSocketPath - Socket of the container runtime that was used before; undefined when no
+ *   container runtime was used.
  */
 async function detect(
   { runtime, criSocket, ...config }: RuntimeConfig,
-  used: string | undefined,
+  usedSocketPath: string | undefined,
   log: Log,
 ): Promise<DetectionResult | AwaitedRuntime> {
   if (runtime === 'process') {
-    if (used !== undefined)
+    if (usedSocketPath !== undefined)
       log.warn('containers of this node are not managed: runtime is process', {
-        socketPath: used,
+        socketPath: usedSocketPath,
       });
     return { kind: 'none', reason: 'runtime is process' };
   }
-  const socketPath = criSocket ?? used;
-  if (used !== undefined && socketPath !== used) {
+  const socketPath = criSocket ?? usedSocketPath;
+  if (usedSocketPath !== undefined && socketPath !== usedSocketPath) {
     log.warn('containers of this node at another socket are not managed', {
-      socketPath: used,
+      socketPath: usedSocketPath,
       now: socketPath,
     });
   }
   const detected = await detectContainerRuntime({
     ...toPermissions(config),
     ...definedFields({ socketPath }),
-    shared: runtime === 'cri' || used !== undefined,
+    shared: runtime === 'cri' || usedSocketPath !== undefined,
     clock: systemClock,
   });
   if (detected.kind === 'found') return detected;
-  if (socketPath !== undefined && socketPath === used) {
+  if (socketPath !== undefined && socketPath === usedSocketPath) {
     log.warn(
       'container runtime does not answer: containers of this node are managed once it does',
       {
@@ -191,13 +194,13 @@ type Permissions = Required<
 
 function createContainers(
   config: RuntimeConfig,
-  first: DetectionResult | AwaitedRuntime,
+  firstResult: DetectionResult | AwaitedRuntime,
   { log }: RuntimeDeps,
 ): DetectedContainers<CriRuntime> {
   const { name: node, dataDir, maxPids, portRange: processPorts } = config;
   const options = { maxPids, processPorts, ...toPermissions(config) };
   return new DetectedContainers({
-    first,
+    firstResult,
     detect: () =>
       detectContainerRuntime({
         ...toPermissions(config),
@@ -219,7 +222,7 @@ function createContainers(
   });
 }
 
-/** Opens the container runtime named in the record of a data directory. */
+/** Opens the container runtime that the record of a data directory names. */
 export function openContainers(
   { socketPath, owner }: ContainerRecord,
   dataDir: string,
@@ -253,8 +256,9 @@ function openProcesses(
 }
 
 /**
- * Shuts the supervisor down with `endWork` or when there are no processes. Otherwise only closes
- * the connection to the supervisor.
+ * Closes the process runtime. Stops all processes and shuts the supervisor down when
+ * `stopContainers` is true. Also shuts the supervisor down when there are no processes. Otherwise
+ * only closes the connection to the supervisor.
  */
 async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean): Promise<void> {
   return stopContainers || (await runtime.list()).length === 0
@@ -263,15 +267,19 @@ async function closeProcesses(runtime: ProcessRuntime, stopContainers: boolean):
 }
 
 /**
- * Closes the container runtime; with `endWork`, first stops and removes all containers.
+ * Closes the container runtime. Stops and removes all containers before when `stopContainers` is
+ * true and the runtime has been opened.
  * @returns True when no container is left.
  */
-async function closeContainers(late: LazyRuntime<CriRuntime>, endWork: boolean): Promise<boolean> {
+async function closeContainers(
+  runtime: LazyRuntime<CriRuntime>,
+  stopContainers: boolean,
+): Promise<boolean> {
   try {
-    if (!endWork || late.opened === undefined) return (await late.list()).length === 0;
-    await late.opened.shutdown();
+    if (!stopContainers || runtime.opened === undefined) return (await runtime.list()).length === 0;
+    await runtime.opened.shutdown();
     return true;
   } finally {
-    await late.close();
+    await runtime.close();
   }
 }

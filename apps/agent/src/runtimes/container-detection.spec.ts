@@ -18,7 +18,7 @@ const HEALTHY: CriProbe = {
   capabilities: ['runtime.cri'],
 };
 
-/** Detects among three sockets; `answers` has the response of each present one. */
+/** Detects among three sockets; `answers` has the response of each socket that exists. */
 function detect(
   answers: Readonly<Record<string, Partial<CriProbe> | CloudlessError>>,
   options: Partial<DetectionOptions> = {},
@@ -40,7 +40,7 @@ function detect(
   });
 }
 
-const silent = new CloudlessError(
+const noAnswer = new CloudlessError(
   'unavailable',
   'no container runtime answers at /run/a.sock (ECONNREFUSED)',
 );
@@ -53,40 +53,40 @@ describe('detectContainerRuntime', () => {
     name: string;
     answers: Parameters<typeof detect>[0];
     options?: Partial<DetectionOptions>;
-    finds: string;
+    socketPath: string;
   }>([
     {
       name: 'the first usual socket',
       answers: { '/run/a.sock': {}, '/run/b.sock': {} },
-      finds: '/run/a.sock',
+      socketPath: '/run/a.sock',
     },
-    { name: 'the first present socket', answers: { '/run/c.sock': {} }, finds: '/run/c.sock' },
+    { name: 'the first present socket', answers: { '/run/c.sock': {} }, socketPath: '/run/c.sock' },
     {
       name: 'the first socket that answers',
-      answers: { '/run/a.sock': silent, '/run/b.sock': {} },
-      finds: '/run/b.sock',
+      answers: { '/run/a.sock': noAnswer, '/run/b.sock': {} },
+      socketPath: '/run/b.sock',
     },
     {
       name: 'the first runtime without containers of other programs',
       answers: { '/run/a.sock': foreign, '/run/b.sock': {} },
-      finds: '/run/b.sock',
+      socketPath: '/run/b.sock',
     },
     {
       name: 'the socket that is named',
       answers: { '/run/x.sock': {} },
       options: { socketPath: '/run/x.sock' },
-      finds: '/run/x.sock',
+      socketPath: '/run/x.sock',
     },
     {
       name: 'a runtime of other programs when sharing is allowed',
       answers: { '/run/a.sock': foreign },
       options: { shared: true },
-      finds: '/run/a.sock',
+      socketPath: '/run/a.sock',
     },
-  ])('finds $name', async ({ answers, options, finds }) => {
+  ])('finds $name', async ({ answers, options, socketPath }) => {
     expect(await detect(answers, options)).toEqual({
       kind: 'found',
-      socketPath: finds,
+      socketPath,
       probe: expect.anything(),
     });
   });
@@ -102,7 +102,7 @@ describe('detectContainerRuntime', () => {
     },
     {
       reason: 'no container runtime answers at /run/a.sock (ECONNREFUSED)',
-      answers: { '/run/a.sock': silent },
+      answers: { '/run/a.sock': noAnswer },
     },
     {
       reason: 'no container runtime answers at /run/x.sock',
@@ -135,7 +135,7 @@ describe('detectContainerRuntime', () => {
         'no container runtime answers at /run/a.sock (ECONNREFUSED); containerd 1.6.20 at /run/b.sock is used by other programs ' +
         '(1 pod: kube-system/dns); --runtime cri shares it with them',
       answers: {
-        '/run/a.sock': silent,
+        '/run/a.sock': noAnswer,
         '/run/b.sock': { foreign: { count: 1, names: ['kube-system/dns'] } },
       },
     },
@@ -149,7 +149,7 @@ describe('detectContainerRuntime', () => {
   });
 });
 
-it('has an error with a remedy for --runtime cri', () => {
+it('createContainersMissingError returns an error with the reason and the remedies', () => {
   expect(
     createContainersMissingError('no container runtime was found at /run/a.sock'),
   ).toMatchObject({

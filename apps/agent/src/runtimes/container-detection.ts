@@ -20,20 +20,23 @@ export interface DetectionOptions extends Permissions {
   /** True allows a container runtime that other programs use too. */
   readonly shared: boolean;
   readonly clock: Clock;
-  /** For tests. */
+  /** Sockets to search; default {@link USUAL_SOCKETS}. Tests set this and the following options. */
   readonly sockets?: readonly string[];
+  /** Default: true when this process runs as root. */
   readonly isRoot?: boolean;
+  /** Default: `existsSync`. */
   readonly exists?: (path: string) => boolean;
+  /** Default: `probeCriRuntime`. */
   readonly probe?: typeof probeCriRuntime;
 }
 
 /**
- * Finds the first usable container runtime, or says for each present one why it cannot be used.
- * Makes only read calls.
+ * Finds the first usable container runtime; otherwise returns, for each socket that exists, the
+ * reason why its runtime cannot be used. Only makes calls that change nothing.
  */
 export async function detectContainerRuntime(options: DetectionOptions): Promise<DetectionResult> {
   const { socketPath, sockets = USUAL_SOCKETS, isRoot = process.getuid?.() === 0 } = options;
-  const { exists = existsSync, probe: ask = probeCriRuntime } = options;
+  const { exists = existsSync, probe: probeRuntime = probeCriRuntime } = options;
   const candidates =
     socketPath === undefined ? sockets.filter((path) => exists(path)) : [socketPath];
   if (candidates.length === 0)
@@ -46,7 +49,7 @@ export async function detectContainerRuntime(options: DetectionOptions): Promise
   const failures: string[] = [];
   for (const candidate of candidates) {
     try {
-      const probe = await ask({ ...options, socketPath: candidate });
+      const probe = await probeRuntime({ ...options, socketPath: candidate });
       const obstacle = findObstacle(probe, candidate, options.shared);
       if (obstacle === undefined) return { kind: 'found', socketPath: candidate, probe };
       failures.push(obstacle);
@@ -57,6 +60,7 @@ export async function detectContainerRuntime(options: DetectionOptions): Promise
   return { kind: 'none', reason: failures.join('; ') };
 }
 
+/** Returns the reason why a runtime cannot be used; undefined when the runtime is usable. */
 function findObstacle(
   { name, version, ready, notReady, foreign }: CriProbe,
   socketPath: string,
@@ -65,11 +69,11 @@ function findObstacle(
   const runtimeText = `${name} ${version} at ${socketPath}`;
   if (!ready) return `${runtimeText} is not ready: ${notReady.join('; ')}`;
   if (shared || foreign.count === 0) return undefined;
-  const some = foreign.names.join(', ') + (foreign.count > foreign.names.length ? ', …' : '');
-  return `${runtimeText} is used by other programs (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${some}); --runtime cri shares it with them`;
+  const examples = foreign.names.join(', ') + (foreign.count > foreign.names.length ? ', …' : '');
+  return `${runtimeText} is used by other programs (${foreign.count} ${foreign.count === 1 ? 'pod' : 'pods'}: ${examples}); --runtime cri shares it with them`;
 }
 
-/** Error for `--runtime cri` without a usable container runtime. */
+/** Creates the error for `--runtime cri` without a usable container runtime. */
 export function createContainersMissingError(reason: string): CloudlessError {
   return new CloudlessError(
     'precondition',

@@ -19,14 +19,14 @@ export interface ContainerRecord {
   readonly owner: Owner;
 }
 
-/** Path of the record. */
+/** Returns the path of the record in a data directory. */
 export function getContainerRecordPath(dataDir: string): string {
   return join(dataDir, CONTAINERS_FOLDER, FILE);
 }
 
 /**
- * Reads the record; undefined when the agent has no containers. @throws kind `internal` when the
- * record is damaged.
+ * Reads the record; undefined when the agent has no containers.
+ * @throws kind `internal` when the record is damaged.
  */
 export function readContainerRecord(dataDir: string): ContainerRecord | undefined {
   const file = getContainerRecordPath(dataDir);
@@ -42,15 +42,15 @@ export function readContainerRecord(dataDir: string): ContainerRecord | undefine
   }
 }
 
-/** Writes the record. Call it before the first container is started. */
-export function saveContainerRecord(dataDir: string, memory: ContainerRecord): void {
+/** Writes the record. Must be called before the first container is started. */
+export function saveContainerRecord(dataDir: string, record: ContainerRecord): void {
   const file = getContainerRecordPath(dataDir);
   makeDirectorySync(dirname(file), 0o700);
-  writeFileSync(`${file}.draft`, JSON.stringify(memory), { mode: 0o600, flush: true });
+  writeFileSync(`${file}.draft`, JSON.stringify(record), { mode: 0o600, flush: true });
   renameSync(`${file}.draft`, file);
 }
 
-/** Removes the record. Call it when no container is left. */
+/** Removes the record. Must be called only when no container is left. */
 export function removeContainerRecord(dataDir: string): void {
   rmSync(getContainerRecordPath(dataDir), { force: true });
 }

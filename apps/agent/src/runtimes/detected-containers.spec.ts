@@ -25,9 +25,9 @@ const found: DetectionResult = {
 describe('DetectedContainers', () => {
   let clock: ManualClock;
   let fake: FakeRuntime;
-  let next: DetectionResult;
+  let nextResult: DetectionResult;
   let searches: number;
-  let used: string[];
+  let calls: string[];
   let lines: string[];
   let containers: DetectedContainers<FakeRuntime>;
 
@@ -35,18 +35,20 @@ describe('DetectedContainers', () => {
     ...silentLog,
     info: (message) => void lines.push(message),
   };
-  const create = (first: ConstructorParameters<typeof DetectedContainers>[0]['first']) =>
+  const create = (
+    firstResult: ConstructorParameters<typeof DetectedContainers>[0]['firstResult'],
+  ) =>
     new DetectedContainers<FakeRuntime>({
-      first,
+      firstResult,
       detect: async () => {
         searches += 1;
-        return next;
+        return nextResult;
       },
       open: async (socketPath, cluster) => {
-        used.push(`open ${socketPath} ${cluster}`);
+        calls.push(`open ${socketPath} ${cluster}`);
         return fake;
       },
-      onUse: (socketPath, cluster) => void used.push(`use ${socketPath} ${cluster}`),
+      onUse: (socketPath, cluster) => void calls.push(`use ${socketPath} ${cluster}`),
       clock,
       log,
     });
@@ -54,9 +56,9 @@ describe('DetectedContainers', () => {
   beforeEach(() => {
     clock = new ManualClock();
     fake = createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty'] });
-    next = none;
+    nextResult = none;
     searches = 0;
-    used = [];
+    calls = [];
     lines = [];
   });
   afterEach(() => {
@@ -69,31 +71,31 @@ describe('DetectedContainers', () => {
     expect(containers.description).toBe('containerd 1.6.20 at /run/a.sock');
     containers.setCluster('cluster-1');
     await settle();
-    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    expect(calls).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
     await clock.advance(10 * DETECTION_INTERVAL_MS);
     expect(searches).toBe(0);
   });
 
-  it('has no capabilities and a reason while there is no runtime', async () => {
+  it('has no capabilities and a missing reason while no runtime is found', async () => {
     containers = create(none);
     containers.setCluster('cluster-1');
     await settle();
-    expect(used).toEqual([]);
+    expect(calls).toEqual([]);
     expect(containers.runtime.capabilities()).toEqual([]);
     expect(containers.description).toBeUndefined();
     expect(containers.missingReason).toBe('no container runtime was found at /run/a.sock');
     expect(await containers.runtime.list()).toEqual([]);
   });
 
-  it('uses a runtime that appears later, says so once, and stops searching', async () => {
+  it('opens a runtime that appears later, logs the discovery once, and stops searching', async () => {
     containers = create(none);
     containers.setCluster('cluster-1');
     await clock.advance(DETECTION_INTERVAL_MS);
-    expect([searches, used, lines]).toEqual([1, [], []]);
-    next = found;
+    expect([searches, calls, lines]).toEqual([1, [], []]);
+    nextResult = found;
     await clock.advance(DETECTION_INTERVAL_MS);
     await settle();
-    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    expect(calls).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
     expect(lines).toEqual(['container runtime found: this node runs containers now']);
     expect(containers.runtime.capabilities()).toEqual(['runtime.cri', 'exec.tty']);
     expect(containers.missingReason).toBeUndefined();
@@ -101,19 +103,19 @@ describe('DetectedContainers', () => {
     expect(searches).toBe(2);
   });
 
-  it('opens a runtime that appears before the node was enrolled after its enrolment', async () => {
+  it('opens a runtime that appears before the enrolment only after the enrolment', async () => {
     containers = create(none);
-    next = found;
+    nextResult = found;
     await clock.advance(DETECTION_INTERVAL_MS);
-    expect(used).toEqual([]);
+    expect(calls).toEqual([]);
     containers.setCluster('cluster-1');
     await settle();
-    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    expect(calls).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
   });
 
-  it('updates the reason and continues after a failed search', async () => {
+  it('updates the reason after a search, and continues after a search that failed', async () => {
     containers = create(none);
-    next = { kind: 'none', reason: 'containerd 1.6.20 at /run/a.sock is not ready' };
+    nextResult = { kind: 'none', reason: 'containerd 1.6.20 at /run/a.sock is not ready' };
     await clock.advance(DETECTION_INTERVAL_MS);
     expect(containers.missingReason).toContain('is not ready');
     const failing = new CloudlessError('internal', 'broken');
@@ -125,13 +127,13 @@ describe('DetectedContainers', () => {
     expect(searches).toBe(2);
   });
 
-  it('does not search while it waits for a runtime that was used before', async () => {
+  it('does not search while it waits for a runtime that was calls before', async () => {
     containers = create({ kind: 'awaited', socketPath: SOCKET });
     containers.setCluster('cluster-1');
     await clock.advance(10 * DETECTION_INTERVAL_MS);
     expect(searches).toBe(0);
     expect(containers.description).toBe('a container runtime at /run/a.sock');
-    expect(used).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
+    expect(calls).toEqual(['use /run/a.sock cluster-1', 'open /run/a.sock cluster-1']);
   });
 
   it('stops searching when it is closed', async () => {

@@ -13,20 +13,20 @@ export interface AwaitedRuntime {
 
 export interface DetectedContainersOptions<Runtime extends ContainerRuntime> {
   /** Result of the first search. */
-  readonly first: DetectionResult | AwaitedRuntime;
-  /** Searches for a container runtime. Called every 30 s until one is found. */
+  readonly firstResult: DetectionResult | AwaitedRuntime;
+  /** Searches for a container runtime. Called every 30 s until a container runtime is found. */
   readonly detect: () => Promise<DetectionResult>;
   /** Opens a container runtime for the containers of a cluster. */
   readonly open: (socketPath: string, cluster: string) => Promise<Runtime>;
-  /** Called before a container runtime is opened for the first time. */
+  /** Called before the container runtime is opened, to record that it may have containers. */
   readonly onUse: (socketPath: string, cluster: string) => void;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /**
- * The container runtime of a node, also one that appears after the start of the agent. Until it is
- * found, the runtime has no capabilities and rejects containers.
+ * The container runtime of a node, which may also appear after the start of the agent. Until a
+ * container runtime is found, {@link runtime} has no capabilities and rejects containers.
  */
 export class DetectedContainers<Runtime extends ContainerRuntime> {
   readonly runtime: LazyRuntime<Runtime>;
@@ -36,7 +36,7 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
   private isClosed = false;
 
   constructor(private readonly options: DetectedContainersOptions<Runtime>) {
-    this.result = options.first;
+    this.result = options.firstResult;
     const probe = (): Extract<DetectionResult, { kind: 'found' }>['probe'] | undefined =>
       this.result.kind === 'found' ? this.result.probe : undefined;
     this.runtime = new LazyRuntime<Runtime>({
@@ -55,12 +55,12 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
     if (this.result.kind === 'none') this.searchLater();
   }
 
-  /** Reason why there is no container runtime; undefined with one. */
+  /** Reason why there is no container runtime; undefined when there is a container runtime. */
   get missingReason(): string | undefined {
     return this.result.kind === 'none' ? this.result.reason : undefined;
   }
 
-  /** Container runtime for people, such as `containerd 1.6.20 at PATH`; undefined: none. */
+  /** Description for people, such as `containerd 1.6.20 at PATH`; undefined without a runtime. */
   get description(): string | undefined {
     const { result } = this;
     if (result.kind === 'none') return undefined;
@@ -81,7 +81,7 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
     this.use(this.result);
   }
 
-  /** Ends the search. Does not close the runtime. */
+  /** Ends the search for a container runtime. Does not close {@link runtime}. */
   close(): void {
     this.isClosed = true;
     this.timer?.cancel();
@@ -91,6 +91,7 @@ export class DetectedContainers<Runtime extends ContainerRuntime> {
     return this.result.kind === 'none' ? undefined : this.result.socketPath;
   }
 
+  /** Opens the runtime of a result when the cluster is known. */
   private use(result: DetectionResult | AwaitedRuntime): void {
     if (this.cluster === undefined || result.kind === 'none') return;
     this.options.onUse(result.socketPath, this.cluster);

@@ -9,6 +9,7 @@ const main = fileURLToPath(new URL('../main.ts', import.meta.url));
 
 /** An agent that runs from source in a process of its own. */
 export class AgentProcess {
+  /** Lines that the agent has written to standard error. */
   readonly stderr: string[] = [];
   private readonly child: ChildProcess;
   private readonly lines: Record<string, unknown>[] = [];
@@ -62,6 +63,10 @@ export class AgentProcess {
     return this.waitForExit();
   }
 
+  /**
+   * Waits until the agent has ended.
+   * @returns The exit code; null when a signal ended the agent.
+   */
   async waitForExit(): Promise<number | null> {
     if (!this.ended) await once(this.child, 'close');
     return this.child.exitCode;

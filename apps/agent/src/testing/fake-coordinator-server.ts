@@ -16,6 +16,7 @@ import { PushQueue } from '@cloudless/runtime';
 import { connectionKey, startRpcServer, type RpcServer } from '@cloudless/rpc-node/server';
 import { systemClock } from '@cloudless/app-kit';
 
+/** Messages that a session buffers; more than any test sends. */
 const QUEUE_LIMIT = 10_000;
 
 /** Fake coordinator that serves agents on a free port. */
@@ -25,10 +26,11 @@ export class FakeCoordinatorServer {
   readonly reports = new Map<string, ReplicaReport>();
   /** Replicas of the newest complete inventory. */
   inventory: ReplicaReport[] = [];
+  /** Number of sessions that agents have opened, of pings and of Goodbyes. */
   sessions = 0;
   pings = 0;
   goodbyes = 0;
-  private readonly open = new Set<PushQueue<CoordinatorMessage>>();
+  private readonly openSessions = new Set<PushQueue<CoordinatorMessage>>();
   private readonly tunnels = new Map<string, TunnelFrame['frame'][]>();
   private readonly closedTunnels = new Set<string>();
   private waiting: (() => void)[] = [];
@@ -38,6 +40,7 @@ export class FakeCoordinatorServer {
     return this.server?.url ?? '';
   }
 
+  /** @param port - 0: a free port. */
   async listen(port = 0): Promise<void> {
     this.server = await startRpcServer({
       host: '127.0.0.1',
@@ -56,7 +59,7 @@ export class FakeCoordinatorServer {
               ?.onPing(() => this.applyAndNotify(() => (this.pings += 1)));
             void this.read(messages, queue).finally(() => {
               stop?.();
-              this.open.delete(queue);
+              this.openSessions.delete(queue);
               queue.end();
             });
             return queue;
@@ -71,8 +74,9 @@ export class FakeCoordinatorServer {
     await this.server?.close();
   }
 
+  /** Sends an order in every open session. */
   sendOrder(order: Order): void {
-    for (const queue of this.open)
+    for (const queue of this.openSessions)
       queue.push(create(CoordinatorMessageSchema, { message: { case: 'order', value: order } }));
   }
 
@@ -84,17 +88,15 @@ export class FakeCoordinatorServer {
     target: OpenTunnel['target'],
   ): Promise<readonly TunnelFrame['frame'][]> {
     const value = create(OpenTunnelSchema, { tunnelId, target, dialWithin: durationFromMs(5_000) });
-    for (const queue of this.open)
+    for (const queue of this.openSessions)
       queue.push(create(CoordinatorMessageSchema, { message: { case: 'openTunnel', value } }));
     await this.waitUntil(() => this.closedTunnels.has(tunnelId));
     return this.tunnels.get(tunnelId) ?? [];
   }
 
-  /**
-   * Resolves once the condition holds. The condition is checked after every message of an agent.
-   */
-  async waitUntil(holds: () => boolean): Promise<void> {
-    while (!holds()) await new Promise<void>((resolve) => this.waiting.push(resolve));
+  /** Resolves once `condition` returns true. Checks `condition` after every message of an agent. */
+  async waitUntil(condition: () => boolean): Promise<void> {
+    while (!condition()) await new Promise<void>((resolve) => this.waiting.push(resolve));
   }
 
   private async read(
@@ -132,7 +134,7 @@ export class FakeCoordinatorServer {
       for (const report of message.value.replicas) this.reports.set(report.replicaId, report);
       if (message.value.last) {
         this.sessions += 1;
-        this.open.add(queue);
+        this.openSessions.add(queue);
       }
     } else if (message.case === 'report') this.reports.set(message.value.replicaId, message.value);
     else if (message.case === 'goodbye') this.goodbyes += 1;
@@ -140,10 +142,10 @@ export class FakeCoordinatorServer {
 
   private async *readTunnel(frames: AsyncIterable<TunnelFrame>): AsyncGenerator<TunnelFrame> {
     let id = '';
-    const kept: TunnelFrame['frame'][] = [];
+    const results: TunnelFrame['frame'][] = [];
     for await (const { frame } of frames) {
-      if (frame.case === 'tunnelId') this.tunnels.set((id = frame.value), kept);
-      else kept.push(frame);
+      if (frame.case === 'tunnelId') this.tunnels.set((id = frame.value), results);
+      else results.push(frame);
     }
     this.applyAndNotify(() => this.closedTunnels.add(id));
     yield* [];

@@ -59,8 +59,9 @@ export function toContainerLabels(
 }
 
 /**
- * Reads the owner from the labels of a container; undefined when the container does not belong to
- * an agent or its labels are damaged.
+ * Reads the owner from the labels of a container. Undefined when the cluster, node or replica label
+ * is absent or the order revision is not a number. Other labels that are absent or damaged are read
+ * as an empty text or 0.
  */
 export function fromContainerLabels(
   labels: Readonly<Record<string, string>>,

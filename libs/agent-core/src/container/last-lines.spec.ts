@@ -16,7 +16,7 @@ async function createTestBed(spec: Parameters<typeof aStartOrder>[0] = {}): Prom
 const idOf = (testBed: AgentTestBed) => toContainerId(testBed.requireReport().containerId);
 const linesOf = (testBed: AgentTestBed) => testBed.requireReport().lastLines;
 
-/** Writes output, exits, and lets the next container start. */
+/** Writes `output` to stderr and ends the container of the replica with `exitCode`. */
 async function crash(testBed: AgentTestBed, output: string, exitCode = 1): Promise<void> {
   const id = idOf(testBed);
   testBed.machine.write(id, 'stderr', output);
@@ -45,7 +45,7 @@ describe('last lines of a replica', () => {
     expect(linesOf(testBed)).toEqual(['first', `${'x'.repeat(255)}…`, 'last']);
   });
 
-  it('stay until the next failure, also after successful exits', async () => {
+  it('stay in the reports until the next failure, also after a successful exit', async () => {
     const testBed = await createTestBed();
     await crash(testBed, 'one\n');
     await testBed.clock.advance(100);
@@ -57,7 +57,7 @@ describe('last lines of a replica', () => {
     expect([testBed.requireReport().restarts, linesOf(testBed)]).toEqual([3, []]);
   });
 
-  it('are those of a container that a probe killed, whatever its exit code', async () => {
+  it('are those of the killed container when a liveness probe fails', async () => {
     const probe = {
       check: { case: 'http', value: { path: '/', port: 'http' } } as const,
       period: durationFromMs(1_000),
@@ -67,8 +67,7 @@ describe('last lines of a replica', () => {
     });
     testBed.machine.write(idOf(testBed), 'stdout', 'stuck\n');
     testBed.http = () => 500;
-    const ends = testBed.clock.advance(3_500);
-    await ends;
+    await testBed.clock.advance(3_500);
     expect(testBed.requireReport().restarts).toBe(1);
     expect(linesOf(testBed)).toEqual(['stuck']);
   });

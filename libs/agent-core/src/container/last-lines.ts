@@ -12,10 +12,10 @@ import { decodeOutput } from './log-entry.js';
 
 /**
  * Maximum time that the report of an exit waits for the last lines, milliseconds. Reading takes a
- * few milliseconds; a runtime waits some hundreds for output of child processes.
+ * few milliseconds; a runtime waits some hundred milliseconds for output of child processes.
  */
 const READ_TIMEOUT_MS = 1_000;
-/** Log entries to read. A long line is split into several entries. */
+/** Log entries to read: a runtime splits a long line into several entries. */
 const MAX_ENTRIES = 2 * LAST_LINES.count;
 
 export interface LastLinesDeps {
@@ -25,26 +25,28 @@ export interface LastLinesDeps {
 }
 
 /**
- * Reads the last lines of an exited container, both streams in their order. Resolves after all
- * output has been read. Empty when there is no output or when it cannot be read; never rejects.
- * @param stop - Stops reading early.
+ * Reads the last lines of an exited container, both output streams in the order of their lines.
+ * Resolves when all output has been read, and after at most 1 s with the lines read until then.
+ * Returns an empty list when the container has no output or its log cannot be read; never rejects.
+ * @param stop - Ends the read; the lines read until then are returned.
  */
 export async function readLastLines(
   containerId: ContainerId,
   { runtime, clock, log }: LastLinesDeps,
   stop: StopSignal,
 ): Promise<readonly string[]> {
-  const giveUp = new AbortController();
-  const onStop = (): void => giveUp.abort();
+  const readAbort = new AbortController();
+  const onStop = (): void => readAbort.abort();
   const timer = clock.setTimer(READ_TIMEOUT_MS, onStop);
   stop.addEventListener('abort', onStop, { once: true });
   const lines: string[] = [];
+  /** True while the next entry of a stream continues the same line. */
   const continues = { stdout: false, stderr: false };
   try {
     for await (const { stream, text, partial } of runtime.logs(
       containerId,
       { follow: true, tailLines: MAX_ENTRIES },
-      giveUp.signal,
+      readAbort.signal,
     )) {
       if (!continues[stream]) lines.push(decodeOutput(text).text);
       if (lines.length > LAST_LINES.count) lines.shift();

@@ -26,21 +26,24 @@ const LINES = [
 ];
 
 describe('toLogEntries', () => {
-  it('creates one entry per line without batches', () => {
+  it('creates one entry per line when the batch size is 0', () => {
     expect(toLogEntries({ lines: LINES }, owner, 0, 0)).toEqual(
       LINES.map((line) => toLogEntry(line, owner)),
     );
   });
 
-  it.each([10, 60, 100_000])('contains the same lines in batches of %d bytes', (maxBatchBytes) => {
-    const entries = toLogEntries({ lines: LINES }, owner, maxBatchBytes, 0);
-    expect(entries.flatMap(decodeLines)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
-    for (const entry of entries) {
-      const lines = decodeLines(entry);
-      expect(entry.sequence).toBe(lines[0]?.sequence);
-      if (entry.batch !== undefined) expect(entry.lastSequence).toBe(lines.at(-1)?.sequence);
-    }
-  });
+  it.each([10, 60, 100_000])(
+    'keeps every line when batches have about %d bytes',
+    (maxBatchBytes) => {
+      const entries = toLogEntries({ lines: LINES }, owner, maxBatchBytes, 0);
+      expect(entries.flatMap(decodeLines)).toEqual(LINES.map((line) => toLogEntry(line, owner)));
+      for (const entry of entries) {
+        const lines = decodeLines(entry);
+        expect(entry.sequence).toBe(lines[0]?.sequence);
+        if (entry.batch !== undefined) expect(entry.lastSequence).toBe(lines.at(-1)?.sequence);
+      }
+    },
+  );
 
   it('creates batches of about the requested size', () => {
     const lines = Array.from({ length: 1_000 }, (_, index) => aLine(index + 1, 'x'.repeat(100)));
@@ -49,7 +52,7 @@ describe('toLogEntries', () => {
     for (const size of sizes) expect(size).toBeLessThan(12_000);
   });
 
-  it('keeps raw bytes that are not UTF-8', () => {
+  it('keeps the raw bytes of a line that is not UTF-8', () => {
     const [entry] = toLogEntries({ lines: LINES }, owner, 100_000, 0).flatMap(decodeLines).slice(3);
     expect(entry).toMatchObject({
       line: 'h\ufffdi',
@@ -58,7 +61,7 @@ describe('toLogEntries', () => {
     });
   });
 
-  it('puts a marker for missing lines before the lines', () => {
+  it('puts a marker for missing lines before the line that follows them', () => {
     const skipped = { firstSequence: 5n, lastSequence: 9n, bytes: 70 };
     const [marker, line] = toLogEntries({ lines: [aLine(10, 'a')], skipped }, owner, 0, 1_000);
     expect(marker).toMatchObject({

@@ -13,7 +13,10 @@ import type { LogBatch, LogLine } from '@cloudless/runtime';
 const strictDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const lenientDecoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/** Decodes UTF-8. `raw` has the original bytes when some of them were replaced by U+FFFD. */
+/**
+ * Decodes UTF-8 text. Bytes that are not UTF-8 become U+FFFD; only then `raw` is set, to the
+ * original bytes.
+ */
 export function decodeOutput(bytes: Uint8Array): {
   readonly text: string;
   readonly raw?: Uint8Array;
@@ -32,9 +35,11 @@ export interface LogOwner {
 }
 
 /**
- * Converts lines that were read together to entries of the API, after a marker for missing lines.
+ * Converts lines that were read together to entries of the API. When lines are missing before them,
+ * the first entry is a marker for the missing lines.
  * @param maxBatchBytes - About how many bytes of lines go into one entry; 0: one entry for each
  *   line.
+ * @param nowMs - Time of the marker when `lines` is empty, milliseconds since the epoch.
  */
 export function toLogEntries(
   { lines, skipped }: LogBatch,
@@ -65,14 +70,14 @@ function findBatchEnd(lines: readonly LogLine[], from: number, maxBytes: number)
   let bytes = 0;
   let to = from;
   do {
-    bytes += (lines[to]?.text.length ?? 0) + LINE_OVERHEAD;
+    bytes += (lines[to]?.text.length ?? 0) + LINE_OVERHEAD_BYTES;
     to += 1;
   } while (to < lines.length && bytes < maxBytes);
   return to;
 }
 
 /** Approximate bytes of a line in a batch, without its text. */
-const LINE_OVERHEAD = 24;
+const LINE_OVERHEAD_BYTES = 24;
 
 function toBatchEntry(lines: readonly LogLine[], owner: LogOwner): LogEntry {
   const [first] = lines;
@@ -126,12 +131,12 @@ export function toLogEntry(line: LogLine, owner: LogOwner): LogEntry {
   });
 }
 
-/** Entry that contains the position after which a stream begins. */
+/** Entry that contains the sequence number after which a log stream begins. */
 export function createPosition(owner: LogOwner, position: bigint, nowMs: number): LogEntry {
   return Object.assign(createBookmark(owner, nowMs), { position });
 }
 
-/** Entry without a line, sent while nothing is written. */
+/** Entry without a line, which the agent sends while the container writes nothing. */
 export function createBookmark(owner: LogOwner, nowMs: number): LogEntry {
   return create(LogEntrySchema, { ...owner, sequence: 0n, time: timestampFromMs(nowMs) });
 }

@@ -2,7 +2,7 @@ import { assert, type Clock } from '@cloudless/base';
 
 /**
  * Queue of a start: `first` for a replica's first container, `restart` for a container that
- * replaces an exited one.
+ * replaces an exited container.
  */
 export type StartKind = 'first' | 'restart';
 
@@ -10,7 +10,10 @@ export type StartKind = 'first' | 'restart';
 export interface QueuedStart {
   /** True until the start begins. */
   readonly isWaiting: boolean;
-  /** Removes the start from the queue. @returns False when it has begun. */
+  /**
+   * Removes the start from the queue.
+   * @returns False when the start has already begun or was cancelled before.
+   */
   cancel(): boolean;
 }
 
@@ -79,7 +82,10 @@ export class StartQueue {
     }
   }
 
-  /** The oldest start of the queue whose turn it is. */
+  /**
+   * Returns the oldest start of the queue whose turn it is, or else of the other queue; undefined
+   * when both queues are empty.
+   */
   private selectNext(): WaitingStart | undefined {
     const { first, restart } = this.queues;
     const [preferred, other] = this.lastKind === 'first' ? [restart, first] : [first, restart];

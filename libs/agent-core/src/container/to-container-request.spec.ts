@@ -14,7 +14,7 @@ import { aStartOrder, aStopOrder } from '../testing/index.js';
 import { fromContainerLabels } from './container-labels.js';
 import { toContainerRequest } from './to-container-request.js';
 
-const place = {
+const container = {
   clusterId: 'cluster-1',
   nodeId: 'node-1',
   containerId: toContainerId('a'.repeat(64)),
@@ -39,9 +39,9 @@ describe('toContainerRequest', () => {
       labels: { team: 'red' },
       annotations: { note: 'x y' },
     });
-    const request = toContainerRequest(aStartOrder({ spec }), place);
+    const request = toContainerRequest(aStartOrder({ spec }), container);
     expect(request).toMatchObject({
-      containerId: place.containerId,
+      containerId: container.containerId,
       image: 'nginx:alpine',
       command: ['server', '-v'],
       args: ['--port', '80'],
@@ -78,9 +78,9 @@ describe('toContainerRequest', () => {
     { name: 'absent', spec: {} },
     { name: 'zero', spec: { resources: { limits: { cpuMillis: 0, memoryBytes: 0n } } } },
   ])(
-    'sets no limit when it is $name, and no image and working directory when the spec has none',
+    'sets no limit when the limits are $name, and no image or working directory when the spec has none',
     ({ spec }) => {
-      const request = toContainerRequest(aStartOrder({ spec }), place);
+      const request = toContainerRequest(aStartOrder({ spec }), container);
       expect({
         limits: request.limits,
         image: 'image' in request,
@@ -103,20 +103,20 @@ describe('toContainerRequest', () => {
     expect(request.env).toMatchObject({ CLOUDLESS_REPLICA_ID: 'web-1', CLOUDLESS_OTHER: 'kept' });
   });
 
-  it('uses the default CPU request when the spec has none', () => {
+  it('uses the default requests when the spec has none, and the CPU limit when only a limit is set', () => {
     const requests = { cpuMillis: 100, memoryBytes: 64 * 1024 * 1024 };
-    expect(toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), place).requests).toEqual(
-      requests,
-    );
+    expect(
+      toContainerRequest(aStartOrder({ spec: { command: ['a'] } }), container).requests,
+    ).toEqual(requests);
     const limited = { command: ['a'], resources: { limits: { cpuMillis: 50 } } };
-    expect(toContainerRequest(aStartOrder({ spec: limited }), place).requests).toEqual({
+    expect(toContainerRequest(aStartOrder({ spec: limited }), container).requests).toEqual({
       ...requests,
       cpuMillis: 50,
     });
   });
 
-  it('sets no container-only field without an image', () => {
-    const request = toContainerRequest(aStartOrder({ spec: { command: ['serve'] } }), place);
+  it('sets no container-only field when the spec has no image', () => {
+    const request = toContainerRequest(aStartOrder({ spec: { command: ['serve'] } }), container);
     expect(Object.keys(request)).not.toEqual(expect.arrayContaining(['imagePull']));
     expect([request.volumes, request.security, request.network]).toEqual([
       undefined,
@@ -131,7 +131,7 @@ describe('toContainerRequest', () => {
     { policy: ImagePull_Policy.NEVER, imagePull: 'never' },
   ])('converts the pull policy $imagePull', ({ policy, imagePull }) => {
     expect(
-      toContainerRequest(aStartOrder({ spec: { image: 'a', imagePull: { policy } } }), place),
+      toContainerRequest(aStartOrder({ spec: { image: 'a', imagePull: { policy } } }), container),
     ).toMatchObject({ imagePull });
   });
 
@@ -149,7 +149,7 @@ describe('toContainerRequest', () => {
         { name: 'three', mountPath: '/three', source: { case: 'named', value: { name: 'data' } } },
       ],
     });
-    expect(toContainerRequest(aStartOrder({ spec }), place).volumes).toEqual([
+    expect(toContainerRequest(aStartOrder({ spec }), container).volumes).toEqual([
       { name: 'one', mountPath: '/one', readOnly: false, source: { kind: 'emptyDir' } },
       {
         name: 'two',
@@ -165,37 +165,44 @@ describe('toContainerRequest', () => {
   });
 
   it.each([
-    { given: { sizeLimitBytes: 5n }, limit: 7n, memory: { sizeBytes: 5 } },
-    { given: {}, limit: 7n, memory: { sizeBytes: 7 } },
-    { given: {}, limit: 0n, memory: {} },
-  ])(
-    'limits an in-memory directory of size $given with a memory limit of $limit',
-    ({ given, limit, memory }) => {
-      const spec = create(WorkloadSpecSchema, {
-        ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
-        volumes: [
-          {
-            name: 'v',
-            mountPath: '/v',
-            source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...given } },
-          },
-        ],
-      });
-      expect(toContainerRequest(aStartOrder({ spec }), place)).toMatchObject({
-        shmSizeBytes: 9,
-        volumes: [{ source: { kind: 'emptyDir', memory } }],
-      });
+    {
+      name: 'to the size limit of the volume when the volume has a size limit',
+      volume: { sizeLimitBytes: 5n },
+      limit: 7n,
+      memory: { sizeBytes: 5 },
     },
-  );
+    {
+      name: 'to the memory limit of the container when the volume has no size limit',
+      volume: {},
+      limit: 7n,
+      memory: { sizeBytes: 7 },
+    },
+    { name: 'to no value when there is no limit', volume: {}, limit: 0n, memory: {} },
+  ])('sets the size of an in-memory directory $name', ({ volume, limit, memory }) => {
+    const spec = create(WorkloadSpecSchema, {
+      ...{ image: 'a', shmSizeBytes: 9n, resources: { limits: { memoryBytes: limit } } },
+      volumes: [
+        {
+          name: 'v',
+          mountPath: '/v',
+          source: { case: 'emptyDir', value: { medium: Medium.MEMORY, ...volume } },
+        },
+      ],
+    });
+    expect(toContainerRequest(aStartOrder({ spec }), container)).toMatchObject({
+      shmSizeBytes: 9,
+      volumes: [{ source: { kind: 'emptyDir', memory } }],
+    });
+  });
 
-  it('sets the hard limit of each ulimit', () => {
+  it('uses the soft limit as the hard limit of a ulimit without a hard limit', () => {
     const ulimits = [
       { name: 'core' },
       { name: 'nofile', soft: 5n },
       { name: 'stack', soft: 5n, hard: -1n },
       { name: 'nproc', soft: -1n },
     ];
-    const request = toContainerRequest(aStartOrder({ spec: { image: 'a', ulimits } }), place);
+    const request = toContainerRequest(aStartOrder({ spec: { image: 'a', ulimits } }), container);
     expect(request.ulimits).toEqual([
       { name: 'core', soft: 0, hard: 0 },
       { name: 'nofile', soft: 5, hard: 5 },
@@ -210,78 +217,80 @@ describe('toContainerRequest', () => {
       { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
     ];
     expect(
-      toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), place).devices,
+      toContainerRequest(aStartOrder({ spec: { image: 'a', devices } }), container).devices,
     ).toEqual([
       { hostPath: '/dev/fuse', containerPath: '/dev/fuse', permissions: 'rwm' },
       { hostPath: '/dev/kvm', containerPath: '/dev/x', permissions: 'r' },
     ]);
   });
 
-  it.each<{ name: string; security: MessageInitShape<typeof SecurityContextSchema>; asks: object }>(
-    [
-      { name: 'nothing', security: {}, asks: {} },
-      {
-        name: 'ids, also those of root',
-        security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
-        asks: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
+  it.each<{
+    name: string;
+    security: MessageInitShape<typeof SecurityContextSchema>;
+    expected: object;
+  }>([
+    { name: 'an empty security context', security: {}, expected: {} },
+    {
+      name: 'ids, also those of root',
+      security: { runAsUser: 0n, runAsGroup: 5n, runAsNonRoot: true },
+      expected: { runAsUser: 0, runAsGroup: 5, runAsNonRoot: true },
+    },
+    {
+      name: 'a user by name, and groups',
+      security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
+      expected: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
+    },
+    {
+      name: 'capabilities by canonical name, each once',
+      security: {
+        capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'],
+        capabilitiesDrop: ['all'],
       },
-      {
-        name: 'a user by name, and groups',
-        security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
-        asks: { userName: 'nginx', supplementalGroups: [5, 6], fsGroup: 0 },
+      expected: { capabilitiesAdd: ['NET_ADMIN', 'BPF'], capabilitiesDrop: ['ALL'] },
+    },
+    {
+      name: 'seccomp, AppArmor and SELinux profiles',
+      security: {
+        seccompProfile: 'localhost//etc/a.json',
+        apparmorProfile: 'Unconfined',
+        selinuxOptions: '::a_t:s0:c1',
       },
-      {
-        name: 'capabilities by canonical name, each once',
-        security: {
-          capabilitiesAdd: ['CAP_NET_ADMIN', 'net_admin', 'BPF'],
-          capabilitiesDrop: ['all'],
-        },
-        asks: { capabilitiesAdd: ['NET_ADMIN', 'BPF'], capabilitiesDrop: ['ALL'] },
+      expected: {
+        seccomp: { kind: 'localhost', reference: '/etc/a.json' },
+        apparmor: { kind: 'unconfined' },
+        selinux: { user: '', role: '', type: 'a_t', level: 's0:c1' },
       },
-      {
-        name: 'profiles',
-        security: {
-          seccompProfile: 'localhost//etc/a.json',
-          apparmorProfile: 'Unconfined',
-          selinuxOptions: '::a_t:s0:c1',
-        },
-        asks: {
-          seccomp: { kind: 'localhost', reference: '/etc/a.json' },
-          apparmor: { kind: 'unconfined' },
-          selinux: { user: '', role: '', type: 'a_t', level: 's0:c1' },
-        },
+    },
+    {
+      name: 'a read-only root, new privileges and a runtime class',
+      security: {
+        readOnlyRootFilesystem: true,
+        noNewPrivileges: false,
+        runtimeClass: 'runsc',
+        seccompProfile: 'RuntimeDefault',
       },
-      {
-        name: 'the other fields',
-        security: {
-          readOnlyRootFilesystem: true,
-          noNewPrivileges: false,
-          runtimeClass: 'runsc',
-          seccompProfile: 'RuntimeDefault',
-        },
-        asks: {
-          ...{ readOnlyRootFilesystem: true, noNewPrivileges: false, runtimeClass: 'runsc' },
-          seccomp: { kind: 'runtimeDefault' },
-        },
+      expected: {
+        ...{ readOnlyRootFilesystem: true, noNewPrivileges: false, runtimeClass: 'runsc' },
+        seccomp: { kind: 'runtimeDefault' },
       },
-      {
-        name: 'privileged containers, which may gain new privileges',
-        security: { privileged: true },
-        asks: { privileged: true, noNewPrivileges: false },
-      },
-    ],
-  )('sets the security fields for $name', ({ security, asks }) => {
+    },
+    {
+      name: 'a privileged container, which may gain new privileges',
+      security: { privileged: true },
+      expected: { privileged: true, noNewPrivileges: false },
+    },
+  ])('sets the security fields for $name', ({ security, expected }) => {
     expect(
-      toContainerRequest(aStartOrder({ spec: { image: 'a', security } }), place).security,
-    ).toEqual(asks);
+      toContainerRequest(aStartOrder({ spec: { image: 'a', security } }), container).security,
+    ).toEqual(expected);
   });
 
-  it('sets no host port with the host network', () => {
+  it('sets no host port when the replica uses the host network', () => {
     const ports = [{ containerPort: 80, hostPort: 80 }];
     const requestOf = (hostNetwork: boolean): unknown =>
       toContainerRequest(
         aStartOrder({ spec: { image: 'a', ports, network: { hostNetwork } } }),
-        place,
+        container,
       );
     expect(requestOf(false)).toMatchObject({ ports: [{ port: 80, hostPort: 80 }], network: {} });
     expect(requestOf(true)).toMatchObject({
@@ -291,47 +300,51 @@ describe('toContainerRequest', () => {
     expect(requestOf(true)).not.toHaveProperty('ports[0].hostPort');
   });
 
-  it.each<{ name: string; spec: MessageInitShape<typeof WorkloadSpecSchema>; says: string }>([
+  it.each<{ name: string; spec: MessageInitShape<typeof WorkloadSpecSchema>; message: string }>([
     {
-      name: 'a capability',
+      name: 'capability',
       spec: { security: { capabilitiesAdd: ['FLY'] } },
-      says: 'capability "FLY" is not supported by this agent version',
+      message: 'capability "FLY" is not supported by this agent version',
     },
     {
-      name: 'a profile',
+      name: 'seccomp profile',
       spec: { security: { seccompProfile: 'x' } },
-      says: 'seccomp profile "x" is not supported by this agent version',
+      message: 'seccomp profile "x" is not supported by this agent version',
     },
     {
-      name: 'SELinux options',
+      name: 'SELinux option',
       spec: { security: { selinuxOptions: 'x' } },
-      says: 'SELinux options "x" is not supported by this agent version',
+      message: 'SELinux options "x" is not supported by this agent version',
     },
     {
-      name: 'a pull policy',
+      name: 'pull policy',
       spec: { imagePull: { policy: 7 as never } },
-      says: 'pull policy "7" is not supported by this agent version',
+      message: 'pull policy "7" is not supported by this agent version',
     },
     {
-      name: 'a source',
+      name: 'volume source',
       spec: { volumes: [{ name: 'data' }] },
-      says: 'volume "data" has no source that this agent version supports',
+      message: 'volume "data" has no source that this agent version supports',
     },
-  ])('rejects a value of a newer coordinator: $name', ({ spec, says }) => {
-    expect(() => toContainerRequest(aStartOrder({ spec: { image: 'a', ...spec } }), place)).toThrow(
+  ])('rejects an unknown $name, which a newer coordinator may send', ({ spec, message }) => {
+    expect(() =>
+      toContainerRequest(aStartOrder({ spec: { image: 'a', ...spec } }), container),
+    ).toThrow(
       expect.objectContaining({
         kind: 'invalid',
-        message: expect.stringContaining(says) as unknown,
+        message: expect.stringContaining(message) as unknown,
       }),
     );
   });
 
   it('rejects an order that is not a start order', () => {
-    expect(() => toContainerRequest(aStopOrder(), place)).toThrow(
+    expect(() => toContainerRequest(aStopOrder(), container)).toThrow(
       'order 20 for web-1 is not a start order with a spec',
     );
   });
+});
 
+describe('fromContainerLabels', () => {
   it.each([
     {},
     {
@@ -340,31 +353,31 @@ describe('toContainerRequest', () => {
       'cloudless.replica': 'r',
       'cloudless.order-revision': 'x',
     },
-  ])('reads no owner from the labels %j', (labels) => {
+  ])('returns undefined for the labels %j', (labels) => {
     expect(fromContainerLabels(labels)).toBeUndefined();
   });
 });
 
-/** Readers of the leaf fields of a spec that no request to a runtime contains. */
+/** Paths of the leaf fields that no request to a runtime contains, by the code that reads them. */
 const READ_ELSEWHERE: Readonly<Record<string, RegExp>> = {
   'the scheduler': /^(runtime|priority|mode|placement\..*)$/,
   'the rollout': /^(replicas|restarted_at|rollout\..*)$/,
-  toReplicaPlan:
+  toReplicaTarget:
     /^(restart\..*|termination_grace_period|pre_stop_delay|disconnect\..*|(liveness|readiness|startup)_probe\..*)$/,
-  'nobody, for the API refuses them':
+  'no reader: the API refuses these fields':
     /^(resources\.(requests|limits)\.(storage_bytes|bandwidth_bps|gpus)|resources\.requests\.pids|volumes\.empty_dir\.size_limit_bytes|secrets\..*|image_pull\.secret)$/,
 };
 
-describe('toContainerRequest for every leaf field of a spec', () => {
+describe('toContainerRequest with one leaf field of the spec set', () => {
   type Init = MessageInitShape<typeof WorkloadSpecSchema>;
   const anImage = (init: Init = {}): WorkloadSpec =>
     create(WorkloadSpecSchema, { image: 'nginx', ...init });
   const requestText = (spec: WorkloadSpec): string =>
-    JSON.stringify(toContainerRequest(aStartOrder({ spec }), place));
+    JSON.stringify(toContainerRequest(aStartOrder({ spec }), container));
   const withLeaf = (spec: WorkloadSpec): string =>
     requestText(updateSpec(anImage(), spec, undefined));
-  /** Fields that a leaf needs, and a value where the sample has none. */
-  const beside: Readonly<Record<string, Init>> = {
+  /** Specs, by leaf path, for leaves that need other fields or a value that the sample lacks. */
+  const specsWithLeaf: Readonly<Record<string, Init>> = {
     'volumes.name': { volumes: [{ name: 'text', source: { case: 'emptyDir', value: {} } }] },
     'volumes.mount_path': {
       volumes: [{ mountPath: 'text', source: { case: 'emptyDir', value: {} } }],
@@ -379,8 +392,8 @@ describe('toContainerRequest for every leaf field of a spec', () => {
     'security.apparmor_profile': { security: { apparmorProfile: 'Unconfined' } },
     'security.selinux_options': { security: { selinuxOptions: ':::s0' } },
   };
-  /** The spec without the leaf. */
-  const without: Readonly<Record<string, Init>> = Object.fromEntries([
+  /** Specs to compare with, by leaf path, for leaves whose parent message must exist. */
+  const specsWithoutLeaf: Readonly<Record<string, Init>> = Object.fromEntries([
     ...['name', 'mount_path', 'read_only'].map((name) => [
       `volumes.${name}`,
       { volumes: [{ source: { case: 'emptyDir' as const, value: {} } }] },
@@ -415,16 +428,16 @@ describe('toContainerRequest for every leaf field of a spec', () => {
   it.each(listSpecLeaves().filter(({ path }) => readers(path).length === 0))(
     'passes $path to the runtime',
     ({ path, spec }) => {
-      const init = beside[path];
-      const given = init === undefined ? withLeaf(spec) : requestText(anImage(init));
-      expect(given).not.toBe(requestText(anImage(without[path])));
+      const init = specsWithLeaf[path];
+      const request = init === undefined ? withLeaf(spec) : requestText(anImage(init));
+      expect(request).not.toBe(requestText(anImage(specsWithoutLeaf[path])));
     },
   );
 
-  it('has one reader for every other leaf', () => {
+  it('ignores each leaf field that has another reader, and no field has two readers', () => {
     const others = listSpecLeaves().filter(({ path }) => readers(path).length > 0);
     expect(others.filter(({ path }) => readers(path).length > 1)).toEqual([]);
-    // A volume must have a source; this one has an invalid size.
+    // A volume needs a source; the sample of its size limit is an invalid spec.
     const alone = others.filter(({ path }) => !path.startsWith('volumes.'));
     expect(
       alone.filter(({ spec }) => withLeaf(spec) !== requestText(anImage())).map(({ path }) => path),

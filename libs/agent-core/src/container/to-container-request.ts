@@ -83,8 +83,8 @@ function createReplicaVariables(
 }
 
 /**
- * Start part of an order. @throws kind `invalid` when the order is not a start order or has no
- * spec.
+ * Returns the start order in `order` and its spec.
+ * @throws kind `invalid` when the order is not a start order or has no spec.
  */
 export function requireStart(order: Order): {
   readonly start: StartOrder;
@@ -99,7 +99,7 @@ export function requireStart(order: Order): {
   return { start, spec: start.spec };
 }
 
-/** With the host network every port is a port of the node: no port mapping. */
+/** Requests no host port with the host network, where every port is a port of the node. */
 function toPortRequest(
   port: WorkloadSpec['ports'][number],
   { network }: WorkloadSpec,
@@ -118,7 +118,7 @@ function toRequests(resources: Resources | undefined): NonNullable<ContainerRequ
   return { cpuMillis, memoryBytes: Number(memoryBytes) };
 }
 
-/** 0 means no limit, as an absent value does. */
+/** Leaves out limits that are 0 or absent: both mean no limit. */
 function toLimits(resources: Resources | undefined): ContainerRequest['limits'] {
   const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
   return {

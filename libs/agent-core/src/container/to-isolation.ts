@@ -45,7 +45,8 @@ export type Isolation = Pick<
 
 /**
  * Converts the image, volume, network and security fields of a spec.
- * @throws kind `invalid` for values that this agent version does not know.
+ * @param owner - Workload whose named volumes the replica uses.
+ * @throws kind `invalid` for values that this agent version does not support.
  */
 export function toIsolation(
   spec: WorkloadSpec,
@@ -171,8 +172,8 @@ function toSecurityRequest(security: SecurityContext): SecurityRequest {
   const { capabilitiesAdd, capabilitiesDrop, seccompProfile, apparmorProfile, selinuxOptions } =
     security;
   const { user, supplementalGroups, fsGroup } = security;
-  // A privileged process could undo `no_new_privileges`, and container runtimes would set it
-  // otherwise.
+  // Container runtimes set `no_new_privileges` unless the request says false. A privileged process
+  // could undo the setting, so it would promise nothing.
   const noNewPrivileges = security.noNewPrivileges ?? (privileged ? false : undefined);
   return {
     ...(runAsNonRoot ? { runAsNonRoot } : {}),
@@ -218,8 +219,10 @@ function toProfile(kind: string, text: string): SecurityProfile {
 }
 
 /**
- * Rejects values that only a newer version knows, instead of starting a container with less than
- * the spec requires.
+ * Returns `value`, the parsed form of `text`. Rejects a text that this version cannot parse: a
+ * container without the setting would have less than the spec requires.
+ * @param kind - Name of the field in the error message.
+ * @throws kind `invalid` when `value` is undefined.
  */
 function requireKnown<Value>(kind: string, text: string, value: Value | undefined): Value {
   if (value === undefined)

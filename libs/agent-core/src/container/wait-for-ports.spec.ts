@@ -10,25 +10,25 @@ const endpoints = [
 describe('waitForPorts', () => {
   let clock: ManualClock;
   let open: Set<number>;
-  let tries: number[];
+  let attempts: number[];
   let isDone: boolean;
   const connect = async (_ip: string, port: number): Promise<boolean> => {
-    tries.push(port);
+    attempts.push(port);
     return open.has(port);
   };
-  const begin = (signal = new AbortController().signal): Promise<void> =>
+  const wait = (signal = new AbortController().signal): Promise<void> =>
     waitForPorts(endpoints, { clock, connect }, signal).then(() => void (isDone = true));
 
   beforeEach(() => {
     clock = new ManualClock();
     open = new Set();
-    tries = [];
+    attempts = [];
     isDone = false;
   });
 
   it('resolves only once every port has accepted a connection', async () => {
     open.add(80);
-    const waiting = begin();
+    const waiting = wait();
     await settle();
     expect(isDone).toBe(false);
     await clock.advance(1_000);
@@ -39,12 +39,12 @@ describe('waitForPorts', () => {
     expect(isDone).toBe(true);
   });
 
-  it('tries an accepted port no further', async () => {
+  it('does not connect again to a port that has accepted a connection', async () => {
     open.add(80);
-    const waiting = begin();
+    const waiting = wait();
     await clock.advance(1_000);
-    expect(tries.filter((port) => port === 80)).toHaveLength(1);
-    expect(tries.filter((port) => port === 81).length).toBeGreaterThan(3);
+    expect(attempts.filter((port) => port === 80)).toHaveLength(1);
+    expect(attempts.filter((port) => port === 81).length).toBeGreaterThan(3);
     open.add(81);
     await clock.advance(250);
     await waiting;
@@ -52,7 +52,7 @@ describe('waitForPorts', () => {
 
   it('rejects with StoppedError when it is aborted, and leaves no timer', async () => {
     const stop = new AbortController();
-    const outcome = expect(begin(stop.signal)).rejects.toThrow(StoppedError);
+    const outcome = expect(wait(stop.signal)).rejects.toThrow(StoppedError);
     await settle();
     stop.abort();
     await outcome;

@@ -8,8 +8,8 @@ import {
 import type { ContainerEndpoint } from '@cloudless/runtime';
 
 /**
- * Tries one TCP connection. Resolves with true when it is accepted within `timeoutMs`; never
- * rejects.
+ * Tries one TCP connection. Resolves with true when the server accepts the connection within
+ * `timeoutMs`, otherwise with false; never rejects.
  */
 export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promise<boolean>;
 
@@ -17,25 +17,28 @@ export type TcpConnect = (ip: string, port: number, timeoutMs: number) => Promis
  * Delay between rounds; short at first, as most servers listen within some tens of milliseconds.
  */
 const ROUND_BACKOFF: BackoffPolicy = { firstMs: 25, maxMs: 250, factor: 1.25 };
-/** Connections on the same machine take much less; a slower one counts as refused. */
+/**
+ * Timeout of one connection. A connection on the same machine takes much less; a slower connection
+ * counts as refused.
+ */
 const CONNECT_TIMEOUT_MS = 1_000;
 
 /**
  * Resolves once every endpoint has accepted a TCP connection.
- * @throws StoppedError as soon as `signal` is aborted and the current round has ended.
+ * @throws StoppedError when `signal` is aborted, after the current round of connections.
  */
 export async function waitForPorts(
   endpoints: readonly ContainerEndpoint[],
   deps: { readonly clock: Clock; readonly connect: TcpConnect },
   signal: StopSignal,
 ): Promise<void> {
-  let waiting = endpoints;
+  let pending = endpoints;
   for (let round = 1; ; round += 1) {
     const accepted = await Promise.all(
-      waiting.map(({ ip, port }) => deps.connect(ip, port, CONNECT_TIMEOUT_MS)),
+      pending.map(({ ip, port }) => deps.connect(ip, port, CONNECT_TIMEOUT_MS)),
     );
-    waiting = waiting.filter((_endpoint, index) => accepted[index] !== true);
-    if (waiting.length === 0) return;
+    pending = pending.filter((_endpoint, index) => accepted[index] !== true);
+    if (pending.length === 0) return;
     await sleep(deps.clock, backoffDelayMs(ROUND_BACKOFF, round), signal);
   }
 }

@@ -8,19 +8,19 @@ import { aStartOrder, aStopOrder, AgentTestBed, FakeStats } from '../testing/ind
 interface Row {
   readonly metric: string;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Makes the metric change while replica `web-1` runs. */
+  /** Makes the metric increase; called while replica `web-1` runs. */
   readonly act: (testBed: AgentTestBed) => Promise<unknown> | void;
 }
 
 const idOf = (testBed: AgentTestBed) => toContainerId(testBed.requireReport().containerId);
-const started = (testBed: AgentTestBed) =>
+const startReplica = (testBed: AgentTestBed) =>
   testBed.coordinator.sendOrder(aStartOrder({ replicaId: 'web-2' }));
-const stopped = (testBed: AgentTestBed) => testBed.coordinator.sendOrder(aStopOrder());
-const crashed = async (testBed: AgentTestBed): Promise<void> => {
+const stopReplica = (testBed: AgentTestBed) => testBed.coordinator.sendOrder(aStopOrder());
+const crashContainer = async (testBed: AgentTestBed): Promise<void> => {
   testBed.machine.exit(idOf(testBed), 1);
   await testBed.clock.advance(5_000);
 };
-const followed = async (testBed: AgentTestBed): Promise<void> => {
+const followLogs = async (testBed: AgentTestBed): Promise<void> => {
   const value = create(StreamLogsRequestSchema, {
     containerId: testBed.requireReport().containerId,
     follow: true,
@@ -30,7 +30,7 @@ const followed = async (testBed: AgentTestBed): Promise<void> => {
   testBed.machine.write(idOf(testBed), 'stdout', 'hello\n');
 };
 const ports = [{ name: 'http', containerPort: 80 }];
-const probed = async (testBed: AgentTestBed): Promise<void> => {
+const startProbedReplica = async (testBed: AgentTestBed): Promise<void> => {
   const readinessProbe = {
     check: { case: 'http', value: { path: '/', port: 'http' } },
     period: durationFromMs(1_000),
@@ -40,21 +40,21 @@ const probed = async (testBed: AgentTestBed): Promise<void> => {
   );
   await testBed.clock.advance(2_000);
 };
-const manyStarts = (testBed: AgentTestBed): void => {
+const startManyReplicas = (testBed: AgentTestBed): void => {
   testBed.runtime.start = () => new Promise(() => undefined);
   for (let number = 2; number <= 10; number += 1)
     testBed.coordinator.sendOrder(aStartOrder({ replicaId: `web-${number}` }));
 };
-const dropped = async (testBed: AgentTestBed): Promise<void> => {
+const dropConnection = async (testBed: AgentTestBed): Promise<void> => {
   testBed.coordinator.dropConnections();
   await testBed.clock.advance(2_000);
 };
 
-const sampled = (testBed: AgentTestBed): Promise<void> => testBed.clock.advance(20_000);
-const container = (name: string, labels: Row['labels'] = {}): Row => ({
+const takeSamples = (testBed: AgentTestBed): Promise<void> => testBed.clock.advance(20_000);
+const containerRow = (name: string, labels: Row['labels'] = {}): Row => ({
   metric: `cloudless_container_${name}`,
   labels: { namespace: 'default', workload: 'web', replica: 'web-1', ...labels },
-  act: sampled,
+  act: takeSamples,
 });
 
 const rows: readonly Row[] = [
@@ -63,58 +63,60 @@ const rows: readonly Row[] = [
     'cpu_user_seconds_total',
     'cpu_system_seconds_total',
     'cpu_limit_cores',
-  ].map((name) => container(name)),
+  ].map((name) => containerRow(name)),
   ...['cpu_periods_total', 'cpu_throttled_periods_total', 'cpu_throttled_seconds_total'].map(
-    (name) => container(name),
+    (name) => containerRow(name),
   ),
   ...['usage', 'working_set', 'limit', 'peak', 'file', 'anon', 'swap'].map((name) =>
-    container(`memory_${name}_bytes`),
+    containerRow(`memory_${name}_bytes`),
   ),
   ...['read_bytes', 'written_bytes', 'reads', 'writes'].map((name) =>
-    container(`io_${name}_total`),
+    containerRow(`io_${name}_total`),
   ),
-  ...['received', 'sent'].flatMap((way) =>
+  ...['received', 'sent'].flatMap((direction) =>
     ['bytes', 'packets', 'errors', 'dropped'].map((name) =>
-      container(`network_${way}_${name}_total`),
+      containerRow(`network_${direction}_${name}_total`),
     ),
   ),
   ...['cpu', 'memory', 'io'].flatMap((resource) =>
-    ['waiting', 'stalled'].map((name) => container(`pressure_${name}_seconds_total`, { resource })),
+    ['waiting', 'stalled'].map((name) =>
+      containerRow(`pressure_${name}_seconds_total`, { resource }),
+    ),
   ),
-  ...['pids', 'pids_limit'].map((name) => container(name)),
-  { metric: 'cloudless_agent_container_starts_total', labels: { result: 'ok' }, act: started },
+  ...['pids', 'pids_limit'].map((name) => containerRow(name)),
+  { metric: 'cloudless_agent_container_starts_total', labels: { result: 'ok' }, act: startReplica },
   {
     metric: 'cloudless_agent_container_starts_total',
     labels: { result: 'failed' },
     act: (testBed) => {
       testBed.machine.failNextStart(new CloudlessError('exhausted', 'no room'));
-      started(testBed);
+      startReplica(testBed);
     },
   },
-  { metric: 'cloudless_agent_container_start_duration_seconds', act: started },
+  { metric: 'cloudless_agent_container_start_duration_seconds', act: startReplica },
   {
     metric: 'cloudless_agent_image_pulls_total',
     labels: { result: 'ok' },
-    act: (testBed) => pulled(testBed),
+    act: (testBed) => pullImage(testBed),
   },
   {
     metric: 'cloudless_agent_image_pulls_total',
     labels: { result: 'failed' },
-    act: (testBed) => pulled(testBed, new CloudlessError('precondition', 'not found')),
+    act: (testBed) => pullImage(testBed, new CloudlessError('precondition', 'not found')),
   },
-  { metric: 'cloudless_agent_image_pull_duration_seconds', act: (testBed) => pulled(testBed) },
+  { metric: 'cloudless_agent_image_pull_duration_seconds', act: (testBed) => pullImage(testBed) },
   {
     metric: 'cloudless_agent_container_stops_total',
     labels: { result: 'ok' },
-    act: async (testBed) => (stopped(testBed), testBed.clock.advance(40_000)),
+    act: async (testBed) => (stopReplica(testBed), testBed.clock.advance(40_000)),
   },
-  { metric: 'cloudless_agent_container_exits_total', act: crashed },
-  { metric: 'cloudless_agent_runtime_event_lag_seconds', act: crashed },
-  { metric: 'cloudless_agent_replica_restarts_total', act: crashed },
-  { metric: 'cloudless_agent_replicas', labels: { ready: 'true' }, act: started },
-  { metric: 'cloudless_agent_log_lines_read_total', act: followed },
-  { metric: 'cloudless_agent_log_read_bytes_total', act: followed },
-  { metric: 'cloudless_agent_tunnels_open', act: followed },
+  { metric: 'cloudless_agent_container_exits_total', act: crashContainer },
+  { metric: 'cloudless_agent_runtime_event_lag_seconds', act: crashContainer },
+  { metric: 'cloudless_agent_replica_restarts_total', act: crashContainer },
+  { metric: 'cloudless_agent_replicas', labels: { ready: 'true' }, act: startReplica },
+  { metric: 'cloudless_agent_log_lines_read_total', act: followLogs },
+  { metric: 'cloudless_agent_log_read_bytes_total', act: followLogs },
+  { metric: 'cloudless_agent_tunnels_open', act: followLogs },
   {
     metric: 'cloudless_agent_execs_total',
     act: (testBed) => {
@@ -125,15 +127,15 @@ const rows: readonly Row[] = [
   {
     metric: 'cloudless_agent_probe_requests_total',
     labels: { protocol: 'http', answered: 'true' },
-    act: probed,
+    act: startProbedReplica,
   },
-  { metric: 'cloudless_agent_probe_duration_seconds', act: probed },
-  { metric: 'cloudless_agent_starts_waiting', act: manyStarts },
-  { metric: 'cloudless_agent_dials_total', labels: { result: 'ok' }, act: dropped },
-  { metric: 'cloudless_agent_sessions_total', act: dropped },
+  { metric: 'cloudless_agent_probe_duration_seconds', act: startProbedReplica },
+  { metric: 'cloudless_agent_starts_waiting', act: startManyReplicas },
+  { metric: 'cloudless_agent_dials_total', labels: { result: 'ok' }, act: dropConnection },
+  { metric: 'cloudless_agent_sessions_total', act: dropConnection },
 ];
 
-async function pulled(testBed: AgentTestBed, failure?: CloudlessError): Promise<void> {
+async function pullImage(testBed: AgentTestBed, failure?: CloudlessError): Promise<void> {
   testBed.machine.images.set('nginx', { pullMs: 10, ...definedFields({ failure }) });
   testBed.coordinator.sendOrder(aStartOrder({ replicaId: 'image-1', spec: { image: 'nginx' } }));
   await testBed.clock.advance(10);
@@ -150,14 +152,17 @@ async function createTestBed(meter: RecordingMeter): Promise<AgentTestBed> {
 }
 
 describe('metrics of an agent', () => {
-  it.each(rows)('change with the agent: $metric $labels', async ({ metric, labels = {}, act }) => {
-    const meter = new RecordingMeter();
-    const testBed = await createTestBed(meter);
-    const before = await meter.read(metric, labels);
-    await act(testBed);
-    await settle();
-    expect(await meter.read(metric, labels)).toBeGreaterThan(before);
-  });
+  it.each(rows)(
+    'include $metric $labels, which increases when the agent acts',
+    async ({ metric, labels = {}, act }) => {
+      const meter = new RecordingMeter();
+      const testBed = await createTestBed(meter);
+      const before = await meter.read(metric, labels);
+      await act(testBed);
+      await settle();
+      expect(await meter.read(metric, labels)).toBeGreaterThan(before);
+    },
+  );
 
   it('set cloudless_agent_session_connected to 0 when the session ends', async () => {
     const meter = new RecordingMeter();
@@ -179,7 +184,7 @@ describe('metrics of an agent', () => {
       replica: 'web-1',
       container: idOf(testBed),
     });
-    await crashed(testBed);
+    await crashContainer(testBed);
     await testBed.clock.advance(3_000);
     const shown = [...meter.specs.keys()].filter((name) => name.startsWith('cloudless_container_'));
     const containers = new Set(
@@ -187,12 +192,12 @@ describe('metrics of an agent', () => {
     );
     expect([...containers]).toEqual([idOf(testBed)]);
     expect(idOf(testBed)).not.toBe(first?.['container']);
-    stopped(testBed);
+    stopReplica(testBed);
     await testBed.clock.advance(60_000);
     expect(shown.flatMap((name) => meter.labelsOf(name))).toEqual([]);
   });
 
-  it('have a row in the table of this spec, each', async () => {
+  it('all have a row in the table of this spec', async () => {
     const meter = new RecordingMeter();
     await createTestBed(meter);
     const shown = ['cloudless_agent_session_connected', ...rows.map(({ metric }) => metric)];

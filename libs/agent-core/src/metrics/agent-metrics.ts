@@ -40,8 +40,8 @@ export function instrumentTransport(
 }
 
 /**
- * Registers gauges that are read when metrics are exposed, and a counter of restarts. @returns A
- * function that removes them.
+ * Registers gauges that are read when metrics are exposed, and a counter of restarts in place.
+ * @returns A function that ends the updates of these metrics.
  */
 export function registerAgentMetrics(
   meter: Meter,
@@ -50,7 +50,7 @@ export function registerAgentMetrics(
     readonly tunnels: () => number;
     readonly replicas: Pick<
       NodeReplicas,
-      'subscribe' | 'findReport' | 'listReports' | 'startsWaiting'
+      'subscribe' | 'findReport' | 'listReports' | 'waitingStartCount'
     >;
   },
 ): () => void {
@@ -94,7 +94,7 @@ export function registerAgentMetrics(
     tunnels.set(agent.tunnels());
     const reports = [...agent.replicas.listReports()];
     const ready = reports.filter((report) => report.ready).length;
-    waiting.set(agent.replicas.startsWaiting);
+    waiting.set(agent.replicas.waitingStartCount);
     replicas.set(ready, { ready: 'true' });
     replicas.set(reports.length - ready, { ready: 'false' });
   });

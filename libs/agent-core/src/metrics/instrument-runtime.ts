@@ -125,8 +125,8 @@ export function instrumentRuntime(
 }
 
 /**
- * Calls `observe` with each item before the reader gets it. Requests no item before the reader
- * does.
+ * Returns `items` and calls `observe` with each item before the reader gets the item. Requests an
+ * item only when the reader requests one.
  */
 function tap<Item>(items: AsyncIterable<Item>, observe: (item: Item) => void): AsyncIterable<Item> {
   return {

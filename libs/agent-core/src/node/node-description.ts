@@ -33,21 +33,21 @@ export interface NodeDescription {
     readonly memoryBytes: number;
     readonly storageBytes: number;
   };
-  /** Reserved for the system; not available to replicas. */
+  /** Reserved for the system; the coordinator places no replicas on this part of `capacity`. */
   readonly reserved: { readonly cpuMillis: number; readonly memoryBytes: number };
   readonly maxReplicas: number;
   readonly agentVersion: string;
   readonly architecture: string;
   readonly operatingSystem: string;
-  /** Address of AgentService; empty when it is not served. */
+  /** Address of AgentService; empty when the agent does not serve AgentService. */
   readonly agentAddress: string;
 }
 
-/** The first message of a session. */
+/** Builds the first message of a session. */
 export function toHello(
   node: NodeDescription,
   identity: AgentIdentity,
-  now: {
+  state: {
     readonly bootId: string;
     readonly capabilities: readonly string[];
     readonly conditions: readonly Condition[];
@@ -59,7 +59,7 @@ export function toHello(
     nodeId: identity.nodeId,
     instanceId: identity.instanceId,
     clusterId: identity.clusterId ?? '',
-    bootId: now.bootId,
+    bootId: state.bootId,
     highestEpoch: identity.highestEpoch,
     region: node.region,
     zone: node.zone,
@@ -75,11 +75,11 @@ export function toHello(
       memoryBytes: BigInt(Math.floor(node.reserved.memoryBytes)),
     }),
     maxReplicas: node.maxReplicas,
-    capabilities: [...now.capabilities],
+    capabilities: [...state.capabilities],
     agentVersion: node.agentVersion,
     architecture: node.architecture,
     operatingSystem: node.operatingSystem,
     agentAddress: node.agentAddress,
-    conditions: [...now.conditions],
+    conditions: [...state.conditions],
   });
 }

@@ -11,10 +11,11 @@ import {
 
 /** Resource usage and pressure of a machine at one moment. */
 export interface NodeReading {
-  /** Thousandths of a core, averaged since the previous reading; absent in the first one. */
+  /** Thousandths of a core, averaged since the previous reading; absent in the first reading. */
   readonly cpuMillis?: number;
+  /** Memory in use. */
   readonly memoryBytes: number;
-  /** On the file system of the data directory. */
+  /** Disk space in use on the file system of the data directory. */
   readonly storageBytes: number;
   readonly memoryPressure: ConditionReading;
   readonly diskPressure: ConditionReading;
@@ -78,8 +79,8 @@ export class NodeMonitor {
   }
 
   /**
-   * Reads the machine. When the reading fails, the previous one is kept. @returns True when a
-   * condition has changed.
+   * Reads the machine. Keeps the previous reading when the read fails.
+   * @returns True when a condition has changed.
    */
   async refresh(): Promise<boolean> {
     const before = this.reading;
@@ -98,8 +99,8 @@ export class NodeMonitor {
   }
 
   /**
-   * Reads the machine until aborted. @param onConditionChange - Called as soon as a condition has
-   * changed.
+   * Reads the machine every {@link READ_INTERVAL_MS} until `signal` is aborted.
+   * @param onConditionChange - Called as soon as a condition has changed.
    */
   async run(onConditionChange: () => void, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {

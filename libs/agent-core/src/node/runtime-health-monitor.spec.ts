@@ -3,23 +3,25 @@ import {
   RestartPolicy_Policy as RestartMode,
   type Usage,
 } from '@cloudless/api';
-import { CloudlessError, type ContainerId } from '@cloudless/base';
-import { settle } from '@cloudless/base/testing';
+import { CloudlessError, silentLog, toContainerId, type ContainerId } from '@cloudless/base';
+import { ManualClock, settle } from '@cloudless/base/testing';
 import { createFakeRuntime, type FakeRuntime } from '@cloudless/runtime/testing';
 import { AgentTestBed } from '../testing/agent-test-bed.js';
+import type { ReplicaRunner } from '../replica/replica-runner.js';
 import { aStartOrder } from '../testing/builders.js';
+import { RuntimeHealthMonitor } from './runtime-health-monitor.js';
 
 const IMAGE = 'nginx:alpine';
 
-/** A node whose container runtime can become unavailable: then every call fails. */
+/** A node whose container runtime can become unavailable: then starts and stops fail. */
 class Node {
   readonly testBed = new AgentTestBed();
-  private silentFrom: number | undefined;
+  private unavailableSinceMs: number | undefined;
   private withoutProcess: readonly ContainerId[] = [];
 
   async start(): Promise<void> {
     const { testBed } = this;
-    testBed.runtime = this.failing(
+    testBed.runtime = this.withOutages(
       createFakeRuntime({
         clock: testBed.clock,
         capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'],
@@ -29,12 +31,12 @@ class Node {
     await testBed.start();
   }
 
-  away(): void {
-    this.silentFrom = this.testBed.clock.now();
+  makeUnavailable(): void {
+    this.unavailableSinceMs = this.testBed.clock.now();
   }
 
-  back(): void {
-    this.silentFrom = undefined;
+  makeAvailable(): void {
+    this.unavailableSinceMs = undefined;
   }
 
   /** Ends the main process of the replica's container without a report of the runtime. */
@@ -42,7 +44,7 @@ class Node {
     this.withoutProcess = [this.testBed.requireReport(replicaId).containerId as ContainerId];
   }
 
-  async order(
+  async startReplica(
     replicaId: string,
     spec: NonNullable<Parameters<typeof aStartOrder>[0]>['spec'] = {},
   ): Promise<void> {
@@ -63,52 +65,55 @@ class Node {
     );
   }
 
-  private failing(runtime: FakeRuntime): FakeRuntime {
-    const refuse = (): void => {
-      if (this.silentFrom !== undefined) throw new CloudlessError('unavailable', 'nobody answers');
+  private withOutages(runtime: FakeRuntime): FakeRuntime {
+    const throwWhenUnavailable = (): void => {
+      if (this.unavailableSinceMs !== undefined)
+        throw new CloudlessError('unavailable', 'nobody answers');
     };
     const { start, stop } = runtime;
     return Object.assign(runtime, {
-      start: async (...given: Parameters<typeof start>) => {
-        refuse();
-        return start.apply(runtime, given);
+      start: async (...args: Parameters<typeof start>) => {
+        throwWhenUnavailable();
+        return start.apply(runtime, args);
       },
-      stop: async (...given: Parameters<typeof stop>) => {
-        refuse();
-        return stop.apply(runtime, given);
+      stop: async (...args: Parameters<typeof stop>) => {
+        throwWhenUnavailable();
+        return stop.apply(runtime, args);
       },
       health: () => ({
         containersSilentMs:
-          this.silentFrom === undefined ? 0 : this.testBed.clock.now() - this.silentFrom,
+          this.unavailableSinceMs === undefined
+            ? 0
+            : this.testBed.clock.now() - this.unavailableSinceMs,
         withoutProcess: this.withoutProcess,
       }),
     });
   }
 }
 
-let node: Node;
-beforeEach(async () => {
-  node = new Node();
-  await node.start();
-});
-afterEach(() => node.testBed.stop());
-
 describe('Agent whose container runtime does not answer', () => {
+  let node: Node;
+  beforeEach(async () => {
+    node = new Node();
+    await node.start();
+  });
+  afterEach(() => node.testBed.stop());
+
   it('reports the node condition after 5 s, and clears the condition when the runtime answers', async () => {
     await node.testBed.clock.advance(10_000);
     expect(node.condition()).toBe(false);
-    node.away();
+    node.makeUnavailable();
     await node.testBed.clock.advance(6_000);
     expect(node.condition()).toBe(true);
-    node.back();
+    node.makeAvailable();
     await node.testBed.clock.advance(1_000);
     expect(node.condition()).toBe(false);
   });
 
   it('reports no condition for a restart of the runtime within 5 s', async () => {
-    node.away();
+    node.makeUnavailable();
     await node.testBed.clock.advance(4_000);
-    node.back();
+    node.makeAvailable();
     await node.testBed.clock.advance(10_000);
     expect(
       node
@@ -118,9 +123,9 @@ describe('Agent whose container runtime does not answer', () => {
     ).toEqual([]);
   });
 
-  it('gives up a start after 10 s, and removes the container if it was started nevertheless', async () => {
-    node.away();
-    await node.order('web-1');
+  it('gives up a start after 10 s, and leaves no container when the runtime answers again', async () => {
+    node.makeUnavailable();
+    await node.startReplica('web-1');
     await node.testBed.clock.advance(9_000);
     expect(node.testBed.summarizeReport()).toMatchObject({ phase: 'STARTING' });
     await node.testBed.clock.advance(2_000);
@@ -128,16 +133,16 @@ describe('Agent whose container runtime does not answer', () => {
       phase: 'STOPPED',
       reason: expect.stringContaining('does not answer'),
     });
-    node.back();
+    node.makeAvailable();
     await node.testBed.clock.advance(60_000);
     expect(await node.testBed.runtime.list()).toEqual([]);
   });
 
-  it('leaves running containers alone', async () => {
-    await node.order('web-1');
-    node.away();
+  it('keeps running containers ready and does not restart them', async () => {
+    await node.startReplica('web-1');
+    node.makeUnavailable();
     await node.testBed.clock.advance(60_000);
-    node.back();
+    node.makeAvailable();
     await node.testBed.clock.advance(10_000);
     expect(node.testBed.summarizeReport()).toMatchObject({
       phase: 'RUNNING',
@@ -148,18 +153,18 @@ describe('Agent whose container runtime does not answer', () => {
   });
 
   it('does not give up a start under restart policy NEVER, as the container may have run', async () => {
-    node.away();
-    await node.order('job-1', { restart: { policy: RestartMode.NEVER } });
+    node.makeUnavailable();
+    await node.startReplica('job-1', { restart: { policy: RestartMode.NEVER } });
     await node.testBed.clock.advance(60_000);
     expect(node.testBed.summarizeReport('job-1')).toMatchObject({ phase: 'STARTING' });
-    node.back();
+    node.makeAvailable();
     await node.testBed.clock.advance(1_000);
     expect(node.testBed.summarizeReport('job-1')).toMatchObject({ phase: 'RUNNING' });
   });
 
   it('marks a container without its main process as not ready', async () => {
-    await node.order('web-1');
-    node.away();
+    await node.startReplica('web-1');
+    node.makeUnavailable();
     node.killProcess('web-1');
     await node.testBed.clock.advance(2_000);
     expect(node.testBed.summarizeReport()).toMatchObject({
@@ -169,5 +174,31 @@ describe('Agent whose container runtime does not answer', () => {
       reason:
         'the main process no longer exists, and the container runtime has not reported its exit',
     });
+  });
+});
+
+describe('RuntimeHealthMonitor', () => {
+  it('marks a container as without process only after two reads in a row without its process', () => {
+    const marked: (readonly string[])[] = [];
+    const runner = {
+      markProcessGone: (containerIds: ReadonlySet<string>) => marked.push([...containerIds]),
+    } as unknown as ReplicaRunner;
+    let withoutProcess: readonly ContainerId[] = [];
+    const monitor = new RuntimeHealthMonitor({
+      runtime: { health: () => ({ containersSilentMs: 0, withoutProcess }) },
+      replicas: { listRunners: () => [runner] },
+      clock: new ManualClock(),
+      log: silentLog,
+    });
+    const containerId = toContainerId('a'.repeat(64));
+    withoutProcess = [containerId];
+    monitor.refresh();
+    withoutProcess = []; // the runtime has reported the exit, or the process was only starting
+    monitor.refresh();
+    withoutProcess = [containerId];
+    monitor.refresh();
+    expect(marked).toEqual([]);
+    monitor.refresh();
+    expect(marked).toEqual([[containerId]]);
   });
 });

@@ -4,18 +4,19 @@ import type { NodeReplicas } from '../replica/node-replicas.js';
 import type { ConditionReading } from './node-monitor.js';
 
 /**
- * Time between two reads of the runtime's health; a read makes no call to the container runtime.
+ * Time between two reads of the runtime's health. Reads may be frequent: a read makes no call to
+ * the container runtime.
  */
 export const HEALTH_INTERVAL_MS = 1_000;
 /**
- * A restarted container runtime answers again within this time; after it, the node reports
+ * A restarted container runtime answers again within this time; after this time, the node reports
  * CONTAINER_RUNTIME_UNAVAILABLE and gets no new containers.
  */
 export const UNAVAILABLE_AFTER_MS = 5_000;
 /**
  * After this time, the agent gives up starts that have not succeeded, and the coordinator places
  * the replicas elsewhere. Later than {@link UNAVAILABLE_AFTER_MS}, so that the coordinator excludes
- * this node before it places them.
+ * this node before it places the replicas.
  */
 export const GIVE_UP_AFTER_MS = 10_000;
 
@@ -34,8 +35,8 @@ export interface RuntimeHealthMonitorOptions {
 export class RuntimeHealthMonitor {
   private isUnavailable = false;
   /**
-   * Containers without a main process at the previous read. The runtime gets one more interval to
-   * report their exit.
+   * Containers without a main process at the previous read. Only a container that still has none at
+   * the next read is marked, so that the runtime has one more interval to report the exit.
    */
   private suspected: ReadonlySet<string> = new Set();
 
@@ -49,7 +50,10 @@ export class RuntimeHealthMonitor {
     return { status: this.isUnavailable, reason };
   }
 
-  /** Reads the health and acts on it. @returns True when the condition has changed. */
+  /**
+   * Reads the health of the runtime, updates the condition and the replicas.
+   * @returns True when the condition has changed.
+   */
   refresh(): boolean {
     const { runtime, replicas, log } = this.options;
     const { containersSilentMs, withoutProcess } = runtime.health?.() ?? HEALTHY;
@@ -60,17 +64,19 @@ export class RuntimeHealthMonitor {
         containersSilentMs,
       });
     if (wasUnavailable && !this.isUnavailable) log.info('container runtime answers again');
-    const gone = new Set(withoutProcess.filter((containerId) => this.suspected.has(containerId)));
+    const containersWithoutProcess = new Set(
+      withoutProcess.filter((containerId) => this.suspected.has(containerId)),
+    );
     this.suspected = new Set(withoutProcess);
     for (const runner of replicas.listRunners()) {
-      if (gone.size > 0) runner.markProcessGone(gone);
+      if (containersWithoutProcess.size > 0) runner.markProcessGone(containersWithoutProcess);
       if (containersSilentMs >= GIVE_UP_AFTER_MS) runner.giveUpStart();
     }
     return this.isUnavailable !== wasUnavailable;
   }
 
   /**
-   * Reads the health every second until aborted.
+   * Reads the health every second until `signal` is aborted.
    * @param onConditionChange - Called as soon as the condition has changed.
    */
   async run(onConditionChange: () => void, signal: AbortSignal): Promise<void> {

@@ -14,36 +14,36 @@ const container = {
 const passed: CheckResult = { kind: 'passed' };
 const failed = (reason: string): CheckResult => ({ kind: 'failed', reason });
 
-/** Makes one check and records the requests to the other side. */
-async function checked(
+/** Makes one check with a timeout of 700 ms and records the requests to clients and runtime. */
+async function runCheck(
   check: ProbeCheck,
   answers: { http?: () => number; grpc?: () => string; tcp?: boolean; exec?: Exec } = {},
 ) {
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const deps: CheckDeps = {
     connect: async (...args) => {
-      asked.push(args);
+      requests.push(args);
       return answers.tcp ?? false;
     },
     probeClients: {
       http: async (request) => {
-        asked.push(request);
+        requests.push(request);
         return answers.http?.() ?? 200;
       },
       grpc: async (request) => {
-        asked.push(request);
+        requests.push(request);
         return answers.grpc?.() ?? 'SERVING';
       },
     },
     runtime: {
       async *exec(containerId, request) {
-        asked.push([containerId, request]);
+        requests.push([containerId, request]);
         yield* answers.exec?.(request) ?? [];
       },
     },
   };
   return {
-    asked,
+    requests,
     result: await checkContainer(
       { check, timeoutMs: 700 },
       container,
@@ -53,13 +53,13 @@ async function checked(
   };
 }
 type Exec = (request: ExecRequest) => Iterable<ExecEvent>;
-const wrote = (text: string): ExecEvent => ({
+const output = (text: string): ExecEvent => ({
   kind: 'output',
   stream: 'stderr',
   data: new TextEncoder().encode(text),
 });
 const exited = (exitCode: number): ExecEvent => ({ kind: 'exited', exitCode });
-const fails =
+const throwError =
   (kind: 'invalid' | 'deadline' | 'unavailable' | 'precondition', message: string) => (): never => {
     throw new CloudlessError(kind, message);
   };
@@ -72,24 +72,27 @@ describe('checkContainer with an HTTP check', () => {
     headers: { Host: 'web' },
   };
 
-  it('sends path and headers to the endpoint of its port', async () => {
-    const { asked } = await checked(check);
-    expect(asked).toEqual([
+  it('sends a request with path and headers to the endpoint of its port', async () => {
+    const { requests } = await runCheck(check);
+    expect(requests).toEqual([
       { ip: '127.0.0.2', port: 4_711, path: '/healthz?full', headers: { Host: 'web' } },
     ]);
   });
 
-  it.each([199, 200, 204, 301, 399, 400, 404, 503])(
-    'passes or fails by HTTP status %i',
-    async (status) => {
-      const good = status >= 200 && status <= 399;
-      const { result } = await checked(check, { http: () => status });
-      expect(result).toEqual(good ? passed : failed(`HTTP ${status} from /healthz?full`));
-    },
-  );
+  it.each([200, 204, 301, 399])('passes when the server answers HTTP %i', async (status) => {
+    const { result } = await runCheck(check, { http: () => status });
+    expect(result).toEqual(passed);
+  });
 
-  it('fails without an answer, naming the port', async () => {
-    const { result } = await checked(check, { http: fails('unavailable', 'connection refused') });
+  it.each([199, 400, 404, 503])('fails when the server answers HTTP %i', async (status) => {
+    const { result } = await runCheck(check, { http: () => status });
+    expect(result).toEqual(failed(`HTTP ${status} from /healthz?full`));
+  });
+
+  it('fails with the error and the port name when the server does not answer', async () => {
+    const { result } = await runCheck(check, {
+      http: throwError('unavailable', 'connection refused'),
+    });
     expect(result).toEqual(failed('connection refused at port http'));
   });
 });
@@ -97,16 +100,19 @@ describe('checkContainer with an HTTP check', () => {
 describe('checkContainer with a TCP check', () => {
   const check: ProbeCheck = { kind: 'tcp', portName: 'http' };
   it.each([
-    { tcp: true, expected: passed },
-    { tcp: false, expected: failed('no connection to port http') },
-  ])('passes when the connection is accepted: $tcp', async ({ tcp, expected }) => {
-    const { asked, result } = await checked(check, { tcp });
-    expect(result).toEqual(expected);
-    expect(asked).toEqual([['127.0.0.2', 4_711, 700]]);
-  });
+    { tcp: true, connection: 'accepted', expected: passed },
+    { tcp: false, connection: 'refused', expected: failed('no connection to port http') },
+  ])(
+    'has the result $expected.kind when the connection is $connection',
+    async ({ tcp, expected }) => {
+      const { requests, result } = await runCheck(check, { tcp });
+      expect(result).toEqual(expected);
+      expect(requests).toEqual([['127.0.0.2', 4_711, 700]]);
+    },
+  );
 
-  it('fails for a port that the container does not have', async () => {
-    expect((await checked({ kind: 'tcp', portName: 'dns' }, { tcp: true })).result).toEqual(
+  it('fails when the container does not declare the port', async () => {
+    expect((await runCheck({ kind: 'tcp', portName: 'dns' }, { tcp: true })).result).toEqual(
       failed('port dns is not declared'),
     );
   });
@@ -123,11 +129,11 @@ describe('checkContainer with a gRPC check', () => {
     },
     { status: 'UNKNOWN', service: '', expected: failed('gRPC health UNKNOWN') },
   ])(
-    'passes or fails by status $status of service "$service"',
+    'has the result $expected.kind when service "$service" is $status',
     async ({ status, service, expected }) => {
-      const { asked, result } = await checked({ ...check, service }, { grpc: () => status });
+      const { requests, result } = await runCheck({ ...check, service }, { grpc: () => status });
       expect(result).toEqual(expected);
-      expect(asked).toEqual([{ ip: '127.0.0.2', port: 4_711, service }]);
+      expect(requests).toEqual([{ ip: '127.0.0.2', port: 4_711, service }]);
     },
   );
 });
@@ -136,15 +142,15 @@ describe('checkContainer with an exec check', () => {
   const check: ProbeCheck = { kind: 'exec', command: ['test', '-f', 'ok'] };
 
   it('runs the command in the container with the timeout', async () => {
-    const { asked } = await checked(check, { exec: () => [exited(0)] });
-    expect(asked).toEqual([[container.id, { command: ['test', '-f', 'ok'], timeoutMs: 700 }]]);
+    const { requests } = await runCheck(check, { exec: () => [exited(0)] });
+    expect(requests).toEqual([[container.id, { command: ['test', '-f', 'ok'], timeoutMs: 700 }]]);
   });
 
   it.each<{ name: string; exec: Exec; expected: CheckResult }>([
-    { name: 'exit code 0', exec: () => [wrote('fine'), exited(0)], expected: passed },
+    { name: 'exit code 0', exec: () => [output('fine'), exited(0)], expected: passed },
     {
-      name: 'another exit code, with the first line of the output',
-      exec: () => [wrote('no fi'), wrote('le\nand more'), exited(3)],
+      name: 'exit code 3, with the first line of the output',
+      exec: () => [output('no fi'), output('le\nand more'), exited(3)],
       expected: { kind: 'failed', reason: 'the command ended with exit code 3', detail: 'no file' },
     },
     {
@@ -153,9 +159,9 @@ describe('checkContainer with an exec check', () => {
       expected: failed('the command ended with exit code 1'),
     },
     {
-      name: 'endless output',
+      name: 'a failing command with much output',
       exec: function* () {
-        for (let chunk = 0; chunk < 1_000; chunk += 1) yield wrote('x'.repeat(1_000));
+        for (let chunk = 0; chunk < 1_000; chunk += 1) yield output('x'.repeat(1_000));
         yield exited(1);
       },
       expected: {
@@ -166,25 +172,25 @@ describe('checkContainer with an exec check', () => {
     },
     {
       name: 'a missing executable',
-      exec: fails('invalid', 'no executable test'),
+      exec: throwError('invalid', 'no executable test'),
       expected: failed('no executable test'),
     },
     {
       name: 'a timeout',
-      exec: fails('deadline', 'took too long'),
+      exec: throwError('deadline', 'took too long'),
       expected: failed('no answer within 700 ms'),
     },
     {
       name: 'an unavailable runtime',
-      exec: fails('unavailable', 'the supervisor went away'),
+      exec: throwError('unavailable', 'the supervisor went away'),
       expected: { kind: 'unknown', reason: 'the supervisor went away' },
     },
     {
       name: 'an exited container',
-      exec: fails('precondition', 'is not running'),
+      exec: throwError('precondition', 'is not running'),
       expected: { kind: 'unknown', reason: 'is not running' },
     },
-  ])('handles $name', async ({ exec, expected }) => {
-    expect((await checked(check, { exec })).result).toEqual(expected);
+  ])('has the result $expected.kind for $name', async ({ exec, expected }) => {
+    expect((await runCheck(check, { exec })).result).toEqual(expected);
   });
 });

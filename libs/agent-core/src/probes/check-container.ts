@@ -15,7 +15,10 @@ export interface ProbeTarget {
  * not answer, and as soon as `signal` is aborted.
  */
 export interface ProbeClients {
-  /** Sends one GET request; follows no redirect and drops the body. @returns The HTTP status. */
+  /**
+   * Sends one GET request, follows no redirect and does not read the body.
+   * @returns The HTTP status code.
+   */
   http(
     request: ProbeTarget & {
       readonly path: string;
@@ -24,7 +27,8 @@ export interface ProbeClients {
     signal: AbortSignal,
   ): Promise<number>;
   /**
-   * Sends one `grpc.health.v1.Health/Check`. @returns The name of the status, such as `SERVING`.
+   * Sends one `grpc.health.v1.Health/Check`.
+   * @returns The name of the status, such as `SERVING`.
    */
   grpc(request: ProbeTarget & { readonly service: string }, signal: AbortSignal): Promise<string>;
 }
@@ -37,9 +41,14 @@ export interface CheckDeps {
 
 /** Bytes of a command's output that are kept for the failure message. */
 const OUTPUT_BYTES = 512;
+/** Characters of the first output line in the failure message, which must stay readable. */
 const DETAIL_CHARACTERS = 160;
 
-/** Makes one check of a running container. Never rejects: failures are part of the result. */
+/**
+ * Makes one check of a running container. Never rejects: failures are part of the result.
+ * @param signal - Ends the check. The caller aborts an HTTP or gRPC check at its timeout; TCP and
+ *   exec checks end at `timeoutMs` by themselves.
+ */
 export async function checkContainer(
   { check, timeoutMs }: Pick<ProbeSchedule, 'check' | 'timeoutMs'>,
   container: { readonly id: ContainerId; readonly endpoints: readonly ContainerEndpoint[] },
@@ -79,15 +88,17 @@ async function checkPort(
     case 'grpc': {
       const { service } = check;
       const status = await probeClients.grpc({ ip, port, service }, signal);
-      const of = service === '' ? '' : ` for service ${service}`;
-      return status === 'SERVING' ? { kind: 'passed' } : toFailure(`gRPC health ${status}${of}`);
+      const serviceSuffix = service === '' ? '' : ` for service ${service}`;
+      return status === 'SERVING'
+        ? { kind: 'passed' }
+        : toFailure(`gRPC health ${status}${serviceSuffix}`);
     }
   }
 }
 
 /**
- * A runtime that does not answer and a container that has just exited give the result `unknown`,
- * not `failed`.
+ * Runs the command of an exec check. The result is `unknown`, not `failed`, when the runtime does
+ * not answer or the container has just exited.
  */
 async function runCheckCommand(
   command: readonly string[],

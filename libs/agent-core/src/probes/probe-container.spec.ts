@@ -29,12 +29,12 @@ async function createTestBed(spec: Spec): Promise<AgentTestBed> {
 }
 
 const idOf = (testBed: AgentTestBed) => toContainerId(testBed.requireReport().containerId);
-/** Readiness in the order of the reports. */
-const readiness = (testBed: AgentTestBed): boolean[] =>
+/** Readiness in each report, oldest report first. */
+const readinessHistory = (testBed: AgentTestBed): boolean[] =>
   testBed.coordinator.reportHistory.map(({ ready }) => ready);
 
 describe('readiness probe', () => {
-  it('alone makes a replica ready, soon after it passes', async () => {
+  it('makes the replica ready in less than a period when it passes after failures', async () => {
     let status = 503;
     const testBed = await createTestBed({ readinessProbe: http('/ready') });
     testBed.http = () => status;
@@ -52,7 +52,7 @@ describe('readiness probe', () => {
       reason: 'readiness probe: HTTP 503 from /ready, 3 of 3 failed',
     });
     status = 200;
-    await testBed.clock.advance(350); // and not the whole period
+    await testBed.clock.advance(350); // less than the period of 1 s
     expect(testBed.summarizeReport()).toEqual({
       phase: 'RUNNING',
       ready: true,
@@ -61,26 +61,26 @@ describe('readiness probe', () => {
     });
   });
 
-  it('causes no reports while nothing changes', async () => {
+  it('causes no reports while its result stays the same', async () => {
     const testBed = await createTestBed({ readinessProbe: http('/ready') });
     testBed.http = () => 503;
     await testBed.clock.advance(10_000);
-    const told = testBed.coordinator.reportHistory.length;
+    const reportCount = testBed.coordinator.reportHistory.length;
     await testBed.clock.advance(60_000);
-    expect(testBed.coordinator.reportHistory.length).toBe(told);
+    expect(testBed.coordinator.reportHistory.length).toBe(reportCount);
   });
 
-  it('causes no reports for a failing command with changing output', async () => {
+  it('causes no reports when a failing command changes its output', async () => {
     const testBed = await createTestBed({ readinessProbe: exec('check') });
     let count = 0;
     testBed.machine.setExecHandler(() => ({ exitCode: 1, stderr: `failure ${(count += 1)}` }));
     await testBed.clock.advance(5_000);
-    const told = testBed.coordinator.reportHistory.length;
+    const reportCount = testBed.coordinator.reportHistory.length;
     await testBed.clock.advance(60_000);
-    expect([count > 50, testBed.coordinator.reportHistory.length]).toEqual([true, told]);
+    expect([count > 50, testBed.coordinator.reportHistory.length]).toEqual([true, reportCount]);
   });
 
-  it('makes a replica unready at its threshold with a reason, and ready again, without a restart', async () => {
+  it('makes a replica not ready at its failure threshold and ready again when it passes, without a restart', async () => {
     const testBed = await createTestBed({ readinessProbe: http('/ready') });
     await testBed.clock.advance(1_200);
     expect(testBed.summarizeReport()?.ready).toBe(true);
@@ -109,7 +109,7 @@ describe('readiness probe', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('starts again, unready, with a restarted container', async () => {
+  it('makes a restarted container not ready until it passes', async () => {
     const testBed = await createTestBed({ readinessProbe: http('/ready') });
     await testBed.clock.advance(200);
     testBed.http = () => 503;
@@ -126,32 +126,32 @@ describe('readiness probe', () => {
 describe('liveness probe', () => {
   const livez = { livenessProbe: http('/livez'), terminationGracePeriod: durationFromMs(3_000) };
 
-  it('restarts a container at its failure threshold with a reason and back-off', async () => {
+  it('restarts the container at its failure threshold, with a reason and a growing delay', async () => {
     const testBed = await createTestBed(livez);
     await testBed.clock.advance(2_000);
     expect(testBed.summarizeReport()).toMatchObject({ ready: true, restarts: 0 });
     const first = idOf(testBed);
     testBed.http = () => 500;
     await testBed.clock.advance(3_200);
-    const why = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM)';
+    const endReason = 'liveness probe: HTTP 500 from /livez, 3 of 3 failed (killed by SIGTERM)';
     expect(testBed.requireReport()).toMatchObject({
       restarts: 1,
       lastExitCode: 143,
-      lastEndReason: why,
+      lastEndReason: endReason,
       phase: 3,
     });
     expect(testBed.coordinator.reportHistory.map(({ reason }) => reason)).toContain(
-      `${why}, restarting in 100 ms`,
+      `${endReason}, restarting in 100 ms`,
     );
     expect(idOf(testBed)).not.toBe(first);
     testBed.http = () => 500;
     await testBed.clock.advance(60_000);
     const { restarts } = testBed.requireReport();
     expect(restarts).toBeGreaterThan(5);
-    expect(restarts).toBeLessThan(15); // 100 ms, 200 ms, … after 3 s of failures each
+    expect(restarts).toBeLessThan(15); // 3 s of failures, then a delay of 100 ms, 200 ms, …
   });
 
-  it('works without any coordinator, and is reported later', async () => {
+  it('restarts the container without a coordinator, and the restart is reported after the reconnect', async () => {
     const testBed = await createTestBed(livez);
     testBed.coordinator.reachable = false;
     testBed.coordinator.dropConnections();
@@ -166,7 +166,7 @@ describe('liveness probe', () => {
     expect(testBed.requireReport().lastEndReason).toContain('liveness probe: HTTP 500 from /livez');
   });
 
-  it('counts as a failure for the restart policy, whatever the exit code', async () => {
+  it('makes the replica FAILED under restart policy NEVER when it fails', async () => {
     const testBed = await createTestBed({
       ...livez,
       restart: { policy: RestartPolicy_Policy.NEVER },
@@ -180,7 +180,7 @@ describe('liveness probe', () => {
     });
   });
 
-  it('waits for its initial delay', async () => {
+  it('makes no check before its initial delay', async () => {
     const testBed = await createTestBed({
       livenessProbe: http('/livez', { initialDelay: durationFromMs(30_000) }),
     });
@@ -205,7 +205,7 @@ describe('liveness probe', () => {
     );
   });
 
-  it('ends a command that exceeds the timeout', async () => {
+  it('fails when its command exceeds the timeout', async () => {
     const testBed = await createTestBed({
       livenessProbe: { ...exec('hangs'), timeout: durationFromMs(300), failureThreshold: 1 },
     });
@@ -241,7 +241,7 @@ describe('startup probe', () => {
     expect([...asked].sort()).toEqual(['/livez', '/ready']);
   });
 
-  it('restarts a container that does not start in time', async () => {
+  it('restarts the container when it has not passed within failure threshold × period', async () => {
     const testBed = await createTestBed(slow);
     testBed.http = () => 503;
     await testBed.clock.advance(4_300);
@@ -311,9 +311,9 @@ describe('probes', () => {
   });
 
   it.each([
-    { after: 'while the container is ended', ends: false },
-    { after: 'when it has ended meanwhile', ends: true },
-  ])('continue a kill after a restart of the agent, $after', async ({ ends }) => {
+    { condition: 'when the container still runs', ends: false },
+    { condition: 'when the container has exited meanwhile', ends: true },
+  ])('restart an unhealthy container after a restart of the agent $condition', async ({ ends }) => {
     const command = [...toBehaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const restart = { policy: RestartPolicy_Policy.ON_FAILURE };
     const testBed = await createTestBed({
@@ -336,14 +336,14 @@ describe('probes', () => {
     );
   });
 
-  it('continue after a restart of the agent without a change of readiness', async () => {
+  it('continue after a restart of the agent, and the replica stays ready until the failure threshold', async () => {
     const testBed = await createTestBed(all);
     await testBed.clock.advance(2_500);
     testBed.coordinator.reportHistory.length = 0;
     const before = testBed.probeRequests.length;
     await testBed.restart();
     await testBed.clock.advance(10_000);
-    expect(readiness(testBed).every((ready) => ready)).toBe(true);
+    expect(readinessHistory(testBed).every((ready) => ready)).toBe(true);
     expect(testBed.probeRequests.length).toBeGreaterThan(before + 10);
     testBed.http = (path) => (path === '/ready' ? 503 : 200);
     await testBed.restart();
@@ -368,7 +368,7 @@ describe('probes', () => {
     expect(testBed.probeRequests).not.toEqual([]);
   });
 
-  it('are made again for an orphan once its order is repeated', async () => {
+  it('are made for an orphan once its start order is repeated', async () => {
     const testBed = await createTestBed(all);
     await testBed.clock.advance(2_000);
     await testBed.kill();
@@ -381,7 +381,7 @@ describe('probes', () => {
     expect(testBed.summarizeReport()).toMatchObject({ ready: true });
   });
 
-  it('spread their first checks', async () => {
+  it('spread their first checks over the period when 100 replicas start together', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     const spec = { ports, livenessProbe: http('/livez', { period: durationFromMs(10_000) }) };

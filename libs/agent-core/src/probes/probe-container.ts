@@ -39,7 +39,7 @@ export interface ProbeListener {
 export interface ProbedContainer {
   readonly schedules: ProbeSchedules;
   readonly container: CurrentContainer;
-  /** Time since the start of the container, milliseconds. */
+  /** Age of the container when its probes begin, milliseconds. */
   readonly upMs: number;
   /**
    * True when the container was ready before a restart of the agent: it stays ready until its
@@ -55,15 +55,16 @@ export interface ProbeDeps extends CheckDeps {
 }
 
 /**
- * First checks of a container that is not ready are spread over this time, first checks of a ready
- * container over the whole period.
+ * Random delay of the first startup or readiness check of a container that is not ready, at most.
+ * Short, because the replica should become ready soon. The first liveness check, and the first
+ * readiness check of a ready container, are spread over the whole period.
  */
 const FIRST_CHECK_SPREAD_MS = 100;
 
 /**
- * Probes a container until `signal` is aborted; the owner of the listener aborts when the container
- * exits or is unhealthy. A passed startup probe is not remembered across restarts of the agent: a
- * container that was not ready starts with its startup probe again.
+ * Probes a container until `signal` is aborted: the caller aborts when the container exits or is
+ * unhealthy. Never rejects. The agent does not store that a startup probe has passed. A container
+ * that was not ready before a restart of the agent therefore begins with its startup probe again.
  */
 export async function probeContainer(
   probed: ProbedContainer,
@@ -89,7 +90,10 @@ export async function probeContainer(
   }
 }
 
-/** Runs the startup probe until it passes. */
+/**
+ * Runs the startup probe until the probe passes.
+ * @throws StoppedError when `signal` is aborted.
+ */
 async function awaitStartup(
   schedule: ProbeSchedule,
   probed: ProbedContainer,
@@ -153,14 +157,19 @@ function probeLiveness(
   });
 }
 
-/** Runs one probe and calls `onChange` when its verdict or reason changes. */
+/**
+ * Runs one probe until `signal` is aborted. Calls `onChange` when its verdict or reason changes.
+ * Details that differ with each check do not count as a change.
+ */
 function runReportedProbe(
   name: keyof ProbeSchedules,
   schedule: ProbeSchedule,
   context: {
     readonly probed: ProbedContainer;
     readonly deps: ProbeDeps;
+    /** The first check is delayed by a random time up to this, and up to the period. */
     readonly spreadMs: number;
+    /** Initial verdict. */
     readonly verdict: ProbeVerdict;
   },
   signal: StopSignal,
@@ -188,7 +197,8 @@ function runReportedProbe(
         : `${state.verdict} ${formatProbeReason(name, state, schedule, { withDetail: false })}`;
     if (key !== reportedKey) onChange(state, formatProbeReason(name, state, schedule));
     reportedKey = key;
-    // The failure threshold of a startup probe is a time budget; faster checks would shorten it.
+    // Startup and liveness checks keep their period: faster checks would reach the failure
+    // threshold earlier than the spec says.
     return name === 'readiness' && !hasPassed && result.kind !== 'passed' ? 'soon' : 'atPeriod';
   };
   const waitMs = Math.max(0, schedule.initialDelayMs - probed.upMs);

@@ -4,8 +4,8 @@ import { settle } from '@cloudless/base/testing';
 import { fromContainerLabels } from '../index.js';
 import { aStartOrder, AgentTestBed } from '../testing/index.js';
 
-/** Paths of the set fields of a probe. */
-const LEAVES = ProbeSchema.fields.flatMap((field) =>
+/** Paths of all fields of a probe, such as `http.path`. */
+const FIELD_PATHS = ProbeSchema.fields.flatMap((field) =>
   field.message?.typeName.startsWith('cloudless.') === true
     ? field.message.fields.map((inner) => `${field.name}.${inner.name}`)
     : [field.name],
@@ -21,8 +21,8 @@ const http = (fields: JsonObject): JsonObject => ({
   period: '1s',
 });
 
-/** Two probes that differ only in one field. */
-const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
+/** By field path: two probes that differ only in this field. */
+const probePairs: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
   'exec.command': [exec(), exec({ exec: { command: ['other'] } })],
   'http.path': [http({}), http({ path: '/healthz' })],
   'http.port': [http({}), { http: { port: 'admin' }, period: '1s' }],
@@ -41,22 +41,23 @@ const rows: Readonly<Record<string, readonly [JsonObject, JsonObject]>> = {
 };
 
 /**
- * Everything that an agent does and reports for a container that fails checks at first and at times
- * later, and sometimes answers slowly.
+ * Returns, as JSON, the probe requests, the reports and the restarts of an agent during 35 s. The
+ * container fails checks at first and at intervals later, and its commands hang at times.
+ * @param name - Field of the spec, such as `livenessProbe`.
  */
-async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
+async function recordBehaviour(name: string, probe: JsonObject): Promise<string> {
   const testBed = new AgentTestBed();
-  const seen: unknown[] = [];
+  const observations: unknown[] = [];
   let before = '';
-  const isWell = (): boolean => testBed.clock.now() % 13_000 > 4_500;
-  testBed.http = (path) => (path === '/healthz' || !isWell() ? 500 : 200);
-  testBed.grpc = (service) => (service !== '' || !isWell() ? 'NOT_SERVING' : 'SERVING');
+  const passesChecks = (): boolean => testBed.clock.now() % 13_000 > 4_500;
+  testBed.http = (path) => (path === '/healthz' || !passesChecks() ? 500 : 200);
+  testBed.grpc = (service) => (service !== '' || !passesChecks() ? 'NOT_SERVING' : 'SERVING');
   testBed.closedPorts.add('*');
   testBed.machine.setExecHandler((_id, { command }) => {
-    seen.push([testBed.clock.now(), command]);
-    // Without a result of the test the command runs until its timeout.
+    observations.push([testBed.clock.now(), command]);
+    // When this handler returns undefined, the command runs until its timeout.
     const hangs = testBed.clock.now() < 1_100 || testBed.clock.now() > 25_000;
-    return hangs ? undefined : { exitCode: isWell() ? 0 : 1 };
+    return hangs ? undefined : { exitCode: passesChecks() ? 0 : 1 };
   });
   await testBed.start();
   const ports = [
@@ -68,38 +69,41 @@ async function outcomeOf(name: string, probe: JsonObject): Promise<string> {
   await settle();
   for (let step = 0; step < 350; step += 1) {
     if (step === 20) testBed.closedPorts.clear();
-    if (step === 100) await deafen('http', testBed);
+    if (step === 100) await closePort('http', testBed);
     await testBed.clock.advance(100);
     const now = JSON.stringify(testBed.summarizeReport());
-    if (now !== before) seen.push([testBed.clock.now(), now]);
+    if (now !== before) observations.push([testBed.clock.now(), now]);
     before = now;
   }
   const containers = (await testBed.runtime.list()).map(
     ({ labels }) => fromContainerLabels(labels)?.restarts,
   );
-  return JSON.stringify([seen, testBed.probeRequests, containers]);
+  return JSON.stringify([observations, testBed.probeRequests, containers]);
 }
 
-async function deafen(portName: string, { runtime, closedPorts }: AgentTestBed): Promise<void> {
+async function closePort(portName: string, { runtime, closedPorts }: AgentTestBed): Promise<void> {
   const endpoints = (await runtime.list()).flatMap((status) => status.endpoints);
   for (const { ip, port } of endpoints.filter((endpoint) => endpoint.portName === portName))
     closedPorts.add(`${ip}:${port}`);
 }
 
-describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('each field of %s', (name) => {
-  it('has a row in the table of this spec', () => {
-    expect(Object.keys(rows).sort()).toEqual([...LEAVES].sort());
+describe.each(['livenessProbe', 'readinessProbe', 'startupProbe'])('Agent with a %s', (name) => {
+  it('is tested with a pair of probes for each field', () => {
+    expect(Object.keys(probePairs).sort()).toEqual([...FIELD_PATHS].sort());
   });
 
-  // Liveness and startup know only 1: the API refuses more.
-  const felt = Object.entries(rows).filter(
+  // The API accepts only a success threshold of 1 for liveness and startup probes.
+  const effectiveFields = Object.entries(probePairs).filter(
     ([leaf]) => leaf !== 'success_threshold' || name === 'readinessProbe',
   );
-  it.each(felt)('%s changes the behaviour of the agent', async (_leaf, [before, after]) => {
-    expect(await outcomeOf(name, after)).not.toBe(await outcomeOf(name, before));
-  });
+  it.each(effectiveFields)(
+    'behaves differently when %s differs',
+    async (_leaf, [before, after]) => {
+      expect(await recordBehaviour(name, after)).not.toBe(await recordBehaviour(name, before));
+    },
+  );
 
-  it('gives the same outcome for the same probe', async () => {
-    expect(await outcomeOf(name, exec())).toBe(await outcomeOf(name, exec()));
+  it('behaves in the same way when the probe is the same', async () => {
+    expect(await recordBehaviour(name, exec())).toBe(await recordBehaviour(name, exec()));
   });
 });

@@ -24,12 +24,15 @@ export type ProbeCheck =
 /** A check with its timing and thresholds. Times in milliseconds. */
 export interface ProbeSchedule {
   readonly check: ProbeCheck;
-  /** From the start of the container to the first check. */
+  /** Time from the start of the container to the first check. */
   readonly initialDelayMs: number;
-  /** From the start of one check to the start of the next. */
+  /** Time from the start of one check to the start of the next check. */
   readonly periodMs: number;
+  /** Time after which a check counts as failed. */
   readonly timeoutMs: number;
+  /** Consecutive passed checks after which the probe passes. */
   readonly successThreshold: number;
+  /** Consecutive failed checks after which the probe fails. */
   readonly failureThreshold: number;
 }
 
@@ -42,7 +45,7 @@ export interface ProbeSchedules {
 
 /**
  * Converts the probes of a spec whose defaults are filled in. Leaves out a probe whose kind of
- * check this agent does not know.
+ * check this agent does not support.
  */
 export function toProbeSchedules({
   livenessProbe,

@@ -14,7 +14,7 @@ const unknown: CheckResult = { kind: 'unknown', reason: 'the runtime was away' }
 /** Converts text to results: `+` passed, `-` failed, `?` unknown. */
 const resultsOf = (text: string): CheckResult[] =>
   [...text].map((sign) => (sign === '+' ? passed : sign === '-' ? failed : unknown));
-const after = (
+const stateAfter = (
   results: readonly CheckResult[],
   successThreshold: number,
   failureThreshold: number,
@@ -26,52 +26,52 @@ const after = (
   );
 
 describe('reduceProbe', () => {
+  const defaults = { success: 1, failure: 3, from: 'undecided' } as const;
   it.each<{
     results: string;
-    success?: number;
-    failure?: number;
-    from?: ProbeVerdict;
+    success: number;
+    failure: number;
+    from: ProbeVerdict;
     verdict: ProbeVerdict;
   }>([
-    { results: '', verdict: 'undecided' },
-    { results: '+', verdict: 'passing' },
-    { results: '--', verdict: 'undecided' },
-    { results: '---', verdict: 'failing' },
-    { results: '--+', verdict: 'passing' },
-    { results: '--?-', verdict: 'failing' },
-    { results: '???', verdict: 'undecided' },
-    { results: '+--', verdict: 'passing' },
-    { results: '+--+--', verdict: 'passing' },
-    { results: '+---', verdict: 'failing' },
-    { results: '---+', verdict: 'passing' },
-    { results: '---+', success: 2, verdict: 'failing' },
-    { results: '---++', success: 2, verdict: 'passing' },
-    { results: '---+-+', success: 2, verdict: 'failing' },
-    { results: '-', failure: 1, verdict: 'failing' },
-    { results: '--', from: 'passing', verdict: 'passing' },
-    { results: '---', from: 'passing', verdict: 'failing' },
+    { ...defaults, results: '', verdict: 'undecided' },
+    { ...defaults, results: '+', verdict: 'passing' },
+    { ...defaults, results: '--', verdict: 'undecided' },
+    { ...defaults, results: '---', verdict: 'failing' },
+    { ...defaults, results: '--+', verdict: 'passing' },
+    { ...defaults, results: '--?-', verdict: 'failing' },
+    { ...defaults, results: '???', verdict: 'undecided' },
+    { ...defaults, results: '+--', verdict: 'passing' },
+    { ...defaults, results: '+--+--', verdict: 'passing' },
+    { ...defaults, results: '+---', verdict: 'failing' },
+    { ...defaults, results: '---+', verdict: 'passing' },
+    { ...defaults, results: '---+', success: 2, verdict: 'failing' },
+    { ...defaults, results: '---++', success: 2, verdict: 'passing' },
+    { ...defaults, results: '---+-+', success: 2, verdict: 'failing' },
+    { ...defaults, results: '-', failure: 1, verdict: 'failing' },
+    { ...defaults, results: '--', from: 'passing', verdict: 'passing' },
+    { ...defaults, results: '---', from: 'passing', verdict: 'failing' },
   ])(
-    'changes $from by "$results" with thresholds $success, $failure to $verdict',
-    ({ results, verdict, ...options }) => {
-      const { success = 1, failure = 3, from = 'undecided' } = options;
-      expect(after(resultsOf(results), success, failure, from).verdict).toBe(verdict);
+    'returns $verdict after the results "$results" from $from, with thresholds $success and $failure',
+    ({ results, verdict, success, failure, from }) => {
+      expect(stateAfter(resultsOf(results), success, failure, from).verdict).toBe(verdict);
     },
   );
 
-  it('has the verdict of the last run of equal results that reached its threshold', () => {
-    const arb = fc.record({
+  it('returns, for random results, the verdict of the last run of equal results that reached its threshold', () => {
+    const arbitraryResults = fc.record({
       signs: fc.array(fc.constantFrom('+', '-', '?'), { maxLength: 30 }),
       success: fc.integer({ min: 1, max: 4 }),
       failure: fc.integer({ min: 1, max: 4 }),
     });
     fc.assert(
-      fc.property(arb, ({ signs, success, failure }) => {
+      fc.property(arbitraryResults, ({ signs, success, failure }) => {
         const known = signs.filter((sign) => sign !== '?').join('');
         const runs = [...known.matchAll(new RegExp(`\\+{${success},}|-{${failure},}`, 'g'))].at(
           -1,
         )?.[0][0];
         const expected = runs === undefined ? 'undecided' : runs === '+' ? 'passing' : 'failing';
-        const state = after(resultsOf(signs.join('')), success, failure, 'undecided');
+        const state = stateAfter(resultsOf(signs.join('')), success, failure, 'undecided');
         expect(state.verdict).toBe(expected);
         expect(state.passes * state.failures).toBe(0);
         expect(state.passes <= success && state.failures <= failure).toBe(true);
@@ -91,11 +91,11 @@ describe('formatProbeReason', () => {
     { results: '---+', text: 'readiness probe: 1 of 2 passed' },
   ])('formats "$results" as $text', ({ results, text }) => {
     expect(
-      formatProbeReason('readiness', after(resultsOf(results), 2, 3, 'undecided'), thresholds),
+      formatProbeReason('readiness', stateAfter(resultsOf(results), 2, 3, 'undecided'), thresholds),
     ).toBe(text);
   });
 
-  it('includes or leaves out details that change with each check', () => {
+  it('includes the detail of the last failure unless withDetail is false', () => {
     const result: CheckResult = {
       kind: 'failed',
       reason: 'the command ended with exit code 1',

@@ -12,7 +12,7 @@ export type CheckResult =
   /** The check could not be made; the result does not count for or against the container. */
   | { readonly kind: 'unknown'; readonly reason: string };
 
-/** Failure reason of a check that was ended at its timeout. */
+/** Returns the failure reason of a check that was ended at its timeout. */
 export function formatTimeout(timeoutMs: number): string {
   return `no answer within ${formatDelay(timeoutMs)}`;
 }
@@ -26,18 +26,19 @@ export interface ProbeState {
   /** Consecutive results of the same kind, at most the threshold; one of the two counts is 0. */
   readonly passes: number;
   readonly failures: number;
-  /** The last check, if it failed. */
+  /** Reason of the last check; absent when the last check passed. */
   readonly failure?: { readonly reason: string; readonly detail?: string };
 }
 
 /**
+ * Creates the state of a probe before its first check.
  * @param verdict - Initial verdict: `passing` for a container that was ready when it was adopted.
  */
 export function createProbeState(verdict: ProbeVerdict): ProbeState {
   return { verdict, passes: 0, failures: 0 };
 }
 
-/** Adds one result to the state. Pure. An `unknown` result does not change the state. */
+/** Returns the state after one more result. An `unknown` result does not change the state. Pure. */
 export function reduceProbe(
   state: ProbeState,
   result: CheckResult,
@@ -72,9 +73,11 @@ export function reduceProbe(
 }
 
 /**
- * Reason of a probe that does not pass, for people: `readiness probe: HTTP 503 from /healthz, 3 of
- * 3 failed`. The text has counts only at the threshold: a text that changes with each check would
- * cause a report, and a write in the store, for each check.
+ * Returns the reason why a probe does not pass, for people, such as
+ * `readiness probe: HTTP 503 from /healthz, 3 of 3 failed`. The text has a count of failures only
+ * at the threshold: a text that changes with each check would cause a report, and a write in the
+ * store, for each check.
+ * @param withDetail - Includes the detail of the last failure, such as the output of a command.
  */
 export function formatProbeReason(
   name: keyof ProbeSchedules,

@@ -9,8 +9,9 @@ import type { ProbeSchedule } from './probe-schedule.js';
 import { formatTimeout, type CheckResult } from './probe-state.js';
 
 /**
- * Delays between checks before the container is ready for the first time. The factor bounds the
- * delay of readiness to a quarter of the container's own start time.
+ * Delays between checks before the container is ready for the first time. With a factor of 1.25 the
+ * replica becomes ready at most a quarter of the container's own start time late. No maximum: the
+ * caller limits the delay to the period.
  */
 const EARLY_CHECK_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 24 * 3_600_000, factor: 1.25 };
 
@@ -19,6 +20,7 @@ export type RunCheck = (signal: AbortSignal) => Promise<CheckResult>;
 
 export interface ProbeRun {
   readonly schedule: Pick<ProbeSchedule, 'periodMs' | 'timeoutMs'>;
+  /** Delay before the first check. */
   readonly firstDelayMs: number;
   readonly check: RunCheck;
   /** @returns `soon` when the next check may come before the period has passed. */
@@ -27,8 +29,8 @@ export interface ProbeRun {
 }
 
 /**
- * Makes checks one at a time until aborted. Checks that would be due while another one runs are
- * skipped.
+ * Makes checks one at a time until `signal` is aborted. Skips checks that are due while another
+ * check runs.
  * @throws StoppedError once `signal` is aborted and the current check has ended.
  */
 export async function runProbe(
@@ -36,21 +38,22 @@ export async function runProbe(
   signal: StopSignal,
 ): Promise<never> {
   let due = clock.now() + firstDelayMs;
-  for (let round = 1; ; round += 1) {
+  for (let checkCount = 1; ; checkCount += 1) {
     await sleep(clock, Math.max(0, due - clock.now()), signal);
     const next = { soon: false };
     await checkOnce(check, schedule.timeoutMs, clock, signal, (result) => {
       if (!signal.aborted) next.soon = onResult(result) === 'soon';
     });
     const intervalMs = next.soon
-      ? Math.min(schedule.periodMs, Math.round(backoffDelayMs(EARLY_CHECK_BACKOFF, round)))
+      ? Math.min(schedule.periodMs, Math.round(backoffDelayMs(EARLY_CHECK_BACKOFF, checkCount)))
       : schedule.periodMs;
     due = computeNextDue(due, intervalMs, clock.now());
   }
 }
 
 /**
- * The first time at or after `now` that is `due` plus a whole number of intervals, at least one.
+ * Returns the first time at or after `now` that is `due` plus a whole number of intervals, at least
+ * one interval.
  */
 export function computeNextDue(due: number, intervalMs: number, now: number): number {
   return due + intervalMs * Math.max(1, Math.ceil((now - due) / intervalMs));

@@ -10,7 +10,7 @@ export class ContainerChecks {
   private portChecks: AbortController | undefined;
   private probes: AbortController | undefined;
   /** Start time of the newest container on the monotonic clock. */
-  private started: { readonly id: ContainerId; readonly at: number } | undefined;
+  private newestStart: { readonly id: ContainerId; readonly at: number } | undefined;
 
   constructor(
     private readonly host: ReplicaHost,
@@ -20,37 +20,43 @@ export class ContainerChecks {
     this.recordRestored();
   }
 
-  /** Records the start of an adopted container, which is known by the wall clock only. */
+  /** Records the start of an adopted container: only its start time on the wall clock is known. */
   recordRestored(): void {
     const { container } = this.host.current;
     if (container === undefined) return;
     const ageMs = Math.max(0, this.deps.clock.wallTime() - container.startedAtMs);
-    this.started = { id: container.id, at: this.deps.clock.now() - ageMs };
+    this.newestStart = { id: container.id, at: this.deps.clock.now() - ageMs };
   }
 
   /** Records the start of a container. */
   recordStart({ containerId }: ContainerStatus): void {
-    if (this.started?.id !== containerId)
-      this.started = { id: containerId, at: this.deps.clock.now() };
+    if (this.newestStart?.id !== containerId)
+      this.newestStart = { id: containerId, at: this.deps.clock.now() };
   }
 
   /** Running time of a container, milliseconds; 0 when its start is not known. */
   upMs(containerId: ContainerId): number {
-    return this.started?.id === containerId ? this.deps.clock.now() - this.started.at : 0;
+    return this.newestStart?.id === containerId ? this.deps.clock.now() - this.newestStart.at : 0;
   }
 
-  /** Checks TCP ports of a container until all accept connections. */
+  /**
+   * Connects to TCP ports of a container until all accept connections.
+   * @param ports - Names of the ports.
+   */
   awaitPorts({ id, endpoints }: CurrentContainer, ports: readonly string[]): void {
     this.portChecks?.abort();
     this.portChecks = new AbortController();
-    const awaited = endpoints.filter(({ portName }) => ports.includes(portName));
-    waitForPorts(awaited, this.deps, this.portChecks.signal).then(
+    const awaitedEndpoints = endpoints.filter(({ portName }) => ports.includes(portName));
+    waitForPorts(awaitedEndpoints, this.deps, this.portChecks.signal).then(
       () => this.host.apply({ kind: 'accepted', containerId: id }),
       () => undefined, // aborted: the container has exited
     );
   }
 
-  /** Runs the probes of a container. */
+  /**
+   * Runs the probes of a container.
+   * @param wasReady - True when the container was ready before a restart of the agent.
+   */
   startProbes(container: CurrentContainer, wasReady: boolean): void {
     const { id: containerId } = container;
     this.probes?.abort();

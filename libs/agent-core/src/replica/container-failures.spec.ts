@@ -4,10 +4,10 @@ import { AgentTestBed } from '../testing/agent-test-bed.js';
 import { aStartOrder, aStopOrder } from '../testing/builders.js';
 import { hasFailed } from './reduce-replica.js';
 
-const OWN = toContainerId('a'.repeat(64));
+const CURRENT = toContainerId('a'.repeat(64));
 const OTHER = toContainerId('b'.repeat(64));
 const anExit = (fields: object = {}) => ({
-  containerId: OWN,
+  containerId: CURRENT,
   exitCode: 1,
   reason: 'exit code 1',
   upMs: 0,
@@ -15,8 +15,8 @@ const anExit = (fields: object = {}) => ({
 });
 
 describe('hasFailed', () => {
-  const running = { kind: 'running', containerId: OWN } as const;
-  const killing = { kind: 'killing', containerId: OWN, reason: 'liveness probe' } as const;
+  const running = { kind: 'running', containerId: CURRENT } as const;
+  const killing = { kind: 'killing', containerId: CURRENT, reason: 'liveness probe' } as const;
 
   it.each([
     { name: 'an exit code other than 0', activity: running, exit: {}, failed: true },
@@ -43,7 +43,7 @@ describe('containers of a replica', () => {
   });
   const currentId = (): ContainerId => testBed.requireReport().containerId as ContainerId;
 
-  it('are stopped without end when the runtime no longer has the container', async () => {
+  it('are reported as stopped when the runtime no longer has the container to stop', async () => {
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();
     testBed.machine.removeSilently(currentId());
@@ -56,7 +56,7 @@ describe('containers of a replica', () => {
     expect(testBed.agent.replicas.find('web-1')?.current.activity).toEqual({ kind: 'ended' });
   });
 
-  it('keep their id when a start without an answer is followed by a failed one', async () => {
+  it('keep their id when a start gets no answer and the next start fails', async () => {
     const ids: string[] = [];
     const { runtime } = testBed;
     const start = runtime.start.bind(runtime);
@@ -78,9 +78,9 @@ describe('containers of a replica', () => {
     let reads = 0;
     const { runtime } = testBed;
     const logs = runtime.logs.bind(runtime);
-    runtime.logs = (...given) => {
+    runtime.logs = (...args) => {
       reads += 1;
-      return logs(...given);
+      return logs(...args);
     };
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();

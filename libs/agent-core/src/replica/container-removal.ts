@@ -4,7 +4,7 @@ import { removeContainers } from './replica-containers.js';
 import type { ReplicaHost, ReplicaRunnerDeps } from './replica-host.js';
 import { createLostExit } from './restore-replica.js';
 
-/** Stops and removes containers of one replica; retries while the runtime does not answer. */
+/** Stops and removes containers of one replica. */
 export class ContainerRemoval {
   constructor(
     private readonly host: ReplicaHost,
@@ -12,36 +12,39 @@ export class ContainerRemoval {
     private readonly log: Log,
   ) {}
 
-  /** Stops the current container. */
+  /**
+   * Stops the current container and reports its exit to the host. Repeats a stop that fails. A
+   * container that the runtime does not have counts as exited.
+   */
   async terminate(containerId: ContainerId, graceMs: number): Promise<void> {
     for (;;) {
       try {
         this.host.onExited(await this.deps.runtime.stop(containerId, graceMs));
         return;
       } catch (reason) {
-        if (this.host.isOver) return;
+        if (this.host.isClosed) return;
         if (errorKindOf(reason) === 'notFound')
           return this.host.apply({ kind: 'exited', exit: createLostExit(containerId) });
         this.log.warn('container not stopped', { containerId, ...errorFields(reason) });
       }
       await this.waitForRetry();
-      if (this.host.current.activity.kind === 'ended' || this.host.isOver) return;
+      if (this.host.current.activity.kind === 'ended' || this.host.isClosed) return;
     }
   }
 
   /**
-   * Removes a container that was started by a given-up attempt or by an earlier agent, while
-   * another container runs for the replica.
+   * Kills and removes a container that a given-up start or an earlier agent has started, while
+   * another container runs for the replica. Retries after a failure.
    */
   async removeStray(containerId: ContainerId): Promise<void> {
     const { runtime } = this.deps;
-    for (let failures = 0; !this.host.isOver; failures += 1) {
+    for (let failures = 0; !this.host.isClosed; failures += 1) {
       try {
         await runtime.stop(containerId, 0);
         return await runtime.remove(containerId);
       } catch (reason) {
         if (errorKindOf(reason) === 'notFound') return;
-        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        const level = failures === 0 ? 'warn' : 'debug'; // one warning per outage of the runtime
         this.log[level]('container of a given-up start not removed', {
           containerId,
           ...errorFields(reason),
@@ -51,7 +54,7 @@ export class ContainerRemoval {
     }
   }
 
-  /** Removes an exited container with its logs. */
+  /** Removes an exited container with its logs. Logs a failure and does not retry. */
   async removeExited(containerId: ContainerId): Promise<void> {
     try {
       await this.deps.runtime.remove(containerId);
@@ -61,17 +64,18 @@ export class ContainerRemoval {
   }
 
   /**
-   * Removes every container of the replica.
-   * @param andThen - Removes the stored data; tried again when it fails.
+   * Stops and removes every container of the replica, then its stored data. Retries after a
+   * failure, also of `removeStoredData`.
+   * @param removeStoredData - Called once no container is left.
    */
-  async removeAll(andThen: () => Promise<void>): Promise<void> {
-    for (let failures = 0; !this.host.isOver; failures += 1) {
+  async removeAll(removeStoredData: () => Promise<void>): Promise<void> {
+    for (let failures = 0; !this.host.isClosed; failures += 1) {
       try {
         const { replicaId, target } = this.host.current;
         await removeContainers(replicaId, target?.usesImage, this.deps);
-        return await andThen();
+        return await removeStoredData();
       } catch (reason) {
-        const level = failures === 0 ? 'warn' : 'debug'; // warns once per outage of the runtime
+        const level = failures === 0 ? 'warn' : 'debug'; // one warning per outage of the runtime
         this.log[level]('replica not forgotten yet', errorFields(reason));
         await this.waitForRetry();
       }

@@ -28,14 +28,14 @@ export class ContainerStarts {
     private readonly log: Log,
   ) {}
 
-  /** True when the start call of this container was made: the container may be running. */
+  /** Returns true after the start call for this container: the container may be running. */
   isAttempted(containerId: ContainerId | undefined): boolean {
     return containerId !== undefined && containerId === this.attemptedId;
   }
 
   /**
-   * Pulls the image before the start enters the start queue, so that a slow registry does not delay
-   * other starts.
+   * Pulls the image of the replica, if it has one, then starts the container in its turn. The
+   * start enters the start queue only after the pull: a slow registry delays no other start.
    */
   prepareAndStart(containerId: ContainerId): void {
     const { restarts, target } = this.host.current;
@@ -45,7 +45,7 @@ export class ContainerStarts {
       onPull: (pull) => this.host.apply({ kind: 'pullChanged', containerId, pull }),
       onDone: () => this.enqueue(containerId),
       onFailed: (reason, pull) => {
-        // warns once per cause, not at each attempt
+        // One warning per cause, not per attempt.
         const level = this.host.current.reason.includes(errorMessageOf(reason)) ? 'debug' : 'warn';
         this.log[level]('container not prepared', { containerId, ...errorFields(reason) });
         this.host.apply({
@@ -65,10 +65,7 @@ export class ContainerStarts {
     this.preparation?.cancel();
   }
 
-  /**
-   * Cancels a start that still waits for its image or in the start queue when the replica is to
-   * stop.
-   */
+  /** Cancels a start that waits for its image or in the start queue when a stop is ordered. */
   cancelIfStopping(): void {
     const { activity, stop } = this.host.current;
     if (stop === undefined || activity.kind !== 'starting') return;
@@ -91,8 +88,8 @@ export class ContainerStarts {
 
   private async start(containerId: ContainerId): Promise<void> {
     const { activity, restarts } = this.host.current;
-    // an event of the runtime has reported the start meanwhile
-    if (this.host.isOver || activity.kind !== 'starting' || activity.containerId !== containerId)
+    // Meanwhile the replica was forgotten, or an event of the runtime has reported the start.
+    if (this.host.isClosed || activity.kind !== 'starting' || activity.containerId !== containerId)
       return;
     const lease = this.lease.computeLease();
     if (lease !== undefined && lease.leaseMs <= 0)

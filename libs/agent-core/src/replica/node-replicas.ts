@@ -41,6 +41,7 @@ export interface ReplicaListener {
    * again.
    */
   onChanged(replicaId: string): void;
+  /** Called when the agent has refused an order. */
   onRefused(refusal: OrderRefused): void;
   /**
    * Called when all data of the replica has been removed; the report acknowledges the forget order.
@@ -57,11 +58,12 @@ export type NodeReplicasOptions = Omit<
   readonly startConcurrency?: number;
 };
 
-/** Saturates a small machine. */
+/** Four concurrent starts use all CPU of a small machine; more would only delay each of them. */
 const DEFAULT_START_CONCURRENCY = 4;
 
 /**
- * Format of replica ids as coordinators create them. Other ids could not be file names and labels.
+ * Format of replica ids as coordinators create them. An id that does not match could not be a
+ * file name or a label.
  */
 const REPLICA_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
@@ -89,7 +91,7 @@ export class NodeReplicas {
   /**
    * Restores the replicas from stored orders and the containers of the runtime. When the list is
    * incomplete, replicas with an image stay unlisted until {@link NodeReplicas.restoreUnlisted}.
-   * @param signal - Stops reading the last lines of failed containers early.
+   * @param signal - Ends the read of the last lines of failed containers early.
    * @throws kind `internal` when a stored order cannot be decoded.
    */
   async restore(
@@ -97,36 +99,38 @@ export class NodeReplicas {
     { containers, complete }: AvailableContainers,
     signal: StopSignal,
   ): Promise<void> {
-    const byReplica = this.groupByReplica(containers);
-    const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
+    const containersByReplica = this.groupByReplica(containers);
+    const lastLines = await this.readLinesOfFailed(stored, containersByReplica, signal);
     for (const replica of stored) {
-      const input = this.toRestoreInput(replica, byReplica, lastLines);
-      const mayRun = input.containers.length === 0 && input.target?.usesImage !== false;
+      const input = this.toRestoreInput(replica, containersByReplica, lastLines);
+      const mayBeUnlisted = input.containers.length === 0 && input.target?.usesImage !== false;
       const { state, effects } =
-        complete || !mayRun
+        complete || !mayBeUnlisted
           ? restoreReplica(input)
           : { state: restoreUnlisted(input), effects: [] };
-      byReplica.delete(replica.replicaId);
+      containersByReplica.delete(replica.replicaId);
       const runner = new ReplicaRunner(this.deps, state, replica);
       this.runners.set(replica.replicaId, runner);
       runner.resume(effects);
     }
-    this.adoptOrphans([...byReplica.values()].flat());
+    this.adoptOrphans([...containersByReplica.values()].flat());
   }
 
   /**
    * Restores the unlisted replicas from a complete list of containers, and adopts orphans.
-   * @param signal - Stops reading the last lines of failed containers early.
+   * @param signal - Ends the read of the last lines of failed containers early.
    */
   async restoreUnlisted(containers: readonly ContainerStatus[], signal: StopSignal): Promise<void> {
-    const unlisted = (): readonly ReplicaRunner[] =>
+    const findUnlisted = (): readonly ReplicaRunner[] =>
       this.listRunners().filter(({ current }) => current.activity.kind === 'unlisted');
-    const byReplica = this.groupByReplica(containers);
-    const stored = unlisted().map((runner) => runner.stored);
-    const lastLines = await this.readLinesOfFailed(stored, byReplica, signal);
+    const containersByReplica = this.groupByReplica(containers);
+    const stored = findUnlisted().map((runner) => runner.stored);
+    const lastLines = await this.readLinesOfFailed(stored, containersByReplica, signal);
     // An order may have been stored while the last lines were read.
-    for (const runner of unlisted())
-      runner.restore(restoreReplica(this.toRestoreInput(runner.stored, byReplica, lastLines)));
+    for (const runner of findUnlisted())
+      runner.restore(
+        restoreReplica(this.toRestoreInput(runner.stored, containersByReplica, lastLines)),
+      );
     const orphans = containers.filter((status) => {
       const owner = this.findOwner(status);
       return owner !== undefined && !this.runners.has(owner.replicaId);
@@ -151,28 +155,30 @@ export class NodeReplicas {
   }
 
   /**
-   * Accepts or refuses an order. Resolves when the order has been stored or refused. Orders for the
-   * same replica are handled in the given order.
+   * Accepts or refuses an order. Resolves when the order has been stored or refused, or could not
+   * be stored. Handles orders for the same replica one after the other, in the sequence of the
+   * calls.
    */
   async handleOrder(order: Order): Promise<void> {
     const { identity, log } = this.options;
-    const held = this.runners.get(order.replicaId);
+    const existing = this.runners.get(order.replicaId);
     if (order.epoch < identity.current.highestEpoch)
       return this.refuse(order, 'the agent has received a newer epoch');
     if (!REPLICA_ID.test(order.replicaId))
       return this.refuse(order, 'replica_id: must have letters, digits, ".", "_" or "-" only');
-    if (held === undefined && order.order.case === 'forget') return this.acknowledgeForget(order);
+    if (existing === undefined && order.order.case === 'forget')
+      return this.acknowledgeForget(order);
     const runner =
-      held ??
+      existing ??
       new ReplicaRunner(this.deps, createReplicaState(order.replicaId, order.workloadUid), {
         bootId: this.options.bootId,
       });
     this.runners.set(order.replicaId, runner);
     const outcome = await runner.handleOrder(order, () => identity.raiseEpoch(order.epoch));
-    if (isBlank(runner)) this.runners.delete(order.replicaId); // the order was not accepted
+    if (isBlank(runner)) this.runners.delete(order.replicaId); // the first order was not accepted
     switch (outcome.kind) {
       case 'accepted':
-        if (!runner.isOver) this.runners.set(order.replicaId, runner);
+        if (!runner.isClosed) this.runners.set(order.replicaId, runner);
         log.info('order accepted', {
           replicaId: order.replicaId,
           revision: order.orderRevision,
@@ -186,8 +192,8 @@ export class NodeReplicas {
         return this.refuse(order, outcome.reason);
       case 'failed':
         return; // the runner has logged the failure; the coordinator repeats the order
-      case 'over':
-        // the replica was forgotten meanwhile: handles the order as one for a new replica
+      case 'closed':
+        // The replica was forgotten meanwhile: the order is handled as the order for a new replica.
         return this.runners.get(order.replicaId) === runner ? undefined : this.handleOrder(order);
     }
   }
@@ -215,8 +221,9 @@ export class NodeReplicas {
   }
 
   /**
-   * Container ids that should be running now, by replica id. Callers read them before they list the
-   * runtime's containers, so that a container started in between is not considered missing.
+   * Returns the ids of the containers that should be running now, by replica id. Callers read these
+   * ids before they list the runtime's containers, so that a container started in between does not
+   * count as missing.
    */
   listExpectedContainers(): ReadonlyMap<string, string> {
     const running = [...this.runners].flatMap(([replicaId, { current }]) =>
@@ -235,11 +242,11 @@ export class NodeReplicas {
     expected: ReadonlyMap<string, string>,
     containers: readonly ContainerStatus[],
   ): void {
-    const known = new Map(containers.map((status) => [status.containerId as string, status]));
+    const listedIds = new Set(containers.map(({ containerId }) => containerId as string));
     for (const status of containers)
       this.observe({ kind: status.phase === 'exited' ? 'exited' : 'started', status });
     for (const [replicaId, containerId] of expected) {
-      if (known.has(containerId)) continue;
+      if (listedIds.has(containerId)) continue;
       const runner = this.runners.get(replicaId);
       const activity = runner?.current.activity;
       if (
@@ -270,10 +277,11 @@ export class NodeReplicas {
   }
 
   /** Number of replicas in the start queue. */
-  get startsWaiting(): number {
+  get waitingStartCount(): number {
     return this.starts.size;
   }
 
+  /** Returns the runner of a replica; undefined when the node has no such replica. */
   find(replicaId: string): ReplicaRunner | undefined {
     return this.runners.get(replicaId);
   }
@@ -282,6 +290,10 @@ export class NodeReplicas {
     return [...this.runners.values()];
   }
 
+  /**
+   * Returns the current report of a replica; undefined when the node has no such replica or its
+   * first order has not been stored.
+   */
   findReport(replicaId: string): ReplicaReport | undefined {
     const runner = this.runners.get(replicaId);
     return runner === undefined || isBlank(runner) ? undefined : toReplicaReport(runner.current);
@@ -296,14 +308,18 @@ export class NodeReplicas {
     return [...this.runners.values()].map(({ current }) => toReplicaReport(current));
   }
 
-  /** @returns A function that ends the subscription. */
+  /**
+   * Calls `listener` for every change from now on.
+   * @returns A function that ends the subscription.
+   */
   subscribe(listener: ReplicaListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
   /**
-   * Owner of a container; undefined when the container does not belong to this node and cluster.
+   * Returns the owner of a container; undefined when the container does not belong to this node and
+   * cluster.
    */
   findOwner({ labels }: Pick<ContainerStatus, 'labels'>): ContainerOwner | undefined {
     const owner = fromContainerLabels(labels);
@@ -313,14 +329,14 @@ export class NodeReplicas {
       : undefined;
   }
 
-  /** Stops handling all replicas. Containers keep running. */
+  /** Ends the control of all replicas. Containers keep running. */
   async close(): Promise<void> {
     await Promise.all([...this.runners.values()].map((runner) => runner.close()));
   }
 
   /**
-   * Closes, then stops every container of this node, each with the grace period of its own spec.
-   * For clusters that are being removed.
+   * Ends the control of all replicas, then stops every container of this node, each with the grace
+   * period of its own spec. Used when the whole cluster is removed.
    */
   async stopAll(): Promise<void> {
     await this.close();
@@ -346,7 +362,7 @@ export class NodeReplicas {
 
   private toRestoreInput(
     stored: StoredReplica,
-    byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
+    containersByReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
     lastLines: ReadonlyMap<string, readonly string[]>,
   ): RestoreInput {
     const target =
@@ -358,38 +374,41 @@ export class NodeReplicas {
       stored,
       ...definedFields({ target, stop: end?.stop }),
       forget: end?.forget ?? false,
-      containers: byReplica.get(stored.replicaId) ?? [],
+      containers: containersByReplica.get(stored.replicaId) ?? [],
       bootId: this.options.bootId,
       lastLines: lastLines.get(stored.replicaId) ?? [],
     };
   }
 
   private groupByReplica(containers: readonly ContainerStatus[]): Map<string, ContainerStatus[]> {
-    const byReplica = new Map<string, ContainerStatus[]>();
+    const containersByReplica = new Map<string, ContainerStatus[]>();
     for (const status of containers) {
       const owner = this.findOwner(status);
       if (owner !== undefined)
-        byReplica.set(owner.replicaId, [...(byReplica.get(owner.replicaId) ?? []), status]);
+        containersByReplica.set(owner.replicaId, [
+          ...(containersByReplica.get(owner.replicaId) ?? []),
+          status,
+        ]);
     }
-    return byReplica;
+    return containersByReplica;
   }
 
   /** Reads the last lines of containers that failed while no agent was running, by replica id. */
   private async readLinesOfFailed(
     stored: readonly StoredReplica[],
-    byReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
+    containersByReplica: ReadonlyMap<string, readonly ContainerStatus[]>,
     signal: StopSignal,
   ): Promise<ReadonlyMap<string, readonly string[]>> {
-    const read = stored.map(async (replica) => {
+    const reads = stored.map(async (replica) => {
       const containerId = findUnseenFailure({
         stored: replica,
-        containers: byReplica.get(replica.replicaId) ?? [],
+        containers: containersByReplica.get(replica.replicaId) ?? [],
       });
       const lines =
         containerId === undefined ? [] : await readLastLines(containerId, this.options, signal);
       return [replica.replicaId, lines] as const;
     });
-    return new Map(await Promise.all(read));
+    return new Map(await Promise.all(reads));
   }
 
   private refuse(order: Order, reason: string): void {

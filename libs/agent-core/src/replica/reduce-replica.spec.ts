@@ -47,7 +47,7 @@ const tcpProbe: ProbeSchedule = {
   ...{ initialDelayMs: 0, periodMs: 10, timeoutMs: 10, successThreshold: 1, failureThreshold: 1 },
 };
 const CONTAINER = toContainerId('a'.repeat(64));
-/** Probe schedules by the bits of a number. */
+/** Probe schedules by the bits of a number: 1 liveness, 2 readiness, 4 startup. */
 const probesOf = (bits: number): ProbeSchedules => ({
   ...((bits & 1) === 0 ? {} : { liveness: tcpProbe }),
   ...((bits & 2) === 0 ? {} : { readiness: tcpProbe }),
@@ -55,87 +55,113 @@ const probesOf = (bits: number): ProbeSchedules => ({
 });
 
 describe('decideRestart', () => {
-  it.each([
-    {
-      restart: 'always',
-      maxRetries: Infinity,
-      failures: 0,
-      ending: exited(0),
-      kind: 'restart',
-      delayMs: 100,
-    },
-    {
-      restart: 'always',
-      maxRetries: Infinity,
-      failures: 1,
-      ending: exited(1),
-      kind: 'restart',
-      delayMs: 200,
-    },
-    {
-      restart: 'always',
-      maxRetries: Infinity,
-      failures: 40,
-      ending: exited(1),
-      kind: 'restart',
-      delayMs: 300_000,
-    },
-    {
-      restart: 'always',
-      maxRetries: Infinity,
-      failures: 40,
-      ending: exited(1, HEALTHY_AFTER_MS),
-      kind: 'restart',
-      delayMs: 100,
-    },
-    { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
-    {
-      restart: 'always',
-      maxRetries: 3,
-      failures: 3,
-      ending: exited(1, HEALTHY_AFTER_MS),
-      kind: 'restart',
-      delayMs: 100,
-    },
-    { restart: 'always', maxRetries: 0, failures: 0, ending: exited(1), kind: 'failed' },
-    {
-      restart: 'always',
-      maxRetries: Infinity,
-      failures: 2,
-      ending: { kind: 'notStarted', reason: 'no executable' },
-      kind: 'restart',
-      delayMs: 400,
-    },
-    { restart: 'onFailure', maxRetries: 3, failures: 0, ending: exited(0), kind: 'succeeded' },
-    {
-      restart: 'onFailure',
-      maxRetries: 3,
-      failures: 2,
-      ending: exited(1),
-      kind: 'restart',
-      delayMs: 400,
-    },
-    { restart: 'onFailure', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
-    {
-      restart: 'onFailure',
-      maxRetries: 3,
-      failures: 0,
-      ending: unhealthy(0),
-      kind: 'restart',
-      delayMs: 100,
-    },
-    { restart: 'never', maxRetries: Infinity, failures: 0, ending: unhealthy(0), kind: 'failed' },
-    { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(0), kind: 'succeeded' },
-    { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(1), kind: 'failed' },
-    {
-      restart: 'never',
-      maxRetries: Infinity,
-      failures: 0,
-      ending: { kind: 'notStarted', reason: 'no executable' },
-      kind: 'failed',
-    },
-  ] as const)(
-    'decides for policy $restart with $failures failures of $maxRetries retries after $ending: $kind $delayMs',
+  const describeEnding = (ending: ContainerEnding): string => {
+    if (ending.kind === 'notStarted') return 'a failed start';
+    if (ending.unhealthy === true) return 'the exit of an unhealthy container';
+    return `exit code ${ending.exitCode} after ${ending.upMs} ms`;
+  };
+
+  it.each(
+    (
+      [
+        {
+          restart: 'always',
+          maxRetries: Infinity,
+          failures: 0,
+          ending: exited(0),
+          kind: 'restart',
+          delayMs: 100,
+        },
+        {
+          restart: 'always',
+          maxRetries: Infinity,
+          failures: 1,
+          ending: exited(1),
+          kind: 'restart',
+          delayMs: 200,
+        },
+        {
+          restart: 'always',
+          maxRetries: Infinity,
+          failures: 40,
+          ending: exited(1),
+          kind: 'restart',
+          delayMs: 300_000,
+        },
+        {
+          restart: 'always',
+          maxRetries: Infinity,
+          failures: 40,
+          ending: exited(1, HEALTHY_AFTER_MS),
+          kind: 'restart',
+          delayMs: 100,
+        },
+        { restart: 'always', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
+        {
+          restart: 'always',
+          maxRetries: 3,
+          failures: 3,
+          ending: exited(1, HEALTHY_AFTER_MS),
+          kind: 'restart',
+          delayMs: 100,
+        },
+        { restart: 'always', maxRetries: 0, failures: 0, ending: exited(1), kind: 'failed' },
+        {
+          restart: 'always',
+          maxRetries: Infinity,
+          failures: 2,
+          ending: { kind: 'notStarted', reason: 'no executable' },
+          kind: 'restart',
+          delayMs: 400,
+        },
+        { restart: 'onFailure', maxRetries: 3, failures: 0, ending: exited(0), kind: 'succeeded' },
+        {
+          restart: 'onFailure',
+          maxRetries: 3,
+          failures: 2,
+          ending: exited(1),
+          kind: 'restart',
+          delayMs: 400,
+        },
+        { restart: 'onFailure', maxRetries: 3, failures: 3, ending: exited(1), kind: 'failed' },
+        {
+          restart: 'onFailure',
+          maxRetries: 3,
+          failures: 0,
+          ending: unhealthy(0),
+          kind: 'restart',
+          delayMs: 100,
+        },
+        {
+          restart: 'never',
+          maxRetries: Infinity,
+          failures: 0,
+          ending: unhealthy(0),
+          kind: 'failed',
+        },
+        {
+          restart: 'never',
+          maxRetries: Infinity,
+          failures: 0,
+          ending: exited(0),
+          kind: 'succeeded',
+        },
+        { restart: 'never', maxRetries: Infinity, failures: 0, ending: exited(1), kind: 'failed' },
+        {
+          restart: 'never',
+          maxRetries: Infinity,
+          failures: 0,
+          ending: { kind: 'notStarted', reason: 'no executable' },
+          kind: 'failed',
+        },
+      ] as const
+    ).map((row) => ({
+      ...row,
+      end: describeEnding(row.ending),
+      decision: 'delayMs' in row ? `restart in ${row.delayMs} ms` : row.kind,
+    })),
+  )(
+    'decides "$decision" after $end, with policy $restart and $failures failures of $maxRetries retries',
     ({ ending, failures, kind, ...rest }) => {
       const decision = decideRestart(rest, ending, failures);
       expect(decision).toMatchObject(
@@ -144,7 +170,9 @@ describe('decideRestart', () => {
       expect(decision.reason).toContain(ending.reason);
     },
   );
+});
 
+describe('formatDelay', () => {
   it.each([
     [100, '100 ms'],
     [1_600, '1.6 s'],
@@ -156,14 +184,14 @@ describe('decideRestart', () => {
 });
 
 /**
- * Simulates the runtime and the timers: answers each effect by one of the events that may follow
- * it.
+ * State of one replica with a simulated runtime and timers: each effect is followed by one of the
+ * events that it may cause.
  */
-class Player {
+class SimulatedReplica {
   state: ReplicaState = createReplicaState('web-1', 'web');
   readonly phases: ReplicaState['phase'][] = ['starting'];
   readonly running = new Set<ContainerId>();
-  mostRunning = 0;
+  maxRunning = 0;
   private readonly pending: ReplicaEffect[] = [];
   private ids = 0;
   private revision = 0n;
@@ -178,16 +206,20 @@ class Player {
     this.state = state;
     this.phases.push(state.phase);
     for (const effect of effects) {
-      // One timer per replica: a newer one replaces it.
+      // One timer per replica: a newer timer replaces the older one.
       if (effect.kind === 'startAfter' || effect.kind === 'terminateAfter') this.dropTimers();
       this.pending.push(effect);
     }
   }
 
-  /** Carries out the `pick`-th possible event. */
-  happen(pick: number, choice: number): void {
+  /**
+   * Applies an event that a pending effect causes; without a pending effect, ends a container.
+   * @param pick - Selects the pending effect.
+   * @param choice - Selects the event.
+   */
+  applyNext(pick: number, choice: number): void {
     const effect = this.pending.splice(pick % Math.max(1, this.pending.length), 1)[0];
-    if (effect === undefined) return this.spontaneous(choice);
+    if (effect === undefined) return this.exitSpontaneously(choice);
     switch (effect.kind) {
       case 'start':
         return this.start(effect.containerId, choice);
@@ -197,7 +229,7 @@ class Player {
         return this.apply({ kind: 'stopDue' });
       case 'awaitReady':
         return this.apply({ kind: 'accepted', containerId: effect.container.id });
-      case 'probe': // they go on: told again, and perhaps too late
+      case 'probe': // a probe continues: its results are repeated and may be late
         this.pending.push(effect);
         return this.probe(effect.container.id, choice);
       case 'terminate':
@@ -207,7 +239,12 @@ class Player {
     }
   }
 
-  order(choice: number): void {
+  /**
+   * Applies an order with the next revision.
+   * @param choice - Modulo 4: 0 and 1 start, 2 stop, 3 forget. A start has the probes of the bits
+   *   of `choice / 4`.
+   */
+  sendOrder(choice: number): void {
     this.revision += 1n;
     const { revision } = this;
     if (choice % 4 < 2)
@@ -226,25 +263,25 @@ class Player {
         kind: 'stopOrdered',
         revision,
         delays: { preStopMs: (choice % 3) * 10, graceMs: choice },
-        reason: 'told to',
+        reason: 'scaled down',
       });
     else this.apply({ kind: 'forgetOrdered', revision });
   }
 
-  spontaneous(choice: number): void {
+  exitSpontaneously(choice: number): void {
     const [first] = this.running;
     if (first !== undefined) this.exit(first, choice % 3);
   }
 
   private probe(containerId: ContainerId, choice: number): void {
-    const { target: known, ready } = this.state;
+    const { target, ready } = this.state;
     if (choice % 4 === 0) this.apply({ kind: 'startedUp', containerId });
     else if (choice % 4 === 1) this.apply({ kind: 'unhealthy', containerId, reason: 'bad' });
     else
       this.apply({
         kind: 'probed',
         containerId,
-        ready: known?.probes.readiness === undefined ? ready : choice % 4 === 2,
+        ready: target?.probes.readiness === undefined ? ready : choice % 4 === 2,
         reason: '',
       });
   }
@@ -258,7 +295,7 @@ class Player {
         uncertain: choice % 2 === 0,
       });
     this.running.add(containerId);
-    this.mostRunning = Math.max(this.mostRunning, this.running.size);
+    this.maxRunning = Math.max(this.maxRunning, this.running.size);
     const endpoints = [{ portName: 'http', ip: '127.0.0.1', port: 1 }];
     this.apply({
       kind: 'started',
@@ -287,77 +324,77 @@ class Player {
 }
 
 describe('reduceReplica', () => {
-  const arbMove = fc.record({
+  const arbitraryMove = fc.record({
     order: fc.integer({ min: 0, max: 9 }),
     pick: fc.nat(20),
     choice: fc.nat(100),
   });
 
-  it('only moves forward, runs at most one container, and is ready only while the container runs', () => {
+  it('moves the phase only forward, runs at most one container, and sets ready only while the container runs', () => {
     fc.assert(
-      fc.property(fc.array(arbMove, { maxLength: 60 }), (moves) => {
-        const player = new Player();
-        player.order(0);
+      fc.property(fc.array(arbitraryMove, { maxLength: 60 }), (moves) => {
+        const replica = new SimulatedReplica();
+        replica.sendOrder(0);
         for (const { order, pick, choice } of moves) {
-          if (order === 0) player.order(choice);
-          else if (order === 1) player.spontaneous(choice);
-          else player.happen(pick, choice);
-          const { state } = player;
+          if (order === 0) replica.sendOrder(choice);
+          else if (order === 1) replica.exitSpontaneously(choice);
+          else replica.applyNext(pick, choice);
+          const { state } = replica;
           expect(
             !state.ready || (state.phase === 'running' && state.activity.kind === 'running'),
           ).toBe(true);
           if (state.activity.kind === 'killing')
-            expect([state.phase, player.running.size]).toEqual(['running', 1]);
+            expect([state.phase, replica.running.size]).toEqual(['running', 1]);
           expect(isEnded(state.phase)).toBe(state.activity.kind === 'ended');
           expect(state.ended.length).toBeLessThanOrEqual(2);
         }
-        player.phases
+        replica.phases
           .slice(1)
           .forEach((phase, index) =>
-            expect(isForward(player.phases[index] ?? phase, phase)).toBe(true),
+            expect(isForward(replica.phases[index] ?? phase, phase)).toBe(true),
           );
-        expect(player.mostRunning).toBeLessThanOrEqual(1);
+        expect(replica.maxRunning).toBeLessThanOrEqual(1);
       }),
       { numRuns: 2_000 },
     );
   });
 
-  it('always reaches a final phase after a stop order', () => {
+  it('reaches a final phase after a stop order, whatever happened before', () => {
     fc.assert(
-      fc.property(fc.array(arbMove, { maxLength: 30 }), (moves) => {
-        const player = new Player();
-        player.order(0);
-        for (const { pick, choice } of moves) player.happen(pick, choice);
-        player.order(2);
-        for (let turn = 0; turn < 20; turn += 1) player.happen(0, 1);
-        expect(isEnded(player.state.phase)).toBe(true);
-        expect(player.running.size).toBe(0);
+      fc.property(fc.array(arbitraryMove, { maxLength: 30 }), (moves) => {
+        const replica = new SimulatedReplica();
+        replica.sendOrder(0);
+        for (const { pick, choice } of moves) replica.applyNext(pick, choice);
+        replica.sendOrder(2);
+        for (let turn = 0; turn < 20; turn += 1) replica.applyNext(0, 1);
+        expect(isEnded(replica.state.phase)).toBe(true);
+        expect(replica.running.size).toBe(0);
       }),
       { numRuns: 1_000 },
     );
   });
 
   it('ignores events of other containers', () => {
-    const player = new Player();
-    player.order(0);
-    player.happen(0, 1);
-    const before = player.state;
+    const replica = new SimulatedReplica();
+    replica.sendOrder(0);
+    replica.applyNext(0, 1);
+    const before = replica.state;
     const other = toContainerId('f'.repeat(64));
-    player.apply({
+    replica.apply({
       kind: 'exited',
       exit: { containerId: other, exitCode: 0, reason: 'completed', upMs: 0 },
     });
-    player.apply({ kind: 'accepted', containerId: other });
-    player.apply({ kind: 'probed', containerId: other, ready: !before.ready, reason: 'no' });
-    player.apply({ kind: 'startedUp', containerId: other });
-    player.apply({ kind: 'unhealthy', containerId: other, reason: 'no' });
-    player.apply({ kind: 'startFailed', containerId: other, reason: 'no', uncertain: false });
-    expect(player.state).toEqual(before);
+    replica.apply({ kind: 'accepted', containerId: other });
+    replica.apply({ kind: 'probed', containerId: other, ready: !before.ready, reason: 'no' });
+    replica.apply({ kind: 'startedUp', containerId: other });
+    replica.apply({ kind: 'unhealthy', containerId: other, reason: 'no' });
+    replica.apply({ kind: 'startFailed', containerId: other, reason: 'no', uncertain: false });
+    expect(replica.state).toEqual(before);
   });
 });
 
 describe('reduceReplica after a failed start', () => {
-  const refused = {
+  const failedStart = {
     kind: 'startFailed',
     containerId: CONTAINER,
     reason: 'exec: "run": permission denied',
@@ -383,17 +420,17 @@ describe('reduceReplica after a failed start', () => {
     'reports the message of the runtime and no exit code under policy $restart',
     ({ restart, phase, reason }) => {
       const { state } = reduceReplica(
-        { ...aReplicaThatStarts(0), target: aTarget({ restart }) },
-        { ...refused, uncertain: false },
+        { ...aStartingReplica(0), target: aTarget({ restart }) },
+        { ...failedStart, uncertain: false },
       );
       expect(state).toMatchObject({ phase, ready: false, reason });
       expect([state.lastExitCode, state.lastEndReason]).toEqual([undefined, undefined]);
     },
   );
 
-  it('distinguishes a failed restart from the exit of the previous container', () => {
-    const ran: ReplicaState = {
-      ...aReplicaThatStarts(0),
+  it('keeps the exit code of the previous container and reports "not started" when a restart fails', () => {
+    const runningState: ReplicaState = {
+      ...aStartingReplica(0),
       ...{
         phase: 'running',
         restarts: 1,
@@ -402,7 +439,7 @@ describe('reduceReplica after a failed start', () => {
         lastEndReason: 'exit code 3',
       },
     };
-    expect(reduceReplica(ran, { ...refused, uncertain: false }).state).toMatchObject({
+    expect(reduceReplica(runningState, { ...failedStart, uncertain: false }).state).toMatchObject({
       phase: 'running',
       lastExitCode: 3,
       lastEndReason: 'not started: exec: "run": permission denied',
@@ -412,37 +449,42 @@ describe('reduceReplica after a failed start', () => {
 
 describe('reduceReplica with probes', () => {
   /** A running replica with the probes of the bits. */
-  function aRunning(bits: number): Player {
-    const player = new Player();
-    player.order(bits * 4); // a start order
-    player.happen(0, 1);
-    return player;
+  function aRunningReplica(bits: number): SimulatedReplica {
+    const replica = new SimulatedReplica();
+    replica.sendOrder(bits * 4); // a start order
+    replica.applyNext(0, 1);
+    return replica;
   }
-  const idOf = (player: Player): ContainerId => player.state.container?.id ?? player.newId();
+  const idOf = (replica: SimulatedReplica): ContainerId =>
+    replica.state.container?.id ?? replica.newId();
 
   it.each([
-    { probes: 'none', bits: 0, reason: 'waiting for port http to accept connections' },
-    { probes: 'liveness', bits: 1, reason: 'waiting for port http to accept connections' },
-    { probes: 'readiness', bits: 2, reason: 'waiting for the readiness probe' },
-    { probes: 'startup', bits: 4, reason: 'waiting for the startup probe' },
-    { probes: 'all', bits: 7, reason: 'waiting for the startup probe' },
-  ])('is not ready after the start with $probes: $reason', ({ bits, reason }) => {
-    const { state } = reduceReplica(aReplicaThatStarts(bits), startedEvent());
+    { probes: 'no probe', bits: 0, reason: 'waiting for port http to accept connections' },
+    { probes: 'a liveness probe', bits: 1, reason: 'waiting for port http to accept connections' },
+    { probes: 'a readiness probe', bits: 2, reason: 'waiting for the readiness probe' },
+    { probes: 'a startup probe', bits: 4, reason: 'waiting for the startup probe' },
+    { probes: 'all three probes', bits: 7, reason: 'waiting for the startup probe' },
+  ])('makes a replica with $probes not ready after the start: $reason', ({ bits, reason }) => {
+    const { state } = reduceReplica(aStartingReplica(bits), startedEvent());
     expect(state).toMatchObject({ phase: 'running', ready: false, reason });
   });
 
   it.each([
-    { after: 'with a readiness probe', bits: 6, reason: 'waiting for the readiness probe' },
-    { after: 'without', bits: 4, reason: 'waiting for port http to accept connections' },
-  ])('waits for readiness once the startup probe has passed, $after', ({ bits, reason }) => {
-    const started = reduceReplica(aReplicaThatStarts(bits), startedEvent()).state;
+    { awaited: 'the readiness probe', bits: 6, reason: 'waiting for the readiness probe' },
+    {
+      awaited: 'the TCP port without a readiness probe',
+      bits: 4,
+      reason: 'waiting for port http to accept connections',
+    },
+  ])('waits for $awaited once the startup probe has passed', ({ bits, reason }) => {
+    const started = reduceReplica(aStartingReplica(bits), startedEvent()).state;
     expect(
       reduceReplica(started, { kind: 'startedUp', containerId: CONTAINER }).state,
     ).toMatchObject({ ready: false, reason });
   });
 
-  it('stops an unhealthy container with its grace period and restarts it in the same phase', () => {
-    const started = reduceReplica(aReplicaThatStarts(1), startedEvent()).state;
+  it('stops an unhealthy container with its grace period and restarts the replica in the same phase', () => {
+    const started = reduceReplica(aStartingReplica(1), startedEvent()).state;
     const kill = reduceReplica(started, {
       kind: 'unhealthy',
       containerId: CONTAINER,
@@ -464,17 +506,17 @@ describe('reduceReplica with probes', () => {
     });
   });
 
-  it('follows a stop order during a kill and does not restart', () => {
-    const player = aRunning(1);
-    player.apply({ kind: 'unhealthy', containerId: idOf(player), reason: 'bad' });
-    player.order(2);
-    expect(player.state).toMatchObject({ phase: 'stopping', activity: { kind: 'terminating' } });
-    for (let turn = 0; turn < 5; turn += 1) player.happen(0, 2);
-    expect(player.state).toMatchObject({ phase: 'stopped', restarts: 0 });
+  it('stops the replica without a restart when a stop order arrives while an unhealthy container is killed', () => {
+    const replica = aRunningReplica(1);
+    replica.apply({ kind: 'unhealthy', containerId: idOf(replica), reason: 'bad' });
+    replica.sendOrder(2);
+    expect(replica.state).toMatchObject({ phase: 'stopping', activity: { kind: 'terminating' } });
+    for (let turn = 0; turn < 5; turn += 1) replica.applyNext(0, 2);
+    expect(replica.state).toMatchObject({ phase: 'stopped', restarts: 0 });
   });
 });
 
-function aReplicaThatStarts(bits: number): ReplicaState {
+function aStartingReplica(bits: number): ReplicaState {
   return {
     ...createReplicaState('web-1', 'web'),
     heldRevision: 1n,

@@ -16,7 +16,7 @@ import {
   type StopDelays,
 } from './replica-state.js';
 
-/** Number of exited containers of a replica that are kept for their logs. */
+/** Exited containers that a replica keeps, so that users can read their logs. */
 export const KEPT_CONTAINERS = 2;
 /** Reason of an exclusive replica that is not started for lack of contact. */
 const REASON_OUT_OF_CONTACT =
@@ -37,7 +37,7 @@ export const RUNTIME_RETRY_MS = 500;
 /**
  * Applies one event to the state of a replica and returns the new state with the effects to carry
  * out. Pure. Duplicated and late events are harmless: an event of another container than the
- * current one changes nothing. The caller has already checked whether an order is current.
+ * current container changes nothing. The caller has already refused orders with an older revision.
  */
 export function reduceReplica(state: ReplicaState, event: ReplicaEvent): ReplicaTransition {
   switch (event.kind) {
@@ -60,7 +60,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
     case 'startQueued':
       if (state.activity.kind !== 'starting' || state.activity.containerId !== event.containerId)
         return withoutEffects(state);
-      // the reason of a restart is more useful
+      // The reason of a restart says more than the position in the queue.
       return withoutEffects(state.reason === '' ? { ...state, reason: REASON_QUEUED } : state);
     case 'pullChanged':
       return onPullChanged(state, event);
@@ -99,7 +99,7 @@ export function reduceReplica(state: ReplicaState, event: ReplicaEvent): Replica
   }
 }
 
-/** Delays of a stop: from the order, or else from the replica's spec, or else the API defaults. */
+/** Returns the delays of a stop: from the order, else from the spec, else the API defaults. */
 export function resolveStopDelays(
   target: ReplicaTarget | undefined,
   ordered: Partial<StopDelays>,
@@ -115,7 +115,7 @@ function onStartOrdered(
   newContainerId: ContainerId,
   previousTarget: ReplicaTarget | undefined,
 ): ReplicaTransition {
-  // an ended replica is never started again
+  // An ended or stopping replica is never started again.
   if (state.stop !== undefined || isEnded(state.phase)) return withoutEffects(state);
   if (state.activity.kind === 'none') return start(state, newContainerId);
   if (
@@ -123,7 +123,7 @@ function onStartOrdered(
     previousTarget === undefined &&
     state.container !== undefined
   ) {
-    // the probes were unknown until this order arrived
+    // A container adopted without an order: its probes are known only now.
     return { state, effects: createProbeEffects(state.target, state.container, state.ready) };
   }
   if (state.activity.kind === 'unlisted')
@@ -139,7 +139,7 @@ function onStartOrdered(
 function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string): ReplicaTransition {
   if (isEnded(state.phase))
     return state.forget ? { state, effects: [{ kind: 'forget' }] } : withoutEffects(state);
-  const { activity, stop: earlier } = state;
+  const { activity, stop: earlierStop } = state;
   const stopping: ReplicaState = {
     ...state,
     phase: 'stopping',
@@ -169,11 +169,11 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
       };
     case 'leaving': // a newer stop order may shorten the delay
       if (delays.preStopMs <= 0) return terminate(stopping, activity.containerId);
-      if (earlier !== undefined && delays.preStopMs >= earlier.preStopMs)
+      if (earlierStop !== undefined && delays.preStopMs >= earlierStop.preStopMs)
         return withoutEffects(stopping);
       return { state: stopping, effects: [{ kind: 'terminateAfter', delayMs: delays.preStopMs }] };
     case 'terminating':
-      if (earlier !== undefined && delays.graceMs >= earlier.graceMs)
+      if (earlierStop !== undefined && delays.graceMs >= earlierStop.graceMs)
         return withoutEffects(stopping);
       return terminate(stopping, activity.containerId);
     default:
@@ -182,8 +182,8 @@ function onStopOrdered(state: ReplicaState, delays: StopDelays, reason: string):
 }
 
 /**
- * Stops a running container first: by the stop in progress, or else with the delays of the
- * replica's own spec.
+ * Stops a running container before the replica is forgotten: by the stop in progress, or else with
+ * the delays of the replica's own spec.
  */
 function onForgetOrdered(state: ReplicaState): ReplicaTransition {
   if (isEnded(state.phase)) return { state, effects: [{ kind: 'forget' }] };
@@ -210,8 +210,8 @@ function onPullChanged(
 }
 
 /**
- * Reason of a replica whose image is being pulled. Includes the failure of the previous pull of the
- * same image.
+ * Returns the reason of a replica whose image is being pulled; empty in other phases of the pull.
+ * Includes the failure of the previous pull of the same image.
  */
 function toPullReason({ image, phase }: ImagePull, before: ImagePull | undefined): string {
   if (phase !== 'pulling') return '';
@@ -225,10 +225,10 @@ function onStarted(
   { status }: Extract<ReplicaEvent, { kind: 'started' }>,
 ): ReplicaTransition {
   const { activity } = state;
-  const awaited =
+  const isAwaited =
     (activity.kind === 'starting' || activity.kind === 'backingOff') &&
     activity.containerId === status.containerId;
-  if (!awaited) return withoutEffects(state);
+  if (!isAwaited) return withoutEffects(state);
   const container = toCurrentContainer(status);
   if (state.stop !== undefined) return terminate({ ...state, container }, container.id);
   const running: ReplicaState = {
@@ -237,8 +237,8 @@ function onStarted(
     activity: { kind: 'running', containerId: container.id },
     container,
   };
-  const starting = state.target?.probes.startup !== undefined;
-  const next = starting
+  const hasStartupProbe = state.target?.probes.startup !== undefined;
+  const next = hasStartupProbe
     ? withoutEffects({ ...running, ready: false, reason: 'waiting for the startup probe' })
     : awaitReadiness(running, container);
   return {
@@ -256,18 +256,18 @@ function awaitReadiness(state: ReplicaState, container: CurrentContainer): Repli
     return withoutEffects({ ...state, ready: false, reason: 'waiting for the readiness probe' });
   }
   const ports = state.target?.tcpPorts ?? [];
-  const awaits = container.endpoints
+  const pendingPorts = container.endpoints
     .filter(({ portName }) => ports.includes(portName))
     .map(({ portName }) => portName);
-  if (awaits.length === 0) return withoutEffects({ ...state, ready: true, reason: '' });
-  const reason = `waiting for ${awaits.length === 1 ? 'port' : 'ports'} ${awaits.join(', ')} to accept connections`;
+  if (pendingPorts.length === 0) return withoutEffects({ ...state, ready: true, reason: '' });
+  const reason = `waiting for ${pendingPorts.length === 1 ? 'port' : 'ports'} ${pendingPorts.join(', ')} to accept connections`;
   return {
     state: { ...state, ready: false, reason },
-    effects: [{ kind: 'awaitReady', container, ports: awaits }],
+    effects: [{ kind: 'awaitReady', container, ports: pendingPorts }],
   };
 }
 
-/** Effect that probes a container; none when the target has no probes. */
+/** Returns the effect that probes a container; an empty list when the target has no probes. */
 function createProbeEffects(
   target: ReplicaTarget | undefined,
   container: CurrentContainer,
@@ -316,20 +316,21 @@ function kill(state: ReplicaState, containerId: ContainerId, reason: string): Re
 
 /**
  * Adopts the running container of a previous agent. A container that was ready stays ready until
- * its readiness probe reaches the failure threshold. A container that was being killed (`killing`:
- * the reason) is killed.
+ * its readiness probe reaches the failure threshold. A container that the previous agent was
+ * killing is killed.
+ * @param previous - `killing` is the reason why the previous agent was killing the container.
  */
 export function adoptRunning(
   state: ReplicaState,
   container: CurrentContainer,
-  was: { readonly ready: boolean; readonly killing?: string },
+  previous: { readonly ready: boolean; readonly killing?: string },
 ): ReplicaTransition {
   const running: ReplicaState = {
     ...state,
     activity: { kind: 'running', containerId: container.id },
     container,
   };
-  if (was.killing !== undefined) return kill(running, container.id, was.killing);
+  if (previous.killing !== undefined) return kill(running, container.id, previous.killing);
   return {
     state: { ...running, ready: true, reason: '' },
     effects: createProbeEffects(state.target, container, true),
@@ -404,8 +405,8 @@ function onExited(state: ReplicaState, exit: ContainerExit): ReplicaTransition {
 }
 
 /**
- * The coordinator may have replaced the replica meanwhile: only a repeated order starts the replica
- * again.
+ * Handles the exit of a container whose lease has ended. The coordinator may have replaced the
+ * replica meanwhile, so only a repeated order starts the replica again.
  */
 function onLeaseEnded(state: ReplicaState, exit: ContainerExit): ReplicaTransition {
   const kept = keepEnded(state, exit.containerId);
@@ -436,20 +437,21 @@ function onOutOfContact(state: ReplicaState, containerId: ContainerId): ReplicaT
 
 /**
  * Gives up a start, so that the coordinator creates another replica. The replica ends as stopped,
- * not as failed, as the workload did not cause it. A container that may have been started is
- * removed as soon as the runtime answers. Under restart policy `never` a start with unknown outcome
- * is not given up, as the work must not run twice.
+ * not as failed, because the workload did not cause the failure. A container that may have been
+ * started is removed as soon as the runtime answers. Under restart policy `never` a start with
+ * unknown outcome is not given up, because the work must not run twice.
+ * @param uncertain - True when the container may have been started.
  */
 function onRuntimeAway(state: ReplicaState, uncertain: boolean): ReplicaTransition {
   const { activity, stop, target } = state;
   if (stop !== undefined || (activity.kind !== 'starting' && activity.kind !== 'backingOff'))
     return withoutEffects(state);
   if (uncertain && target?.restart === 'never') return withoutEffects(state);
-  const over = finish(state, 'stopped', REASON_RUNTIME_UNAVAILABLE);
-  if (!uncertain || activity.containerId === undefined) return over;
+  const ended = finish(state, 'stopped', REASON_RUNTIME_UNAVAILABLE);
+  if (!uncertain || activity.containerId === undefined) return ended;
   return {
-    state: over.state,
-    effects: [{ kind: 'discard', containerId: activity.containerId }, ...over.effects],
+    state: ended.state,
+    effects: [{ kind: 'discard', containerId: activity.containerId }, ...ended.effects],
   };
 }
 
@@ -461,15 +463,17 @@ function handleEnd(
   state: ReplicaState,
   ending: ContainerEnding & Partial<Pick<ContainerExit, 'containerId' | 'gone' | 'lastLines'>>,
 ): ReplicaTransition {
-  const seen = ending.kind === 'exited' && ending.gone !== true;
+  const hasExited = ending.kind === 'exited' && ending.gone !== true;
   const kept =
-    seen && ending.containerId !== undefined
+    hasExited && ending.containerId !== undefined
       ? keepEnded(state, ending.containerId)
       : withoutEffects(state);
   const after: ReplicaState = {
     ...kept.state,
     ready: false,
-    ...(seen ? { lastExitCode: ending.exitCode, phase: toLaterPhase(state.phase, 'running') } : {}),
+    ...(hasExited
+      ? { lastExitCode: ending.exitCode, phase: toLaterPhase(state.phase, 'running') }
+      : {}),
     ...toLastEnd(state, ending),
     ...(state.stop === undefined && isFailure(ending) ? { lastLines: ending.lastLines ?? [] } : {}),
   };
@@ -478,7 +482,8 @@ function handleEnd(
 }
 
 /**
- * A failed start has no exit of its own. It only replaces the end reason of a previous container.
+ * Returns the end reason after an exit or a failed start. A failed start has no end reason of its
+ * own: it only replaces the end reason of a previous container.
  */
 function toLastEnd(
   state: ReplicaState,
@@ -490,6 +495,7 @@ function toLastEnd(
     : { lastEndReason: `not started: ${ending.reason}` };
 }
 
+/** Finishes the replica or restarts it after a delay, by the restart policy. */
 function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTransition {
   if (state.stop !== undefined) return finish(state, 'stopped', ending.reason);
   if (state.target === undefined)
@@ -514,15 +520,15 @@ function decideAfterEnd(state: ReplicaState, ending: ContainerEnding): ReplicaTr
 }
 
 /**
- * Adds a container to the list of exited containers and removes the oldest ones beyond {@link
- * KEPT_CONTAINERS}.
+ * Adds a container to the list of exited containers and removes the oldest containers beyond
+ * {@link KEPT_CONTAINERS}.
  */
 function keepEnded(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
   const all = [...state.ended.filter((id) => id !== containerId), containerId];
-  const dropped = all.slice(0, Math.max(0, all.length - KEPT_CONTAINERS));
+  const removed = all.slice(0, Math.max(0, all.length - KEPT_CONTAINERS));
   return {
-    state: { ...state, ended: all.slice(dropped.length) },
-    effects: dropped.map((id): ReplicaEffect => ({ kind: 'remove', containerId: id })),
+    state: { ...state, ended: all.slice(removed.length) },
+    effects: removed.map((id): ReplicaEffect => ({ kind: 'remove', containerId: id })),
   };
 }
 
@@ -533,6 +539,7 @@ function start(state: ReplicaState, containerId: ContainerId): ReplicaTransition
   };
 }
 
+/** Stops the container with the grace period of the stop order, or else of the spec. */
 function terminate(state: ReplicaState, containerId: ContainerId): ReplicaTransition {
   const { graceMs } = state.stop ?? resolveStopDelays(state.target, {});
   const stopping: ReplicaState = {
@@ -546,11 +553,19 @@ function terminate(state: ReplicaState, containerId: ContainerId): ReplicaTransi
   };
 }
 
+/** Ends the replica in a final phase, and forgets the replica when a forget order was stored. */
 function finish(state: ReplicaState, phase: ReplicaPhase, reason: string): ReplicaTransition {
-  const over: ReplicaState = { ...state, phase, activity: { kind: 'ended' }, ready: false, reason };
-  return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
+  const ended: ReplicaState = {
+    ...state,
+    phase,
+    activity: { kind: 'ended' },
+    ready: false,
+    reason,
+  };
+  return { state: ended, effects: state.forget ? [{ kind: 'forget' }] : [] };
 }
 
+/** Returns the later one of two phases; a phase after `other` stays. */
 function toLaterPhase(phase: ReplicaPhase, other: 'running' | 'stopping'): ReplicaPhase {
   return phase === 'starting' || (phase === 'running' && other === 'stopping') ? other : phase;
 }

@@ -34,7 +34,7 @@ const UNCERTAIN_KINDS: readonly ErrorKind[] = ['unavailable', 'deadline', 'inter
 /** Prefix of capabilities that name a runtime. */
 const RUNTIME_PREFIX = 'runtime.';
 
-/** True when the container may be running although the start failed. */
+/** Returns true when the container may be running although its start failed with `reason`. */
 export function isUncertain(reason: unknown): boolean {
   return UNCERTAIN_KINDS.includes(errorKindOf(reason));
 }
@@ -42,7 +42,9 @@ export function isUncertain(reason: unknown): boolean {
 /** One start of a container of a replica. */
 export interface ContainerStart {
   readonly containerId: ContainerId;
+  /** Restarts in place of the replica before this container. */
   readonly restarts: number;
+  /** Set for an exclusive replica. */
   readonly lease?: ContainerLease;
 }
 
@@ -98,16 +100,16 @@ function createRequest(
 ): ContainerRequest {
   if (order === undefined)
     throw new CloudlessError('invalid', 'the agent has no start order for this replica');
-  const wanted = toReplicaTarget(order).runtime;
+  const requiredRuntime = toReplicaTarget(order).runtime;
   const runtimes = runtime
     .capabilities()
     .flatMap((name) =>
       name.startsWith(RUNTIME_PREFIX) ? [name.slice(RUNTIME_PREFIX.length)] : [],
     );
-  if (wanted !== '' && !runtimes.includes(wanted)) {
+  if (requiredRuntime !== '' && !runtimes.includes(requiredRuntime)) {
     throw new CloudlessError(
       'unimplemented',
-      `spec.runtime: this node runs ${runtimes.join(' and ')}, not ${wanted}`,
+      `spec.runtime: this node runs ${runtimes.join(' and ')}, not ${requiredRuntime}`,
     );
   }
   return toContainerRequest(order, { clusterId: clusterId(), nodeId, ...container });
@@ -117,7 +119,7 @@ function createRequest(
  * Stops and removes every container of a replica, including containers that its state does not
  * mention.
  * @param usesImage - False for a plain process; undefined when it is not known.
- * @throws kind `unavailable` while containers of the replica may exist that cannot be listed.
+ * @throws kind `unavailable` while the replica may have containers that the runtime cannot list.
  */
 export async function removeContainers(
   replicaId: string,

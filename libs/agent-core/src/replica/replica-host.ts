@@ -31,18 +31,18 @@ export interface ReplicaRunnerDeps {
 
 /** State and event input of one replica, for the classes that carry out its effects. */
 export interface ReplicaHost {
-  /** State of the replica now. */
+  /** Current state of the replica. */
   readonly current: ReplicaState;
-  /** True once the replica is no longer handled. */
-  readonly isOver: boolean;
-  /** Aborted once the replica is no longer handled. */
+  /** True once the agent no longer controls the replica: it was forgotten, or the agent stops. */
+  readonly isClosed: boolean;
+  /** Aborted once `isClosed` is true. */
   readonly signal: AbortSignal;
-  /** The stored start order; undefined before the first one. */
+  /** The stored start order; undefined before the first start order. */
   readonly startOrder: Order | undefined;
   /**
    * Applies an event to the state.
-   * @param observedAt - Time of the event on the monotonic clock; restart delays count from it.
-   *   Default: now.
+   * @param observedAt - Time of the event on the monotonic clock, milliseconds; restart delays
+   *   count from this time. Default: now.
    */
   apply(event: ReplicaEvent, observedAt?: number): void;
   /** Handles a start that the runtime reports. */

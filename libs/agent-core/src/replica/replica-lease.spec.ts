@@ -5,7 +5,7 @@ import { aStartOrder, aStopOrder, AgentTestBed } from '../testing/index.js';
 
 const STOP_AFTER_MS = 10_000;
 
-/** A running exclusive replica with contact to its coordinator. */
+/** Creates a test bed with a running exclusive replica and contact to the coordinator. */
 async function createExclusiveTestBed(spec: object = {}): Promise<AgentTestBed> {
   const testBed = new AgentTestBed();
   await testBed.start();
@@ -16,7 +16,7 @@ async function createExclusiveTestBed(spec: object = {}): Promise<AgentTestBed> 
 }
 
 /** Number of containers that run on the machine, independent of the agent's state. */
-async function running(testBed: AgentTestBed): Promise<number> {
+async function countRunning(testBed: AgentTestBed): Promise<number> {
   return testBed.machine.statuses().filter(({ phase }) => phase === 'running').length;
 }
 
@@ -30,31 +30,31 @@ describe('exclusive replica', () => {
 
   it.each([
     [
-      'the network goes silent',
+      'pings are no longer answered',
       (testBed: AgentTestBed) => void (testBed.coordinator.answersPings = false),
     ],
     [
-      'the coordinator is gone',
+      'the coordinator cannot be reached',
       (testBed: AgentTestBed) => {
         testBed.coordinator.reachable = false;
         testBed.coordinator.dropConnections();
       },
     ],
     [
-      'the node is heard and not counted as alive',
+      'the coordinator answers pings but does not admit the node',
       (testBed: AgentTestBed) => {
         testBed.coordinator.admitsNodes = false;
         testBed.coordinator.dropConnections();
       },
     ],
-  ])('is stopped stop_after after the last contact when %s', async (_what, cut) => {
+  ])('is stopped stop_after after the last contact when %s', async (_condition, loseContact) => {
     const testBed = await createExclusiveTestBed();
     await testBed.clock.advance(900); // the newest ping was sent now
-    cut(testBed);
+    loseContact(testBed);
     await testBed.clock.advance(STOP_AFTER_MS - 1_000);
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
     await testBed.clock.advance(1_000);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
     await testBed.clock.advance(3_600_000);
     expect(testBed.machine.startCount).toBe(1);
   });
@@ -63,7 +63,7 @@ describe('exclusive replica', () => {
     const testBed = await createExclusiveTestBed();
     await testBed.kill();
     await testBed.clock.advance(STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
     await testBed.start();
     await testBed.clock.advance(60_000);
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 0n, ready: false, restarts: 1 });
@@ -76,7 +76,7 @@ describe('exclusive replica', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('is killed within twice stop_after, whatever its grace period', async () => {
+  it('has a lease whose grace period is at most stop_after', async () => {
     const testBed = await createExclusiveTestBed({ terminationGracePeriod: { seconds: 3_600n } });
     const [container] = testBed.machine.statuses();
     expect(
@@ -86,7 +86,7 @@ describe('exclusive replica', () => {
     });
   });
 
-  it('has its full grace period for an ordered stop while there is contact', async () => {
+  it('has its full grace period in an ordered stop only while there is contact', async () => {
     const command = [...toBehaviourCommand([{ step: 'ignoreTerm' }, { step: 'hold' }])];
     const testBed = await createExclusiveTestBed({
       command,
@@ -94,15 +94,15 @@ describe('exclusive replica', () => {
     });
     testBed.coordinator.sendOrder(aStopOrder());
     await testBed.clock.advance(4 * STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
     testBed.coordinator.reachable = false;
     testBed.coordinator.dropConnections();
     await testBed.clock.advance(2 * STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
   });
 
-  it('starts again after a repeated order, and is removed when it was replaced', async () => {
-    for (const wanted of [true, false]) {
+  it('starts again after a repeated start order, and stops after a stop order, once there is contact again', async () => {
+    for (const isStillWanted of [true, false]) {
       const testBed = await createExclusiveTestBed();
       testBed.coordinator.reachable = false;
       testBed.coordinator.dropConnections();
@@ -111,11 +111,11 @@ describe('exclusive replica', () => {
       await testBed.clock.advance(5_000);
       expect(testBed.requireReport()).toMatchObject({ orderRevision: 0n, ready: false });
       testBed.coordinator.sendOrder(
-        wanted ? aStartOrder({ stopAfterMs: STOP_AFTER_MS }) : aStopOrder(),
+        isStillWanted ? aStartOrder({ stopAfterMs: STOP_AFTER_MS }) : aStopOrder(),
       );
       await settle();
-      expect(testBed.summarizeReport()?.phase).toBe(wanted ? 'RUNNING' : 'STOPPED');
-      expect(await running(testBed)).toBe(wanted ? 1 : 0);
+      expect(testBed.summarizeReport()?.phase).toBe(isStillWanted ? 'RUNNING' : 'STOPPED');
+      expect(await countRunning(testBed)).toBe(isStillWanted ? 1 : 0);
     }
   });
 
@@ -129,9 +129,9 @@ describe('exclusive replica', () => {
     await testBed.clock.advance(STOP_AFTER_MS - 1_000);
     testBed.machine.exit(toContainerId(testBed.requireReport().containerId), 1);
     await testBed.clock.advance(500); // the last contact is less than stop_after ago
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
     await testBed.clock.advance(STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
   });
 
   it('is not started after a restart of the agent without contact', async () => {
@@ -143,14 +143,14 @@ describe('exclusive replica', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('becomes exclusive and non-exclusive by updates without a restart', async () => {
+  it('becomes non-exclusive and exclusive again by new start orders, without a restart', async () => {
     const testBed = await createExclusiveTestBed();
     testBed.coordinator.sendOrder(aStartOrder({ revision: 11n }));
     await settle();
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 11n, ready: true });
     testBed.coordinator.answersPings = false;
     await testBed.clock.advance(3 * STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
     testBed.coordinator.answersPings = true;
     await testBed.clock.advance(5_000);
     testBed.coordinator.sendOrder(aStartOrder({ revision: 12n, stopAfterMs: STOP_AFTER_MS }));
@@ -158,11 +158,11 @@ describe('exclusive replica', () => {
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 12n, ready: true });
     await testBed.kill();
     await testBed.clock.advance(STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('does not acknowledge an order that makes it exclusive before the coordinator has admitted the node', async () => {
+  it('does not acknowledge the order that makes it exclusive before the coordinator admits the node', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());
@@ -172,10 +172,10 @@ describe('exclusive replica', () => {
     testBed.coordinator.sendOrder(aStartOrder({ revision: 12n, stopAfterMs: STOP_AFTER_MS }));
     await settle();
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 10n, ready: true });
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
   });
 
-  it('gives the container a lease before the exclusive order is stored', async () => {
+  it('has a lease before the order that makes it exclusive is stored', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());
@@ -192,7 +192,7 @@ describe('exclusive replica', () => {
     expect(testBed.store.replicas.get('web-1')?.heldRevision).toBe(11n);
   });
 
-  it('removes the lease again when the exclusive order cannot be stored', async () => {
+  it('loses its new lease when the order that makes it exclusive cannot be stored', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());
@@ -202,22 +202,22 @@ describe('exclusive replica', () => {
     await settle();
     await testBed.clock.advance(3 * STOP_AFTER_MS);
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 10n, ready: true, restarts: 0 });
-    expect(await running(testBed)).toBe(1);
+    expect(await countRunning(testBed)).toBe(1);
   });
 
-  it('delays an exclusive order while the container is being started without a lease', async () => {
+  it('does not accept the order that makes it exclusive while its container is being started without a lease', async () => {
     const testBed = new AgentTestBed();
     const start = testBed.runtime.start.bind(testBed.runtime);
-    let open = (): void => undefined;
-    const opened = new Promise<void>((resolve) => (open = resolve));
-    testBed.runtime.start = async (request) => opened.then(() => start(request));
+    let allowStart = (): void => undefined;
+    const startAllowed = new Promise<void>((resolve) => (allowStart = resolve));
+    testBed.runtime.start = async (request) => startAllowed.then(() => start(request));
     await testBed.start();
     const order = aStartOrder({ revision: 11n, stopAfterMs: STOP_AFTER_MS });
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();
     testBed.coordinator.sendOrder(order);
     await settle();
-    open();
+    allowStart();
     await settle();
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 10n, ready: true });
     testBed.coordinator.sendOrder(order);
@@ -225,6 +225,6 @@ describe('exclusive replica', () => {
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 11n, ready: true });
     await testBed.kill();
     await testBed.clock.advance(STOP_AFTER_MS);
-    expect(await running(testBed)).toBe(0);
+    expect(await countRunning(testBed)).toBe(0);
   });
 });

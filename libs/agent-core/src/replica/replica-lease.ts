@@ -26,7 +26,7 @@ export class ReplicaLease {
   ) {}
 
   /**
-   * Container id and new lease of the running container; undefined when the replica is not
+   * Returns the id and the new lease of the running container; undefined when the replica is not
    * exclusive or does not run.
    */
   createRenewal(): readonly [ContainerId, ContainerLease] | undefined {
@@ -65,11 +65,12 @@ export class ReplicaLease {
 
   /**
    * Adds, changes or removes the lease of the running container, before the order is acknowledged.
-   * @throws kind `unavailable` when that is not possible now; the coordinator repeats the order.
+   * @throws kind `unavailable` when the lease cannot be changed now; the coordinator then repeats
+   *   the order.
    */
   async adjust(target: ReplicaTarget): Promise<void> {
-    const { activity, target: before } = this.current();
-    if (activity.kind === 'unlisted' && before?.stopAfterMs !== target.stopAfterMs)
+    const { activity, target: previousTarget } = this.current();
+    if (activity.kind === 'unlisted' && previousTarget?.stopAfterMs !== target.stopAfterMs)
       throw new CloudlessError('unavailable', 'the container runtime does not answer');
     if (!('containerId' in activity) || activity.containerId === undefined) return;
     const { containerId } = activity;
@@ -85,8 +86,8 @@ export class ReplicaLease {
   }
 
   /**
-   * Restores the lease of the current target after an order could not be stored: the agent would
-   * not renew the changed lease.
+   * Restores the lease of the current target when the new order could not be stored: the agent
+   * renews leases by the stored order and would not renew the changed lease. Never rejects.
    */
   async restore(): Promise<void> {
     const { target } = this.current();
@@ -98,8 +99,8 @@ export class ReplicaLease {
   }
 
   /**
-   * The `stop_after` from which the lease of a container was computed: recorded at its start or
-   * last change. For an adopted container, the one of its order.
+   * Returns the `stop_after` from which the lease of a container was computed, as recorded at its
+   * start or at the last change of the lease. For an adopted container: `stop_after` of its order.
    */
   private findStopAfter(containerId: ContainerId): number | undefined {
     return this.leasedContainer?.id === containerId

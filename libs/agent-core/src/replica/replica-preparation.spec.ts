@@ -11,14 +11,14 @@ const PULL_MS = 5_000;
 const runtimeFor = (clock: Clock) =>
   createFakeRuntime({ clock, capabilities: ['runtime.process', 'runtime.cri', 'exec.tty'] });
 
-const begin = async (): Promise<AgentTestBed> => {
+const createTestBed = async (): Promise<AgentTestBed> => {
   const testBed = new AgentTestBed();
   testBed.runtime = runtimeFor(testBed.clock);
   testBed.machine.images.set(IMAGE, { pullMs: PULL_MS, sizeBytes: 7_000 });
   await testBed.start();
   return testBed;
 };
-const order = async (
+const startReplica = async (
   testBed: AgentTestBed,
   replicaId = 'web-1',
   spec: object = {},
@@ -48,8 +48,8 @@ const stopNow = async (testBed: AgentTestBed): Promise<void> => {
 
 describe('start with a missing image', () => {
   it('pulls the image first and reports the pull with start time and duration', async () => {
-    const testBed = await begin();
-    await order(testBed);
+    const testBed = await createTestBed();
+    await startReplica(testBed);
     expect(testBed.summarizeReport()).toEqual({
       phase: 'STARTING',
       ready: false,
@@ -80,33 +80,33 @@ describe('start with a missing image', () => {
       testBed.machine.images.set(name, { pullMs: 1e9 });
     await testBed.start();
     for (const [index, image] of ['slow:1', 'slow:2', 'slow:3'].entries())
-      await order(testBed, `slow-${index}`, { image });
+      await startReplica(testBed, `slow-${index}`, { image });
     testBed.coordinator.sendOrder(aStartOrder({ replicaId: 'process-1' }));
-    await order(testBed, 'cached-1', { image: 'there:1' });
+    await startReplica(testBed, 'cached-1', { image: 'there:1' });
     expect([
       testBed.summarizeReport('process-1')?.ready,
       testBed.summarizeReport('cached-1')?.ready,
     ]).toEqual([true, true]);
-    expect(testBed.agent.replicas.startsWaiting).toBe(0);
+    expect(testBed.agent.replicas.waitingStartCount).toBe(0);
   });
 
-  it('pulls a present image only with policy ALWAYS, at each start', async () => {
-    const testBed = await begin();
-    await order(testBed);
+  it('pulls the image again for another replica only under pull policy ALWAYS', async () => {
+    const testBed = await createTestBed();
+    await startReplica(testBed);
     await testBed.clock.advance(PULL_MS);
-    await order(testBed, 'web-2');
+    await startReplica(testBed, 'web-2');
     expect([testBed.summarizeReport('web-2')?.ready, pullOf(testBed, 'web-2')]).toEqual([
       true,
       undefined,
     ]);
-    await order(testBed, 'web-3', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
+    await startReplica(testBed, 'web-3', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
     expect(pullOf(testBed, 'web-3')).toMatchObject({ phase: 'PULLING' });
     expect(testBed.machine.images.pulled).toEqual([IMAGE, IMAGE]);
   });
 
-  it('aborts the pull when the replica is stopped, and never starts it', async () => {
-    const testBed = await begin();
-    await order(testBed);
+  it('aborts the pull when the replica is stopped, and never starts the replica', async () => {
+    const testBed = await createTestBed();
+    await startReplica(testBed);
     await stopNow(testBed);
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED', reason: 'scaled down' });
     await testBed.clock.advance(10 * PULL_MS);
@@ -116,11 +116,11 @@ describe('start with a missing image', () => {
     expect(testBed.requireReport()).toMatchObject({ forgotten: true });
   });
 
-  it('stops the replica although the runtime ignores the abort', async () => {
-    const testBed = await begin();
+  it('stops the replica although the runtime does not abort the pull', async () => {
+    const testBed = await createTestBed();
     let done: () => void = () => undefined;
     testBed.runtime.prepare = () => new Promise((resolve) => (done = resolve));
-    await order(testBed);
+    await startReplica(testBed);
     await stopNow(testBed);
     done();
     await testBed.clock.advance(PULL_MS);
@@ -128,10 +128,10 @@ describe('start with a missing image', () => {
   });
 
   it('pulls again after a restart of the agent in the middle of a pull', async () => {
-    const testBed = await begin();
-    await order(testBed);
+    const testBed = await createTestBed();
+    await startReplica(testBed);
     await testBed.restart();
-    await testBed.clock.advance(100); // as for any start that did not complete
+    await testBed.clock.advance(100); // delay before the retry of a start that did not complete
     expect(testBed.summarizeReport()).toMatchObject({
       phase: 'STARTING',
       reason: `pulling ${IMAGE}`,
@@ -146,16 +146,18 @@ describe('start with a missing image', () => {
 });
 
 describe('failed image pull', () => {
-  const failing = async (failure: CloudlessError): Promise<AgentTestBed> => {
-    const testBed = await begin();
+  const createFailingTestBed = async (failure: CloudlessError): Promise<AgentTestBed> => {
+    const testBed = await createTestBed();
     testBed.machine.images.set(IMAGE, { pullMs: 10, failure });
-    await order(testBed);
+    await startReplica(testBed);
     await testBed.clock.advance(10);
     return testBed;
   };
 
   it('counts as a failed start with the message of the registry and growing back-off', async () => {
-    const testBed = await failing(new CloudlessError('precondition', 'nginx:alpine: not found'));
+    const testBed = await createFailingTestBed(
+      new CloudlessError('precondition', 'nginx:alpine: not found'),
+    );
     const failed = { image: IMAGE, phase: 'FAILED', tookMs: 10, reason: 'nginx:alpine: not found' };
     expect(testBed.summarizeReport()).toMatchObject({
       restarts: 1,
@@ -182,7 +184,7 @@ describe('failed image pull', () => {
   });
 
   it('is retried soon without counting as a failure when the runtime was unavailable', async () => {
-    const testBed = await failing(new CloudlessError('unavailable', 'nobody answers'));
+    const testBed = await createFailingTestBed(new CloudlessError('unavailable', 'nobody answers'));
     expect(testBed.summarizeReport()).toMatchObject({
       restarts: 0,
       reason: 'nobody answers, trying again in 500 ms',
@@ -193,14 +195,14 @@ describe('failed image pull', () => {
   });
 
   it('has the duration by the monotonic clock when it is interrupted and the wall clock jumps', async () => {
-    const testBed = await begin();
+    const testBed = await createTestBed();
     const { clock } = testBed;
     const interrupt: { fail?: (reason: unknown) => void } = {};
     testBed.runtime.prepare = (_request, progress) => {
       progress({ kind: 'pulling', image: IMAGE });
       return new Promise((_resolve, reject) => (interrupt.fail = reject));
     };
-    await order(testBed);
+    await startReplica(testBed);
     await clock.advance(1_500);
     const wallTime = clock.wallTime.bind(clock);
     clock.wallTime = () => wallTime() + 3_600_000;
@@ -209,8 +211,8 @@ describe('failed image pull', () => {
     expect(pullOf(testBed)).toMatchObject({ phase: 'FAILED', tookMs: 1_500 });
   });
 
-  it('is logged once per cause, not at each attempt', async () => {
-    const testBed = await begin();
+  it('is logged once when every attempt fails for the same cause', async () => {
+    const testBed = await createTestBed();
     const warnings: string[] = [];
     await testBed.stop();
     testBed.log = {
@@ -221,13 +223,13 @@ describe('failed image pull', () => {
     await testBed.start();
     testBed.runtime.prepare = () =>
       Promise.reject(new CloudlessError('unavailable', 'nobody answers'));
-    await order(testBed);
+    await startReplica(testBed);
     await testBed.clock.advance(10_000);
     expect(warnings).toEqual(['container not prepared']);
   });
 
-  it('leaves nothing that delays a later stop', async () => {
-    const testBed = await failing(new CloudlessError('unavailable', 'nobody answers'));
+  it('does not delay a later stop when the runtime is unavailable', async () => {
+    const testBed = await createFailingTestBed(new CloudlessError('unavailable', 'nobody answers'));
     testBed.runtime.stop = async () => {
       throw new CloudlessError('unavailable', 'nobody answers');
     };
@@ -235,9 +237,9 @@ describe('failed image pull', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'STOPPED' });
   });
 
-  it('with policy NEVER reports that the image is missing', async () => {
-    const testBed = await begin();
-    await order(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.NEVER } });
+  it('is a failed start with the reason that the image is missing under pull policy NEVER', async () => {
+    const testBed = await createTestBed();
+    await startReplica(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.NEVER } });
     expect(testBed.summarizeReport()?.reason).toBe(
       `image ${IMAGE} is not on this node, and is never pulled, restarting in 100 ms`,
     );
@@ -246,11 +248,11 @@ describe('failed image pull', () => {
 });
 
 describe('container start whose answer is lost, after its image was pulled', () => {
-  it('is stopped by the runtime, also while the runtime prepares it again', async () => {
-    const testBed = await begin();
+  it('is followed by a stop call when the replica is stopped while its image is pulled again', async () => {
+    const testBed = await createTestBed();
     testBed.machine.images.set(IMAGE);
     testBed.machine.failNextStart(new CloudlessError('unavailable', 'no answer'));
-    await order(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
+    await startReplica(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
     await testBed.clock.advance(0);
     testBed.machine.images.set(IMAGE, { pullMs: PULL_MS });
     await testBed.clock.advance(500);
@@ -265,68 +267,71 @@ describe('container start whose answer is lost, after its image was pulled', () 
     expect([stopped.length, testBed.summarizeReport()?.phase]).toEqual([1, 'STOPPED']);
   });
 
-  it('does not run beside another container when its image becomes unavailable', async () => {
-    const testBed = await begin();
+  it('leads to one running container when the image cannot be pulled at the retry', async () => {
+    const testBed = await createTestBed();
     const ALWAYS = { imagePull: { policy: ImagePull_Policy.ALWAYS } };
     testBed.machine.images.set(IMAGE);
-    const late = loseAnswer(testBed);
-    await order(testBed, 'web-1', ALWAYS);
+    const completeStart = loseAnswer(testBed);
+    await startReplica(testBed, 'web-1', ALWAYS);
     testBed.machine.images.set(IMAGE, {
       failure: new CloudlessError('precondition', 'no such registry'),
     });
     await testBed.clock.advance(500);
     expect(testBed.summarizeReport()?.reason).toContain('no such registry');
     testBed.machine.images.set(IMAGE);
-    await late();
+    await completeStart();
     await testBed.clock.advance(1_000);
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true });
     expect([running(testBed).length, testBed.machine.startCount]).toEqual([1, 1]);
   });
 
   it('is not repeated when the runtime later reports the container as running', async () => {
-    const testBed = await begin();
+    const testBed = await createTestBed();
     testBed.machine.images.set(IMAGE);
-    const late = loseAnswer(testBed);
-    await order(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
+    const completeStart = loseAnswer(testBed);
+    await startReplica(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS } });
     testBed.machine.images.set(IMAGE, { pullMs: PULL_MS });
     await testBed.clock.advance(500);
     expect(testBed.summarizeReport()?.reason).toContain('pulling');
     testBed.machine.images.set(IMAGE);
-    await late();
+    await completeStart();
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING' });
-    let asked = 0;
+    let startCalls = 0;
     testBed.runtime.start = () =>
-      Promise.reject(new CloudlessError('internal', `asked ${(asked += 1)} times`));
+      Promise.reject(new CloudlessError('internal', `startCalls ${(startCalls += 1)} times`));
     await testBed.clock.advance(2 * PULL_MS);
-    expect([asked, running(testBed).length]).toEqual([0, 1]);
+    expect([startCalls, running(testBed).length]).toEqual([0, 1]);
   });
 
-  it('leaves no running container when it is never retried', async () => {
-    const testBed = await begin();
+  it('leaves no running container under restart policy NEVER', async () => {
+    const testBed = await createTestBed();
     testBed.machine.images.set(IMAGE);
-    const late = loseAnswer(testBed);
+    const completeStart = loseAnswer(testBed);
     const restart = { policy: RestartPolicy_Policy.NEVER };
-    await order(testBed, 'web-1', { imagePull: { policy: ImagePull_Policy.ALWAYS }, restart });
+    await startReplica(testBed, 'web-1', {
+      imagePull: { policy: ImagePull_Policy.ALWAYS },
+      restart,
+    });
     testBed.machine.images.set(IMAGE, {
       failure: new CloudlessError('precondition', 'no such registry'),
     });
     await testBed.clock.advance(500);
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'FAILED' });
     testBed.machine.images.set(IMAGE);
-    await late();
+    await completeStart();
     await testBed.clock.advance(1_000);
     expect(running(testBed)).toEqual([]);
   });
 
   it('is reported when it completes after its replica was forgotten, and the coordinator stops it', async () => {
-    const testBed = await begin();
-    const late = loseAnswer(testBed);
-    await order(testBed, 'web-1', { image: 'there:1' });
+    const testBed = await createTestBed();
+    const completeStart = loseAnswer(testBed);
+    await startReplica(testBed, 'web-1', { image: 'there:1' });
     await stopNow(testBed);
     testBed.coordinator.sendOrder(aForgetOrder());
     await settle();
     expect(testBed.requireReport()).toMatchObject({ forgotten: true });
-    await late();
+    await completeStart();
     expect(testBed.requireReport()).toMatchObject({
       forgotten: false,
       containerId: running(testBed)[0],
@@ -336,15 +341,15 @@ describe('container start whose answer is lost, after its image was pulled', () 
     expect(testBed.machine.statuses()).toEqual([]);
   });
 
-  it('does not run beside the container of the next agent when the agent was killed', async () => {
-    const testBed = await begin();
+  it('leaves only the container of the next agent when the agent is killed before the container starts', async () => {
+    const testBed = await createTestBed();
     testBed.machine.images.set(IMAGE);
     let request: ContainerRequest | undefined;
-    testBed.runtime.start = (given) => {
-      request = given;
+    testBed.runtime.start = (startRequest) => {
+      request = startRequest;
       return new Promise(() => undefined);
     };
-    await order(testBed);
+    await startReplica(testBed);
     await testBed.restart();
     await testBed.clock.advance(1_000);
     const [current] = running(testBed);
@@ -357,18 +362,19 @@ describe('container start whose answer is lost, after its image was pulled', () 
 });
 
 /**
- * The next start gets no answer; the container begins only when the returned function is called.
+ * Makes the next start call fail without an answer. The container starts only when the returned
+ * function is called.
  */
 function loseAnswer(testBed: AgentTestBed): () => Promise<void> {
   const start = testBed.runtime.start.bind(testBed.runtime);
-  let late: () => Promise<unknown> = () => Promise.resolve();
+  let completeStart: () => Promise<unknown> = () => Promise.resolve();
   testBed.runtime.start = (request) => {
     testBed.runtime.start = start;
-    late = () => start(request);
+    completeStart = () => start(request);
     return Promise.reject(new CloudlessError('unavailable', 'no answer'));
   };
   return async () => {
-    await late();
+    await completeStart();
     await settle();
   };
 }

@@ -12,15 +12,20 @@ import type { ImagePull } from './replica-state.js';
 export interface PreparationListener {
   /** Called when a pull has begun and when it has succeeded. */
   onPull(pull: ImagePull): void;
+  /** Called when the image is on this node. */
   onDone(): void;
-  /** @param pull - The failed pull, if a pull failed. */
+  /**
+   * Called when the start cannot be prepared.
+   * @param pull - The failed pull; undefined when no pull has begun.
+   */
   onFailed(reason: unknown, pull: ImagePull | undefined): void;
 }
 
 /** Preparation of one container start: pulls the image. Begins when constructed. */
 export class ReplicaPreparation {
   private readonly cancellation = new AbortController();
-  private isOver = false;
+  /** True once the listener has been called for the end, or after `cancel`. */
+  private hasEnded = false;
   private pull: ImagePull | undefined;
   /** Start of the newest pull on the monotonic clock: the wall clock may jump meanwhile. */
   private pullStartedAt = 0;
@@ -41,29 +46,34 @@ export class ReplicaPreparation {
       );
   }
 
-  /** Aborts the preparation. @returns False when it had already ended. */
+  /**
+   * Aborts the preparation.
+   * @returns False when the preparation had already ended.
+   */
   cancel(): boolean {
-    if (this.isOver) return false;
-    this.isOver = true;
+    if (this.hasEnded) return false;
+    this.hasEnded = true;
     this.cancellation.abort();
     return true;
   }
 
   private settle(notify: () => void): void {
-    if (this.isOver) return;
-    this.isOver = true;
+    if (this.hasEnded) return;
+    this.hasEnded = true;
     notify();
   }
 
   private recordProgress(step: StartProgress): void {
-    if (this.isOver) return;
+    if (this.hasEnded) return;
     if (step.kind === 'pulling') this.pullStartedAt = this.context.clock.now();
     this.pull = toImagePull(step, this.pull, this.context.clock.wallTime());
-    // a failed pull is reported together with the failed start
+    // The listener gets a failed pull together with the failed start.
     if (this.pull.phase !== 'failed') this.listener.onPull(this.pull);
   }
 
-  /** A pull that was interrupted by the loss of the runtime counts as failed. */
+  /**
+   * Returns the failed pull. A pull that the loss of the runtime has interrupted counts as failed.
+   */
   private toFailedPull(reason: unknown): ImagePull | undefined {
     const { pull } = this;
     if (pull?.phase !== 'pulling') return pull;

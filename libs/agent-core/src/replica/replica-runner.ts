@@ -37,7 +37,7 @@ export type OrderOutcome =
   /** The order could not be stored, so it was not carried out. */
   | { readonly kind: 'failed' }
   /** The replica has been forgotten, or the agent is stopping. */
-  | { readonly kind: 'over' };
+  | { readonly kind: 'closed' };
 
 /**
  * Runs one replica: feeds events to {@link reduceReplica} and hands the effects to the classes that
@@ -76,7 +76,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /** True after `close` and after the replica has been forgotten. */
-  get isOver(): boolean {
+  get isClosed(): boolean {
     return this.closing.signal.aborted;
   }
 
@@ -95,12 +95,13 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /**
-   * Stores an order, then carries it out. Refuses an order that is older than the stored one.
+   * Stores an order, then carries it out. Refuses an order that is older than the stored order.
    * Orders are handled one after the other.
+   * @param raiseEpoch - Stores the epoch of the order; called before the order is stored.
    */
   handleOrder(order: Order, raiseEpoch: () => Promise<void>): Promise<OrderOutcome> {
     return this.storage.enqueue(async (): Promise<OrderOutcome> => {
-      if (this.isOver) return { kind: 'over' };
+      if (this.isClosed) return { kind: 'closed' };
       if (order.orderRevision < this.state.heldRevision)
         return { kind: 'refused', reason: 'the agent has a newer order for this replica' };
       if (this.storage.hasSame(order, this.state)) return { kind: 'repeated' };
@@ -122,7 +123,7 @@ export class ReplicaRunner implements ReplicaHost {
         await this.lease.restore();
         return { kind: 'failed' };
       }
-      if (this.isOver) return { kind: 'accepted' }; // carried out by the next agent
+      if (this.isClosed) return { kind: 'accepted' }; // the next agent carries out the stored order
       this.storage.useOrders(orders);
       if (this.state.workloadUid === '')
         this.state = { ...this.state, workloadUid: order.workloadUid };
@@ -138,7 +139,7 @@ export class ReplicaRunner implements ReplicaHost {
 
   /** Replaces the state of an unlisted replica once its containers are known. */
   restore({ state, effects }: ReplicaTransition): void {
-    if (this.isOver || this.state.activity.kind !== 'unlisted') return;
+    if (this.isClosed || this.state.activity.kind !== 'unlisted') return;
     this.state = state;
     this.checks.recordRestored();
     this.resume(effects);
@@ -151,7 +152,7 @@ export class ReplicaRunner implements ReplicaHost {
 
   onRunning(status: ContainerStatus): void {
     const { activity, ended } = this.state;
-    if (activity.kind === 'unlisted') return; // the list of containers follows
+    if (activity.kind === 'unlisted') return; // the complete list of containers includes this one
     const isOwn = 'containerId' in activity && activity.containerId === status.containerId;
     if (isOwn) this.checks.recordStart(status);
     this.apply({ kind: 'started', status });
@@ -159,14 +160,14 @@ export class ReplicaRunner implements ReplicaHost {
       void this.removal.removeStray(status.containerId);
   }
 
-  /** Handles a container that should run and that the runtime does not list. */
+  /** Handles the loss of a container that should run and that the runtime does not list. */
   onLost(containerId: ContainerId): void {
     this.apply({ kind: 'exited', exit: createLostExit(containerId) });
   }
 
   /**
-   * Marks the replica as not ready when its container is one of these, whose main processes no
-   * longer exist.
+   * Marks the replica as not ready when its running container is one of `containerIds`.
+   * @param containerIds - Containers whose main processes no longer exist.
    */
   markProcessGone(containerIds: ReadonlySet<string>): void {
     const { activity } = this.state;
@@ -187,7 +188,7 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   apply(event: ReplicaEvent, observedAt = this.deps.clock.now()): void {
-    if (this.isOver) return;
+    if (this.isClosed) return;
     const before = this.state;
     const reduced: ReplicaTransition = reduceReplica(before, event);
     this.state = reduced.state;
@@ -200,7 +201,9 @@ export class ReplicaRunner implements ReplicaHost {
     this.deps.onChanged(this.state.replicaId);
   }
 
-  /** Stops handling the replica. Resolves when pending writes are on disk. */
+  /**
+   * Ends the control of the replica; its container keeps running. Resolves after pending writes.
+   */
   async close(): Promise<void> {
     this.closing.abort();
     this.timer?.cancel();
@@ -210,8 +213,9 @@ export class ReplicaRunner implements ReplicaHost {
   }
 
   /**
-   * A lease is added before the order is stored and removed after it: a container whose stored
-   * order is exclusive then always has a lease, whenever the agent crashes.
+   * Stores an order and adjusts the lease of the container. A lease is added before the order is
+   * stored and removed after the order is stored: a container whose stored order is exclusive then
+   * always has a lease, whenever the agent crashes.
    */
   private async storeOrder(
     { orderRevision: heldRevision, workloadUid }: Order,

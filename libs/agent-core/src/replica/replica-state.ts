@@ -19,19 +19,19 @@ const PHASE_RANK: Record<ReplicaPhase, number> = {
 };
 
 /**
- * True when a replica may change from one phase to the other: only forward, never from a final
- * phase.
+ * Returns true when a replica may change from one phase to the other: only forward, never from a
+ * final phase to another phase.
  */
 export function isForward(from: ReplicaPhase, to: ReplicaPhase): boolean {
   return from === to || PHASE_RANK[to] > PHASE_RANK[from];
 }
 
-/** True when an unknown value, such as a stored one, is a phase. */
+/** Returns true when an unknown value, such as a value read from a file, is a phase. */
 export function isPhase(value: unknown): value is ReplicaPhase {
   return typeof value === 'string' && Object.hasOwn(PHASE_RANK, value);
 }
 
-/** True for a final phase: no container of the replica will run again. */
+/** Returns true for a final phase: no container of the replica will run again. */
 export function isEnded(phase: ReplicaPhase): boolean {
   return PHASE_RANK[phase] === 3;
 }
@@ -74,7 +74,7 @@ export type Activity =
   | { readonly kind: 'terminating'; readonly containerId: ContainerId }
   | { readonly kind: 'ended' };
 
-/** True while a coordinator must repeat the newest order before the replica is started. */
+/** Returns true while a coordinator must repeat the newest order before the replica is started. */
 export function isUnconfirmed(activity: Activity): boolean {
   return activity.kind === 'unconfirmed' || (activity.kind === 'unlisted' && !activity.confirmed);
 }
@@ -87,11 +87,11 @@ export interface ContainerExit {
   readonly reason: string;
   /** Running time, milliseconds; 0 when not known. */
   readonly upMs: number;
-  /** The runtime no longer has the container: there is no exit code and no log. */
+  /** True when the runtime no longer has the container: there is no exit code and no log. */
   readonly gone?: boolean;
   /**
-   * The runtime ended the container because its lease was not renewed. It is started again only
-   * when a coordinator repeats the order.
+   * True when the runtime ended the container because its lease was not renewed. The replica is
+   * started again only when a coordinator repeats the order.
    */
   readonly leaseEnded?: boolean;
   /** Last output lines of a failed container. */
@@ -129,7 +129,7 @@ export function toCurrentContainer(status: ContainerStatus): CurrentContainer {
 export type ImagePull = { readonly image: string; readonly startedAtMs: number } & (
   | { readonly phase: 'pulling' }
   | { readonly phase: 'pulled'; readonly tookMs: number; readonly sizeBytes?: number }
-  /** `reason`: the message of the registry. */
+  /** `reason`: the message of the runtime or the registry. */
   | { readonly phase: 'failed'; readonly tookMs: number; readonly reason: string }
 );
 
@@ -158,7 +158,7 @@ export interface ReplicaState {
   /** Consecutive exits and failed starts; determines the back-off. */
   readonly failures: number;
   readonly lastExitCode?: number;
-  /** Why the last container ended. */
+  /** Reason of the end of the last container, for people. */
   readonly lastEndReason?: string;
   /**
    * Last output lines of the newest failed container; empty when no container failed or it wrote
@@ -176,7 +176,7 @@ export interface ReplicaState {
   readonly forget: boolean;
 }
 
-/** Event of a replica. An event that may lead to a start brings the id for the new container. */
+/** Event of a replica. An event that may lead to a start has an id for the new container. */
 export type ReplicaEvent =
   | {
       readonly kind: 'startOrdered';
@@ -205,8 +205,8 @@ export type ReplicaEvent =
       /** True when the container may be running nevertheless. */
       readonly uncertain: boolean;
       /**
-       * True when the runtime did not answer, so the replica is not at fault. Default: as
-       * `uncertain`.
+       * True when the runtime did not answer, so the attempt does not count as a failure of the
+       * replica. Default: the value of `uncertain`.
        */
       readonly unreachable?: boolean;
       /** The failed pull, if a pull failed. */
@@ -224,7 +224,8 @@ export type ReplicaEvent =
   /** The startup probe of this container has passed. */
   | { readonly kind: 'startedUp'; readonly containerId: ContainerId }
   /**
-   * New readiness by the readiness probe; or, while the startup probe has not passed, its reason.
+   * New readiness by the readiness probe; or, while the startup probe has not passed, the reason
+   * why that probe does not pass.
    */
   | {
       readonly kind: 'probed';

@@ -9,6 +9,7 @@ import { toStoredProgress, toStoredReplica, type ReplicaOrders } from './stored-
 /** Stores the orders and the progress of one replica. Writes are made one after the other. */
 export class ReplicaStorage {
   private readonly writes = new SerialQueue();
+  /** Progress of the last successful save, as JSON. */
   private savedProgress = '';
   private saveQueued = false;
 
@@ -23,13 +24,13 @@ export class ReplicaStorage {
     return this.current;
   }
 
-  /** The stored start order; its labels name the workload. */
+  /** The stored start order; undefined before the first start order. */
   get startOrder(): Order | undefined {
     const { start } = this.current;
     return start === undefined ? undefined : fromBinary(OrderSchema, start);
   }
 
-  /** Stored form of the replica. */
+  /** Returns the stored form of the replica. */
   toStored(state: ReplicaState): StoredReplica {
     return toStoredReplica(state, this.current);
   }
@@ -39,7 +40,7 @@ export class ReplicaStorage {
     return this.writes.run(task);
   }
 
-  /** Writes orders to disk; they are in effect only after {@link useOrders}. */
+  /** Writes orders to disk. The orders are in effect only after {@link useOrders}. */
   saveOrders(state: ReplicaState, orders: ReplicaOrders): Promise<void> {
     return this.store.saveReplica(toStoredReplica(state, orders));
   }
@@ -49,7 +50,7 @@ export class ReplicaStorage {
     this.current = orders;
   }
 
-  /** True when an order of the same revision and kind is in effect. */
+  /** Returns true when an order of the same revision and kind is in effect. */
   hasSame(order: Order, state: ReplicaState): boolean {
     if (order.orderRevision !== state.heldRevision || isUnconfirmed(state.activity)) return false;
     // A stop order and the forget order after it can have the same revision when nothing was
@@ -61,8 +62,8 @@ export class ReplicaStorage {
   }
 
   /**
-   * Queues a save of the progress; at most one save waits. Only orders must be on disk before they
-   * are carried out.
+   * Queues a save of the progress; at most one save waits. Unlike an order, progress need not be on
+   * disk before the agent acts on it.
    * @param readState - Called when the save is made.
    */
   queueProgressSave(readState: () => ReplicaState): void {

@@ -45,12 +45,12 @@ const RESTART: Record<RestartPolicy_Policy, ReplicaTarget['restart']> = {
 };
 
 /**
- * Reads a start order and fills in defaults. @throws kind `invalid` when the order is not a start
- * order or has no spec.
+ * Reads a start order and fills in defaults.
+ * @throws kind `invalid` when the order is not a start order or has no spec.
  */
 export function toReplicaTarget(order: Order): ReplicaTarget {
-  const { start, spec: given } = requireStart(order);
-  const spec = withDefaults(given);
+  const { start, spec: orderedSpec } = requireStart(order);
+  const spec = withDefaults(orderedSpec);
   const policy = spec.restart?.policy ?? RestartPolicy_Policy.ALWAYS;
   return {
     restart: RESTART[policy] ?? 'always',

@@ -1,16 +1,19 @@
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
 import type { ReplicaTarget } from './replica-target.js';
 
-/** Delays between restarts in place. */
+/** Delays between restarts in place: at most 5 min, as in Kubernetes. */
 export const RESTART_BACKOFF: BackoffPolicy = { firstMs: 100, maxMs: 5 * 60_000 };
-/** A container that ran this long was healthy: its next exit counts as the first failure. */
+/**
+ * A container that ran this long was healthy: its next exit counts as the first failure. 10 min, as
+ * in Kubernetes.
+ */
 export const HEALTHY_AFTER_MS = 10 * 60_000;
 
 /** Decision after an exit or a failed start. */
 export type RestartDecision =
   | { readonly kind: 'succeeded'; readonly reason: string }
   | { readonly kind: 'failed'; readonly reason: string }
-  /** `failures`: consecutive failures, this one included. */
+  /** `failures`: consecutive failures, including the exit or failed start decided on. */
   | {
       readonly kind: 'restart';
       readonly delayMs: number;
@@ -24,23 +27,24 @@ export type ContainerEnding =
       readonly kind: 'exited';
       readonly exitCode: number;
       readonly reason: string;
+      /** Running time, milliseconds. */
       readonly upMs: number;
       /**
-       * The agent stopped the container because a probe had failed: a failure whatever the exit
-       * code.
+       * True when the agent stopped the container because a probe had failed. Counts as a failure
+       * whatever the exit code.
        */
       readonly unhealthy?: boolean;
     }
   | { readonly kind: 'notStarted'; readonly reason: string };
 
-/** True when the restart policy `onFailure` restarts after this ending. */
+/** Returns true when the restart policy `onFailure` restarts after this ending. */
 export function isFailure(ending: ContainerEnding): boolean {
   return ending.kind === 'notStarted' || ending.exitCode !== 0 || ending.unhealthy === true;
 }
 
 /**
  * Applies the restart policy to an exit or a failed start.
- * @param failures - Consecutive exits and failed starts before this one. The count, and with it the
+ * @param failures - Consecutive exits and failed starts before `ending`. The count, and with it the
  *   number of used retries, starts again after a container that ran for {@link HEALTHY_AFTER_MS}.
  */
 export function decideRestart(
@@ -51,16 +55,17 @@ export function decideRestart(
   const { reason } = ending;
   if (!isFailure(ending) && target.restart !== 'always') return { kind: 'succeeded', reason };
   if (target.restart === 'never') return { kind: 'failed', reason: `${reason}; never restarted` };
-  const before = ending.kind === 'exited' && ending.upMs >= HEALTHY_AFTER_MS ? 0 : failures;
-  if (before >= target.maxRetries) {
-    const tries = target.maxRetries === 1 ? '1 retry' : `${target.maxRetries} retries`;
-    return { kind: 'failed', reason: `${reason}; gave up after ${tries}` };
+  const previousFailures =
+    ending.kind === 'exited' && ending.upMs >= HEALTHY_AFTER_MS ? 0 : failures;
+  if (previousFailures >= target.maxRetries) {
+    const retries = target.maxRetries === 1 ? '1 retry' : `${target.maxRetries} retries`;
+    return { kind: 'failed', reason: `${reason}; gave up after ${retries}` };
   }
-  const delayMs = backoffDelayMs(RESTART_BACKOFF, before + 1);
+  const delayMs = backoffDelayMs(RESTART_BACKOFF, previousFailures + 1);
   return {
     kind: 'restart',
     delayMs,
-    failures: before + 1,
+    failures: previousFailures + 1,
     reason: `${reason}, restarting in ${formatDelay(delayMs)}`,
   };
 }

@@ -16,7 +16,7 @@ async function createRunningTestBed(): Promise<AgentTestBed> {
 const idOf = (testBed: AgentTestBed) => toContainerId(testBed.requireReport().containerId);
 
 describe('Agent after a restart of the agent', () => {
-  it('adopts a running container without a restart, still ready', async () => {
+  it('adopts a running container without a restart, and the replica stays ready', async () => {
     const testBed = await createRunningTestBed();
     testBed.machine.exit(idOf(testBed), 1);
     await testBed.clock.advance(200);
@@ -29,7 +29,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.machine.startCount).toBe(2);
   });
 
-  it('checks readiness again when the container was not ready before', async () => {
+  it('checks readiness again when the container was not ready before the restart', async () => {
     const testBed = new AgentTestBed();
     testBed.closedPorts.add('*');
     await testBed.start();
@@ -44,7 +44,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.summarizeReport()).toMatchObject({ ready: true });
   });
 
-  it('applies the restart policy to an exit that happened meanwhile', async () => {
+  it('applies the restart policy to an exit that happened while no agent ran', async () => {
     const testBed = await createRunningTestBed();
     await testBed.kill();
     const [container] = await testBed.runtime.list();
@@ -61,7 +61,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.requireReport().lastExitCode).toBe(4);
   });
 
-  it('does not handle an exit twice', async () => {
+  it('does not handle an exit again that the previous agent has handled', async () => {
     const testBed = await createRunningTestBed();
     testBed.machine.exit(idOf(testBed), 4);
     await settle();
@@ -74,7 +74,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.summarizeReport()).toMatchObject({ ready: true, restarts: 1 });
   });
 
-  it('starts a replica whose order was stored but whose container was not started', async () => {
+  it('starts a replica again when the runtime no longer has its container', async () => {
     const testBed = await createRunningTestBed();
     await testBed.kill();
     testBed.machine.removeSilently();
@@ -100,7 +100,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('continues a stop that had begun', async () => {
+  it('continues the stop that the previous agent had begun', async () => {
     const testBed = await createRunningTestBed();
     testBed.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
     await settle();
@@ -112,7 +112,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('continues a forget order that had begun', async () => {
+  it('continues the forget order that the previous agent had begun', async () => {
     const testBed = await createRunningTestBed();
     testBed.coordinator.sendOrder(aStopOrder({ preStopMs: 60_000 }));
     testBed.coordinator.sendOrder(aForgetOrder());
@@ -132,7 +132,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('adopts orphans, reports them with the data of their labels and keeps them running', async () => {
+  it('adopts an orphan, reports the data of its labels and keeps it running', async () => {
     const testBed = await createRunningTestBed();
     await testBed.kill();
     testBed.store.replicas.clear();
@@ -153,7 +153,7 @@ describe('Agent after a restart of the agent', () => {
     expect(testBed.summarizeReport()).toMatchObject({ phase: 'RUNNING', ready: true, restarts: 1 });
   });
 
-  it('stops an orphan when ordered to', async () => {
+  it('stops an orphan when a stop order arrives', async () => {
     const testBed = await createRunningTestBed();
     await testBed.kill();
     testBed.store.replicas.clear();
@@ -188,7 +188,7 @@ describe('Agent after a restart of the agent', () => {
     expect((await testBed.runtime.list()).map(({ phase }) => phase)).toEqual(['running']);
   });
 
-  it('stops all but the newest container when a replica has two', async () => {
+  it('stops the older container when a replica has two running containers', async () => {
     const testBed = await createRunningTestBed();
     await testBed.kill();
     const [first] = await testBed.runtime.list();
@@ -228,7 +228,7 @@ describe('Agent after a reboot of the machine', () => {
     return testBed;
   }
 
-  it('waits for the coordinator to repeat an order before it starts a replica, and reports so', async () => {
+  it('starts a replica only after the coordinator has repeated the order, and reports why it waits', async () => {
     const testBed = await createRebootedTestBed();
     await testBed.start();
     await testBed.clock.advance(60_000);
@@ -246,7 +246,7 @@ describe('Agent after a reboot of the machine', () => {
     expect(testBed.requireReport()).toMatchObject({ orderRevision: 10n, lastExitCode: -1 });
   });
 
-  it('keeps waiting after a second restart of the agent', async () => {
+  it('starts no replica after a second restart of the agent', async () => {
     const testBed = await createRebootedTestBed();
     await testBed.start();
     await testBed.restart();
@@ -254,7 +254,7 @@ describe('Agent after a reboot of the machine', () => {
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('never starts a replica that was replaced elsewhere', async () => {
+  it('never starts a replica when a stop order arrives instead of the repeated start order', async () => {
     const testBed = await createRebootedTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStopOrder());
@@ -265,8 +265,8 @@ describe('Agent after a reboot of the machine', () => {
 });
 
 describe('Agent while its runtime is unavailable', () => {
-  /** A runtime whose connection can break. */
-  function breakable(runtime: FakeRuntime) {
+  /** Wraps a runtime so that a test can break its events and lose its answers to starts. */
+  function withBreakableConnection(runtime: FakeRuntime) {
     let cut = (): void => undefined;
     const connection = {
       losesAnswers: false,
@@ -294,7 +294,7 @@ describe('Agent while its runtime is unavailable', () => {
 
   async function createBreakableTestBed() {
     const testBed = new AgentTestBed();
-    const connection = breakable(testBed.runtime);
+    const connection = withBreakableConnection(testBed.runtime);
     testBed.runtime = connection.runtime;
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());
@@ -305,20 +305,20 @@ describe('Agent while its runtime is unavailable', () => {
   it.each([
     {
       name: 'an exit',
-      happen: (testBed: AgentTestBed) => testBed.machine.exit(idOf(testBed), 9),
+      cause: (testBed: AgentTestBed) => testBed.machine.exit(idOf(testBed), 9),
       lastExitCode: 9,
     },
     {
       name: 'the loss of a container',
-      happen: (testBed: AgentTestBed) => testBed.machine.removeSilently(idOf(testBed)),
+      cause: (testBed: AgentTestBed) => testBed.machine.removeSilently(idOf(testBed)),
       lastExitCode: undefined,
     },
   ])(
-    'lists containers again and handles $name that it missed',
-    async ({ happen, lastExitCode }) => {
+    'handles $name that it missed, once the runtime answers again',
+    async ({ cause, lastExitCode }) => {
       const { testBed, connection } = await createBreakableTestBed();
       connection.cut();
-      happen(testBed);
+      cause(testBed);
       await testBed.clock.advance(1_000);
       expect(testBed.summarizeReport()).toMatchObject({
         phase: 'RUNNING',
@@ -329,10 +329,10 @@ describe('Agent while its runtime is unavailable', () => {
     },
   );
 
-  it('finds a container whose start was not answered and starts no second one', async () => {
+  it('finds a container whose start was not answered, and starts no second container', async () => {
     const { testBed, connection } = await createBreakableTestBed();
     connection.losesAnswers = true;
-    connection.cut(); // no event reports it either
+    connection.cut(); // no event reports the container either
     testBed.coordinator.sendOrder(aStartOrder({ replicaId: 'web-2' }));
     await settle();
     connection.losesAnswers = false;

@@ -36,8 +36,8 @@ export interface RestoreInput {
 }
 
 /**
- * The container of a replica that failed while no agent was running; undefined when there is none.
- * Callers read its last lines before {@link restoreReplica}.
+ * Returns the container of a replica that failed while no agent was running; undefined when no
+ * container failed. Callers read the last lines of this container before {@link restoreReplica}.
  */
 export function findUnseenFailure({
   stored,
@@ -54,9 +54,10 @@ export function findUnseenFailure({
 }
 
 /**
- * State of a replica after a restart of the agent. A running container is adopted. An exit that no
- * agent has handled is handled now. A replica without a container is started, unless the machine
- * was rebooted since the order was stored: then a coordinator must repeat the order first.
+ * Returns the state of a replica after a restart of the agent. A running container is adopted. An
+ * exit that no agent has handled is handled now. A replica without a container is started, unless
+ * the machine was rebooted since the order was stored: then a coordinator must repeat the order
+ * first.
  */
 export function restoreReplica(input: RestoreInput): ReplicaTransition {
   const { stored, target, stop, forget } = input;
@@ -88,8 +89,8 @@ export function restoreReplica(input: RestoreInput): ReplicaTransition {
 }
 
 /**
- * State of a replica whose containers the runtime cannot list yet. The replica is not ready, as its
- * endpoints are not known; a stop or forget order that was stored is carried out later.
+ * Returns the state of a replica whose containers the runtime cannot list yet. The replica is not
+ * ready, because its endpoints are not known. A stored stop or forget order is carried out later.
  */
 export function restoreUnlisted({
   stored,
@@ -119,8 +120,8 @@ export function restoreUnlisted({
 }
 
 /**
- * State of a replica for which the agent has containers but no orders. The replica is reported with
- * the data of the container labels, and a running container keeps running.
+ * Returns the state of a replica for which the agent has containers but no orders. The replica is
+ * reported with the data of the container labels, and a running container keeps running.
  */
 export function restoreOrphan(
   replicaId: string,
@@ -143,17 +144,20 @@ export function restoreOrphan(
     const activity = { kind: 'running', containerId: running.containerId } as const;
     return { ...cleaned, state: { ...cleaned.state, activity, ready: true } };
   }
-  const over: ReplicaState = {
+  const endedState: ReplicaState = {
     ...cleaned.state,
     phase: 'failed',
     activity: { kind: 'ended' },
     reason: `${newest?.reason ?? 'ended'}; not restarted: this agent has no order for the replica`,
     ...definedFields({ lastExitCode: newest?.exitCode }),
   };
-  return { state: over, effects: cleaned.effects };
+  return { state: endedState, effects: cleaned.effects };
 }
 
-/** Converts the status of an exited container. @param upMs - Running time, milliseconds. */
+/**
+ * Converts the status of an exited container.
+ * @param upMs - Running time, milliseconds.
+ */
 export function toContainerExit(status: ContainerStatus, upMs: number): ContainerExit {
   const { containerId, exitCode = -1, reason = 'ended', leaseEnded } = status;
   return {
@@ -165,7 +169,7 @@ export function toContainerExit(status: ContainerStatus, upMs: number): Containe
   };
 }
 
-/** Exit of a container that should run and that the runtime does not list. */
+/** Creates the exit of a container that should run and that the runtime does not list. */
 export function createLostExit(containerId: ContainerExit['containerId']): ContainerExit {
   return {
     containerId,
@@ -191,20 +195,25 @@ function cleanUpContainers(
   const ended = oldestFirst
     .filter(({ phase }) => phase === 'exited')
     .map(({ containerId }) => containerId);
-  const dropped = ended.slice(0, Math.max(0, ended.length - KEPT_CONTAINERS));
+  const removed = ended.slice(0, Math.max(0, ended.length - KEPT_CONTAINERS));
   return {
-    state: { ...state, ended: ended.slice(dropped.length) },
+    state: { ...state, ended: ended.slice(removed.length) },
     effects: [
       ...others.map(({ containerId }): ReplicaEffect => ({
         kind: 'terminate',
         containerId,
         graceMs: 0,
       })),
-      ...dropped.map((containerId): ReplicaEffect => ({ kind: 'remove', containerId })),
+      ...removed.map((containerId): ReplicaEffect => ({ kind: 'remove', containerId })),
     ],
   };
 }
 
+/**
+ * Decides how the replica continues: adopts its running container, handles an exit, ends an ordered
+ * stop, waits for a repeated order after a reboot, or starts a container.
+ * @param newest - Container that was started last, running or exited.
+ */
 function resume(
   state: ReplicaState,
   { stored, bootId, lastLines }: RestoreInput,
@@ -219,7 +228,7 @@ function resume(
     const reason = exit?.reason ?? state.reason;
     const lastExitCode =
       exit === undefined || exit.gone === true ? state.lastExitCode : exit.exitCode;
-    const over: ReplicaState = {
+    const endedState: ReplicaState = {
       ...state,
       phase: 'stopped',
       activity: { kind: 'ended' },
@@ -227,7 +236,7 @@ function resume(
       ...definedFields({ lastExitCode }),
       ...(exit === undefined ? {} : { lastEndReason: exit.reason }),
     };
-    return { state: over, effects: state.forget ? [{ kind: 'forget' }] : [] };
+    return { state: endedState, effects: state.forget ? [{ kind: 'forget' }] : [] };
   }
   if (stored.bootId !== bootId) {
     const activity = { kind: 'unconfirmed', ...definedFields({ exit }) } as const;
@@ -253,7 +262,7 @@ function resume(
   };
 }
 
-/** Activity of the previous agent for a container that has exited since. */
+/** Returns the activity of the previous agent for a container that has exited since. */
 function toPreviousActivity(
   { progress }: StoredReplica,
   containerId: ContainerExit['containerId'],
@@ -265,7 +274,8 @@ function toPreviousActivity(
 }
 
 /**
- * The replica had a final phase when it was stored: a container that runs nevertheless is stopped.
+ * Restores a replica that had a final phase when it was stored. Stops a container that runs
+ * nevertheless.
  */
 function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined): ReplicaTransition {
   const effects: ReplicaEffect[] = state.forget ? [{ kind: 'forget' }] : [];
@@ -274,14 +284,15 @@ function resumeEnded(state: ReplicaState, running: ContainerStatus | undefined):
   return { state: { ...state, activity: { kind: 'ended' } }, effects };
 }
 
+/** Adopts the running container; continues a stop or kill of the previous agent. */
 function adopt(
   state: ReplicaState,
   { progress }: StoredReplica,
   running: ContainerStatus,
 ): ReplicaTransition {
   const { containerId } = running;
-  const awaited: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
-  const adopted = reduceReplica(awaited, { kind: 'started', status: running });
+  const starting: ReplicaState = { ...state, activity: { kind: 'starting', containerId } };
+  const adopted = reduceReplica(starting, { kind: 'started', status: running });
   if (state.stop !== undefined) return adopted; // continues the stop of the previous agent
   const { killing, ready } = progress;
   const { container } = adopted.state;
@@ -298,7 +309,9 @@ function adopt(
   );
 }
 
-/** Exit of the newest container; undefined when a previous agent has handled it. */
+/**
+ * Returns the exit of the newest container; undefined when a previous agent has handled the exit.
+ */
 function findUnhandledExit(
   { progress }: StoredReplica,
   newest: ContainerStatus | undefined,
@@ -322,8 +335,8 @@ function toContainerField(
 }
 
 /**
- * Restart count from the container labels. It is current even when the last progress could not be
- * stored.
+ * Reads the restart count from the container labels. The labels have the current count even when
+ * the last progress could not be stored.
  */
 function readRestarts(status: ContainerStatus | undefined): number {
   return status === undefined ? 0 : (fromContainerLabels(status.labels)?.restarts ?? 0);

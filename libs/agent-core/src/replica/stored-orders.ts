@@ -10,7 +10,10 @@ import type { ReplicaEvent, ReplicaState, StopDelays } from './replica-state.js'
 /** Stored orders of a replica. */
 export type ReplicaOrders = Pick<StoredReplica, 'start' | 'end' | 'bootId'>;
 
-/** Adds an accepted order to the stored orders. */
+/**
+ * Returns the stored orders with one more accepted order.
+ * @param bootId - Boot of the machine in which the order was accepted.
+ */
 export function withOrder(orders: ReplicaOrders, order: Order, bootId: string): ReplicaOrders {
   const bytes = toBinary(OrderSchema, order);
   return order.order.case === 'start'
@@ -29,7 +32,7 @@ export function toStoredReplica(state: ReplicaState, orders: ReplicaOrders): Sto
   };
 }
 
-/** Progress part of the stored form. */
+/** Converts the state to the progress that is stored. */
 export function toStoredProgress(state: ReplicaState): StoredProgress {
   const { activity, container } = state;
   if (activity.kind === 'unlisted') return activity.progress;
@@ -51,7 +54,7 @@ export function toStoredProgress(state: ReplicaState): StoredProgress {
 /**
  * Converts an order to the event of the replica.
  * @throws kind `invalid` when a start order has no spec, `unimplemented` for a kind of order that
- *   this agent does not know.
+ *   this agent does not support.
  */
 export function toOrderEvent(order: Order, newContainerId: ContainerId): ReplicaEvent {
   const { orderRevision: revision } = order;
@@ -75,7 +78,7 @@ export function toOrderEvent(order: Order, newContainerId: ContainerId): Replica
   }
 }
 
-/** Delays of a stored stop or forget order. */
+/** Decodes a stored stop or forget order. Delays that the order does not set come from `target`. */
 export function toStoredStop(
   end: Uint8Array,
   target: ReplicaState['target'],
@@ -87,7 +90,7 @@ export function toStoredStop(
   };
 }
 
-/** Delays that a stop order contains. */
+/** Reads the delays that a stop order sets. */
 function toStopDelays(stop: StopOrder): Partial<StopDelays> {
   const preStopMs = toMs(stop.preStopDelay);
   const graceMs = toMs(stop.gracePeriod);

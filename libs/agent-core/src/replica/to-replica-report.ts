@@ -20,7 +20,7 @@ import {
   type ReplicaState,
 } from './replica-state.js';
 
-const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
+const REPORT_PHASES: Record<ReplicaPhase, ReplicaStatus_Phase> = {
   starting: ReplicaStatus_Phase.STARTING,
   running: ReplicaStatus_Phase.RUNNING,
   stopping: ReplicaStatus_Phase.STOPPING,
@@ -35,7 +35,7 @@ const PHASE: Record<ReplicaPhase, ReplicaStatus_Phase> = {
  */
 export function toReplicaReport(state: ReplicaState): ReplicaReport {
   const { container, activity } = state;
-  const runs =
+  const isRunning =
     activity.kind === 'running' ||
     activity.kind === 'killing' ||
     activity.kind === 'leaving' ||
@@ -44,12 +44,12 @@ export function toReplicaReport(state: ReplicaState): ReplicaReport {
     replicaId: state.replicaId,
     workloadUid: state.workloadUid,
     orderRevision: isUnconfirmed(activity) ? 0n : state.heldRevision,
-    phase: PHASE[state.phase],
+    phase: REPORT_PHASES[state.phase],
     ready: state.ready,
     reason: state.reason,
     containerId: container?.id ?? '',
     restarts: state.restarts,
-    endpoints: runs
+    endpoints: isRunning
       ? (container?.endpoints ?? []).map((endpoint) => create(EndpointSchema, endpoint))
       : [],
     ...definedFields({ lastExitCode: state.lastExitCode }),
@@ -72,7 +72,7 @@ function toContainerFacts({ startedAtMs, facts }: CurrentContainer): ContainerFa
   return create(ContainerFactsSchema, { pid, startedAt, runtime, ip, runtimeId, imageDigest });
 }
 
-const PULL: Record<ImagePull['phase'], ImagePullStatus_Phase> = {
+const PULL_PHASES: Record<ImagePull['phase'], ImagePullStatus_Phase> = {
   pulling: ImagePullStatus_Phase.PULLING,
   pulled: ImagePullStatus_Phase.PULLED,
   failed: ImagePullStatus_Phase.FAILED,
@@ -81,7 +81,7 @@ const PULL: Record<ImagePull['phase'], ImagePullStatus_Phase> = {
 function toImagePullStatus(pull: ImagePull): ImagePullStatus {
   return create(ImagePullStatusSchema, {
     image: pull.image,
-    phase: PULL[pull.phase],
+    phase: PULL_PHASES[pull.phase],
     startedAt: timestampFromMs(pull.startedAtMs),
     ...(pull.phase === 'pulling' ? {} : { took: durationFromMs(pull.tookMs) }),
     ...(pull.phase === 'pulled' ? { sizeBytes: BigInt(pull.sizeBytes ?? 0) } : {}),

@@ -14,7 +14,7 @@ const http = { ports: [{ name: 'http', containerPort: 80 }] };
 /** A node with a process runtime and a container runtime that can be unavailable at a start. */
 class Node {
   readonly testBed = new AgentTestBed();
-  isAway = false;
+  isUnavailable = false;
   private isClosed = false;
   private processes: FakeRuntime;
   private containers: FakeRuntime;
@@ -39,7 +39,8 @@ class Node {
       capabilities: [],
       clock: testBed.clock,
       open: async () => {
-        if (this.isAway) throw new CloudlessError('unavailable', 'no container runtime answers');
+        if (this.isUnavailable)
+          throw new CloudlessError('unavailable', 'no container runtime answers');
         return this.containers;
       },
     });
@@ -59,21 +60,25 @@ class Node {
     await testBed.start();
   }
 
-  /** Kills the agent and starts another one, while the container runtime does not answer. */
-  async restartWithoutContainers(between: () => void = () => undefined): Promise<void> {
-    this.isAway = true;
+  /**
+   * Kills the agent and starts another agent, while the container runtime does not answer.
+   * @param whileStopped - Called while no agent runs.
+   */
+  async restartWithoutContainers(whileStopped: () => void = () => undefined): Promise<void> {
+    this.isUnavailable = true;
     await this.testBed.kill();
     await this.testBed.runtime.close();
     this.processes = await this.processes.reopen();
     this.containers = await this.containers.reopen();
-    between();
+    whileStopped();
     await this.start();
     await this.testBed.clock.advance(2_000); // the wait for the container runtime's list
     await settle();
   }
 
-  async answer(): Promise<void> {
-    this.isAway = false;
+  /** Lets the container runtime answer and the agent list its containers. */
+  async makeAvailable(): Promise<void> {
+    this.isUnavailable = false;
     await this.testBed.clock.advance(10_000);
     await settle();
   }
@@ -121,7 +126,7 @@ describe('Agent whose container runtime does not answer at its start', () => {
   });
   afterEach(() => node.close());
 
-  it('manages processes at once and reports replicas with an image as not ready', async () => {
+  it('controls processes at once and reports replicas with an image as not ready', async () => {
     await node.run();
     await node.restartWithoutContainers();
     const { testBed } = node;
@@ -143,7 +148,7 @@ describe('Agent whose container runtime does not answer at its start', () => {
     await node.run();
     const before = node.containerId;
     await node.restartWithoutContainers();
-    await node.answer();
+    await node.makeAvailable();
     expect(node.testBed.summarizeReport(CONTAINER)).toEqual({
       phase: 'RUNNING',
       ready: true,
@@ -154,11 +159,11 @@ describe('Agent whose container runtime does not answer at its start', () => {
     expect(node.containerPhases).toEqual(['running']);
   });
 
-  it('handles an exit that happened meanwhile once the runtime answers', async () => {
+  it('handles an exit that happened before the runtime answered', async () => {
     await node.run({ restart: { policy: RestartMode.NEVER } });
     await node.restartWithoutContainers(() => node.exitContainer(3));
     expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'RUNNING' });
-    await node.answer();
+    await node.makeAvailable();
     expect(node.testBed.requireReport(CONTAINER)).toMatchObject({ lastExitCode: 3 });
     expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'FAILED' });
   });
@@ -168,7 +173,7 @@ describe('Agent whose container runtime does not answer at its start', () => {
     await node.restartWithoutContainers();
     const { hellos } = node.testBed.coordinator;
     expect(hellos.at(-1)?.capabilities).not.toContain('runtime.cri');
-    await node.answer();
+    await node.makeAvailable();
     expect(hellos.at(-1)?.capabilities).toContain('runtime.cri');
   });
 
@@ -181,7 +186,7 @@ describe('Agent whose container runtime does not answer at its start', () => {
     expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'STOPPING' });
     expect(testBed.requireReport(CONTAINER).orderRevision).toBe(20n);
     expect(node.containerPhases).toEqual(['running']);
-    await node.answer();
+    await node.makeAvailable();
     await testBed.clock.advance(60_000);
     expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'STOPPED' });
     expect(node.containerPhases).toEqual(['exited']);
@@ -194,7 +199,7 @@ describe('Agent whose container runtime does not answer at its start', () => {
     testBed.coordinator.sendOrder(aForgetOrder({ replicaId: CONTAINER }));
     await testBed.clock.advance(1_000);
     expect(testBed.requireReport(CONTAINER).forgotten).toBe(false);
-    await node.answer();
+    await node.makeAvailable();
     await testBed.clock.advance(60_000);
     expect(node.containerPhases).toEqual([]);
     expect([...testBed.store.replicas.keys()]).toEqual([PROCESS]);
@@ -209,13 +214,13 @@ describe('Agent whose container runtime does not answer at its start', () => {
     expect(testBed.requireReport(PROCESS).forgotten).toBe(true);
   });
 
-  it('keeps unlisted replicas over a second restart', async () => {
+  it('keeps unlisted replicas over a second restart of the agent', async () => {
     await node.run();
     const before = node.containerId;
     await node.restartWithoutContainers();
     await node.restartWithoutContainers();
     expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ reason: REASON });
-    await node.answer();
+    await node.makeAvailable();
     expect(node.testBed.summarizeReport(CONTAINER)).toMatchObject({ ready: true, restarts: 0 });
     expect(node.testBed.requireReport(CONTAINER).containerId).toBe(before);
   });
@@ -233,11 +238,11 @@ describe('Agent whose container runtime does not answer at its start', () => {
     );
     await settle();
     expect(testBed.requireReport(CONTAINER).orderRevision).toBe(10n);
-    await node.answer();
+    await node.makeAvailable();
     expect(testBed.summarizeReport(CONTAINER)).toMatchObject({ phase: 'RUNNING', ready: true });
   });
 
-  it('does not acknowledge an order that makes an unlisted replica exclusive', async () => {
+  it('acknowledges an order that makes an unlisted replica exclusive only once the runtime answers', async () => {
     await node.run();
     await node.restartWithoutContainers();
     const { testBed } = node;
@@ -250,13 +255,13 @@ describe('Agent whose container runtime does not answer at its start', () => {
     testBed.coordinator.sendOrder(order);
     await settle();
     expect(testBed.requireReport(CONTAINER).orderRevision).toBe(10n);
-    await node.answer();
+    await node.makeAvailable();
     testBed.coordinator.sendOrder(order);
     await settle();
     expect(testBed.requireReport(CONTAINER).orderRevision).toBe(11n);
   });
 
-  it('serves commands of processes and leaves no timer when it stops meanwhile', async () => {
+  it('lists the processes only, and leaves no timer when it stops before the runtime answers', async () => {
     await node.run();
     await node.restartWithoutContainers();
     const { testBed } = node;

@@ -1,12 +1,14 @@
 /** Next result of one of several sources. */
 export interface Head<Item> {
+  /** Index of the source. */
   readonly index: number;
   readonly result: IteratorResult<Item>;
 }
 
 /**
- * Queue of settled promises. Unlike `Promise.race`, it adds no reaction to a promise that stays
- * pending for each wait.
+ * Queue of items in the order in which their promises settle. `Promise.race` in a loop would
+ * instead add a reaction to each pending promise at each wait, and keep the reactions until the
+ * promise settles.
  */
 export class ArrivalQueue<Item> {
   private readonly items: (() => Item)[] = [];
@@ -16,6 +18,9 @@ export class ArrivalQueue<Item> {
     this.push(() => item);
   }
 
+  /**
+   * Adds the value of a promise when it resolves; when it rejects, {@link next} throws the reason.
+   */
   addWhenSettled(item: Promise<Item>): void {
     item.then(
       (value) => this.push(() => value),
@@ -26,7 +31,10 @@ export class ArrivalQueue<Item> {
     );
   }
 
-  /** @throws The rejection reason of a promise passed to {@link addWhenSettled}. */
+  /**
+   * Removes and returns the oldest item; waits when the queue is empty. One caller at a time.
+   * @throws The rejection reason of a promise passed to {@link addWhenSettled}.
+   */
   async next(): Promise<Item> {
     for (;;) {
       const item = this.items.shift();
@@ -41,7 +49,7 @@ export class ArrivalQueue<Item> {
   }
 }
 
-/** Requests the next item of a source. */
+/** Requests the next item of the source at `index`. */
 export async function readHead<Item>(
   iterators: readonly AsyncIterator<Item>[],
   index: number,
@@ -51,7 +59,8 @@ export async function readHead<Item>(
 }
 
 /**
- * Not awaited: a generator that waits for a silent source ends only when its own signal is aborted.
+ * Ends all iterators without waiting for them: a generator that waits for a silent source ends only
+ * when its own signal is aborted.
  */
 export function returnAll(iterators: readonly AsyncIterator<unknown>[]): void {
   for (const iterator of iterators) iterator.return?.().catch(() => undefined);

@@ -30,10 +30,12 @@ export class ContainerLookup {
   constructor(private readonly options: ContainerLookupOptions) {}
 
   /**
-   * Finds the running container that a request selects: by container id, by replica, or of a
-   * workload the one with the lowest slot.
-   * @param preferred - Replicas to prefer among those of a workload.
-   * @throws kind `precondition` when no selected container is running, `notFound`, `invalid`.
+   * Finds the container that a request selects: the container with a given id, which may have
+   * exited, or the running container of a replica, or the running container of a workload that has
+   * the lowest slot.
+   * @param preferred - Returns true for replicas of a workload to prefer over a lower slot.
+   * @throws kind `precondition` when the replica or workload has no running container, `notFound`,
+   *   `invalid`.
    */
   async requireRunningContainer(
     request: ContainerSelector,
@@ -71,6 +73,7 @@ export class ContainerLookup {
   }
 
   /**
+   * Returns the ids of the replicas of a workload that are on this node, sorted.
    * @throws kind `invalid` when the request has no target, `notFound` when no replica of the
    *   workload is on this node.
    */
@@ -112,7 +115,7 @@ export class ContainerLookup {
   }
 
   /**
-   * Finds a container by its id or a unique prefix of it.
+   * Finds a container by its id or a unique prefix of the id.
    * @throws kind `notFound`; `invalid` for a short or ambiguous prefix.
    */
   async requireContainer(idOrPrefix: string): Promise<OwnedContainer> {
@@ -142,7 +145,7 @@ export class ContainerLookup {
     ]);
   }
 
-  /** All containers of this node. */
+  /** Lists all containers of this node that the runtime can list. */
   async listOwned(): Promise<readonly OwnedContainer[]> {
     const { runtime, replicas } = this.options;
     return (await listAvailable(runtime)).containers.flatMap((status) => {

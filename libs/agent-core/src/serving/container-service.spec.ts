@@ -32,23 +32,25 @@ const idOf = (testBed: AgentTestBed, replicaId = 'web-1') =>
   toContainerId(testBed.requireReport(replicaId).containerId);
 const logs = (init: MessageInitShape<typeof StreamLogsRequestSchema>) =>
   create(StreamLogsRequestSchema, init);
-const never = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 
+/** Reads log entries in the background until the stream ends or `stop` is aborted. */
 function follow(testBed: AgentTestBed, request: MessageInitShape<typeof StreamLogsRequestSchema>) {
-  const seen: LogEntry[] = [];
+  const entries: LogEntry[] = [];
   const stop = new AbortController();
   const state = { done: false, failure: undefined as unknown };
   void (async () => {
     for await (const entry of testBed.agent.containers.streamLogs(logs(request), stop.signal))
-      seen.push(entry);
+      entries.push(entry);
   })().then(
     () => (state.done = true),
     (reason: unknown) => (state.failure = reason),
   );
-  return { seen, stop, state, lines: () => seen.map(({ line }) => line) };
+  return { entries, stop, state, lines: () => entries.map(({ line }) => line) };
 }
 
-async function all(
+/** Returns the lines of a stream that ends by itself; rejects when the stream fails. */
+async function readAll(
   testBed: AgentTestBed,
   request: MessageInitShape<typeof StreamLogsRequestSchema>,
 ): Promise<readonly string[]> {
@@ -71,13 +73,13 @@ describe('streamLogs', () => {
     await crashWriting(testBed, 'a1\na2\n');
     await crashWriting(testBed, 'b1\nb2\n');
     testBed.machine.write(idOf(testBed), 'stdout', 'c1\n');
-    expect(await all(testBed, { replicaId: 'web-1' })).toEqual(['a1', 'a2', 'b1', 'b2', 'c1']);
-    expect(await all(testBed, { replicaId: 'web-1', tailLines: 2 })).toEqual(['b2', 'c1']);
-    expect(await all(testBed, { replicaId: 'web-1', tailLines: 0 })).toEqual([]);
-    expect(await all(testBed, { containerId: idOf(testBed).slice(0, 12) })).toEqual(['c1']);
+    expect(await readAll(testBed, { replicaId: 'web-1' })).toEqual(['a1', 'a2', 'b1', 'b2', 'c1']);
+    expect(await readAll(testBed, { replicaId: 'web-1', tailLines: 2 })).toEqual(['b2', 'c1']);
+    expect(await readAll(testBed, { replicaId: 'web-1', tailLines: 0 })).toEqual([]);
+    expect(await readAll(testBed, { containerId: idOf(testBed).slice(0, 12) })).toEqual(['c1']);
   });
 
-  it('follows a replica across restarts in place until its final phase', async () => {
+  it('follows a replica over restarts in place until the final phase of the replica', async () => {
     const testBed = await createTestBed('web-1');
     const reader = follow(testBed, { replicaId: 'web-1', follow: true });
     await settle();
@@ -102,7 +104,7 @@ describe('streamLogs', () => {
       testBed.machine.write(idOf(testBed, replicaId), 'stdout', `${text}\n`);
       await testBed.clock.advance(1);
     }
-    expect(await all(testBed, { name: 'web' })).toEqual(['a', 'b', 'c']);
+    expect(await readAll(testBed, { name: 'web' })).toEqual(['a', 'b', 'c']);
     const reader = follow(testBed, { name: 'web', namespace: 'default', follow: true });
     await settle();
     testBed.machine.write(idOf(testBed, 'web-2'), 'stdout', 'd\n');
@@ -118,8 +120,8 @@ describe('streamLogs', () => {
     testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
     const reader = follow(testBed, { replicaId: 'web-1', follow: true });
     await testBed.clock.advance(31_000);
-    expect(reader.seen.map(({ sequence }) => sequence)).toEqual([1n, 0n, 0n]);
-    expect(reader.seen.at(-1)).toMatchObject({
+    expect(reader.entries.map(({ sequence }) => sequence)).toEqual([1n, 0n, 0n]);
+    expect(reader.entries.at(-1)).toMatchObject({
       replicaId: 'web-1',
       containerId: idOf(testBed),
       line: '',
@@ -139,7 +141,7 @@ describe('streamLogs', () => {
     await settle();
     const reader = follow(testBed, { replicaId: 'web-1' });
     await settle();
-    expect(reader.seen).toMatchObject([
+    expect(reader.entries).toMatchObject([
       {
         sequence: 1n,
         line: 'a\ufffd',
@@ -150,17 +152,21 @@ describe('streamLogs', () => {
     ]);
   });
 
-  it('resumes one container after a line', async () => {
+  it('resumes one container after the line of after_sequence, which requires a container id', async () => {
     const testBed = await createTestBed('web-1');
     testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\nc\n');
-    expect(await all(testBed, { containerId: idOf(testBed), afterSequence: 2n })).toEqual(['c']);
-    await expect(all(testBed, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject({
-      kind: 'invalid',
-      message: 'after_sequence: needs container_id',
-    });
+    expect(await readAll(testBed, { containerId: idOf(testBed), afterSequence: 2n })).toEqual([
+      'c',
+    ]);
+    await expect(readAll(testBed, { replicaId: 'web-1', afterSequence: 2n })).rejects.toMatchObject(
+      {
+        kind: 'invalid',
+        message: 'after_sequence: needs container_id',
+      },
+    );
   });
 
-  it('sends the start position with a tail, so that a client can resume before the first line', async () => {
+  it('sends the start position first when a client follows with a tail, so that the client can resume', async () => {
     const testBed = await createTestBed('web-1');
     testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\nc\n');
     for (const [tailLines, position] of [
@@ -170,29 +176,33 @@ describe('streamLogs', () => {
     ] as const) {
       const reader = follow(testBed, { replicaId: 'web-1', follow: true, tailLines });
       await settle();
-      expect(reader.seen[0]).toMatchObject({ containerId: idOf(testBed), sequence: 0n, position });
-      expect(reader.seen).toHaveLength(1 + Math.min(3, tailLines));
+      expect(reader.entries[0]).toMatchObject({
+        containerId: idOf(testBed),
+        sequence: 0n,
+        position,
+      });
+      expect(reader.entries).toHaveLength(1 + Math.min(3, tailLines));
       reader.stop.abort();
     }
   });
 
-  it('starts after the last line with a tail of 0, so that no earlier line counts as missing', async () => {
+  it('sends the position of the last line when the tail has no line of the requested stream', async () => {
     const testBed = await createTestBed('web-1');
     testBed.machine.write(idOf(testBed), 'stdout', 'a\nb\n');
-    const { seen } = follow(testBed, {
+    const { entries } = follow(testBed, {
       replicaId: 'web-1',
       follow: true,
       tailLines: 5,
       streams: [OutputStream.STDERR],
     });
     await settle();
-    expect(seen).toMatchObject([{ sequence: 0n, position: 2n }]);
+    expect(entries).toMatchObject([{ sequence: 0n, position: 2n }]);
     testBed.machine.write(idOf(testBed), 'stderr', 'c\n');
     await settle();
-    expect(seen.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
+    expect(entries.slice(1)).toMatchObject([{ sequence: 3n, line: 'c' }]);
   });
 
-  it('resumes a replica after the received lines, including later containers, whatever the tail', async () => {
+  it('resumes a replica after the received lines, including later containers, and ignores the tail', async () => {
     const testBed = await createTestBed('web-1');
     const first = idOf(testBed);
     await crashWriting(testBed, 'a1\na2\na3\n');
@@ -204,9 +214,9 @@ describe('streamLogs', () => {
       after: [{ containerId, sequence }],
       tailLines: 0,
     });
-    expect(await all(testBed, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
-    expect(await all(testBed, from(second, 2n))).toEqual(['c1']);
-    expect(await all(testBed, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual([
+    expect(await readAll(testBed, from(first, 2n))).toEqual(['a3', 'b1', 'b2', 'c1']);
+    expect(await readAll(testBed, from(second, 2n))).toEqual(['c1']);
+    expect(await readAll(testBed, { ...from(second, 1n), name: 'web', replicaId: '' })).toEqual([
       'b2',
       'c1',
     ]);
@@ -233,9 +243,9 @@ describe('streamLogs', () => {
       kind: 'invalid',
       message: 'container_id: is required, or replica_id, or the name of a workload',
     },
-  ])('rejects $request: $message', async ({ request, kind, message }) => {
+  ])('rejects a request with "$message"', async ({ request, kind, message }) => {
     const testBed = await createTestBed('web-1');
-    await expect(all(testBed, request)).rejects.toMatchObject({ kind, message });
+    await expect(readAll(testBed, request)).rejects.toMatchObject({ kind, message });
   });
 });
 
@@ -247,7 +257,10 @@ describe('execCommand', () => {
     const testBed = await createTestBed('web-2', 'web-1');
     testBed.machine.setExecHandler(() => ({ exitCode: 3, stdout: 'out', stderr: 'err' }));
     expect(
-      await testBed.agent.containers.execCommand(exec({ name: 'web', command: ['x'] }), never),
+      await testBed.agent.containers.execCommand(
+        exec({ name: 'web', command: ['x'] }),
+        neverAborted,
+      ),
     ).toMatchObject({
       stdout: 'out',
       stderr: 'err',
@@ -266,7 +279,7 @@ describe('execCommand', () => {
     ]);
     const { stdout, truncated, exitCode } = await testBed.agent.containers.execCommand(
       exec({ replicaId: 'web-1', command: [...command] }),
-      never,
+      neverAborted,
     );
     expect({ length: stdout.length, truncated, exitCode }).toEqual({
       length: 1_048_576,
@@ -283,7 +296,7 @@ describe('execCommand', () => {
     ] as const) {
       const running = testBed.agent.containers.execCommand(
         exec({ replicaId: 'web-1', command: ['sleep'], ...timeout }),
-        never,
+        neverAborted,
       );
       const failed = expect(running).rejects.toMatchObject({ kind: 'deadline' });
       await testBed.clock.advance(waitMs);
@@ -291,12 +304,15 @@ describe('execCommand', () => {
     }
   });
 
-  it('rejects a target without a running container', async () => {
+  it('rejects a replica without a running container', async () => {
     const testBed = await createTestBed('web-1');
     testBed.machine.exit(idOf(testBed), 1);
     await settle();
     await expect(
-      testBed.agent.containers.execCommand(exec({ replicaId: 'web-1', command: ['x'] }), never),
+      testBed.agent.containers.execCommand(
+        exec({ replicaId: 'web-1', command: ['x'] }),
+        neverAborted,
+      ),
     ).rejects.toMatchObject({
       kind: 'precondition',
     });
@@ -304,7 +320,7 @@ describe('execCommand', () => {
 });
 
 describe('getContainerStatus', () => {
-  it('finds a container by a unique prefix and rejects an ambiguous one', async () => {
+  it('finds a container by a unique id prefix and rejects an ambiguous prefix', async () => {
     const testBed = await createTestBed('web-1');
     const status = (containerId: string) =>
       testBed.agent.containers.getContainerStatus(
@@ -319,9 +335,9 @@ describe('getContainerStatus', () => {
       runtime: 'process',
     });
     const [known] = await testBed.runtime.list();
-    const twin = toContainerId(`${idOf(testBed).slice(0, 20)}${'0'.repeat(44)}`);
+    const similarId = toContainerId(`${idOf(testBed).slice(0, 20)}${'0'.repeat(44)}`);
     await testBed.runtime.start({
-      containerId: twin,
+      containerId: similarId,
       labels: { ...known?.labels, [CONTAINER_LABELS.replica]: 'web-2' },
       command: ['server'],
       args: [],
@@ -339,12 +355,12 @@ describe('getContainerStatus', () => {
 });
 
 describe('TunnelServer', () => {
-  const followed = (testBed: AgentTestBed) =>
+  const followRequest = (testBed: AgentTestBed) =>
     ({ case: 'logs', value: logs({ containerId: idOf(testBed), follow: true }) }) as const;
 
-  it('streams logs until the coordinator ends the call', async () => {
+  it('streams logs in a tunnel until the coordinator ends the tunnel', async () => {
     const testBed = await createTestBed('web-1');
-    testBed.coordinator.openTunnel('t1', followed(testBed));
+    testBed.coordinator.openTunnel('t1', followRequest(testBed));
     await settle();
     testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
     await settle();
@@ -359,23 +375,23 @@ describe('TunnelServer', () => {
     expect(testBed.coordinator.tunnels.get('t1')).toHaveLength(2);
   });
 
-  it('carries many logs; closing one does not affect the others', async () => {
+  it('carries several logs in one log channel, and the close of one log does not affect the others', async () => {
     const testBed = await createTestBed('web-1');
     testBed.coordinator.openTunnel('t1', { case: 'logChannel', value: create(LogChannelSchema) });
     await settle();
-    const say = (logId: bigint, frame: LogChannelFrame['frame']): void =>
+    const sendFrame = (logId: bigint, frame: LogChannelFrame['frame']): void =>
       testBed.coordinator.sendInTunnels({
         case: 'logChannel',
         value: create(LogChannelFramesSchema, { frames: [{ logId, frame }] }),
       });
     for (const logId of [1n, 2n]) {
-      say(logId, { case: 'open', value: followed(testBed).value });
-      say(logId, { case: 'window', value: 10_000n });
+      sendFrame(logId, { case: 'open', value: followRequest(testBed).value });
+      sendFrame(logId, { case: 'window', value: 10_000n });
     }
     await settle();
     testBed.machine.write(idOf(testBed), 'stdout', 'a\n');
     await settle();
-    say(1n, { case: 'close', value: create(TunnelEndSchema) });
+    sendFrame(1n, { case: 'close', value: create(TunnelEndSchema) });
     await settle();
     testBed.machine.write(idOf(testBed), 'stdout', 'b\n');
     await settle();
@@ -396,7 +412,7 @@ describe('TunnelServer', () => {
     expect(framesNow()).toHaveLength(3);
   });
 
-  it('ends a command and its children when the coordinator ends the call', async () => {
+  it('ends a command and its children when the coordinator ends the tunnel', async () => {
     const testBed = await createTestBed('web-1');
     const command = toBehaviourCommand([{ step: 'child', name: 'kid' }, { step: 'hold' }]);
     testBed.coordinator.openTunnel('t1', {
@@ -413,11 +429,15 @@ describe('TunnelServer', () => {
   it.each([
     {
       name: 'in pieces to a coordinator that joins them',
-      more: { execInPieces: true },
+      requestFields: { execInPieces: true },
       pieces: [65_536, 34_464],
     },
-    { name: 'in one frame to a coordinator of an earlier version', more: {}, pieces: [100_000] },
-  ])('sends the result of a command $name', async ({ more, pieces }) => {
+    {
+      name: 'in one frame to a coordinator of an earlier version',
+      requestFields: {},
+      pieces: [100_000],
+    },
+  ])('sends the result of a command $name', async ({ requestFields, pieces }) => {
     const testBed = await createTestBed('web-1');
     testBed.machine.setExecHandler(() => ({
       exitCode: 3,
@@ -425,7 +445,7 @@ describe('TunnelServer', () => {
       stderr: 'err',
     }));
     const value = create(ExecCommandRequestSchema, { replicaId: 'web-1', command: ['x'] });
-    testBed.coordinator.openTunnel('t1', { case: 'exec', value }, more);
+    testBed.coordinator.openTunnel('t1', { case: 'exec', value }, requestFields);
     await settle();
     const frames = testBed.coordinator.tunnels.get('t1')!.slice(1, -1);
     expect(frames.map((frame) => (frame.value as ExecCommandResponse).stdout.length)).toEqual(
@@ -438,7 +458,7 @@ describe('TunnelServer', () => {
     expect(frames.at(-1)).toMatchObject({ value: { exitCode: 3 } });
   });
 
-  it('sends failures with their code', async () => {
+  it('sends the code and message of a failed call', async () => {
     const testBed = await createTestBed('web-1');
     testBed.coordinator.openTunnel('t1', {
       case: 'status',
@@ -451,10 +471,10 @@ describe('TunnelServer', () => {
     });
   });
 
-  it('refuses more than 40 tunnels', async () => {
+  it('refuses the 41st tunnel, and accepts tunnels again after the others have ended', async () => {
     const testBed = await createTestBed('web-1');
     for (let tunnel = 0; tunnel < 41; tunnel += 1)
-      testBed.coordinator.openTunnel(`t${tunnel}`, followed(testBed));
+      testBed.coordinator.openTunnel(`t${tunnel}`, followRequest(testBed));
     await settle();
     expect(testBed.coordinator.received).toContainEqual(
       expect.objectContaining({
@@ -467,7 +487,7 @@ describe('TunnelServer', () => {
     );
     testBed.coordinator.endTunnels();
     await settle();
-    testBed.coordinator.openTunnel('t41', followed(testBed));
+    testBed.coordinator.openTunnel('t41', followRequest(testBed));
     await settle();
     expect(testBed.coordinator.tunnels.has('t41')).toBe(true);
   });
@@ -475,7 +495,7 @@ describe('TunnelServer', () => {
   it('refuses tunnels while the agent is stopping', async () => {
     const testBed = await createTestBed('web-1');
     const stopped = testBed.stop();
-    testBed.coordinator.openTunnel('late', followed(testBed));
+    testBed.coordinator.openTunnel('late', followRequest(testBed));
     await stopped;
     expect(testBed.coordinator.tunnels.has('late')).toBe(false);
   });
@@ -494,10 +514,10 @@ describe('TunnelServer', () => {
     expect(testBed.machine.hasChild('kid')).toBe(false);
   });
 
-  it('reads no further ahead than flow control allows', async () => {
+  it('sends no log lines while the coordinator does not read the tunnel', async () => {
     const testBed = await createTestBed('web-1');
     testBed.coordinator.readsTunnels = false;
-    testBed.coordinator.openTunnel('t1', followed(testBed));
+    testBed.coordinator.openTunnel('t1', followRequest(testBed));
     await settle();
     for (let line = 0; line < 1_000; line += 1)
       testBed.machine.write(idOf(testBed), 'stdout', `${line}\n`);

@@ -54,7 +54,7 @@ export interface ContainerServiceOptions {
 }
 
 /**
- * Logs, commands, port-forward and states of this node's containers. Used by tunnels and by
+ * Serves logs, commands, port-forward and states of this node's containers, for tunnels and for
  * AgentService.
  */
 export class ContainerService {
@@ -69,9 +69,9 @@ export class ContainerService {
   }
 
   /**
-   * Log lines of a container, a replica or all replicas of a workload that are on this node when
-   * the call begins; in batches when the request sets `max_batch_bytes`. A bookmark follows
-   * whenever there was no entry for 15 s. Ends when `signal` is aborted.
+   * Streams the log lines of a container, a replica or all replicas of a workload that are on this
+   * node when the call begins; in batches when the request sets `max_batch_bytes`. Sends a bookmark
+   * after each 15 s without an entry. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
@@ -112,7 +112,10 @@ export class ContainerService {
     throw new CloudlessError('unavailable', 'the command was aborted before it exited');
   }
 
-  /** The Exec call: the first message contains the command. */
+  /**
+   * Serves the Exec call, whose first message contains the command.
+   * @throws kind `invalid` when the first message is no start message, and as {@link runExec}.
+   */
   async *exec(
     requests: AsyncIterable<ExecRequest>,
     signal: AbortSignal,
@@ -123,7 +126,12 @@ export class ContainerService {
     yield* this.runExec(first.value, { [Symbol.asyncIterator]: () => items }, signal);
   }
 
-  /** Runs a command with streamed input; otherwise as {@link execCommand}. */
+  /**
+   * Runs a command with streamed input and output. Without a timeout in `start` the command has no
+   * time limit.
+   * @param requests - The messages after the first.
+   * @throws as {@link execCommand}.
+   */
   async *runExec(
     start: ExecStart,
     requests: AsyncIterable<ExecRequest>,
@@ -140,7 +148,10 @@ export class ContainerService {
     );
   }
 
-  /** The PortForward call: the first message contains replica and port. */
+  /**
+   * Serves the PortForward call, whose first message contains replica and port.
+   * @throws kind `invalid` when the first message is no start message, and as {@link forward}.
+   */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
     signal: AbortSignal,
@@ -154,8 +165,9 @@ export class ContainerService {
   /**
    * Forwards one TCP connection to a declared port of a running replica. For a workload, selects a
    * ready replica if there is one.
+   * @param requests - The messages after the first.
    * @throws kind `invalid` for a port that is not declared, `unavailable` when the connection is
-   *   refused.
+   *   refused, `unimplemented` when this agent has no `dial`.
    */
   async *forward(
     start: PortForwardStart,
@@ -182,14 +194,17 @@ export class ContainerService {
     );
   }
 
-  /** @throws kind `notFound`; `invalid` for an id prefix that matches several containers. */
+  /**
+   * Returns the state of the container with an id or a unique prefix of the id.
+   * @throws kind `notFound`; `invalid` for an id prefix that matches several containers.
+   */
   async getContainerStatus(request: GetContainerStatusRequest): Promise<ContainerStatus> {
     if (request.containerId === '')
       throw new InvalidInputError([{ field: 'container_id', message: 'is required' }]);
     return this.toStatus(await this.lookup.requireContainer(request.containerId));
   }
 
-  /** All containers of this node, including exited ones that are kept for their logs. */
+  /** Lists all containers of this node, including exited containers kept for their logs. */
   async listContainers(): Promise<ListContainersResponse> {
     const containers = await this.lookup.listOwned();
     return create(ListContainersResponseSchema, {

@@ -20,7 +20,12 @@ export interface ExecDeps {
 }
 
 /**
- * Runs a command in a container, with streamed input. The command ends when `signal` is aborted.
+ * Runs a command in a container, with streamed input and output. Ends the command when `signal` is
+ * aborted.
+ * @param requests - The messages after the first.
+ * @throws kind `invalid` for an empty command or a message that is not allowed, `unimplemented`
+ *   when the runtime has no terminals, `deadline` after the timeout, `unavailable` when the command
+ *   was aborted.
  */
 export async function* runExec(
   start: ExecStart,
@@ -65,8 +70,8 @@ async function* toResponses(events: AsyncIterable<ExecEvent>): AsyncGenerator<Ex
 }
 
 /**
- * Converts the messages after the first. @throws kind `invalid` for a message that is not allowed
- * there.
+ * Converts the messages after the first.
+ * @throws kind `invalid` for a second start message, and for a resize without a terminal.
  */
 async function* toInput(
   requests: AsyncIterable<ExecRequest>,

@@ -17,8 +17,8 @@ export type ReplicaLines =
   | { readonly containerId: ContainerId; readonly batch?: never; readonly position: bigint };
 
 /**
- * Position at which a stream of a replica begins: after a line of one container. Earlier containers
- * are left out.
+ * Position at which a stream of a replica begins: after the line `sequence` of one container. The
+ * stream leaves out earlier containers.
  */
 interface StartPosition {
   readonly containerId: ContainerId;
@@ -35,17 +35,17 @@ interface StartPosition {
  */
 export async function* followReplica(
   replicaId: string,
-  wanted: LogRequest,
+  logRequest: LogRequest,
   after: ReadonlyMap<string, bigint>,
   { runtime, replicas }: ReplicaLogSources,
   signal: AbortSignal,
 ): AsyncGenerator<ReplicaLines> {
-  const { tailLines, ...rest } = wanted;
-  const now = listContainerIds(replicas.find(replicaId)?.current);
-  let beginning = findSeenPosition(now, after);
+  const { tailLines, ...rest } = logRequest;
+  const containerIds = listContainerIds(replicas.find(replicaId)?.current);
+  let beginning = findReceivedPosition(containerIds, after);
   if (beginning === undefined && tailLines !== undefined) {
-    beginning = await findTailPosition(now, tailLines, rest, runtime, signal);
-    if (beginning !== undefined && wanted.follow)
+    beginning = await findTailPosition(containerIds, tailLines, rest, runtime, signal);
+    if (beginning !== undefined && logRequest.follow)
       yield { containerId: beginning.containerId, position: beginning.sequence };
   }
   let last: ContainerId | undefined;
@@ -54,7 +54,7 @@ export async function* followReplica(
     const containerId =
       last === undefined && beginning !== undefined ? beginning.containerId : findNext(kept, last);
     if (containerId === undefined) {
-      if (!wanted.follow || signal.aborted || !canContinue(replicas.find(replicaId)?.current))
+      if (!logRequest.follow || signal.aborted || !canContinue(replicas.find(replicaId)?.current))
         return;
       await waitForChange(replicaId, replicas, signal);
       continue;
@@ -66,23 +66,23 @@ export async function* followReplica(
       for await (const batch of runtime.logBatches(containerId, request, signal))
         yield { containerId, batch };
     } catch (reason) {
-      // an old container may be removed while it is read
+      // The agent may remove an old container while its log is read.
       if (errorKindOf(reason) !== 'notFound') throw reason;
     }
   }
 }
 
 /**
- * Request that resumes after a line; the tail no longer applies then. Without a sequence number,
- * the request is unchanged.
+ * Returns a request that resumes after a line and has no tail. Returns the request unchanged when
+ * `sequence` is undefined.
  */
-export function resumeAfter(wanted: LogRequest, sequence: bigint | undefined): LogRequest {
-  if (sequence === undefined) return wanted;
-  const { tailLines: _whole, ...rest } = wanted;
+export function resumeAfter(logRequest: LogRequest, sequence: bigint | undefined): LogRequest {
+  if (sequence === undefined) return logRequest;
+  const { tailLines: _tailLines, ...rest } = logRequest;
   return { ...rest, afterSequence: sequence };
 }
 
-/** Ids of the kept containers, oldest first. */
+/** Lists the ids of the kept containers, oldest first; empty when `state` is undefined. */
 export function listContainerIds(state: ReplicaState | undefined): readonly ContainerId[] {
   if (state === undefined) return [];
   const { container, ended } = state;
@@ -90,7 +90,8 @@ export function listContainerIds(state: ReplicaState | undefined): readonly Cont
 }
 
 /**
- * Container after the one that was read last; the oldest one when that container is no longer kept.
+ * Returns the container after the container that was read last; the oldest container when that
+ * container is no longer kept.
  */
 function findNext(
   containers: readonly ContainerId[],
@@ -103,8 +104,8 @@ function canContinue(state: ReplicaState | undefined): boolean {
   return state !== undefined && !isEnded(state.phase);
 }
 
-/** Position after the newest kept container of which the client has received lines. */
-function findSeenPosition(
+/** Returns the position in the newest kept container of which the client has received lines. */
+function findReceivedPosition(
   containers: readonly ContainerId[],
   after: ReadonlyMap<string, bigint>,
 ): StartPosition | undefined {
@@ -115,13 +116,13 @@ function findSeenPosition(
 }
 
 /**
- * Position before the last `tailLines` lines, counted back from the newest container. Undefined
- * when there are no containers.
+ * Returns the position before the last `tailLines` lines, counted back from the newest container.
+ * Undefined when there are no containers.
  */
 async function findTailPosition(
   containers: readonly ContainerId[],
   tailLines: number,
-  wanted: LogRequest,
+  logRequest: LogRequest,
   runtime: Pick<ContainerRuntime, 'logBatches'>,
   signal: AbortSignal,
 ): Promise<StartPosition | undefined> {
@@ -136,13 +137,13 @@ async function findTailPosition(
   for (const containerId of [...containers].reverse()) {
     if (remaining === 0 && beginning !== undefined) break;
     let first: bigint | undefined;
-    // Read before the lines are counted, so that lines written meanwhile come after the position.
+    // The end is read before the lines are counted: lines written meanwhile follow the position.
     const end =
       beginning === undefined
         ? await findEnd(readLastLines(containerId, 1, { follow: false }))
         : undefined;
     if (remaining > 0) {
-      for await (const { lines } of readLastLines(containerId, remaining, wanted)) {
+      for await (const { lines } of readLastLines(containerId, remaining, logRequest)) {
         first ??= lines[0]?.sequence;
         remaining -= lines.length;
       }
@@ -154,31 +155,31 @@ async function findTailPosition(
   return beginning;
 }
 
-/** Sequence number after the last line; undefined without lines. */
+/** Returns the sequence number after the last line; undefined without lines. */
 async function findEnd(batches: AsyncIterable<LogBatch>): Promise<bigint | undefined> {
   let last: bigint | undefined;
   for await (const { lines } of batches) last = lines.at(-1)?.sequence ?? last;
   return last === undefined ? undefined : last + 1n;
 }
 
-/** Resolves at the next change of the replica or when aborted. */
+/** Resolves at the next change of the replica or when `signal` is aborted. */
 function waitForChange(
   replicaId: string,
   replicas: NodeReplicas,
   signal: AbortSignal,
 ): Promise<void> {
   return new Promise((resolve) => {
-    const done = (): void => {
+    const finish = (): void => {
       unsubscribe();
-      signal.removeEventListener('abort', done);
+      signal.removeEventListener('abort', finish);
       resolve();
     };
     const unsubscribe = replicas.subscribe({
-      onChanged: (id) => (id === replicaId ? done() : undefined),
+      onChanged: (id) => (id === replicaId ? finish() : undefined),
       onRefused: () => undefined,
-      onForgotten: (report) => (report.replicaId === replicaId ? done() : undefined),
+      onForgotten: (report) => (report.replicaId === replicaId ? finish() : undefined),
     });
-    if (signal.aborted) done();
-    else signal.addEventListener('abort', done, { once: true });
+    if (signal.aborted) finish();
+    else signal.addEventListener('abort', finish, { once: true });
   });
 }

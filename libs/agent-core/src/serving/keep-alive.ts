@@ -1,7 +1,10 @@
 import type { Clock, Timer } from '@cloudless/base';
 import { ArrivalQueue, readHead, returnAll, type Head } from './arrival-queue.js';
 
-/** Inserts an item made by `filler` whenever the source has yielded nothing for `silenceMs`. */
+/**
+ * Yields the items of `source`, and an item made by `createItem` after each `silenceMs`
+ * milliseconds without an item.
+ */
 export async function* withKeepAlive<Item>(
   source: AsyncIterable<Item>,
   silenceMs: number,
@@ -11,18 +14,18 @@ export async function* withKeepAlive<Item>(
   const iterators = [source[Symbol.asyncIterator]()];
   const inbox = new ArrivalQueue<Head<Item> | 'silent'>();
   let timer: Timer | undefined;
-  let asked = false;
+  let isRequested = false;
   try {
     for (;;) {
-      if (!asked) inbox.addWhenSettled(readHead(iterators, 0));
-      asked = true;
+      if (!isRequested) inbox.addWhenSettled(readHead(iterators, 0));
+      isRequested = true;
       timer = clock.setTimer(silenceMs, () => inbox.add('silent'));
       const head = await inbox.next();
       timer.cancel();
       if (head === 'silent') yield createItem();
       else if (head.result.done === true) return;
       else {
-        asked = false;
+        isRequested = false;
         yield head.result.value;
       }
     }

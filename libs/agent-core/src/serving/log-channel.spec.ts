@@ -15,24 +15,24 @@ import { LogChannel } from './log-channel.js';
 const ENTRY = create(LogEntrySchema, { sequence: 1n, line: 'x'.repeat(1_000) });
 const COST = computeLogCost(ENTRY);
 
-/** Log channel whose logs are named by their replica, with the frames that it has sent. */
+/** Creates a log channel, functions that send frames to it, and the list of the frames it sent. */
 function aChannel(
   streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>,
 ) {
   const toError = (reason: unknown) => ({ code: 5, message: (reason as Error).message });
   const channel = new LogChannel({ streamLogs, toError });
   const sent: LogChannelFrame[] = [];
-  const say = (logId: number, frame: LogChannelFrame['frame']): void =>
+  const sendFrame = (logId: number, frame: LogChannelFrame['frame']): void =>
     channel.handleFrame(create(LogChannelFrameSchema, { logId: BigInt(logId), frame }));
   return {
     channel,
     sent,
     open: (logId: number, replicaId = 'web-1'): void =>
-      say(logId, { case: 'open', value: create(StreamLogsRequestSchema, { replicaId }) }),
+      sendFrame(logId, { case: 'open', value: create(StreamLogsRequestSchema, { replicaId }) }),
     grant: (logId: number, bytes: number): void =>
-      say(logId, { case: 'window', value: BigInt(bytes) }),
+      sendFrame(logId, { case: 'window', value: BigInt(bytes) }),
     close: (logId: number): void =>
-      say(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
+      sendFrame(logId, { case: 'close', value: { $typeName: 'cloudless.api.TunnelEnd' } }),
     read: async (): Promise<void> => {
       for await (const frames of channel.readFrames()) sent.push(...frames);
     },
@@ -49,7 +49,7 @@ async function* endless(
 }
 
 describe('LogChannel', () => {
-  it('sends as much of each log as its own window allows', async () => {
+  it('sends of each log only as many bytes as the window of this log allows', async () => {
     const { channel, open, grant, kindsOf, read } = aChannel(endless);
     const reading = read();
     open(1);
@@ -65,7 +65,7 @@ describe('LogChannel', () => {
     await reading;
   });
 
-  it('ends a log at its end, its failure or a close, and no other log', async () => {
+  it('ends a log, and no other log, when the log ends, fails or is closed', async () => {
     const stopped: string[] = [];
     const { channel, open, grant, close, kindsOf, read, sent } = aChannel(async function* (
       { replicaId },

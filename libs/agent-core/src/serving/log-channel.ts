@@ -18,11 +18,11 @@ export const MAX_CHANNEL_LOGS = 640;
  */
 const MAX_WAITING_BYTES = 1024 * 1024;
 /**
- * Maximum number of frames per message, so that one message does not delay other streams of the
- * coordinator.
+ * Limits of one message, so that a message does not delay other streams of the coordinator. A
+ * single frame may be larger.
  */
-const MAX_FRAMES_TOGETHER = 256;
-const MAX_BYTES_TOGETHER = 64 * 1024;
+const MAX_FRAMES_PER_MESSAGE = 256;
+const MAX_BYTES_PER_MESSAGE = 64 * 1024;
 
 export interface LogChannelDeps {
   readonly streamLogs: (request: StreamLogsRequest, signal: AbortSignal) => AsyncIterable<LogEntry>;
@@ -33,7 +33,7 @@ export interface LogChannelDeps {
 /** A log of the channel. */
 interface OpenLog {
   readonly stop: AbortController;
-  /** Bytes that may still be sent. */
+  /** Bytes that may still be sent; the last entry may exceed the window, which is then negative. */
   window: number;
   /** Continues reading when the log waits for its window. */
   wake: () => void;
@@ -56,7 +56,7 @@ export class LogChannel {
 
   /**
    * Handles a frame of the coordinator.
-   * @throws kind `invalid` for an id in use and for more than {@link MAX_CHANNEL_LOGS}.
+   * @throws kind `invalid` for a log id in use and for more than {@link MAX_CHANNEL_LOGS} logs.
    */
   handleFrame({ logId, frame }: LogChannelFrame): void {
     if (this.ended) return;
@@ -70,7 +70,7 @@ export class LogChannel {
     }
   }
 
-  /** Ends all logs and the frames. */
+  /** Ends all logs and {@link readFrames}. */
   end(): void {
     this.ended = true;
     for (const [logId, log] of this.logs) this.close(logId, log);
@@ -78,8 +78,8 @@ export class LogChannel {
   }
 
   /**
-   * Frames for the coordinator, grouped while the connection is busy. Can be read once; ends with
-   * the channel.
+   * Yields the frames for the coordinator, grouped into messages while the connection is busy. Can
+   * be read once; ends with the channel.
    */
   async *readFrames(): AsyncGenerator<readonly LogChannelFrame[]> {
     for (;;) {
@@ -92,13 +92,17 @@ export class LogChannel {
     }
   }
 
-  /** Takes several small frames or one large frame. */
+  /**
+   * Removes the frames of the next message from the queue: several small frames or one large one.
+   */
   private dequeueFrames(): readonly LogChannelFrame[] {
     let bytes = 0;
     let count = 0;
     for (
       ;
-      count < this.waiting.length && count < MAX_FRAMES_TOGETHER && bytes < MAX_BYTES_TOGETHER;
+      count < this.waiting.length &&
+      count < MAX_FRAMES_PER_MESSAGE &&
+      bytes < MAX_BYTES_PER_MESSAGE;
       count += 1
     ) {
       const frame = this.waiting[count];
@@ -125,7 +129,7 @@ export class LogChannel {
     const { signal } = log.stop;
     try {
       for await (const entry of this.deps.streamLogs(request, signal)) {
-        await this.waitForRoom(log);
+        await this.waitForWindow(log);
         if (signal.aborted) return;
         log.window -= computeLogCost(entry);
         this.push(create(LogChannelFrameSchema, { logId, frame: { case: 'entry', value: entry } }));
@@ -153,7 +157,8 @@ export class LogChannel {
     this.resumePaused();
   }
 
-  private async waitForRoom(log: OpenLog): Promise<void> {
+  /** Resolves when the log has a window and the connection can take more bytes, or when aborted. */
+  private async waitForWindow(log: OpenLog): Promise<void> {
     const { signal } = log.stop;
     while (log.window <= 0 && !signal.aborted)
       await new Promise<void>((resolve) => (log.wake = resolve));

@@ -9,7 +9,7 @@ import { followReplica, resumeAfter } from './follow-replica.js';
 import { withKeepAlive } from './keep-alive.js';
 import { flattenLists, mergeByArrival, mergeSorted, wrapEach } from './merge-streams.js';
 
-/** Longest time without an entry in a stream of log entries, milliseconds; a bookmark follows. */
+/** Time without an entry after which a stream of log entries sends a bookmark, milliseconds. */
 export const BOOKMARK_INTERVAL_MS = 15_000;
 
 export interface LogServiceOptions {
@@ -27,42 +27,42 @@ export class LogService {
   ) {}
 
   /**
-   * Log lines of a container, a replica or all replicas of a workload that are on this node when
-   * the call begins; in batches when the request sets `max_batch_bytes`. A bookmark follows
-   * whenever there was no entry for 15 s. Ends when `signal` is aborted.
+   * Streams the log lines of a container, a replica or all replicas of a workload that are on this
+   * node when the call begins; in batches when the request sets `max_batch_bytes`. Sends a bookmark
+   * after each 15 s without an entry. Ends when `signal` is aborted.
    * @throws kind `notFound`, or `invalid` naming the field.
    */
   async *streamLogs(request: StreamLogsRequest, signal: AbortSignal): AsyncGenerator<LogEntry> {
     const { clock } = this.options;
     let last = { containerId: '', replicaId: '' };
     const entries = await this.openLogEntries(request, signal);
-    const filled = withKeepAlive(entries, BOOKMARK_INTERVAL_MS, clock, () => [
+    const withBookmarks = withKeepAlive(entries, BOOKMARK_INTERVAL_MS, clock, () => [
       createBookmark(last, clock.wallTime()),
     ]);
-    for await (const together of filled) {
-      const entry = together.at(-1);
+    for await (const entryList of withBookmarks) {
+      const entry = entryList.at(-1);
       if (entry !== undefined && entry.sequence !== 0n)
         last = { containerId: entry.containerId, replicaId: entry.replicaId };
-      yield* together;
+      yield* entryList;
     }
   }
 
   /**
-   * Yields lists of entries: passing single items through several generators costs as much as
-   * reading a line.
+   * Opens the source of the entries. The source yields lists of entries, because passing single
+   * entries through several generators costs as much as reading a line.
    */
   private async openLogEntries(
     request: StreamLogsRequest,
     signal: AbortSignal,
   ): Promise<AsyncIterable<readonly LogEntry[]>> {
-    const wanted = toLogRequest(request);
+    const logRequest = toLogRequest(request);
     const after = new Map(
       request.after.map(({ containerId, sequence }) => [containerId, sequence]),
     );
     const { maxBatchBytes } = request;
     if (request.containerId !== '') {
       const { status, owner } = await this.lookup.requireContainer(request.containerId);
-      const from = resumeAfter(wanted, after.get(status.containerId));
+      const from = resumeAfter(logRequest, after.get(status.containerId));
       return this.readContainerEntries(
         status.containerId,
         owner.replicaId,
@@ -75,10 +75,10 @@ export class LogService {
       throw new InvalidInputError([{ field: 'after_sequence', message: 'needs container_id' }]);
     const replicaIds =
       request.replicaId === '' ? await this.lookup.requireReplicaIds(request) : [request.replicaId];
-    const isSorted = replicaIds.length > 1 && !wanted.follow;
+    const isSorted = replicaIds.length > 1 && !logRequest.follow;
     const batchBytes = isSorted ? 0 : maxBatchBytes;
     const sources = replicaIds.map((replicaId) =>
-      this.readReplicaEntries(replicaId, wanted, after, batchBytes, signal),
+      this.readReplicaEntries(replicaId, logRequest, after, batchBytes, signal),
     );
     const [only] = sources;
     if (sources.length === 1 && only !== undefined) return only;
@@ -90,18 +90,18 @@ export class LogService {
   private async *readContainerEntries(
     containerId: ContainerStatus['containerId'],
     replicaId: string,
-    wanted: LogRequest,
+    logRequest: LogRequest,
     maxBatchBytes: number,
     signal: AbortSignal,
   ): AsyncGenerator<readonly LogEntry[]> {
     const { runtime, clock } = this.options;
-    for await (const batch of runtime.logBatches(containerId, wanted, signal))
+    for await (const batch of runtime.logBatches(containerId, logRequest, signal))
       yield toLogEntries(batch, { containerId, replicaId }, maxBatchBytes, clock.wallTime());
   }
 
   private async *readReplicaEntries(
     replicaId: string,
-    wanted: LogRequest,
+    logRequest: LogRequest,
     after: ReadonlyMap<string, bigint>,
     maxBatchBytes: number,
     signal: AbortSignal,
@@ -112,7 +112,7 @@ export class LogService {
     const sources = { runtime, replicas };
     for await (const { containerId, batch, position } of followReplica(
       replicaId,
-      wanted,
+      logRequest,
       after,
       sources,
       signal,

@@ -1,8 +1,8 @@
 import { ArrivalQueue, readHead, returnAll, type Head } from './arrival-queue.js';
 
 /**
- * Merges several sources in order of arrival. Buffers at most one item per source. Leaving the loop
- * ends all sources; the first failure ends all.
+ * Merges several sources in order of arrival. Buffers at most one item per source. The first
+ * failure of a source, and the end of the reader's loop, end all sources.
  */
 export async function* mergeByArrival<Item>(
   sources: readonly AsyncIterable<Item>[],

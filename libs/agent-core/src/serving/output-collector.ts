@@ -1,7 +1,7 @@
 import type { LogStream } from '@cloudless/runtime';
 import { decodeOutput } from '../container/log-entry.js';
 
-/** Maximum size of each stream of a command's result, bytes. */
+/** Maximum size of each output stream in the result of a command, bytes. */
 export const MAX_OUTPUT_BYTES = 1024 * 1024;
 
 /**
@@ -13,6 +13,7 @@ export class OutputCollector {
   private readonly sizes: Record<LogStream, number> = { stdout: 0, stderr: 0 };
   private truncated = false;
 
+  /** Adds output of a stream; drops the part beyond {@link MAX_OUTPUT_BYTES}. */
   add(stream: LogStream, data: Uint8Array): void {
     const kept = data.slice(0, MAX_OUTPUT_BYTES - this.sizes[stream]);
     if (kept.length < data.length) this.truncated = true;
@@ -21,7 +22,10 @@ export class OutputCollector {
     this.sizes[stream] += kept.length;
   }
 
-  /** Fields of `ExecCommandResponse`. */
+  /**
+   * Returns the output as fields of `ExecCommandResponse`; raw bytes only for output that is not
+   * UTF-8.
+   */
   result(): {
     readonly stdout: string;
     readonly stderr: string;
@@ -31,13 +35,13 @@ export class OutputCollector {
   } {
     const stdout = this.join('stdout');
     const stderr = this.join('stderr');
-    const shown = { stdout: decodeOutput(stdout), stderr: decodeOutput(stderr) };
+    const decoded = { stdout: decodeOutput(stdout), stderr: decodeOutput(stderr) };
     return {
-      stdout: shown.stdout.text,
-      stderr: shown.stderr.text,
+      stdout: decoded.stdout.text,
+      stderr: decoded.stderr.text,
       truncated: this.truncated,
-      ...(shown.stdout.raw === undefined ? {} : { stdoutRaw: stdout }),
-      ...(shown.stderr.raw === undefined ? {} : { stderrRaw: stderr }),
+      ...(decoded.stdout.raw === undefined ? {} : { stdoutRaw: stdout }),
+      ...(decoded.stderr.raw === undefined ? {} : { stderrRaw: stderr }),
     };
   }
 

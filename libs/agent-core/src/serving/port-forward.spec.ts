@@ -31,9 +31,12 @@ describe('forwardPort', () => {
       new AbortController().signal,
     ).next();
 
-  it.each(['dns', '53', 'other'])('rejects %s, which is no declared TCP port', async (port) => {
-    await expect(forward(port)).rejects.toThrow('it has http (80)');
-  });
+  it.each(['dns', '53', 'other'])(
+    'rejects port %s, which is no declared TCP port',
+    async (port) => {
+      await expect(forward(port)).rejects.toThrow('it has http (80)');
+    },
+  );
 
   it.each(['', 'http', '80'])('dials the TCP port that "%s" selects', async (port) => {
     await expect(forward(port)).rejects.toThrow('dialled');

@@ -12,12 +12,13 @@ import type { ContainerEndpoint } from '@cloudless/runtime';
 import { withKeepAlive } from './keep-alive.js';
 import type { TcpDial, TcpStream } from './tcp-dial.js';
 
-/** Container and the ports that its workload declares. */
+/** Container to which a connection is forwarded. */
 export interface ForwardTarget {
   readonly containerId: string;
   readonly replicaId: string;
   readonly nodeId: string;
   readonly endpoints: readonly ContainerEndpoint[];
+  /** Ports that the workload declares. */
   readonly declared: readonly Port[];
 }
 
@@ -29,8 +30,12 @@ export interface ForwardDeps {
 }
 
 /**
- * Forwards one TCP connection to a declared port until both sides have closed it or `signal` is
- * aborted.
+ * Forwards one TCP connection to a declared port until both sides have closed the connection or
+ * `signal` is aborted.
+ * @param port - Name or number of a declared TCP port; empty: the first declared TCP port.
+ * @param requests - The messages after the first.
+ * @throws kind `invalid` for a port that is not declared, `precondition` when the port has no
+ *   address yet, `unavailable` when the connection is refused or breaks.
  */
 export async function* forwardPort(
   port: string,
@@ -58,29 +63,32 @@ export async function* forwardPort(
   }
 }
 
-/** @throws kind `invalid` when no declared port matches; the message lists the declared ports. */
+/**
+ * Returns the address of a declared TCP port.
+ * @throws kind `invalid` when no declared port matches; the message lists the declared ports.
+ */
 function requireEndpoint(
   port: string,
   { replicaId, endpoints, declared }: ForwardTarget,
 ): ContainerEndpoint {
   const ports = declared.filter(({ protocol }) => protocol === Port_Protocol.TCP);
-  const wanted =
+  const selectedPort =
     port === ''
       ? ports[0]
       : ports.find((each) => resolvePortName(each) === port || String(each.containerPort) === port);
-  if (wanted === undefined) {
-    const known = ports
+  if (selectedPort === undefined) {
+    const declaredPorts = ports
       .map((each) => `${resolvePortName(each)} (${each.containerPort})`)
       .join(', ');
-    const asked = port === '' ? '' : ` ${port}`;
+    const requestedPort = port === '' ? '' : ` ${port}`;
     throw new InvalidInputError([
       {
         field: 'port',
-        message: `replica ${replicaId} declares no TCP port${asked}; ${known === '' ? 'it has none' : `it has ${known}`}`,
+        message: `replica ${replicaId} declares no TCP port${requestedPort}; ${declaredPorts === '' ? 'it has none' : `it has ${declaredPorts}`}`,
       },
     ]);
   }
-  const name = resolvePortName(wanted);
+  const name = resolvePortName(selectedPort);
   const endpoint = endpoints.find(({ portName }) => portName === name);
   if (endpoint !== undefined) return endpoint;
   throw new CloudlessError(
@@ -114,6 +122,7 @@ async function* relay(
   if (failures.length > 0) throw failures[0];
 }
 
+/** Writes the data of the client to the connection until the client ends its half. */
 async function sendRequests(
   stream: TcpStream,
   requests: AsyncIterable<PortForwardRequest>,
@@ -130,14 +139,15 @@ async function sendRequests(
   stream.end();
 }
 
+/** Resolves when `work` has ended or `signal` is aborted. */
 function waitUntilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const done = (): void => {
-      signal.removeEventListener('abort', done);
+    const finish = (): void => {
+      signal.removeEventListener('abort', finish);
       resolve();
     };
-    if (signal.aborted) return done();
-    signal.addEventListener('abort', done, { once: true });
-    void work.then(done);
+    if (signal.aborted) return finish();
+    signal.addEventListener('abort', finish, { once: true });
+    void work.then(finish);
   });
 }

@@ -21,7 +21,7 @@ export interface StatsServiceOptions {
   readonly stats?: StatsSampler;
 }
 
-/** Statistics of this node's containers. */
+/** Serves statistics of this node's containers. */
 export class StatsService {
   constructor(
     private readonly options: StatsServiceOptions,
@@ -50,29 +50,35 @@ export class StatsService {
     if (sample !== undefined)
       return toContainerStats({ containerId: status.containerId, owner, nodeId }, sample, clock);
     const short = status.containerId.slice(0, MIN_PREFIX);
-    const why =
+    const reason =
       status.phase === 'running'
         ? 'its process is not visible to the agent'
         : (status.reason ?? 'it has exited');
     throw new CloudlessError(
       'precondition',
-      `container "${short}…" has no statistics on node ${nodeId}: ${why}`,
+      `container "${short}…" has no statistics on node ${nodeId}: ${reason}`,
     );
   }
 
-  /** Newest rates of the running containers of this node. */
+  /**
+   * Lists the newest rates of the running containers of this node, sorted by replica id. Empty when
+   * the request names another node.
+   * @throws kind `unimplemented` when the node has no statistics.
+   */
   async listContainerStats(
     request: ListContainerStatsRequest,
   ): Promise<ListContainerStatsResponse> {
     const { nodeId, clock, replicas } = this.options;
-    const wanted = (await this.requireStats('containers').listContainers()).filter(({ owner }) => {
-      if (request.name !== '')
-        return (
-          owner.workload === request.name && resolveNamespace(owner) === resolveNamespace(request)
-        );
-      return request.namespace === '' || resolveNamespace(owner) === request.namespace;
-    });
-    const containers = wanted.map((figures) => {
+    const selected = (await this.requireStats('containers').listContainers()).filter(
+      ({ owner }) => {
+        if (request.name !== '')
+          return (
+            owner.workload === request.name && resolveNamespace(owner) === resolveNamespace(request)
+          );
+        return request.namespace === '' || resolveNamespace(owner) === request.namespace;
+      },
+    );
+    const containers = selected.map((figures) => {
       const order = replicas.find(figures.owner.replicaId)?.startOrder?.order;
       return toContainerUse(
         figures,

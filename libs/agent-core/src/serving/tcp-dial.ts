@@ -6,8 +6,8 @@ export interface TcpStream {
    */
   readonly data: AsyncIterable<Uint8Array>;
   /**
-   * Resolves when more data may be written. @throws kind `unavailable` when the connection is
-   * broken.
+   * Writes data. Resolves when more data may be written.
+   * @throws kind `unavailable` when the connection is broken.
    */
   write(bytes: Uint8Array): Promise<void>;
   /** Closes the sending half; data can still be received. */
@@ -17,7 +17,7 @@ export interface TcpStream {
 }
 
 /**
- * Opens a TCP connection on this machine.
+ * Opens a TCP connection from this machine.
  * @throws kind `unavailable` with the cause, also after a timeout.
  */
 export type TcpDial = (ip: string, port: number) => Promise<TcpStream>;

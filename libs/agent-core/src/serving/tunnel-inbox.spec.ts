@@ -17,7 +17,7 @@ describe('TunnelInbox', () => {
     expect(() => new TunnelInbox().put(input(1))).toThrow('exceeds the flow-control window');
   });
 
-  it('grants the window when reading begins, and rejects frames beyond it', async () => {
+  it('grants the window when reading begins, and rejects a frame when the window is used up', async () => {
     const inbox = new TunnelInbox();
     const grants = inbox.grants();
     const granted = grants.next();

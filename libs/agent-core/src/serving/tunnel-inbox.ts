@@ -2,27 +2,33 @@ import { CloudlessError } from '@cloudless/base';
 import { computeWindowCost, type TunnelFrame } from '@cloudless/api';
 
 /**
- * Flow-control window: bytes that may be on their way to a command or connection, or wait for it.
+ * Flow-control window: bytes of input that may be on their way to a command or connection, or wait
+ * in the inbox until the command or connection reads them.
  */
 const WINDOW_BYTES = 256 * 1024;
-/** Minimum size of a window update. */
+/** Minimum size of a window update, so that not every frame causes an update. */
 const GRANT_BYTES = WINDOW_BYTES / 8;
 
 /**
  * Buffers the frames that the coordinator sends through one tunnel for a command or connection. The
- * tunnel itself is always read, as otherwise its end would not be noticed; a flow-control window
- * bounds the buffered bytes. The first window is granted when reading begins.
+ * agent always reads the tunnel, because otherwise it would not notice the end of the tunnel; a
+ * flow-control window bounds the buffered bytes. The first window is granted when reading begins.
  */
 export class TunnelInbox {
   private readonly frames: TunnelFrame[] = [];
+  /** Bytes that the coordinator may still send. */
   private granted = 0;
+  /** Bytes that the next window update grants. */
   private pendingGrant = WINDOW_BYTES;
   private reading = false;
   private closed = false;
   private wakeReader: (() => void) | undefined;
   private wakeGrants: (() => void) | undefined;
 
-  /** Adds a frame. @throws kind `invalid` for more bytes than were granted. */
+  /**
+   * Adds a frame; has no effect after {@link close}. The last frame may exceed the granted window.
+   * @throws kind `invalid` when the granted window is used up.
+   */
   put(frame: TunnelFrame): void {
     if (this.closed) return;
     if (this.granted <= 0)
@@ -40,7 +46,7 @@ export class TunnelInbox {
     this.wakeGrants?.();
   }
 
-  /** The frames in order. Can be read once; ends when closed. */
+  /** Yields the frames in order. Can be read once; ends when the inbox is closed. */
   async *read(): AsyncGenerator<TunnelFrame> {
     this.reading = true;
     this.wakeGrants?.();
@@ -55,7 +61,7 @@ export class TunnelInbox {
     }
   }
 
-  /** Window updates in bytes, whenever there is room; ends when closed. */
+  /** Yields window updates in bytes, whenever there is room; ends when the inbox is closed. */
   async *grants(): AsyncGenerator<number> {
     while (!this.closed) {
       if (this.reading && this.pendingGrant >= GRANT_BYTES) {

@@ -39,11 +39,11 @@ import { TunnelInbox } from './tunnel-inbox.js';
  * closed may not have ended on this side.
  */
 export const MAX_TUNNELS = 40;
-/** Default time limit to dial, milliseconds. */
-const DIAL_WITHIN_MS = 10_000;
+/** Time limit to dial when the request sets none, milliseconds. */
+const DIAL_TIMEOUT_MS = 10_000;
 /**
- * Ping interval. A coordinator that disappeared without closing the connection is detected within
- * twice this time: commands that its clients started must end within 10 s.
+ * Ping interval, milliseconds. A coordinator that disappeared without closing the connection is
+ * detected within twice this time, because commands that its clients started must end within 10 s.
  */
 const PING_MS = 3_000;
 
@@ -59,7 +59,7 @@ export interface TunnelServerOptions {
  * that a slow reader delays neither the session nor another tunnel.
  */
 export class TunnelServer {
-  private readonly open = new Map<string, AbortController>();
+  private readonly openTunnels = new Map<string, AbortController>();
   private readonly serving = new Set<Promise<void>>();
   private closed = false;
 
@@ -67,25 +67,29 @@ export class TunnelServer {
 
   /** Number of open tunnels. */
   get size(): number {
-    return this.open.size;
+    return this.openTunnels.size;
   }
 
-  /** Begins to serve a tunnel. @returns Undefined, or the refusal with its reason. */
+  /**
+   * Begins to serve a tunnel. Ignores a request for a tunnel that is already open.
+   * @param address - Address of the coordinator to dial.
+   * @returns The refusal with its reason; undefined when the request is not refused.
+   */
   accept(request: OpenTunnel, address: string): TunnelRefused | undefined {
     const { tunnelId } = request;
-    // The session stays open a little longer, to send Goodbye.
+    // While the agent stops, the session is still open to send Goodbye.
     if (this.closed)
       return create(TunnelRefusedSchema, { tunnelId, reason: 'the agent is stopping' });
-    if (this.open.has(tunnelId)) return undefined; // duplicate request
-    if (this.open.size >= MAX_TUNNELS)
+    if (this.openTunnels.has(tunnelId)) return undefined; // duplicate request
+    if (this.openTunnels.size >= MAX_TUNNELS)
       return create(TunnelRefusedSchema, {
         tunnelId,
         reason: `the node already serves ${MAX_TUNNELS} tunnels`,
       });
     const controller = new AbortController();
-    this.open.set(tunnelId, controller);
+    this.openTunnels.set(tunnelId, controller);
     const served = this.serve(request, address, controller).finally(() => {
-      this.open.delete(tunnelId);
+      this.openTunnels.delete(tunnelId);
       this.serving.delete(served);
     });
     this.serving.add(served);
@@ -95,20 +99,21 @@ export class TunnelServer {
   /** Ends all tunnels and the commands that run in them. */
   async close(): Promise<void> {
     this.closed = true;
-    for (const controller of this.open.values()) controller.abort();
+    for (const controller of this.openTunnels.values()) controller.abort();
     await Promise.all(this.serving);
   }
 
+  /** Dials the coordinator and serves the tunnel until one side ends it. Never rejects. */
   private async serve(
     request: OpenTunnel,
     address: string,
     controller: AbortController,
   ): Promise<void> {
     const { transport, clock, log } = this.options;
-    const withinMs =
-      request.dialWithin === undefined ? DIAL_WITHIN_MS : durationMs(request.dialWithin);
-    const dialTimer = clock.setTimer(withinMs, () =>
-      controller.abort(new CloudlessError('deadline', `not connected within ${withinMs} ms`)),
+    const dialTimeoutMs =
+      request.dialWithin === undefined ? DIAL_TIMEOUT_MS : durationMs(request.dialWithin);
+    const dialTimer = clock.setTimer(dialTimeoutMs, () =>
+      controller.abort(new CloudlessError('deadline', `not connected within ${dialTimeoutMs} ms`)),
     );
     const inbox = new TunnelInbox();
     let connection: CoordinatorConnection | undefined;
@@ -168,6 +173,7 @@ export class TunnelServer {
     }
   }
 
+  /** Makes the requested call and yields its results. */
   private async *createTargetResults(
     request: OpenTunnel,
     inbox: TunnelInbox,
@@ -246,6 +252,7 @@ export class TunnelServer {
     }
   }
 
+  /** Returns code and message for the coordinator. Internal errors are logged and not disclosed. */
   private toError(reason: unknown): { readonly code: number; readonly message: string } {
     const kind = errorKindOf(reason);
     if (kind === 'internal') this.options.log.error('tunnel failed', errorFields(reason));
@@ -292,22 +299,22 @@ async function* readForwardInput(inbox: TunnelInbox): AsyncGenerator<PortForward
 }
 
 /**
- * Pings a connection until `end` is called. Calls `onGone` when a ping is not answered before the
- * next one is due.
+ * Pings a connection until `end` is called. Calls `onLost` when a ping is not answered before the
+ * next ping is due.
  */
 function monitorConnection(
   connection: CoordinatorConnection,
   clock: Clock,
-  onGone: () => void,
+  onLost: () => void,
 ): { end(): void } {
   let answered = true;
   let timer: Timer;
   const ping = (): void => {
-    if (!answered) return onGone();
+    if (!answered) return onLost();
     answered = false;
     connection.ping().then(
       () => (answered = true),
-      () => undefined, // the call fails as well
+      () => undefined, // the Tunnel call fails as well
     );
     timer = clock.setTimer(PING_MS, ping);
   };

@@ -9,7 +9,7 @@ describe('CoordinatorContact', () => {
     contact = new CoordinatorContact(clock);
   });
 
-  it('has no remaining time before the first contact', () => {
+  it('returns 0 as remaining time before the first contact', () => {
     expect(contact.remainingMs(10_000)).toBe(0);
   });
 
@@ -21,7 +21,7 @@ describe('CoordinatorContact', () => {
     expect(contact.remainingMs(10_000)).toBe(0);
   });
 
-  it('ignores the answer of an older ping, and notifies only about newer ones', async () => {
+  it('ignores the answer to an older ping, and notifies listeners only about newer contacts', async () => {
     let calls = 0;
     const unsubscribe = contact.subscribe(() => (calls += 1));
     await clock.advance(5_000);

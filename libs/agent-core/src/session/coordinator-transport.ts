@@ -12,14 +12,15 @@ import type {
  */
 export interface CoordinatorTransport {
   /**
-   * Opens a new connection.
+   * Opens a new connection. Rejects when `signal` is aborted before the connection is open.
    * @param address - One of the configured coordinators: `http://127.0.0.1:8080`.
    */
   connect(address: string, signal: AbortSignal): Promise<CoordinatorConnection>;
 }
 
-/** One open connection. When it is closed, or breaks, all its calls fail with `unavailable`. */
+/** One open connection. All its calls fail with `unavailable` when it is closed or breaks. */
 export interface CoordinatorConnection {
+  /** The EnrollNode call. */
   enroll(request: EnrollNodeRequest): Promise<EnrollNodeResponse>;
   /**
    * The Session call. `outgoing` is read only as fast as the coordinator accepts messages; its end
@@ -30,7 +31,7 @@ export interface CoordinatorConnection {
   openSession(outgoing: AsyncIterable<AgentMessage>): AsyncIterable<CoordinatorMessage>;
   /** The Tunnel call; as {@link CoordinatorConnection.openSession}. */
   openTunnel(outgoing: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame>;
-  /** Sends an HTTP/2 PING. Resolves when it is answered, rejects when the connection breaks. */
+  /** Sends an HTTP/2 PING. Resolves with the answer, rejects when the connection breaks. */
   ping(): Promise<void>;
   /** Closes the connection and ends all its calls at once. A second call has no effect. */
   close(): void;

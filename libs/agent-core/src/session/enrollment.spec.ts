@@ -4,30 +4,30 @@ import { toContainerRequest } from '../index.js';
 import { aForgetOrder, aStartOrder, AgentTestBed } from '../testing/index.js';
 
 /** Records each call of `onClusterKnown` with the number of Hellos before it. */
-const listenTo = (testBed: AgentTestBed): (readonly [string, number])[] => {
-  const told: (readonly [string, number])[] = [];
+const recordCalls = (testBed: AgentTestBed): (readonly [string, number])[] => {
+  const calls: (readonly [string, number])[] = [];
   testBed.onClusterKnown = async (clusterId) => {
     await Promise.resolve();
-    told.push([clusterId, testBed.coordinator.hellos.length]);
+    calls.push([clusterId, testBed.coordinator.hellos.length]);
   };
-  return told;
+  return calls;
 };
 
 describe('onClusterKnown', () => {
-  it('is called after the enrolment before the first Hello, then at each start before containers are listed', async () => {
+  it('is called after the enrolment before the first Hello, and at later starts before containers are listed', async () => {
     const testBed = new AgentTestBed();
-    const told = listenTo(testBed);
+    const calls = recordCalls(testBed);
     await testBed.start();
-    expect(told).toEqual([['cluster-1', 0]]);
+    expect(calls).toEqual([['cluster-1', 0]]);
     const listedAfter: number[] = [];
     await testBed.kill();
     const list = testBed.runtime.list.bind(testBed.runtime);
     testBed.runtime.list = () => {
-      listedAfter.push(told.length);
+      listedAfter.push(calls.length);
       return list();
     };
     await testBed.start();
-    expect([told, listedAfter]).toEqual([
+    expect([calls, listedAfter]).toEqual([
       [
         ['cluster-1', 0],
         ['cluster-1', 1],
@@ -36,7 +36,7 @@ describe('onClusterKnown', () => {
     ]);
   });
 
-  it('reports orphans of a previous agent after the enrolment, and stops them when ordered to', async () => {
+  it('is followed by reports of the orphans that the runtime lists only then, and the coordinator can stop them', async () => {
     const testBed = new AgentTestBed();
     const { runtime } = testBed;
     const containerId = toContainerId(randomHex(createSeededRandom(9), 32));
@@ -63,7 +63,7 @@ describe('onClusterKnown', () => {
     ]);
   });
 
-  it('does not prevent the session when the containers cannot be listed', async () => {
+  it('is followed by a session even when the containers cannot be listed', async () => {
     const testBed = new AgentTestBed();
     testBed.onClusterKnown = async () => {
       testBed.runtime.list = () => Promise.reject(new Error('nobody answers'));

@@ -6,7 +6,7 @@ const aReport = (index: number, bytes: number): ReplicaReport =>
   create(ReplicaReportSchema, { replicaId: `web-${index}`, reason: 'x'.repeat(bytes) });
 
 describe('toInventory', () => {
-  it('is one empty last message without reports', () => {
+  it('returns one empty last message when there are no reports', () => {
     expect([...toInventory([])]).toMatchObject([{ replicas: [], last: true }]);
   });
 
@@ -24,7 +24,7 @@ describe('toInventory', () => {
     },
   );
 
-  it('sends a report that is larger than the limit alone', () => {
+  it('puts a report that is larger than the limit into a message of its own', () => {
     const reports = [aReport(1, 10), aReport(2, MAX_INVENTORY_BYTES), aReport(3, 10)];
     expect([...toInventory(reports)].map(({ replicas }) => replicas.length)).toEqual([1, 1, 1]);
   });

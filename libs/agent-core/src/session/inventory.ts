@@ -12,21 +12,21 @@ export const MAX_INVENTORY_BYTES = 256 * 1024;
 const REPORT_OVERHEAD_BYTES = 8;
 
 /**
- * Splits reports into messages of at most {@link MAX_INVENTORY_BYTES}. The last message is marked
- * as such; without reports there is one empty message.
+ * Splits reports into messages of at most {@link MAX_INVENTORY_BYTES}; a larger report has a
+ * message of its own. The last message has `last`. Without reports there is one empty message.
  */
 export function* toInventory(reports: readonly ReplicaReport[]): Generator<Inventory> {
-  let chunk: ReplicaReport[] = [];
+  let pending: ReplicaReport[] = [];
   let bytes = 0;
   for (const report of reports) {
     const size = toBinary(ReplicaReportSchema, report).length + REPORT_OVERHEAD_BYTES;
-    if (chunk.length > 0 && bytes + size > MAX_INVENTORY_BYTES) {
-      yield create(InventorySchema, { replicas: chunk, last: false });
-      chunk = [];
+    if (pending.length > 0 && bytes + size > MAX_INVENTORY_BYTES) {
+      yield create(InventorySchema, { replicas: pending, last: false });
+      pending = [];
       bytes = 0;
     }
-    chunk.push(report);
+    pending.push(report);
     bytes += size;
   }
-  yield create(InventorySchema, { replicas: chunk, last: true });
+  yield create(InventorySchema, { replicas: pending, last: true });
 }

@@ -1,7 +1,7 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 import type { CoordinatorConnection } from './coordinator-transport.js';
 
-/** Ping interval, and time without an answer after which the connection is considered lost. */
+/** Ping interval, and time without an answer after which the connection counts as lost. */
 export interface PingTimes {
   readonly pingIntervalMs: number;
   readonly leaseMs: number;
@@ -13,7 +13,7 @@ export interface PingTimes {
  */
 export class PingMonitor {
   private readonly timer: { current: Timer | undefined } = { current: undefined };
-  private lastAnswer: number;
+  private lastAnswerMs: number;
   private stopped = false;
 
   /**
@@ -29,7 +29,7 @@ export class PingMonitor {
     private readonly onLost: (reason: CloudlessError) => void,
     private readonly onAnswer: (sentAtMs: number) => void = () => undefined,
   ) {
-    this.lastAnswer = clock.now();
+    this.lastAnswerMs = clock.now();
     this.ping();
   }
 
@@ -47,6 +47,7 @@ export class PingMonitor {
     this.ping();
   }
 
+  /** Ends the pings; no callback is called any more. */
   stop(): void {
     this.stopped = true;
     this.timer.current?.cancel();
@@ -54,7 +55,7 @@ export class PingMonitor {
 
   private ping(): void {
     if (this.stopped) return;
-    if (this.clock.now() - this.lastAnswer >= this.times.leaseMs) {
+    if (this.clock.now() - this.lastAnswerMs >= this.times.leaseMs) {
       return this.fail(
         new CloudlessError(
           'unavailable',
@@ -62,11 +63,11 @@ export class PingMonitor {
         ),
       );
     }
-    const sentAt = this.clock.now();
+    const sentAtMs = this.clock.now();
     this.connection.ping().then(
       () => {
-        this.lastAnswer = this.clock.now();
-        if (!this.stopped) this.onAnswer(sentAt);
+        this.lastAnswerMs = this.clock.now();
+        if (!this.stopped) this.onAnswer(sentAtMs);
       },
       (cause: unknown) =>
         this.fail(
@@ -77,8 +78,8 @@ export class PingMonitor {
   }
 
   private schedule(): void {
-    const untilDead = Math.max(0, this.lastAnswer + this.times.leaseMs - this.clock.now());
-    this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilDead), () =>
+    const untilLostMs = Math.max(0, this.lastAnswerMs + this.times.leaseMs - this.clock.now());
+    this.timer.current = this.clock.setTimer(Math.min(this.times.pingIntervalMs, untilLostMs), () =>
       this.ping(),
     );
   }

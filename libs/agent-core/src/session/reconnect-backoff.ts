@@ -6,13 +6,13 @@ import type { Welcome } from '@cloudless/api';
  * First delay: short enough that a restart of the coordinator ends well within the lease of 3 s.
  */
 const FIRST_MS = 50;
-/** Longest delay until a Welcome sets another one. */
+/** Longest delay until a Welcome sets another maximum. */
 const DEFAULT_MAX_MS = 1_000;
+/** Random part of the delay after a failure. */
 const JITTER = 0.5;
 
 /**
- * Delay before an agent dials again. The coordinator sets the bounds, as it knows the number of
- * agents.
+ * Delay before an agent dials again. The coordinator sets the bounds by the number of its agents.
  */
 export class ReconnectBackoff {
   private spreadMs = FIRST_MS;
@@ -21,7 +21,7 @@ export class ReconnectBackoff {
 
   constructor(private readonly random: Random) {}
 
-  /** Applies the bounds of a Welcome; absent ones stay as they are. */
+  /** Applies the bounds of a Welcome. A bound that the Welcome does not set stays as it is. */
   applyWelcome({
     reconnectSpread,
     reconnectPauseMax,
@@ -31,8 +31,8 @@ export class ReconnectBackoff {
   }
 
   /**
-   * Delay after an established session has ended, milliseconds: random within the spread, as all
-   * other agents may dial at the same time.
+   * Returns the delay after an established session has ended, milliseconds. The delay is random
+   * within the spread, because all other agents may dial at the same time.
    */
   delayAfterSession(): number {
     this.failures = 1;
@@ -40,7 +40,8 @@ export class ReconnectBackoff {
   }
 
   /**
-   * Delay after an attempt without a session, milliseconds: grows exponentially, half of it random.
+   * Returns the delay after an attempt without a session, milliseconds. The delay grows
+   * exponentially; half of the delay is random.
    */
   delayAfterFailure(): number {
     this.failures += 1;

@@ -15,7 +15,7 @@ function recordingLog(lines: string[]): Log {
 }
 
 describe('SessionClient', () => {
-  it('sends pings independent of other messages', async () => {
+  it('sends a ping each 900 ms, independent of other messages', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     await testBed.clock.advance(0);
@@ -25,7 +25,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.pings - before).toBe(10);
   });
 
-  it('closes a connection without an answered ping for the lease and dials again', async () => {
+  it('closes the connection and dials again when no ping is answered for the lease', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     await testBed.clock.advance(900);
@@ -36,7 +36,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
-  it('reconnects after a restart of the coordinator well within the lease', async () => {
+  it('reconnects within 1 s after a restart of the coordinator', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     await testBed.clock.advance(100_000);
@@ -48,7 +48,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
-  it('renews the session when the capabilities change and reports the new ones', async () => {
+  it('opens a new session with the new capabilities when the capabilities change', async () => {
     const testBed = new AgentTestBed();
     let capabilities = ['runtime.process'];
     testBed.runtime.capabilities = () => capabilities;
@@ -62,12 +62,12 @@ describe('SessionClient', () => {
     ]);
   });
 
-  it('includes a replica in the inventory whose first order is still being stored', async () => {
+  it('includes a replica in the inventory while its first order is being stored', async () => {
     const testBed = new AgentTestBed();
     const save = testBed.store.saveReplica.bind(testBed.store);
-    let writeDown: () => void = () => undefined;
+    let finishSave: () => void = () => undefined;
     testBed.store.saveReplica = async (replica) => {
-      await new Promise<void>((resolve) => (writeDown = resolve));
+      await new Promise<void>((resolve) => (finishSave = resolve));
       return save(replica);
     };
     await testBed.start();
@@ -79,18 +79,18 @@ describe('SessionClient', () => {
       message.case === 'inventory' ? [message.value] : [],
     );
     expect(inventories.at(-1)?.replicas).toMatchObject([{ replicaId: 'web-1', orderRevision: 0n }]);
-    writeDown();
+    finishSave();
     await settle();
     expect(testBed.machine.startCount).toBe(1);
   });
 
-  it('stores at most 32 orders at a time and continues when one is stored', async () => {
+  it('stores at most 32 orders at a time, and accepts further orders when an order is stored', async () => {
     const testBed = new AgentTestBed();
     const waiting: (() => void)[] = [];
-    let begun = 0;
+    let saveCalls = 0;
     const save = testBed.store.saveReplica.bind(testBed.store);
     testBed.store.saveReplica = async (replica) => {
-      begun += 1;
+      saveCalls += 1;
       await new Promise<void>((resolve) => waiting.push(resolve));
       return save(replica);
     };
@@ -98,10 +98,10 @@ describe('SessionClient', () => {
     for (let index = 0; index < 50; index += 1)
       testBed.coordinator.sendOrder(aStartOrder({ replicaId: `web-${index}` }));
     await settle();
-    expect(begun).toBe(32);
+    expect(saveCalls).toBe(32);
     waiting.shift()?.();
     await settle();
-    expect(begun).toBeGreaterThan(32);
+    expect(saveCalls).toBeGreaterThan(32);
     testBed.store.saveReplica = save;
     for (let rounds = 0; rounds < 100 && waiting.length > 0; rounds += 1) {
       for (const resolve of waiting.splice(0)) resolve();
@@ -110,7 +110,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.reports.size).toBe(50);
   });
 
-  it('retries forever, at least once a second, and logs the failure once', async () => {
+  it('dials without end, at least once a second, and logs a repeated failure once', async () => {
     const lines: string[] = [];
     const testBed = new AgentTestBed();
     testBed.log = recordingLog(lines);
@@ -130,7 +130,7 @@ describe('SessionClient', () => {
     );
   });
 
-  it('tries several coordinators one after the other and stays with one that sends Welcome', async () => {
+  it('dials several coordinators in turn, and after a session dials the same coordinator again', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinators = ['http://a', 'http://b'];
     testBed.coordinator.reachable = false;
@@ -150,7 +150,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.dials.at(-1)).toBe(last);
   });
 
-  it('leaves a coordinator that accepts the connection and never answers', async () => {
+  it('dials again after 30 s when the only coordinator accepts the connection and never answers', async () => {
     const testBed = new AgentTestBed();
     testBed.coordinator.sendsWelcome = false;
     await testBed.start();
@@ -158,7 +158,7 @@ describe('SessionClient', () => {
     expect(testBed.coordinator.hellos).toHaveLength(2);
   });
 
-  it('rejects an unsupported protocol version', async () => {
+  it('rejects a Welcome with an unsupported protocol version', async () => {
     const lines: string[] = [];
     const testBed = new AgentTestBed();
     testBed.log = recordingLog(lines);
@@ -191,7 +191,7 @@ describe('SessionClient', () => {
     ]);
   });
 
-  it('splits a large inventory into messages and marks the last one', async () => {
+  it('splits a large inventory into messages of at most 256 KiB, and marks the last message', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     for (let replica = 0; replica < 1_500; replica += 1) {
@@ -225,7 +225,7 @@ describe('SessionClient', () => {
     expect(chunks.flatMap(({ replicas }) => replicas)).toHaveLength(1_500);
   });
 
-  it('sends Goodbye on stop, keeps containers running and leaves no timer', async () => {
+  it('sends Goodbye when the agent stops, and leaves no timer or session while containers keep running', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());
@@ -236,8 +236,10 @@ describe('SessionClient', () => {
     expect(testBed.clock.pendingTimers).toBe(0);
     expect(testBed.coordinator.openSessions).toBe(0);
   });
+});
 
-  it('stops all containers with stopWorkloads', async () => {
+describe('Agent.stop', () => {
+  it('stops all containers when stopWorkloads is true', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     testBed.coordinator.sendOrder(aStartOrder());

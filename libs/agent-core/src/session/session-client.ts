@@ -45,8 +45,10 @@ export interface SessionClientOptions {
   /** Records every answered ping once a coordinator has admitted this node. */
   readonly contact: CoordinatorContact;
   readonly nodeMonitor: NodeMonitor;
+  /** Describes the node; called for each Hello. */
   readonly node: () => NodeDescription;
   readonly bootId: string;
+  /** Returns the current capabilities of the node. */
   readonly capabilities: () => readonly string[];
   readonly clock: Clock;
   readonly random: Random;
@@ -58,27 +60,27 @@ export interface SessionClientOptions {
   readonly resetCommand: string;
   /** Called and awaited when this node has been enrolled, before its Hello. */
   readonly onEnrolled: (clusterId: string) => Promise<void>;
-  /** Begins to serve a tunnel, or returns the refusal. */
+  /** Begins to serve a tunnel and returns undefined, or returns the refusal. */
   readonly openTunnel: (request: OpenTunnel, address: string) => TunnelRefused | undefined;
 }
 
 /**
- * Time after which the agent leaves a coordinator that accepted the connection and does not answer.
- * A single coordinator gets as long as it takes to admit thousands of agents at once: dialling
- * again meanwhile would only add load.
+ * Time after which the agent leaves a coordinator that accepted the connection and does not answer,
+ * milliseconds. A single coordinator has as much time as the admission of thousands of agents
+ * takes: dialling again meanwhile would only add load.
  */
 const ANSWER_TIMEOUT_MS = { ofSeveral: 5_000, ofOnlyOne: 30_000 };
-/** Defaults for a Welcome without these fields. */
+/** Times until a Welcome sets others. */
 const DEFAULT_TIMES: PingTimes = { pingIntervalMs: 900, leaseMs: 3_000 };
 const DEFAULT_USAGE_INTERVAL_MS = 10_000;
-/** Time to deliver the Goodbye; bounds the stop of the agent. */
+/** Time to deliver the Goodbye, milliseconds; limits how long a stop of the agent takes. */
 const GOODBYE_TIMEOUT_MS = 500;
 /**
  * Maximum number of orders that are being stored at the same time. At this number the agent stops
  * reading the session.
  */
 const MAX_ORDERS_IN_FLIGHT = 32;
-/** Error kinds that a retry does not fix; an operator must act. */
+/** Error kinds that an operator must resolve: retries alone do not succeed. */
 const NEEDS_OPERATOR: readonly ErrorKind[] = [
   'invalid',
   'denied',
@@ -88,17 +90,16 @@ const NEEDS_OPERATOR: readonly ErrorKind[] = [
   'exists',
 ];
 
-/**
- * Keeps a session with one of the coordinators until aborted. Replicas keep running without a
- * session.
- */
+/** Keeps a session with one of the coordinators. Replicas keep running without a session. */
 export class SessionClient {
   private outbox: SessionOutbox | undefined;
+  /** Newest logged failure text, by coordinator address. */
   private readonly lastFailure = new Map<string, string>();
+  /** True after a coordinator rejected the Hello of this node as not enrolled. */
   private isUnknownToCoordinator = false;
-  /** Capabilities in the newest Hello. */
+  /** Capabilities in the newest Hello, sorted and joined with spaces. */
   private announcedCapabilities = '';
-  /** Ends the current session; the next one begins soon. */
+  /** Ends the current session; the next session begins soon. */
   private endSession: (reason: CloudlessError) => void = () => undefined;
   private readonly backoff: ReconnectBackoff;
 
@@ -112,8 +113,8 @@ export class SessionClient {
   }
 
   /**
-   * Sends the usage now, if there is a session. Renews the session when the capabilities in its
-   * Hello are outdated.
+   * Sends the usage and the conditions now, if there is a session. Ends the session, so that a new
+   * session begins, when the capabilities in its Hello are outdated.
    */
   sendUsage(): void {
     if (this.outbox !== undefined && this.joinCapabilities() !== this.announcedCapabilities) {
@@ -128,7 +129,7 @@ export class SessionClient {
     if (usage !== undefined) this.outbox?.sendUsage(usage);
   }
 
-  /** Opens sessions until aborted, then sends Goodbye. */
+  /** Opens sessions until `signal` is aborted, then sends Goodbye. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { addresses, clock } = this.options;
     let addressIndex = 0;
@@ -154,6 +155,11 @@ export class SessionClient {
     }
   }
 
+  /**
+   * Runs one session. Resolves when the coordinator or the agent ends the session.
+   * @param attempt - Set by this method: progress of the session.
+   * @throws the reason why the session broke or was not opened.
+   */
   private async runSession(
     address: string,
     attempt: { welcomed: boolean; admitted: boolean },
@@ -281,7 +287,7 @@ export class SessionClient {
     welcome: Welcome,
     address: string,
     outbox: SessionOutbox,
-    liveness: PingMonitor,
+    pingMonitor: PingMonitor,
   ): Promise<void> {
     const { identity, log } = this.options;
     const { clusterId, epoch, protocol } = welcome;
@@ -299,7 +305,7 @@ export class SessionClient {
       });
     }
     await identity.raiseEpoch(epoch);
-    liveness.setTimes({
+    pingMonitor.setTimes({
       pingIntervalMs: toPositiveMs(welcome.pingInterval, DEFAULT_TIMES.pingIntervalMs),
       leaseMs: toPositiveMs(welcome.lease, DEFAULT_TIMES.leaseMs),
     });
@@ -319,6 +325,7 @@ export class SessionClient {
     });
   }
 
+  /** Orders that are being stored. */
   private readonly inFlight = new Set<Promise<void>>();
 
   private async handleMessage(
@@ -351,6 +358,7 @@ export class SessionClient {
     this.inFlight.add(handled);
   }
 
+  /** @throws kind `precondition` when this agent belongs to another cluster. */
   private requireOwnCluster(clusterId: string): void {
     const { identity, resetCommand } = this.options;
     const own = identity.current.clusterId;

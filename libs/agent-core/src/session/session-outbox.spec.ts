@@ -15,7 +15,7 @@ type Message = AgentMessage['message'];
 const aReport = (replicaId: string, reason = ''): ReplicaReport =>
   create(ReplicaReportSchema, { replicaId, reason });
 
-/** An outbox without Hello, whose reports are those of `reports`. */
+/** Creates an outbox without Hello and inventory that finds its reports in `reports`. */
 function createOutbox(reports: ReadonlyMap<string, ReplicaReport> = new Map()) {
   return new SessionOutbox(
     () => [],
@@ -23,7 +23,7 @@ function createOutbox(reports: ReadonlyMap<string, ReplicaReport> = new Map()) {
   );
 }
 
-/** Reads everything that waits, then the Goodbye. */
+/** Returns all queued messages. */
 async function drain(outbox: SessionOutbox): Promise<readonly Message[]> {
   outbox.sendGoodbye('end');
   const messages: Message[] = [];
@@ -59,7 +59,7 @@ describe('SessionOutbox', () => {
     expect(await drain(outbox)).toMatchObject([{ value: { orderRevision: 3n } }]);
   });
 
-  it('sends one report of a replica that changed several times, with its content at that time', async () => {
+  it('sends one report of a replica that changed several times, with the content at the time of sending', async () => {
     const reports = new Map([['web-1', aReport('web-1', 'first')]]);
     const outbox = createOutbox(reports);
     outbox.reportChanged('web-1');
@@ -81,7 +81,7 @@ describe('SessionOutbox', () => {
     expect(await drain(outbox)).toMatchObject([{ case: 'report', value: { forgotten: true } }]);
   });
 
-  it('sends only the newest usage, after everything else', async () => {
+  it('sends only the newest usage, after all other messages', async () => {
     const outbox = createOutbox(new Map([['web-1', aReport('web-1')]]));
     outbox.sendUsage(create(UsageSchema, { usage: { cpuMillis: 1 } }));
     outbox.sendUsage(create(UsageSchema, { usage: { cpuMillis: 2 } }));
@@ -92,7 +92,7 @@ describe('SessionOutbox', () => {
     ]);
   });
 
-  it('wakes a waiting reader when a message is added', async () => {
+  it('yields a message to a waiting reader as soon as the message is queued', async () => {
     const outbox = createOutbox();
     const next = outbox[Symbol.asyncIterator]().next();
     outbox.sendUsage(create(UsageSchema));

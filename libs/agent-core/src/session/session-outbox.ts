@@ -10,14 +10,14 @@ import {
 } from '@cloudless/api';
 
 /**
- * Maximum number of queued refusals. Older ones are dropped, as the coordinator repeats every
- * refused order.
+ * Maximum number of queued refusals of orders, and of tunnels. Older refusals are dropped: the
+ * coordinator repeats a refused order, and the call of a tunnel ends at its dial timeout.
  */
 const MAX_WAITING_REFUSALS = 256;
 
 /**
  * Messages that wait to be sent in one session. The size is bounded: a replica has at most one
- * queued report, whose content is read when it is sent.
+ * queued report, whose content is read when the report is sent.
  */
 export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private readonly changedReplicas = new Set<string>();
@@ -30,26 +30,30 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
   private wake: (() => void) | undefined;
 
   /**
-   * @param createFirstMessages - Creates Hello and inventory, which are sent before anything else.
-   * @param findReport - Returns the current report of a replica; undefined when the replica no longer
-   *   exists.
+   * @param createFirstMessages - Creates Hello and inventory, which are sent before all other
+   *   messages.
+   * @param findReport - Returns the current report of a replica; undefined when the replica no
+   *   longer exists.
    */
   constructor(
     private readonly createFirstMessages: () => Iterable<AgentMessage['message']>,
     private readonly findReport: (replicaId: string) => ReplicaReport | undefined,
   ) {}
 
+  /** Queues the report of a replica. */
   reportChanged(replicaId: string): void {
     this.changedReplicas.add(replicaId);
     this.wakeReader();
   }
 
+  /** Queues the report that acknowledges a forget order, instead of a queued report. */
   reportForgotten(report: ReplicaReport): void {
     this.changedReplicas.delete(report.replicaId);
     this.forgottenReports.set(report.replicaId, report);
     this.wakeReader();
   }
 
+  /** Queues the refusal of an order, instead of a queued refusal for the same replica. */
   refuseOrder(refusal: OrderRefused): void {
     this.orderRefusals.delete(refusal.replicaId);
     this.orderRefusals.set(refusal.replicaId, refusal);
@@ -58,28 +62,31 @@ export class SessionOutbox implements AsyncIterable<AgentMessage> {
     this.wakeReader();
   }
 
+  /** Queues the refusal of a tunnel. */
   refuseTunnel(refusal: TunnelRefused): void {
     this.tunnelRefusals = [...this.tunnelRefusals, refusal].slice(-MAX_WAITING_REFUSALS);
     this.wakeReader();
   }
 
+  /** Queues the usage, instead of queued usage. */
   sendUsage(usage: Usage): void {
     this.usage = usage;
     this.wakeReader();
   }
 
-  /** Sends a Goodbye after all queued messages, then ends. */
+  /** Queues a Goodbye after all other messages; the messages end after the Goodbye. */
   sendGoodbye(reason: string): void {
     this.goodbye = reason;
     this.wakeReader();
   }
 
-  /** Ends at once and drops queued messages. */
+  /** Ends the messages at once and drops queued messages. */
   end(): void {
     this.ended = true;
     this.wakeReader();
   }
 
+  /** Yields the messages in the order of their importance. Can be read once. */
   async *[Symbol.asyncIterator](): AsyncGenerator<AgentMessage> {
     for (const message of this.createFirstMessages()) yield create(AgentMessageSchema, { message });
     while (!this.ended) {

@@ -2,11 +2,13 @@ import type { Counter, Gauge, Labels, Meter } from '@cloudless/base';
 import type { ContainerSample, Pressure } from '@cloudless/cgroup-stats';
 import type { ContainerStatistics, StatsObserver } from './stats-sampler.js';
 
-/** One metric of a container. The unit of the value is the one in the name. */
+/** One metric of a container. */
 interface Series {
+  /** Name after `cloudless_container_`; includes the unit of the value, if it has one. */
   readonly name: string;
   readonly help: string;
   readonly labels?: Labels;
+  /** Reads the value; undefined when the sample does not have the value. */
   readonly read: (sample: ContainerSample) => number | bigint | undefined;
 }
 
@@ -176,7 +178,7 @@ const toStalledSeconds = (
 
 /**
  * Exposes the resource usage of each running container as `cloudless_container_…`. The series of a
- * container are removed when it exits.
+ * container are removed when the container exits.
  */
 export function createContainerMetrics(meter: Meter): StatsObserver {
   const toMetricSpec = ({ name, help, labels = {} }: Series) => ({
@@ -189,7 +191,7 @@ export function createContainerMetrics(meter: Meter): StatsObserver {
     metric: meter.counter(toMetricSpec(series)),
   }));
   const gauges = GAUGES.map((series) => ({ series, metric: meter.gauge(toMetricSpec(series)) }));
-  /** Last known value of each counter, by container id. */
+  /** Value of each counter in the previous sample, by container id. */
   const lastCounts = new Map<string, Map<Series, number>>();
   return {
     onSampled(container) {

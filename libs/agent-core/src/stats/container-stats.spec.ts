@@ -47,7 +47,7 @@ const list = (
 ) => testBed.agent.containers.listContainerStats(create(ListContainerStatsRequestSchema, init));
 
 describe('getContainerStats', () => {
-  it('samples now, by container id and by replica id', async () => {
+  it('takes a new sample for a container id or a replica id, and does not change the stored samples', async () => {
     const testBed = await createTestBed('web-1');
     await testBed.clock.advance(7_500);
     for (const target of [{ replicaId: 'web-1' }, { containerId: idOf(testBed).slice(0, 12) }]) {
@@ -100,7 +100,7 @@ describe('getContainerStats', () => {
     await expect(get(testBed, target)).rejects.toMatchObject({ kind, message });
   });
 
-  it('rejects a container that has exited or exits meanwhile, with the reason', async () => {
+  it('rejects with the reason when the container has exited or its process is not visible', async () => {
     const testBed = await createTestBed('web-1');
     const containerId = idOf(testBed);
     const short = containerId.slice(0, 12);
@@ -117,7 +117,7 @@ describe('getContainerStats', () => {
     });
   });
 
-  it('rejects both calls without statistics on the node', async () => {
+  it('rejects, as listContainerStats does, when the agent has no statistics reader', async () => {
     const testBed = new AgentTestBed();
     await testBed.start();
     await expect(get(testBed, { replicaId: 'web-1' })).rejects.toMatchObject({
@@ -129,7 +129,7 @@ describe('getContainerStats', () => {
 });
 
 describe('listContainerStats', () => {
-  it('has the newest rates of each container with the requests and limits of its spec', async () => {
+  it('returns the newest rates of each container with the requests and limits of its spec', async () => {
     const testBed = await createTestBed('web-1', 'web-2', 'db-1');
     await testBed.clock.advance(30_000);
     const { containers } = await list(testBed);
@@ -155,15 +155,18 @@ describe('listContainerStats', () => {
     expect(containers[1]?.cpuLimitMillis).toBeUndefined();
   });
 
-  it('lists a container before its first sample and before its first rates', async () => {
+  it('lists a container without figures before its first sample, and without rates before its second', async () => {
     const testBed = await createTestBed();
     await testBed.clock.advance(3_500);
     expect((await list(testBed)).containers).toEqual([]);
     testBed.coordinator.sendOrder(aStartOrder());
     await settle();
-    const [fresh] = (await list(testBed)).containers;
-    expect(fresh).toMatchObject({ replicaId: 'web-1', cpuRequestMillis: 100n });
-    expect([fresh?.sampledAt, fresh?.memoryWorkingSetBytes]).toEqual([undefined, undefined]);
+    const [unsampled] = (await list(testBed)).containers;
+    expect(unsampled).toMatchObject({ replicaId: 'web-1', cpuRequestMillis: 100n });
+    expect([unsampled?.sampledAt, unsampled?.memoryWorkingSetBytes]).toEqual([
+      undefined,
+      undefined,
+    ]);
     await testBed.clock.advance(1_000);
     const [sampled] = (await list(testBed)).containers;
     expect([sampled?.interval, sampled?.cpuMillis, sampled?.ioReadBytesPerSecond]).toEqual([
@@ -195,7 +198,7 @@ describe('listContainerStats', () => {
 });
 
 describe('TunnelServer with statistics', () => {
-  it('carries getContainerStats and listContainerStats', async () => {
+  it('sends the results of getContainerStats and listContainerStats', async () => {
     const testBed = await createTestBed('web-1');
     await testBed.clock.advance(1_000);
     testBed.coordinator.openTunnel('t1', {
@@ -231,16 +234,16 @@ describe('toContainerStats', () => {
     wallTime: () => 1_000_000,
     setTimer: () => ({ cancel: () => undefined }),
   };
-  const show = (sample: Partial<ContainerSample>): ContainerStats =>
+  const toStats = (sample: Partial<ContainerSample>): ContainerStats =>
     toContainerStats(
       subject,
       { sample: { source: 's', atMs: 8_000.4, ...sample }, problems: [] },
       clock,
     );
 
-  it('has every value of a sample in the units of the field names', () => {
+  it('converts every value of a sample to the units of the field names', () => {
     const stall = { avg10Percent: 1, avg60Percent: 1, avg300Percent: 1, totalNanos: 10_000_000n };
-    expect(show({ origin: 'v2', ...createFakeSample(10) })).toMatchObject({
+    expect(toStats({ origin: 'v2', ...createFakeSample(10) })).toMatchObject({
       ...{
         containerId: 'c1',
         replicaId: 'web-1',
@@ -292,12 +295,12 @@ describe('toContainerStats', () => {
     { origin: 'v1', source: Source.CGROUP_V1 },
     { origin: 'hybrid', source: Source.CGROUP_HYBRID },
     { origin: 'processes', source: Source.PROCESSES },
-  ] as const)('has the source $origin', ({ origin, source }) =>
-    expect(show({ origin }).source).toBe(source),
+  ] as const)('converts the source $origin', ({ origin, source }) =>
+    expect(toStats({ origin }).source).toBe(source),
   );
 
   it('leaves out unknown values and keeps 0', () => {
-    const { cpu, memory, io, network, pids, pressure, source } = show({
+    const { cpu, memory, io, network, pids, pressure, source } = toStats({
       memory: { usageBytes: 5, swapBytes: 0 },
     });
     expect([cpu, io, network, pids, pressure, source]).toEqual([

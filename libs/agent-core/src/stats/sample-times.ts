@@ -1,4 +1,4 @@
-/** How often each container is sampled, milliseconds. */
+/** Time between two samples of a container, milliseconds. */
 export const SAMPLE_INTERVAL_MS = 10_000;
 /**
  * Interval of the sampling loop. Samples are spread over {@link SAMPLE_INTERVAL_MS} in steps of
@@ -9,8 +9,8 @@ export const TICK_MS = 1_000;
 export const SECOND_SAMPLE_MS = 2_000;
 
 /**
- * Offset of a container's samples within the interval, milliseconds. Containers without a cgroup
- * are sampled together: one scan of all processes serves all of them.
+ * Returns the offset of a container's samples within the interval, milliseconds. The offset is 0
+ * for containers without their own cgroup, so that one scan of all processes samples all of them.
  */
 export function computeSampleOffset(containerId: string, ownCgroup: boolean): number {
   return ownCgroup
@@ -19,8 +19,8 @@ export function computeSampleOffset(containerId: string, ownCgroup: boolean): nu
 }
 
 /**
- * Time of the next sample after one at `nowMs`: at the container's offset, no sooner than half an
- * interval later.
+ * Returns the time of the next sample after a sample at `nowMs`: at the container's offset, no
+ * sooner than half an interval later.
  */
 export function computeNextSample(nowMs: number, offsetMs: number): number {
   const soonestMs = nowMs + SAMPLE_INTERVAL_MS / 2;

@@ -12,7 +12,7 @@ export interface StatsReader {
   ): Promise<SampleResult | undefined>;
   /**
    * Samples containers without their own cgroup, each by the process session that its main process
-   * leads. One call for many costs little more than for one.
+   * leads. One call for many containers costs little more than a call for one container.
    * @returns Samples by pid; containers that no longer exist are left out.
    */
   readProcesses(pids: readonly number[]): Promise<ReadonlyMap<number, SampleResult>>;

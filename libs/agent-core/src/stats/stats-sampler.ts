@@ -21,16 +21,16 @@ import type { StatsReader } from './stats-reader.js';
 export interface ContainerStatistics {
   readonly owner: ContainerOwner;
   readonly status: ContainerStatus;
-  /** Absent before the first sample and after a failed one. */
+  /** Absent before the first sample and after a failed sample. */
   readonly sample?: ContainerSample;
-  /** Averages since the previous sample; absent when there is none. */
+  /** Averages since the previous sample; absent without a previous sample. */
   readonly rates?: ContainerRates & { readonly intervalMs: number };
 }
 
-/** Receives every sample. */
+/** Receives every periodic sample. */
 export interface StatsObserver {
   onSampled(container: ContainerStatistics & { readonly sample: ContainerSample }): void;
-  /** Called when the container has exited or is no longer sampled. */
+  /** Called when the container has exited or the sampler has ended. */
   onGone(container: ContainerStatistics): void;
 }
 
@@ -45,8 +45,11 @@ export interface StatsSamplerOptions {
 
 interface TrackedContainer {
   statistics: ContainerStatistics;
+  /** Offset of the samples within the interval. */
   readonly offsetMs: number;
+  /** Time of the next sample on the monotonic clock. */
   nextMs: number;
+  /** True when the last sample failed; a failure is logged once. */
   failing: boolean;
 }
 
@@ -55,6 +58,7 @@ interface TrackedContainer {
  */
 export class StatsSampler {
   private readonly tracked = new Map<string, TrackedContainer>();
+  /** Time from which the runtime is listed again, on the monotonic clock. */
   private listAtMs = Number.NEGATIVE_INFINITY;
   private failing = false;
 
@@ -63,17 +67,17 @@ export class StatsSampler {
   /** All running containers, including those without a sample. */
   async listContainers(): Promise<readonly ContainerStatistics[]> {
     await this.refreshListIfDue();
-    return this.newest;
+    return this.newestStatistics;
   }
 
-  /** Running containers of the newest list. */
-  get newest(): readonly ContainerStatistics[] {
+  /** Statistics of the running containers in the newest list, possibly without samples. */
+  get newestStatistics(): readonly ContainerStatistics[] {
     return [...this.tracked.values()].map(({ statistics }) => statistics);
   }
 
   /**
-   * Samples a container now, without changing the stored sample. @returns Undefined when the
-   * container has exited or its process is not visible.
+   * Samples a container now, without a change of the stored sample.
+   * @returns Undefined when the container has exited or its process is not visible.
    */
   async sampleNow({
     pid,
@@ -86,7 +90,7 @@ export class StatsSampler {
     return (await reader.readProcesses([pid])).get(pid);
   }
 
-  /** Samples until aborted. */
+  /** Samples the containers until `signal` is aborted. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { replicas, clock } = this.options;
     const requestList = (): void => void (this.listAtMs = Number.NEGATIVE_INFINITY);
@@ -114,16 +118,18 @@ export class StatsSampler {
     const pids = processes.flatMap(({ statistics: { status } }) =>
       status.pid === undefined ? [] : [status.pid],
     );
-    const read = this.options.reader.readProcesses(pids);
+    const samples = this.options.reader.readProcesses(pids);
     for (const tracked of processes)
-      await this.sample(tracked, async () => (await read).get(tracked.statistics.status.pid ?? 0));
+      await this.sample(tracked, async () =>
+        (await samples).get(tracked.statistics.status.pid ?? 0),
+      );
   }
 
   /** Lists the runtime's containers once per interval and after each change. */
   private async refreshListIfDue(): Promise<void> {
     const { runtime, clock, log } = this.options;
     if (clock.now() < this.listAtMs) return;
-    // set before the list, as a change may happen during the call
+    // Set before the call, because a change during the call must cause another list.
     this.listAtMs = clock.now() + SAMPLE_INTERVAL_MS;
     try {
       this.updateTracked((await listAvailable(runtime)).containers);
@@ -145,13 +151,14 @@ export class StatsSampler {
     for (const status of running) {
       const owner = replicas.findOwner(status);
       if (owner === undefined) continue;
-      const known = this.tracked.get(status.containerId);
-      if (known !== undefined) known.statistics = { ...known.statistics, status };
+      const trackedContainer = this.tracked.get(status.containerId);
+      if (trackedContainer !== undefined)
+        trackedContainer.statistics = { ...trackedContainer.statistics, status };
       else {
-        const phaseMs = computeSampleOffset(status.containerId, status.ownCgroup === true);
+        const offsetMs = computeSampleOffset(status.containerId, status.ownCgroup === true);
         this.tracked.set(status.containerId, {
           statistics: { owner, status },
-          offsetMs: phaseMs,
+          offsetMs,
           nextMs: clock.now(),
           failing: false,
         });
@@ -167,7 +174,7 @@ export class StatsSampler {
     const { owner, status, sample: before } = tracked.statistics;
     try {
       const result = await read();
-      // removed meanwhile: its series would never be removed again
+      // The container was untracked meanwhile: nothing would remove the series of this sample.
       if (this.tracked.get(status.containerId) !== tracked) return;
       // the container has just exited
       if (result === undefined) return this.untrack(status.containerId);
@@ -175,15 +182,15 @@ export class StatsSampler {
       tracked.nextMs = first
         ? clock.now() + SECOND_SAMPLE_MS
         : computeNextSample(clock.now(), tracked.offsetMs);
-      const figures = {
+      const statistics = {
         owner,
         status,
         sample: result.sample,
         ...toRates(before, result.sample),
       };
-      tracked.statistics = figures;
+      tracked.statistics = statistics;
       tracked.failing = false;
-      observer?.onSampled(figures);
+      observer?.onSampled(statistics);
     } catch (reason) {
       if (!tracked.failing)
         log.warn('container not sampled', {

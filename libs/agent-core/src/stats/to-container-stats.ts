@@ -106,7 +106,7 @@ const toSubjectFields = ({
   nodeId,
 });
 
-/** Wall-clock time of a sample. */
+/** Converts the monotonic time of a sample to wall-clock time. */
 const toSampleTime = ({ atMs }: ContainerSample, clock: Clock) =>
   timestampFromMs(Math.round(clock.wallTime() - (clock.now() - atMs)));
 
@@ -156,7 +156,7 @@ const toNetworkStats = (network: NetworkUse) => ({
 });
 
 function toPressureStats(pressure: PressureUse) {
-  const shown = (['cpu', 'memory', 'io'] as const).flatMap((resource) => {
+  const entries = (['cpu', 'memory', 'io'] as const).flatMap((resource) => {
     const { some, full } = pressure[resource] ?? {};
     const stalls = {
       ...(some === undefined ? {} : { some: toStall(some) }),
@@ -164,7 +164,7 @@ function toPressureStats(pressure: PressureUse) {
     };
     return pressure[resource] === undefined ? [] : [[resource, stalls] as const];
   });
-  return Object.fromEntries(shown);
+  return Object.fromEntries(entries);
 }
 
 const toStall = ({

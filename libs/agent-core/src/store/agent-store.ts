@@ -16,7 +16,7 @@ export interface AgentIdentity {
 
 /**
  * Stored state of one replica: its newest orders and its progress. The orders are authoritative.
- * The progress only saves work after a restart of the agent.
+ * The progress only helps the agent to continue after a restart.
  */
 export interface StoredReplica {
   readonly replicaId: string;
@@ -25,6 +25,7 @@ export interface StoredReplica {
   readonly start?: Uint8Array;
   /** Encoded newest stop or forget `Order`. */
   readonly end?: Uint8Array;
+  /** Revision of the newest order. */
   readonly heldRevision: bigint;
   /** Boot id of the machine at the time the newest order was stored. */
   readonly bootId: string;
@@ -38,19 +39,20 @@ export interface StoredReplica {
 export interface StoredProgress {
   readonly phase: ReplicaPhase;
   readonly reason: string;
+  /** Restarts in place. */
   readonly restarts: number;
+  /** Consecutive exits and failed starts; determines the back-off. */
   readonly failures: number;
   readonly lastExitCode?: number;
-  /** Why the last container ended. */
+  /** Reason of the end of the last container, for people. */
   readonly lastEndReason?: string;
   /** Last output lines of the newest container that failed. */
   readonly lastLines?: readonly string[];
-  /**
-   * Newest container; `containerEnded`: its exit has been handled; `ready`: the container was
-   * ready.
-   */
+  /** Newest container; absent before the first start. */
   readonly containerId?: string;
+  /** True when the agent has handled the exit of this container. */
   readonly containerEnded: boolean;
+  /** True when this container was ready. */
   readonly ready: boolean;
   /** Set while the agent stops the container because a probe failed: the reason of the probe. */
   readonly killing?: string;
@@ -69,12 +71,13 @@ export interface StoredAgent {
  */
 export interface AgentStore {
   /**
+   * Reads the stored data; empty before the first save.
    * @throws kind `internal` when the stored data is damaged. The caller must not treat damaged data
    *   as an empty store.
    */
   load(): Promise<StoredAgent>;
   saveIdentity(identity: AgentIdentity): Promise<void>;
   saveReplica(replica: StoredReplica): Promise<void>;
-  /** Does nothing for an unknown id. */
+  /** Removes a replica; has no effect for an unknown id. */
   removeReplica(replicaId: string): Promise<void>;
 }

@@ -9,7 +9,7 @@ describe('IdentityKeeper', () => {
     keeper = new IdentityKeeper(store, { nodeId: 'n1', instanceId: 'i1', highestEpoch: 5n });
   });
 
-  it('stores only an epoch that is higher than the newest one', async () => {
+  it('stores only an epoch that is higher than the stored epoch', async () => {
     await keeper.raiseEpoch(5n);
     await keeper.raiseEpoch(4n);
     expect(store.writes).toEqual([]);
@@ -17,7 +17,7 @@ describe('IdentityKeeper', () => {
     expect([store.writes, keeper.current.highestEpoch]).toEqual([['identity'], 7n]);
   });
 
-  it('does not change when the store fails', async () => {
+  it('keeps its identity when the store fails', async () => {
     store.failure = new Error('disk full');
     await expect(keeper.raiseEpoch(6n)).rejects.toThrow('disk full');
     await expect(keeper.joinCluster('c1')).rejects.toThrow('disk full');

@@ -22,14 +22,14 @@ export class IdentityKeeper {
     return this.identity.clusterId ?? '';
   }
 
-  /** Stores the cluster id. On disk when the promise resolves. */
+  /** Stores the cluster id. The id is on disk when the promise resolves. */
   joinCluster(clusterId: string): Promise<void> {
     return this.update((identity) => ({ ...identity, clusterId }));
   }
 
   /**
-   * Stores a higher leader epoch. On disk when the promise resolves. Does nothing for an epoch that
-   * is not higher.
+   * Stores a higher leader epoch. The epoch is on disk when the promise resolves. Has no effect for
+   * an epoch that is not higher than the stored epoch.
    */
   raiseEpoch(epoch: bigint): Promise<void> {
     if (epoch <= this.identity.highestEpoch) return Promise.resolve();

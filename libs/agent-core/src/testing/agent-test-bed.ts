@@ -40,6 +40,7 @@ export class AgentTestBed {
   grpc: (service: string) => string = () => 'SERVING';
   /** Probe requests in order, with their time. */
   readonly probeRequests: { readonly atMs: number; readonly text: string }[] = [];
+  /** Usage and conditions that the agent reads of its machine. */
   reading: NodeReading = {
     cpuMillis: 10,
     memoryBytes: 1_000,
@@ -58,7 +59,7 @@ export class AgentTestBed {
     return this.runtime.machine;
   }
 
-  /** Starts an agent and lets it run as far as it can without time passing. */
+  /** Starts an agent and lets it do everything that needs no time to pass. */
   async start(): Promise<Agent> {
     this.current = await Agent.start({
       nodeId: 'node-1',
@@ -134,12 +135,13 @@ export class AgentTestBed {
     await stopped;
   }
 
+  /** Kills the agent and starts the next agent. */
   async restart(): Promise<Agent> {
     await this.kill();
     return this.start();
   }
 
-  /** Last report of a replica that the coordinator received, in short form. */
+  /** Returns the newest report of a replica in short form; undefined without a report. */
   summarizeReport(
     replicaId = 'web-1',
   ): { phase: string; ready: boolean; restarts: number; reason: string } | undefined {
@@ -154,6 +156,7 @@ export class AgentTestBed {
         };
   }
 
+  /** @throws when the coordinator has received no report of the replica. */
   requireReport(replicaId = 'web-1'): ReplicaReport {
     const report = this.coordinator.reports.get(replicaId);
     if (report === undefined) throw new Error(`nothing was reported of ${replicaId}`);
@@ -161,7 +164,7 @@ export class AgentTestBed {
   }
 }
 
-/** Name of a report's phase. */
+/** Returns the name of the phase in a report, such as `RUNNING`. */
 export function toPhaseName(report: ReplicaReport): string {
   return ReplicaStatus_Phase[report.phase];
 }

@@ -9,7 +9,7 @@ import {
   type Order,
 } from '@cloudless/api';
 
-/** Start order for a replica of workload `web`; the spec runs `server` unless overridden. */
+/** Creates a start order for a replica of workload `web` that runs `server`, unless overridden. */
 export function aStartOrder(
   options: {
     readonly replicaId?: string;
@@ -50,7 +50,7 @@ export function aStartOrder(
   });
 }
 
-/** Stop order. Absent delays are those of the replica's own spec. */
+/** Creates a stop order. Delays that are not given come from the spec of the replica. */
 export function aStopOrder(
   options: {
     readonly replicaId?: string;
@@ -77,6 +77,7 @@ export function aStopOrder(
   });
 }
 
+/** Creates a forget order. */
 export function aForgetOrder(
   options: {
     readonly replicaId?: string;

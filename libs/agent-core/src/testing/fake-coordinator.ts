@@ -23,6 +23,7 @@ import type {
   CoordinatorTransport,
 } from '../session/coordinator-transport.js';
 
+/** Messages that a fake connection buffers; more than any test sends. */
 const QUEUE_LIMIT = 100_000;
 
 /** In-memory coordinator and network. Records what agents send. */
@@ -40,7 +41,7 @@ export class FakeCoordinator implements CoordinatorTransport {
   admitsNodes = true;
   /** While set, sessions and enrolments fail with this error. */
   failure: CloudlessError | undefined;
-  /** While false, frames of tunnels are not read: a slow reader. */
+  /** While false, only the first frame of a tunnel is read, as by a slow reader. */
   readsTunnels = true;
 
   /** Dialled addresses in order. */
@@ -79,19 +80,23 @@ export class FakeCoordinator implements CoordinatorTransport {
       session?.push(create(CoordinatorMessageSchema, { message }));
   }
 
+  /** Sends an order in every open session. */
   sendOrder(order: Order): void {
     this.send({ case: 'order', value: order });
   }
 
-  /** @param more - Further fields of the request. */
+  /**
+   * Requests a tunnel in every open session.
+   * @param requestFields - Further fields of the request.
+   */
   openTunnel(
     tunnelId: string,
     target: OpenTunnel['target'],
-    more: { readonly execInPieces?: boolean } = {},
+    requestFields: { readonly execInPieces?: boolean } = {},
   ): void {
     this.send({
       case: 'openTunnel',
-      value: create(OpenTunnelSchema, { tunnelId, target, ...more }),
+      value: create(OpenTunnelSchema, { tunnelId, target, ...requestFields }),
     });
   }
 

@@ -54,7 +54,7 @@ export class FakeStats implements StatsReader {
   readonly reads: {
     readonly atMs: number;
     readonly pids: readonly number[];
-    readonly group: boolean;
+    readonly ownCgroup: boolean;
   }[] = [];
 
   constructor(private readonly clock: Clock) {}
@@ -67,13 +67,13 @@ export class FakeStats implements StatsReader {
     return this.read(pids, false);
   }
 
-  private read(pids: readonly number[], group: boolean): ReadonlyMap<number, SampleResult> {
+  private read(pids: readonly number[], ownCgroup: boolean): ReadonlyMap<number, SampleResult> {
     const atMs = this.clock.now();
-    this.reads.push({ atMs, pids, group });
+    this.reads.push({ atMs, pids, ownCgroup });
     if (this.failure !== undefined) throw this.failure;
-    const there = pids.filter((pid) => !this.gone.has(pid));
+    const existing = pids.filter((pid) => !this.gone.has(pid));
     return new Map(
-      there.map((pid) => [
+      existing.map((pid) => [
         pid,
         { sample: { source: `${pid}@1`, atMs, ...this.createSample(atMs, pid) }, problems: [] },
       ]),
