@@ -40,13 +40,13 @@ describe('flag --env-file', () => {
     });
   });
 
-  it('lets later files override earlier ones, and --env override all files', async () => {
+  it('lets later files override earlier files, and --env override all files', async () => {
     const flags = ['--env', 'COLOUR=green', '--env-file', 'web.env', '--env-file', 'more.env'];
     expect(await createWith(flags)).toMatchObject({ COLOUR: 'green', MORE: '"quoted"', EMPTY: '' });
     expect(await createWith(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });
   });
 
-  it('adds to the existing variables in an update', async () => {
+  it('adds to the existing variables with workload update', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       getWorkload: () => aWorkload({ spec: { command: ['a'], env: { OLD: '1', COLOUR: 'pink' } } }),

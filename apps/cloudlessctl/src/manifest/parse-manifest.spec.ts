@@ -11,12 +11,15 @@ import { formatProblem } from './yaml-reader.js';
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const parse = (text: string): ReturnType<typeof parseManifest> =>
   parseManifest('web.yaml', bytes(text), 'default');
+/** Returns the problems of a manifest as lines for the user. */
 const problems = (text: string): readonly string[] => parse(text).problems.map(formatProblem);
+/** Returns the parsed spec of a workload in protobuf JSON. */
 const specJson = (spec: string): unknown => {
   const { workloads, problems: found } = parse(`name: web\nspec: ${spec}\n`);
   expect(found).toEqual([]);
   return toJson(WorkloadSpecSchema, workloads[0]?.spec as WorkloadSpec);
 };
+/** Returns the first problem of a workload with this spec. */
 const specProblem = (spec: string): string | undefined => problems(`name: web\nspec: ${spec}\n`)[0];
 
 describe('parseManifest', () => {
@@ -49,7 +52,7 @@ describe('parseManifest', () => {
     );
   });
 
-  it('never throws for any text', () => {
+  it('returns workloads or problems, and does not throw, for any text', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -99,7 +102,7 @@ describe('parseManifest', () => {
     ).toEqual(['a', 'b']);
   });
 
-  it('resolves aliases', () => {
+  it('replaces an alias by the value of its anchor', () => {
     expect(
       parse('name: a\nspec:\n  env: &e {A: "1"}\n  labels: *e\n').workloads[0]?.spec.labels,
     ).toEqual({ A: '1' });
@@ -334,7 +337,7 @@ describe('parseManifest', () => {
     ]);
   });
 
-  it('limits size, nesting and aliases, and requires UTF-8', () => {
+  it('rejects more than 1 MiB, 32 nested levels or 100 aliases, and bytes that are not UTF-8', () => {
     expect(problems(`name: ${'a'.repeat(1024 * 1024)}`)).toEqual([
       'web.yaml:1:1: larger than 1 MiB (1048582 bytes)',
     ]);

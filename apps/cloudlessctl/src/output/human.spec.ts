@@ -37,7 +37,7 @@ describe('formatSpan', () => {
 });
 
 describe('formatAge', () => {
-  it('returns the time since a timestamp, and an empty text without one', () => {
+  it('returns the time since a timestamp, and an empty text without a timestamp', () => {
     expect(formatAge(timestampFromMs(5 * SECOND), 8 * SECOND)).toBe('3s');
     expect(formatAge(timestampFromMs(9 * SECOND), 8 * SECOND)).toBe('0s');
     expect(formatAge(undefined, 8 * SECOND)).toBe('');
@@ -76,14 +76,34 @@ describe('formatBytes', () => {
   });
 });
 
-describe('other formats', () => {
-  it('format CPU, times, labels, enum names and counts', () => {
+describe('formatCpu', () => {
+  it('formats whole cores as a number, and other values as thousandths', () => {
     expect([formatCpu(0), formatCpu(250), formatCpu(2_000)]).toEqual(['0', '250m', '2']);
+  });
+});
+
+describe('formatTime', () => {
+  it('omits a fraction of zero, and returns an empty text without a time', () => {
     expect(formatTime(timestampFromMs(1_500))).toBe('1970-01-01T00:00:01.500Z');
     expect(formatTime(timestampFromMs(2_000))).toBe('1970-01-01T00:00:02Z');
     expect(formatTime(undefined)).toBe('');
+  });
+});
+
+describe('formatLabels', () => {
+  it('sorts labels by key, and omits the equals sign of an empty value', () => {
     expect(formatLabels({ b: '2', a: '1', c: '' })).toBe('a=1,b=2,c');
+  });
+});
+
+describe('formatWord', () => {
+  it('formats an enum name in camel case', () => {
     expect(formatWord('ROLLED_BACK')).toBe('RolledBack');
+  });
+});
+
+describe('count', () => {
+  it('appends a plural s unless the number is 1', () => {
     expect([count(0, 'node'), count(1, 'node'), count(2, 'node')]).toEqual([
       '0 nodes',
       '1 node',
