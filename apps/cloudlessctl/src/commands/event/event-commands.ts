@@ -18,7 +18,9 @@ import {
 } from '../../views/event-view.js';
 import { hasFlag, getTextOption } from '../options.js';
 
+/** Number of events that are listed without `--limit`. */
 const DEFAULT_LIMIT = 100;
+/** Largest page of events that the API returns. One page is read. */
 const MAX_LIMIT = 1000;
 /** Number of events in the description of a workload or a node. */
 const RECENT_EVENTS = 10;

@@ -12,8 +12,9 @@ import { toWorkloadCells, getWorkloadHeaders } from '../../views/workload-view.j
 import { hasFlag, getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
- * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
- * item is a line.
+ * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json`, each watch
+ * item is one line of JSON.
+ * @param names - At most one name, which restricts the watch to this workload.
  */
 export async function watchWorkloads(
   invocation: Invocation,
