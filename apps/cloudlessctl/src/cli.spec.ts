@@ -120,7 +120,7 @@ describe('cloudlessctl', () => {
       message: 'cloudlessctl: none.yaml: no such file or directory',
     },
   ])(
-    'rejects the command line $argv with exit code 2 before it connects',
+    'rejects the invalid command line $argv with exit code 2 before it connects',
     async ({ argv, message }) => {
       const { exitCode, stdout, stderr, servers } = await runCli(argv);
       expect({ exitCode, stdout, servers }).toEqual({ exitCode: 2, stdout: '', servers: [] });

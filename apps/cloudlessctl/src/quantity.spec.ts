@@ -12,7 +12,7 @@ describe('parseDuration', () => {
     ['1d', 86_400_000_000_000n],
     ['-2s', -2_000_000_000n],
     ['315576000000s', 315_576_000_000n * 1_000_000_000n],
-  ])('parses %s as nanoseconds', (text, value) => {
+  ])('parses %s as %i nanoseconds', (text, value) => {
     expect(parseDuration(text)).toEqual({ value });
   });
 
@@ -48,7 +48,7 @@ describe('parseQuantity', () => {
     ['1Ti', 1n << 40n],
     ['1Pi', 1n << 50n],
     ['-1Ki', -1_024n],
-  ])('parses %s as a whole number', (text, value) => {
+  ])('parses %s as %i', (text, value) => {
     expect(parseQuantity(text)).toEqual({ value });
   });
 
@@ -66,7 +66,7 @@ describe('parseCpu', () => {
     ['0.5', 500n],
     ['2', 2_000n],
     ['2.0', 2_000n],
-  ])('parses %s as thousandths of a core', (text, value) => {
+  ])('parses %s as %i thousandths of a core', (text, value) => {
     expect(parseCpu(text)).toEqual({ value });
   });
 

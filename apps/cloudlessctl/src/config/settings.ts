@@ -68,9 +68,9 @@ export async function resolveSettings(
   const name = options.context ?? current;
   const context = name === undefined ? undefined : contexts.get(name);
   if (name !== undefined && context === undefined && !offline) {
-    const where = options.context === undefined ? `the current context of ${path}` : '--context';
+    const source = options.context === undefined ? `the current context of ${path}` : '--context';
     throw createUsageFailure(
-      `${where}: context ${JSON.stringify(name)} does not exist in ${path}${suggestSimilar(name, contexts.keys())}`,
+      `${source}: context ${JSON.stringify(name)} does not exist in ${path}${suggestSimilar(name, contexts.keys())}`,
     );
   }
   const fromEnvironment =

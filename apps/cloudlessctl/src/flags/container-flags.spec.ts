@@ -306,7 +306,7 @@ describe('container flags', () => {
       flags: ['--port', '1:2:3'],
       says: '--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got "1:2:3"',
     },
-  ])('are rejected with exit code 2 and the problem for $flags', async ({ flags, says }) => {
+  ])('with an invalid value are rejected: $says', async ({ flags, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', ...flags]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
   });

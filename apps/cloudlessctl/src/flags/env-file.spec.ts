@@ -71,7 +71,7 @@ describe('flag --env-file', () => {
       says: 'wrong.env, line 1: expected NAME=VALUE, got "export A=1"',
     },
     { file: 'wrong.env', text: `A=${'x'.repeat(2 ** 20)}`, says: 'wrong.env: larger than 1 MiB' },
-  ])('rejects $file: $says', async ({ file, text, says }) => {
+  ])('rejects a file with: $says', async ({ file, text, says }) => {
     const given = text === undefined ? {} : { [file]: text };
     const argv = ['workload', 'create', 'web', '--image', 'a', '--env-file', file];
     expect(await runCli(argv, { files: given })).toMatchObject({

@@ -145,9 +145,10 @@ export function parsePairs(
   texts: readonly string[],
 ): readonly { readonly key: string; readonly value?: string }[] {
   return texts.map((text) => {
-    const at = text.indexOf('=');
-    if (at > 0) return { key: text.slice(0, at), value: text.slice(at + 1) };
-    if (at < 0 && text.length > 1 && text.endsWith('-')) return { key: text.slice(0, -1) };
+    const equalsIndex = text.indexOf('=');
+    if (equalsIndex > 0)
+      return { key: text.slice(0, equalsIndex), value: text.slice(equalsIndex + 1) };
+    if (equalsIndex < 0 && text.length > 1 && text.endsWith('-')) return { key: text.slice(0, -1) };
     throw createUsageFailure(
       `${subject}: expected key=value, or key- to remove it, got ${JSON.stringify(text)}`,
     );

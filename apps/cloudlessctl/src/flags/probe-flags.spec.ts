@@ -53,7 +53,7 @@ describe('probe flags', () => {
   });
 
   it.each(['8080', 'http:', 'http:a b', 'tcp:8080/x', 'exec:', 'exec: ', 'udp:53'])(
-    'are rejected with exit code 2 for %s',
+    'with the invalid value %j are rejected with exit code 2',
     async (given) => {
       const { exitCode, stderr } = await runCli(
         ['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given],

@@ -66,7 +66,8 @@ export function createSpecPatch(
   command: readonly string[],
   current?: WorkloadSpec,
 ): SpecPatch {
-  const before = current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
+  const currentJson =
+    current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
   const json: JsonObject = {};
   const paths: string[] = [];
   if (command.length > 0) {
@@ -85,7 +86,7 @@ export function createSpecPatch(
       keys,
       flag.parse(
         texts,
-        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), before),
+        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), currentJson),
       ),
     );
     paths.push(path, ...(alternative === undefined ? [] : [alternative.path]));

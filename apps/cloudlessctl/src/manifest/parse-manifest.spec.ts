@@ -108,52 +108,54 @@ describe('parseManifest', () => {
     ).toEqual({ A: '1' });
   });
 
-  it.each([
-    { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
-    { spec: '{termination_grace_period: 2s}', json: { terminationGracePeriod: '2s' } },
-    { spec: '{terminationGracePeriod: 1h30m}', json: { terminationGracePeriod: '5400s' } },
-    {
-      spec: '{resources: {requests: {memoryBytes: 64Mi}}}',
-      json: { resources: { requests: { memoryBytes: '67108864' } } },
-    },
-    {
-      spec: '{resources: {requests: {memory_bytes: 500M}}}',
-      json: { resources: { requests: { memoryBytes: '500000000' } } },
-    },
-    {
-      spec: '{resources: {requests: {memoryBytes: 1024}}}',
-      json: { resources: { requests: { memoryBytes: '1024' } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 500m}}}',
-      json: { resources: { requests: { cpuMillis: 500 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: "0.5"}}}',
-      json: { resources: { requests: { cpuMillis: 500 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 0.25}}}',
-      json: { resources: { requests: { cpuMillis: 250 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 2.0}}}',
-      json: { resources: { requests: { cpuMillis: 2000 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 2}}}',
-      json: { resources: { requests: { cpuMillis: 2 } } },
-    },
-    { spec: '{replicas: 0}', json: { replicas: 0 } },
-    {
-      spec: '{mode: GLOBAL, restart: {policy: NEVER}}',
-      json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
-    },
-    {
-      spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
-      json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
-    },
-  ])('reads the spec $spec', ({ spec, json }) => {
+  it.each(
+    [
+      { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
+      { spec: '{termination_grace_period: 2s}', json: { terminationGracePeriod: '2s' } },
+      { spec: '{terminationGracePeriod: 1h30m}', json: { terminationGracePeriod: '5400s' } },
+      {
+        spec: '{resources: {requests: {memoryBytes: 64Mi}}}',
+        json: { resources: { requests: { memoryBytes: '67108864' } } },
+      },
+      {
+        spec: '{resources: {requests: {memory_bytes: 500M}}}',
+        json: { resources: { requests: { memoryBytes: '500000000' } } },
+      },
+      {
+        spec: '{resources: {requests: {memoryBytes: 1024}}}',
+        json: { resources: { requests: { memoryBytes: '1024' } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 500m}}}',
+        json: { resources: { requests: { cpuMillis: 500 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: "0.5"}}}',
+        json: { resources: { requests: { cpuMillis: 500 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 0.25}}}',
+        json: { resources: { requests: { cpuMillis: 250 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 2.0}}}',
+        json: { resources: { requests: { cpuMillis: 2000 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 2}}}',
+        json: { resources: { requests: { cpuMillis: 2 } } },
+      },
+      { spec: '{replicas: 0}', json: { replicas: 0 } },
+      {
+        spec: '{mode: GLOBAL, restart: {policy: NEVER}}',
+        json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
+      },
+      {
+        spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
+        json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
+      },
+    ].map((row) => ({ ...row, jsonText: JSON.stringify(row.json) })),
+  )('reads the spec $spec as $jsonText', ({ spec, json }) => {
     expect(specJson(spec)).toEqual(json);
   });
 
@@ -286,7 +288,7 @@ describe('parseManifest', () => {
       spec: '{env: {__proto__: x}}',
       problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key',
     },
-  ])('rejects the spec $spec', ({ spec, problem }) => {
+  ])('rejects the spec $spec with: $problem', ({ spec, problem }) => {
     expect(specProblem(spec)).toBe(problem);
   });
 
@@ -322,7 +324,7 @@ describe('parseManifest', () => {
       text: 'name: a\nspec: {}\n---\nname: a\nspec: {}',
       problem: 'web.yaml:4:1: the workload default/a is declared twice',
     },
-  ])('rejects the document $text', ({ text, problem }) => {
+  ])('rejects a document with: $problem', ({ text, problem }) => {
     expect(problems(text)[0]).toBe(problem);
   });
 

@@ -46,17 +46,17 @@ describe('formatAge', () => {
 
 describe('formatDuration', () => {
   it.each([
-    [0n, 0, '0s'],
-    [0n, 500_000_000, '500ms'],
-    [0n, 1_500, '1500ns'],
-    [1n, 500_000_000, '1.5s'],
-    [10n, 0, '10s'],
-    [60n, 0, '1m'],
-    [90n, 0, '1m30s'],
-    [3_600n, 0, '1h'],
-    [5_405n, 0, '1h30m5s'],
+    [0, 0, '0s'],
+    [0, 500_000_000, '500ms'],
+    [0, 1_500, '1500ns'],
+    [1, 500_000_000, '1.5s'],
+    [10, 0, '10s'],
+    [60, 0, '1m'],
+    [90, 0, '1m30s'],
+    [3_600, 0, '1h'],
+    [5_405, 0, '1h30m5s'],
   ])('formats %i s and %i ns as %s', (seconds, nanos, text) => {
-    expect(formatDuration(create(DurationSchema, { seconds, nanos }))).toBe(text);
+    expect(formatDuration(create(DurationSchema, { seconds: BigInt(seconds), nanos }))).toBe(text);
   });
 });
 

@@ -45,9 +45,9 @@ export function formatPlanLines(plan: WorkloadPlan, style: Style): readonly stri
   const replicasByNode = new Map<string, number>();
   for (const { nodeId } of plan.placements)
     replicasByNode.set(nodeId, (replicasByNode.get(nodeId) ?? 0) + 1);
-  const others = plan.totalPlacements - plan.placements.length;
+  const unlistedCount = plan.totalPlacements - plan.placements.length;
   const places = [...replicasByNode].map(([node, replicas]) => `${node} (${replicas})`);
-  if (others > 0) places.push(`and ${count(others, 'more replica')}`);
+  if (unlistedCount > 0) places.push(`and ${count(unlistedCount, 'more replica')}`);
   if (places.length > 0) lines.push(`  new replicas on: ${places.join(', ')}`);
   if (plan.unplaced > 0) {
     const reason = plan.unplacedReason === '' ? '' : `: ${toOneLine(plan.unplacedReason)}`;
@@ -70,8 +70,8 @@ function formatSteps(plan: WorkloadPlan): readonly string[] {
     .map(({ text, ready, live }) => [text, `${ready}`, `${plan.minAvailable}`, `${live}`]);
   const lines = formatTable(['STEP', 'READY', 'MIN', 'LIVE'], rows).trimEnd().split('\n');
   const shownSteps = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
-  const more = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
-  if (more > 0) lines.push(`and ${count(more, 'more step')}`);
+  const hiddenSteps = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
+  if (hiddenSteps > 0) lines.push(`and ${count(hiddenSteps, 'more step')}`);
   lines.push(
     `lowest ready ${plan.lowestReady} (minimum ${plan.minAvailable}), highest live ${plan.highestLive}`,
   );

@@ -59,13 +59,13 @@ export function formatRolloutBlock(workload: Workload, nowMs: number): readonly 
   const counts = countRollout(workload);
   const { desired, updated, updatedReady, old, ready, minimum } = counts;
   const scale = Math.max(1, desired, ready, updated, old);
-  const left = formatTimeLeft(rollout, nowMs);
+  const timeLeft = formatTimeLeft(rollout, nowMs);
   return [
     `${'phase'.padEnd(6)} ${formatRolloutPhase(rollout)}`,
     `${'ready'.padEnd(6)} ${drawBar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
     `${'new'.padEnd(6)} ${drawBar(updatedReady, scale)} ${updatedReady} of ${desired} ready${formatStarting(counts)}`,
     `${'old'.padEnd(6)} ${drawBar(old, scale)} ${old}`,
-    [rollout?.reason ?? '', left === '' ? '' : `(${left} left)`]
+    [rollout?.reason ?? '', timeLeft === '' ? '' : `(${timeLeft} left)`]
       .filter((part) => part !== '')
       .join(' '),
   ];

@@ -159,9 +159,9 @@ export function formatReplicaUsageTable(
   nowMs: number,
   wide: boolean,
 ): string {
-  const extra = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
+  const wideHeaders = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
   return formatTable(
-    ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USAGE_HEADERS, ...(wide ? extra : [])],
+    ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USAGE_HEADERS, ...(wide ? wideHeaders : [])],
     uses.map((use) => {
       const {
         namespace,
@@ -175,8 +175,20 @@ export function formatReplicaUsageTable(
       const throttled =
         throttledPeriodsRatio === undefined ? '' : `${Math.round(throttledPeriodsRatio * 100)}%`;
       const age = sampledAt === undefined ? '' : `${formatAge(sampledAt, nowMs)} ago`;
-      const more = [...toRateCells(use), throttled, age, containerId.slice(0, SHORT_ID_LENGTH)];
-      return [namespace, workload, replicaId, nodeId, ...toUsageCells(use), ...(wide ? more : [])];
+      const wideCells = [
+        ...toRateCells(use),
+        throttled,
+        age,
+        containerId.slice(0, SHORT_ID_LENGTH),
+      ];
+      return [
+        namespace,
+        workload,
+        replicaId,
+        nodeId,
+        ...toUsageCells(use),
+        ...(wide ? wideCells : []),
+      ];
     }),
   );
 }

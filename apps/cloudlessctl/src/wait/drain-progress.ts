@@ -32,8 +32,8 @@ export class DrainProgress {
     this.drains.set(nodeId, drain);
     if (this.progress.isRedrawn) return this.progress.showState(...this.formatAll());
     const [reason, ...others] = drain.waiting;
-    const more = others.length === 0 ? '' : ` (and ${others.length} more)`;
-    const line = `node ${nodeId}: ${describeDrain(drain)}${reason === undefined ? '' : `: ${toOneLine(reason)}${more}`}`;
+    const suffix = others.length === 0 ? '' : ` (and ${others.length} more)`;
+    const line = `node ${nodeId}: ${describeDrain(drain)}${reason === undefined ? '' : `: ${toOneLine(reason)}${suffix}`}`;
     // A line is printed when fewer replicas remain, the phase changes or the reason changes. Counts
     // in a reason fluctuate and are ignored.
     const state = `${roundCount(drain.remaining, drain.total)} ${drain.phase} ${(reason ?? '').replaceAll(/\d+/g, '#')}`;
@@ -53,11 +53,11 @@ export class DrainProgress {
       const drain = this.drains.get(nodeId);
       if (drain === undefined) return [`node ${nodeId}: …`];
       const waiting = drain.waiting.slice(0, MAX_WAITING).map((line) => `- ${line}`);
-      const more = drain.waiting.length - MAX_WAITING;
+      const hiddenCount = drain.waiting.length - MAX_WAITING;
       return [
         `node ${nodeId}: ${describeDrain(drain)}`,
         ...waiting,
-        ...(more > 0 ? [`- and ${more} more`] : []),
+        ...(hiddenCount > 0 ? [`- and ${hiddenCount} more`] : []),
       ];
     });
     const [only = '', ...below] = lines;

@@ -234,24 +234,23 @@ describe('cloudlessctl admin accept-restored-state', () => {
 
   it.each([
     {
+      when: 'the coordinator accepts the restored state',
       accepted: true,
       says: 'restored state: accepted in epoch 1006; agents receive orders again, and replicas that the state does not know are stopped\n',
     },
     {
+      when: 'the coordinator has no state to accept',
       accepted: false,
       says: 'restored state: nothing to accept, no agent has seen a newer state (epoch 1006)\n',
     },
-  ])(
-    'prints the result as text and as JSON when accepted is $accepted',
-    async ({ accepted, says }) => {
-      const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
-        transport: createCoordinatorWithResult(accepted),
-      });
-      expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
-      const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
-        transport: createCoordinatorWithResult(accepted),
-      });
-      expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
-    },
-  );
+  ])('prints the result as text and as JSON when $when', async ({ accepted, says }) => {
+    const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
+      transport: createCoordinatorWithResult(accepted),
+    });
+    expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
+    const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
+      transport: createCoordinatorWithResult(accepted),
+    });
+    expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
+  });
 });

@@ -89,7 +89,8 @@ async function writeAndFlush(path: string, chunks: () => AsyncIterable<Uint8Arra
 
 /** Writes a whole chunk. One call of FileHandle.write may write only a part. */
 async function writeChunk(file: FileHandle, chunk: Uint8Array): Promise<void> {
-  for (let from = 0; from < chunk.byteLength;) from += (await file.write(chunk, from)).bytesWritten;
+  for (let offset = 0; offset < chunk.byteLength;)
+    offset += (await file.write(chunk, offset)).bytesWritten;
 }
 
 /** Flushes a directory, so that a renamed file survives a crash. */

@@ -91,8 +91,8 @@ export async function listRecentEvents(
  */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const why = getTextOption(invocation, 'why');
-  if (why !== undefined) return explainEvent(session, expandEventId(why));
+  const explainedId = getTextOption(invocation, 'why');
+  if (explainedId !== undefined) return explainEvent(session, expandEventId(explainedId));
   const filter = readFilter(invocation);
   const limit = parseWholeNumber(
     '--limit',

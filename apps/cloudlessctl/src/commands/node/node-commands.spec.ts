@@ -69,7 +69,7 @@ describe('cloudlessctl node', () => {
     );
   });
 
-  it('sends label and taint changes with label and taint, and the force flag with remove --force', async () => {
+  it('sends the changes of label and taint, and the force flag of remove', async () => {
     const updates: UpdateNodeRequest[] = [];
     const forced: boolean[] = [];
     const coordinator = {

@@ -83,8 +83,8 @@ const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const { session, operands, options } = invocation;
-  const others = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
-  if (operands.length > 0 || others.length > 0) {
+  const otherOptions = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
+  if (operands.length > 0 || otherOptions.length > 0) {
     throw createUsageFailure(
       '--plan-id executes the stored plan: remove the operands and all flags of this command except --wait',
     );

@@ -62,15 +62,15 @@ async function showLogs(invocation: Invocation): Promise<void> {
       ? withReconnect(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
       : open();
     for await (const batch of entries) {
-      const shown = batch.filter(
+      const printed = batch.filter(
         ({ sequence, skipped }) => sequence > 0n || (session.isStructured && skipped !== undefined),
       );
       for (const entry of batch)
         if (entry.skipped !== undefined)
           await session.printNotice(describeSkipped(entry, entry.skipped));
-      if (!session.isStructured) await printer.print(shown);
-      else if (shown.length > 0)
-        await session.printItems(shown.map((entry) => toMessageJson(LogEntrySchema, entry)));
+      if (!session.isStructured) await printer.print(printed);
+      else if (printed.length > 0)
+        await session.printItems(printed.map((entry) => toMessageJson(LogEntrySchema, entry)));
     }
   } catch (reason) {
     if (deadline.hasExpired)

@@ -57,7 +57,7 @@ describe('cloudlessctl rollout', () => {
       coordinator: { restartRollout: () => undone },
       says: 'restart: replacing every replica, as version 3',
     },
-  ])('prints the next step after $argv', async ({ argv, coordinator, says }) => {
+  ])('prints "$says" with the arguments $argv', async ({ argv, coordinator, says }) => {
     expect(await runCli(['rollout', ...argv], { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: `workload default/web: ${says}\n`,
@@ -100,11 +100,14 @@ describe('cloudlessctl rollout', () => {
       argv: ['status', 'web', '--watch=no'],
       message: "option '--watch <boolean>' argument 'no' is invalid",
     },
-  ])('rejects $argv with exit code 2 before it connects', async ({ argv, message }) => {
-    const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
-    expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
-    expect(stderr).toContain(message);
-  });
+  ])(
+    'rejects the invalid arguments $argv with exit code 2 before it connects',
+    async ({ argv, message }) => {
+      const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
+      expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
+      expect(stderr).toContain(message);
+    },
+  );
 
   it.each([
     { name: 'NOT_FOUND', code: Code.NotFound, exitCode: 3 },

@@ -62,26 +62,26 @@ describe('cloudlessctl rollout status', () => {
 
   it.each([
     {
-      name: 'failed',
+      name: 'has failed',
       state: aRollout({ phase: Phase.FAILED, reason: 'x', failure: FAILURE }),
       says: 'the rollout of version 2 failed: new replicas failed 3 times\nfailing replica: 00000000000000aa-9 on node2, exit code 1\nlast lines of 00000000000000aa-9:\n  starting\n  no such file: config.json',
     },
     {
-      name: 'rolled back',
+      name: 'was rolled back',
       state: aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE }),
       says: 'version 2 failed and was rolled back, as version 3: new replicas failed 3 times\nfailing replica: ',
     },
     {
-      name: 'paused by a user',
+      name: 'is paused by a user',
       state: aRollout({ phase: Phase.PAUSED, pausedByUser: true, reason: 'paused by a user' }),
       says: 'the rollout is paused: paused by a user; resume the rollout with: cloudlessctl rollout resume web',
     },
     {
-      name: 'paused by impossible limits',
+      name: 'is paused by impossible limits',
       state: aRollout({ phase: Phase.PAUSED, reason: 'no replica may be stopped' }),
       says: 'the rollout is paused: no replica may be stopped\n',
     },
-  ])('exits with 8 when the rollout is $name', async ({ state, says }) => {
+  ])('exits with 8 when the rollout $name', async ({ state, says }) => {
     for (const more of [[], ['--watch=false']]) {
       const { exitCode, stderr, stdout } = await follow(
         [aRollout(), state].slice(more.length),

@@ -210,13 +210,13 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
   });
 
   it.each([
-    { argv: ['replica'], says: 'no running containers\n' },
-    { argv: ['workload', 'web'], says: 'no running containers of workload web\n' },
+    { argv: ['replica'], says: 'no running containers' },
+    { argv: ['workload', 'web'], says: 'no running containers of workload web' },
   ])('prints "$says" with the arguments $argv when nothing runs', async ({ argv, says }) => {
     expect(await runCli(['top', ...argv], createAgents())).toMatchObject({
       exitCode: 0,
       stdout: '',
-      stderr: says,
+      stderr: `${says}\n`,
     });
   });
 

@@ -22,11 +22,13 @@ export async function watchWorkloads(
 ): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
-  const only = requireAtMostOneName(names, 'workload');
-  const named = only === undefined ? undefined : parseWorkloadName(only, settings.namespace);
+  const nameText = requireAtMostOneName(names, 'workload');
+  const workloadName =
+    nameText === undefined ? undefined : parseWorkloadName(nameText, settings.namespace);
   const request = {
-    namespace: named?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),
-    name: named?.name ?? '',
+    namespace:
+      workloadName?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),
+    name: workloadName?.name ?? '',
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';
