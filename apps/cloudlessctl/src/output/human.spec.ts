@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { DurationSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
-  count,
+  formatCount,
   formatAge,
   formatBytes,
   formatCpu,
@@ -102,9 +102,9 @@ describe('formatWord', () => {
   });
 });
 
-describe('count', () => {
+describe('formatCount', () => {
   it('appends a plural s unless the number is 1', () => {
-    expect([count(0, 'node'), count(1, 'node'), count(2, 'node')]).toEqual([
+    expect([formatCount(0, 'node'), formatCount(1, 'node'), formatCount(2, 'node')]).toEqual([
       '0 nodes',
       '1 node',
       '2 nodes',

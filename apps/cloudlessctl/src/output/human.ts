@@ -81,6 +81,6 @@ export function formatWord(name: string): string {
 }
 
 /** Formats a number with a noun: `1 replica`, `2 replicas`. */
-export function count(number: number, noun: string): string {
+export function formatCount(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }

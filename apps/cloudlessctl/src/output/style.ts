@@ -7,14 +7,14 @@ export type Style = ReturnType<typeof pc.createColors>;
 /**
  * Creates the colour functions. Colours are on for a terminal unless `TERM=dumb`, and for every
  * output with `FORCE_COLOR`. `NO_COLOR` and `--no-color` turn colours off and take precedence.
- * @param wanted - False with `--no-color`.
+ * @param isEnabled - False with `--no-color`.
  */
-export function createStyle(io: CliIo, wanted: boolean): Style {
+export function createStyle(io: CliIo, isEnabled: boolean): Style {
   const { env, stdout } = io;
   const isForced =
     env['FORCE_COLOR'] !== undefined && env['FORCE_COLOR'] !== '' && env['FORCE_COLOR'] !== '0';
   const hasColours =
-    wanted && !env['NO_COLOR'] && (isForced || (stdout.isTTY && env['TERM'] !== 'dumb'));
+    isEnabled && !env['NO_COLOR'] && (isForced || (stdout.isTTY && env['TERM'] !== 'dumb'));
   return pc.createColors(hasColours);
 }
 

@@ -1,14 +1,14 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
-import { count, formatSpan, formatTime } from '../output/human.js';
+import { formatCount, formatSpan, formatTime } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { formatFields } from './sections.js';
 
 /** Formats the progress of a drain for a message: `2 of 5 replicas left`, or `drained`. */
 export function describeDrain({ phase, remaining, total }: DrainStatus): string {
   if (phase === DrainStatus_Phase.DRAINED) return 'drained';
-  return `${remaining} of ${count(total, 'replica')} left`;
+  return `${remaining} of ${formatCount(total, 'replica')} left`;
 }
 
 /**

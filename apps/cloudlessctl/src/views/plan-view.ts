@@ -1,7 +1,7 @@
 import { reflect } from '@bufbuild/protobuf/reflect';
 import { ScoreTermsSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { ExplainWorkloadResponse, WorkloadPlan } from '@cloudless/api';
-import { count } from '../output/human.js';
+import { formatCount } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
@@ -47,11 +47,13 @@ export function formatPlanLines(plan: WorkloadPlan, style: Style): readonly stri
     replicasByNode.set(nodeId, (replicasByNode.get(nodeId) ?? 0) + 1);
   const unlistedCount = plan.totalPlacements - plan.placements.length;
   const places = [...replicasByNode].map(([node, replicas]) => `${node} (${replicas})`);
-  if (unlistedCount > 0) places.push(`and ${count(unlistedCount, 'more replica')}`);
+  if (unlistedCount > 0) places.push(`and ${formatCount(unlistedCount, 'more replica')}`);
   if (places.length > 0) lines.push(`  new replicas on: ${places.join(', ')}`);
   if (plan.unplaced > 0) {
     const reason = plan.unplacedReason === '' ? '' : `: ${toOneLine(plan.unplacedReason)}`;
-    lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} cannot be placed${reason}`));
+    lines.push(
+      style.yellow(`  ${formatCount(plan.unplaced, 'replica')} cannot be placed${reason}`),
+    );
   }
   lines.push(...formatSteps(plan));
   lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${toOneLine(warning)}`)));
@@ -71,7 +73,7 @@ function formatSteps(plan: WorkloadPlan): readonly string[] {
   const lines = formatTable(['STEP', 'READY', 'MIN', 'LIVE'], rows).trimEnd().split('\n');
   const shownSteps = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
   const hiddenSteps = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
-  if (hiddenSteps > 0) lines.push(`and ${count(hiddenSteps, 'more step')}`);
+  if (hiddenSteps > 0) lines.push(`and ${formatCount(hiddenSteps, 'more step')}`);
   lines.push(
     `lowest ready ${plan.lowestReady} (minimum ${plan.minAvailable}), highest live ${plan.highestLive}`,
   );

@@ -1,6 +1,6 @@
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
-import { count } from '../output/human.js';
+import { formatCount } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import type { CliSession } from '../call/cli-session.js';
 import { describeDrain } from '../views/drain-view.js';
@@ -65,6 +65,6 @@ export class DrainProgress {
     const drainedCount = [...this.drains.values()].filter(
       ({ phase }) => phase === DrainStatus_Phase.DRAINED,
     ).length;
-    return [`${drainedCount} of ${count(this.nodeIds.length, 'node')} drained`, lines];
+    return [`${drainedCount} of ${formatCount(this.nodeIds.length, 'node')} drained`, lines];
   }
 }

@@ -3,7 +3,7 @@ import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import { formatWorkloadName } from '../names.js';
-import { count } from '../output/human.js';
+import { formatCount } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { formatPromoteHint } from '../commands/rollout/rollout-hints.js';
 import type { CliSession } from '../call/cli-session.js';
@@ -110,12 +110,12 @@ export async function waitUntilDeleted(
       }
       const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
       mayStillRun = replicas.filter((replica) => replica.mayStillRun);
-      stateSuffix = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
+      stateSuffix = `: ${formatCount(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
       highestTotal = Math.max(highestTotal, totalReplicas);
       const rounded = roundCount(totalReplicas, highestTotal);
       const details = describeReplicas(workload, MAX_REPLICA_LINES);
       await progress.showState(
-        `${label}: ${count(totalReplicas, 'replica')} left`,
+        `${label}: ${formatCount(totalReplicas, 'replica')} left`,
         details,
         rounded < lowestShown,
       );

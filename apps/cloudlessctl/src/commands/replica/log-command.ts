@@ -8,7 +8,7 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';
-import { count, formatBytes, formatSpan } from '../../output/human.js';
+import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { parseDuration } from '../../quantity.js';
@@ -95,7 +95,7 @@ function describeSkipped(
   { replicaId }: LogEntry,
   { firstSequence, lastSequence, bytes }: SkippedLines,
 ): string {
-  const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
+  const lines = formatCount(Number(lastSequence - firstSequence + 1n), 'line');
   const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
 }

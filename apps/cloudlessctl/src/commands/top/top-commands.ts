@@ -3,7 +3,7 @@ import { ContainerUseSchema, NodeSchema, SilentNodeSchema } from '@cloudless/api
 import type { ContainerUse, Node, SilentNode } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
-import { count } from '../../output/human.js';
+import { formatCount } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import {
   sortByUsage,
@@ -162,7 +162,7 @@ async function printGaps(
   const unmeasuredCount = containers.filter(({ cpuMillis }) => cpuMillis === undefined).length;
   if (unmeasuredCount > 0) {
     await session.printNotice(
-      `${count(unmeasuredCount, 'container')} without CPU usage: the first measurement takes some seconds; try again`,
+      `${formatCount(unmeasuredCount, 'container')} without CPU usage: the first measurement takes some seconds; try again`,
     );
   }
   for (const { nodeId, reason } of silent) {
