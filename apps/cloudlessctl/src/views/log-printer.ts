@@ -34,6 +34,7 @@ export class LogPrinter {
     { readonly prefix: string; readonly pieces: Uint8Array[]; size: number }
   >();
   private firstReplica: string | undefined;
+  /** True from the first line that needs a prefix. */
   private prefixes: boolean;
   /** Width of the longest prefix so far. */
   private width = 0;

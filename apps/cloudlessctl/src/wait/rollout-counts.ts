@@ -55,6 +55,7 @@ export function roundCount(count: number, total: number): number {
 export class MilestoneFilter {
   /** Highest rounded number of updated ready replicas so far. */
   private best = -1;
+  /** Combinations of phase, step, version and reason that have had a line. */
   private readonly reported = new Set<string>();
 
   /**
