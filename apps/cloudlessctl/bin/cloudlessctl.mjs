@@ -1,7 +1,8 @@
 #!/bin/sh
 ':' //; exec node -- "$0" "$@"
-// The line above starts Node when a shell reads it, and is a text and a comment to Node. Node's own options end at "--": without that,
-// Node takes options for itself that stand behind the script, such as the --env-file of a workload.
+// A shell runs the line above, which starts Node with this file. Node reads the same line as a
+// string and a comment. The "--" ends the options of Node: without it, Node would take an option
+// after the script name for its own, such as the --env-file of a workload.
 import { existsSync } from 'node:fs';
 
 const bundle = new URL('../../../dist/apps/cloudlessctl/main.mjs', import.meta.url);

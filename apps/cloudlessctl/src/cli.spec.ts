@@ -120,7 +120,7 @@ describe('cloudlessctl', () => {
       message: 'cloudlessctl: none.yaml: no such file or directory',
     },
   ])(
-    'rejects the command line $argv with exit code 2 before it connects',
+    'rejects the invalid command line $argv with exit code 2 before it connects',
     async ({ argv, message }) => {
       const { exitCode, stdout, stderr, servers } = await runCli(argv);
       expect({ exitCode, stdout, servers }).toEqual({ exitCode: 2, stdout: '', servers: [] });
@@ -129,7 +129,7 @@ describe('cloudlessctl', () => {
     },
   );
 
-  it('has the version of its package.json', async () => {
+  it('reports the version of its package.json', async () => {
     const { version } = JSON.parse(
       await readFile(new URL('../package.json', import.meta.url), 'utf8'),
     ) as { version: string };
@@ -182,6 +182,9 @@ describe('cloudlessctl', () => {
       stdout: 'cloudlessctl 0.1.0\n',
       stderr: 'cloudlessctl: it is starting (UNAVAILABLE)\n',
     });
+  });
+
+  it('prints the options of a command with --help, and exits with 2 for a group without a subcommand', async () => {
     const help = await runCli(['workload', 'create', '--help']);
     expect(help.exitCode).toBe(0);
     expect(help.stdout).toContain('--memory <bytes>');
@@ -189,7 +192,7 @@ describe('cloudlessctl', () => {
     expect((await runCli(['workload'])).exitCode).toBe(2);
   });
 
-  it.each([
+  const exitCodes: readonly (readonly [Code, number])[] = [
     [Code.Canceled, 1],
     [Code.Unknown, 1],
     [Code.InvalidArgument, 2],
@@ -206,16 +209,20 @@ describe('cloudlessctl', () => {
     [Code.Unavailable, 5],
     [Code.DataLoss, 1],
     [Code.Unauthenticated, 1],
-  ])('maps error code %i of the coordinator to exit code %i', async (code, exitCode) => {
-    const coordinator = {
-      getWorkload: () => {
-        throw new ConnectError('it went wrong', code);
-      },
-    };
-    const result = await runCli(['workload', 'get', 'web'], { coordinator });
-    expect(result.exitCode).toBe(exitCode);
-    expect(result.stderr).toContain('it went wrong');
-  });
+  ];
+  it.each(exitCodes.map(([code, exitCode]) => ({ name: Code[code], code, exitCode })))(
+    'exits with $exitCode when the coordinator answers with the error code $name',
+    async ({ code, exitCode }) => {
+      const coordinator = {
+        getWorkload: () => {
+          throw new ConnectError('it went wrong', code);
+        },
+      };
+      const result = await runCli(['workload', 'get', 'web'], { coordinator });
+      expect(result.exitCode).toBe(exitCode);
+      expect(result.stderr).toContain('it went wrong');
+    },
+  );
 
   it('prints the gRPC name of the error code of the coordinator', async () => {
     const coordinator = {

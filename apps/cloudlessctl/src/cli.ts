@@ -30,7 +30,7 @@ Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 conflict, 5 unavailable, 6 ti
 exec exits with the exit code of its command.`;
 
 /**
- * Runs one command line and prints its results and errors.
+ * Runs one command line and prints its results and errors. Resolves when all output is written.
  * @param argv - The words after the program name.
  * @returns The exit code, see {@link ExitCode}.
  */
@@ -50,6 +50,11 @@ export async function run(argv: readonly string[], io: CliIo): Promise<number> {
   }
 }
 
+/**
+ * Declares all commands.
+ * @param pendingWrites - Receives the writes of help texts and usage errors, because commander does
+ *   not wait for a write.
+ */
 function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Command {
   const { io } = tree;
   const program = new Command('cloudlessctl')
@@ -104,7 +109,11 @@ function buildProgram(tree: CommandTree, pendingWrites: Promise<void>[]): Comman
   return program;
 }
 
-/** Prints the error message of a failed command. @returns The exit code. */
+/**
+ * Prints the error message of a failed command. An output pipe that its reader has closed and
+ * Ctrl-C print no message.
+ * @returns The exit code.
+ */
 async function reportFailure(reason: unknown, io: CliIo): Promise<number> {
   if (reason instanceof BrokenPipeError) return ExitCode.ok;
   if (reason instanceof CommanderError) return reason.exitCode === 0 ? ExitCode.ok : ExitCode.usage;
@@ -113,8 +122,8 @@ async function reportFailure(reason: unknown, io: CliIo): Promise<number> {
   const message = failure?.message ?? (reason instanceof Error ? reason.message : String(reason));
   try {
     await io.stderr.write(`cloudlessctl: ${message}\n`);
-  } catch (gone) {
-    if (!(gone instanceof BrokenPipeError)) throw gone;
+  } catch (writeError) {
+    if (!(writeError instanceof BrokenPipeError)) throw writeError;
   }
   return failure?.exitCode ?? ExitCode.error;
 }

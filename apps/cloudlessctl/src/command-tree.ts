@@ -13,13 +13,16 @@ export interface Invocation {
   readonly session: CliSession;
   /** The operands before `--`. */
   readonly operands: readonly string[];
-  /** Everything after `--`, untouched; `undefined` without one. */
+  /** The words after `--`, not parsed; undefined when the command line has no `--`. */
   readonly wordsAfterSeparator: readonly string[] | undefined;
-  /** The options of the command itself, by camelCase name. */
+  /** All options of the command by camelCase name, including its global options. */
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** Runs a command. @returns Its exit code; no value means 0. */
+/**
+ * Runs a command.
+ * @returns The exit code; no value means 0.
+ */
 export type CommandAction = (invocation: Invocation) => Promise<number | void>;
 
 /**
@@ -27,7 +30,7 @@ export type CommandAction = (invocation: Invocation) => Promise<number | void>;
  * below several parents.
  */
 export class CommandTree {
-  /** Exit code of the command that ran. */
+  /** Exit code of the command that ran; 0 before. */
   exitCode = 0;
   /**
    * Commands that do not call a coordinator. They also work when the current context does not
@@ -41,7 +44,7 @@ export class CommandTree {
   ) {}
 
   /**
-   * Adds a command with an action.
+   * Adds a command with the global options and an action.
    * @param usage - Name and operands, for example `scale <name> <replicas>`.
    */
   addCommand(parent: Command, usage: string, description: string, action: CommandAction): Command {
@@ -54,7 +57,10 @@ export class CommandTree {
     return command;
   }
 
-  /** Sets the action of a command. */
+  /**
+   * Sets the action of a command. The action gets a session with the resolved settings, which is
+   * closed after the action. An error of a call is thrown as a {@link CliFailure}.
+   */
   setAction(command: Command, action: CommandAction): void {
     command.action(async () => {
       const separator = this.argv.indexOf('--');
@@ -81,7 +87,7 @@ export class CommandTree {
     });
   }
 
-  /** Adds a command that does not call a coordinator. */
+  /** Adds a command that works without a coordinator and without a valid context. */
   addOfflineCommand(
     parent: Command,
     usage: string,
@@ -101,7 +107,7 @@ export class CommandTree {
   }
 }
 
-/** Adds the global options; they are accepted before and after a subcommand. */
+/** Adds the global options. They are accepted before and after a subcommand. */
 export function addGlobalOptions(command: Command): void {
   const heading = 'Global options:';
   const options = [
@@ -119,7 +125,7 @@ export function addGlobalOptions(command: Command): void {
   for (const option of options) command.addOption(option.helpGroup(heading));
 }
 
-/** Names of the global options. */
+/** The global options by their camelCase names in {@link Invocation.options}. */
 export const GLOBAL_OPTION_NAMES = [
   'server',
   'context',
@@ -130,14 +136,14 @@ export const GLOBAL_OPTION_NAMES = [
   'requestId',
 ] as const;
 
-/** The global options that were given to the command or, with lower precedence, to its parents. */
+/** Returns the global options given to a command, or else the options given to its parents. */
 function readGlobalOptions(command: Command): GlobalOptions {
-  const found: Record<string, unknown> = {};
-  for (let at: Command | null = command; at !== null; at = at.parent) {
+  const values: Record<string, unknown> = {};
+  for (let source: Command | null = command; source !== null; source = source.parent) {
     for (const name of GLOBAL_OPTION_NAMES) {
-      if (!(name in found) && at.getOptionValueSource(name) === 'cli')
-        found[name] = at.getOptionValue(name);
+      if (!(name in values) && source.getOptionValueSource(name) === 'cli')
+        values[name] = source.getOptionValue(name);
     }
   }
-  return found;
+  return values;
 }

@@ -26,22 +26,26 @@ beforeAll(() => {
   chmodSync(launcher, 0o755);
   command = join(home, 'node_modules/.bin/cloudlessctl');
   symlinkSync('../../apps/cloudlessctl/bin/cloudlessctl.mjs', command); // as npm installs it
-  const shows =
+  const printArguments =
     'console.log(JSON.stringify([process.argv.slice(2), process.env.FROM_FILE ?? "unset"]));';
   writeFileSync(
     join(home, 'dist/apps/cloudlessctl/main.mjs'),
-    `${shows}\nprocess.exitCode = Number(process.env.CODE ?? 0);\n`,
+    `${printArguments}\nprocess.exitCode = Number(process.env.CODE ?? 0);\n`,
   );
 });
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
+/**
+ * Runs the launcher with a cloudlessctl that prints its arguments and `FROM_FILE` as JSON.
+ * @param exitCode - Exit code of that cloudlessctl.
+ */
 function run(
   args: readonly string[],
-  code = 0,
-): { readonly status: number | null; readonly stderr: string; readonly told: unknown } {
-  const env = { ...process.env, NODE_OPTIONS: '', CODE: String(code) };
+  exitCode = 0,
+): { readonly status: number | null; readonly stderr: string; readonly printed: unknown } {
+  const env = { ...process.env, NODE_OPTIONS: '', CODE: String(exitCode) };
   const { status, stdout, stderr } = spawnSync(command, args, { cwd: home, env, encoding: 'utf8' });
-  return { status, stderr, told: stdout === '' ? undefined : JSON.parse(stdout) };
+  return { status, stderr, printed: stdout === '' ? undefined : JSON.parse(stdout) };
 }
 
 describe('launcher bin/cloudlessctl.mjs', () => {
@@ -60,13 +64,13 @@ describe('launcher bin/cloudlessctl.mjs', () => {
       args: ['a b', '"$HOME"', "it's", '', '*'],
     },
   ])('passes $name unchanged to cloudlessctl', ({ args }) => {
-    expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
+    expect(run(args)).toEqual({ status: 0, stderr: '', printed: [args, 'unset'] });
   });
 
-  it('does not read --env-file into its own environment', () => {
+  it('does not read the file of --env-file into the environment of cloudlessctl', () => {
     writeFileSync(join(home, 'web.env'), 'FROM_FILE=1\nCODE=9\n');
     const args = ['workload', 'create', 'web', '--env-file', 'web.env'];
-    expect(run(args)).toEqual({ status: 0, stderr: '', told: [args, 'unset'] });
+    expect(run(args)).toEqual({ status: 0, stderr: '', printed: [args, 'unset'] });
   });
 
   it('exits with the exit code of cloudlessctl', () => {

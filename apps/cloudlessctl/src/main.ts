@@ -9,11 +9,14 @@ import { ProcessInput, ProcessOutput } from './io/process-streams.js';
 import { findTerminal } from './io/terminal.js';
 
 /**
- * A stream may be silent for long. Pings distinguish a silent coordinator from a broken connection.
+ * Interval of the HTTP/2 pings. A watch may be silent for hours; a failed ping shows that the
+ * connection is broken. A broken connection is detected after at most 25 s.
  */
 const PING_INTERVAL_MS = 15_000;
+/** Time within which the coordinator must acknowledge a ping. */
 const PING_TIMEOUT_MS = 10_000;
 
+/** Creates a client connection to a coordinator. HTTP/2 connects with the first call. */
 function connect(server: string): CoordinatorConnection {
   const sessionManager = new Http2SessionManager(server, {
     pingIntervalMs: PING_INTERVAL_MS,
@@ -50,10 +53,10 @@ const io: CliIo = {
   listen: listenLocally,
 };
 
-// Clock timers do not keep the process alive, and between two connection attempts nothing else
-// does.
+// This timer keeps the process alive. The timers of the clock do not, and between two connection
+// attempts nothing else is open. The interval of 12 days (2^30 ms) has no meaning.
 const keepAlive = setInterval(() => undefined, 2 ** 30);
 const exitCode = await run(process.argv.slice(2), io);
 clearInterval(keepAlive);
-// All output is written. An open standard input must not keep the process alive.
+// All output is written. process.exit() ends the process even when standard input is still open.
 process.exit(receivedSignal === undefined ? exitCode : EXIT_CODE_BY_SIGNAL[receivedSignal]);

@@ -13,7 +13,10 @@ export type ReplicaTarget =
   | { readonly kind: 'replica'; readonly replicaId: string }
   | { readonly kind: 'container'; readonly containerId: string };
 
-/** Parses `[namespace/]name`. @throws {@link CliFailure} with exit code 2. */
+/**
+ * Parses `[namespace/]name`.
+ * @throws {@link CliFailure} with exit code 2 when one of the names is invalid.
+ */
 export function parseWorkloadName(text: string, defaultNamespace: string): WorkloadName {
   const parts = text.split('/');
   const [namespace = '', name = ''] = parts.length === 1 ? [defaultNamespace, text] : parts;
@@ -28,6 +31,7 @@ export function parseWorkloadName(text: string, defaultNamespace: string): Workl
 /**
  * Parses a container id (12 to 64 hex digits, at least one of them 0 to 9), a replica id
  * (`<uid>-<number>`) or `[namespace/]name`. Text with a slash is always a workload name.
+ * @throws {@link CliFailure} with exit code 2 for any other text.
  * @example
  * parseReplicaTarget('0123456789ab', 'default') // { kind: 'container', ... }
  */

@@ -12,7 +12,7 @@ describe('parseDuration', () => {
     ['1d', 86_400_000_000_000n],
     ['-2s', -2_000_000_000n],
     ['315576000000s', 315_576_000_000n * 1_000_000_000n],
-  ])('parses %s', (text, value) => {
+  ])('parses %s as %i nanoseconds', (text, value) => {
     expect(parseDuration(text)).toEqual({ value });
   });
 
@@ -27,7 +27,7 @@ describe('parseDuration', () => {
       `${'1'.repeat(64)}s`,
       `expected a duration such as "500ms", "2s" or "1h30m", got "${'1'.repeat(60)}…"`,
     ],
-  ])('rejects %s', (text, problem) => {
+  ])('rejects %s with the problem: %s', (text, problem) => {
     expect(parseDuration(text)).toEqual({ problem });
   });
 });
@@ -48,14 +48,14 @@ describe('parseQuantity', () => {
     ['1Ti', 1n << 40n],
     ['1Pi', 1n << 50n],
     ['-1Ki', -1_024n],
-  ])('parses %s', (text, value) => {
+  ])('parses %s as %i', (text, value) => {
     expect(parseQuantity(text)).toEqual({ value });
   });
 
   it.each([
     ['64MB', 'expected a quantity such as 67108864, "64Mi" or "500M", got "64MB"'],
     ['1.5', '"1.5" is not a whole number of units'],
-  ])('rejects %s', (text, problem) => {
+  ])('rejects %s with the problem: %s', (text, problem) => {
     expect(parseQuantity(text)).toEqual({ problem });
   });
 });
@@ -66,7 +66,7 @@ describe('parseCpu', () => {
     ['0.5', 500n],
     ['2', 2_000n],
     ['2.0', 2_000n],
-  ])('parses %s', (text, value) => {
+  ])('parses %s as %i thousandths of a core', (text, value) => {
     expect(parseCpu(text)).toEqual({ value });
   });
 
@@ -75,13 +75,13 @@ describe('parseCpu', () => {
     ['-1', 'expected a CPU quantity such as "500m" or "0.5", got "-1"'],
     ['0.0005', '"0.0005" is finer than a thousandth of a core'],
     ['0.5m', '"0.5m" is finer than a thousandth of a core'],
-  ])('rejects %s', (text, problem) => {
+  ])('rejects %s with the problem: %s', (text, problem) => {
     expect(parseCpu(text)).toEqual({ problem });
   });
 });
 
 describe('quoteText', () => {
-  it('truncates texts of more than 60 characters', () => {
+  it('quotes a text, and truncates a text of more than 60 characters', () => {
     expect(quoteText('x'.repeat(60))).toBe(`"${'x'.repeat(60)}"`);
     expect(quoteText('x'.repeat(61))).toBe(`"${'x'.repeat(60)}…"`);
   });

@@ -1,6 +1,7 @@
-/** A parsed value, or the problem of the text. */
+/** A parsed value, or the problem of the text as a message for the user. */
 export type Parsed<Value> = { readonly value: Value } | { readonly problem: string };
 
+/** Nanoseconds of each unit of a duration. */
 const NANOS_PER: Readonly<Record<string, bigint>> = {
   ns: 1n,
   us: 1_000n,
@@ -50,6 +51,7 @@ export function parseDuration(text: string): Parsed<bigint> {
   return { value: match[1] === '-' ? -total : total };
 }
 
+/** Factor of each suffix of a quantity. */
 const MULTIPLES: Readonly<Record<string, bigint>> = {
   '': 1n,
   k: 1_000n,
@@ -68,7 +70,7 @@ const MULTIPLES: Readonly<Record<string, bigint>> = {
 /**
  * Parses a quantity such as `64Mi`, `500M`, `1.5G` or a whole number. The suffixes k, M, G, T, P
  * are powers of 1000; Ki, Mi, Gi, Ti, Pi are powers of 1024.
- * @param example - Examples for the error message.
+ * @param example - Description of the expected text, for the error message.
  * @example
  * parseQuantity('64Mi') // { value: 67_108_864n }
  */
@@ -103,14 +105,15 @@ export function parseCpu(text: string): Parsed<bigint> {
     : { value };
 }
 
-/** Quotes a text for messages and truncates long texts. */
+/** Quotes a text for messages, and truncates a text of more than 60 characters. */
 export function quoteText(text: string): string {
   return JSON.stringify(text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text);
 }
 
+/** Characters of a text that a message shows. */
 const MAX_SHOWN = 60;
 
-/** Longer texts are refused without parsing. */
+/** Longest text that is parsed. A longer text cannot be a sensible number. */
 const MAX_LENGTH = 64;
 
 /** Returns `whole.fraction * unit`; undefined when the product is not a whole number. */

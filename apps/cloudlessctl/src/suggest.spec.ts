@@ -18,7 +18,7 @@ describe('findSimilar', () => {
 });
 
 describe('suggestSimilar', () => {
-  it('returns a question for a similar word, and an empty text otherwise', () => {
+  it('returns a question for a similar candidate, and an empty text without one', () => {
     expect(suggestSimilar('nods', ['node'])).toBe('; did you mean node?');
     expect(suggestSimilar('zzzzzz', ['node'])).toBe('');
   });

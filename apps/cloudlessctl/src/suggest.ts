@@ -5,9 +5,9 @@
 export function findSimilar(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(word.length * MAX_DIFFERENCE)) + 1;
-  const plain = simplify(word);
+  const simplified = simplify(word);
   for (const candidate of candidates) {
-    const distance = editDistance(plain, simplify(candidate), bestDistance);
+    const distance = editDistance(simplified, simplify(candidate), bestDistance);
     if (distance < bestDistance) {
       best = candidate;
       bestDistance = distance;
@@ -16,13 +16,16 @@ export function findSimilar(word: string, candidates: Iterable<string>): string 
   return best;
 }
 
-/** Returns `; did you mean x?`, or an empty text without a similar candidate. */
+/**
+ * Returns the end of an error message: `; did you mean x?`, or an empty text without a similar
+ * candidate.
+ */
 export function suggestSimilar(word: string, candidates: Iterable<string>): string {
   const found = findSimilar(word, candidates);
   return found === undefined ? '' : `; did you mean ${found}?`;
 }
 
-/** Maximum share of the letters that may differ. */
+/** Maximum share of the letters that may differ. One letter may always differ. */
 const MAX_DIFFERENCE = 0.4;
 
 function simplify(word: string): string {
@@ -31,27 +34,27 @@ function simplify(word: string): string {
 
 /**
  * Damerau-Levenshtein distance (insertions, deletions, replacements and swaps of neighbours),
- * bounded by `limit`.
+ * bounded by `limit`. Keeps only the last three rows of the distance matrix.
  */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
-  let before: number[] = [];
+  let beforePrevious: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let row = 1; row <= a.length; row += 1) {
     const current = [row];
     for (let column = 1; column <= b.length; column += 1) {
-      const same = a[row - 1] === b[column - 1];
+      const isSame = a[row - 1] === b[column - 1];
       let cost = Math.min(
         valueAt(previous, column) + 1,
         valueAt(current, column - 1) + 1,
-        valueAt(previous, column - 1) + (same ? 0 : 1),
+        valueAt(previous, column - 1) + (isSame ? 0 : 1),
       );
       if (row > 1 && column > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1]) {
-        cost = Math.min(cost, valueAt(before, column - 2) + 1);
+        cost = Math.min(cost, valueAt(beforePrevious, column - 2) + 1);
       }
       current.push(cost);
     }
-    before = previous;
+    beforePrevious = previous;
     previous = current;
   }
   return Math.min(limit, valueAt(previous, b.length));

@@ -2,13 +2,13 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { fstatSync } from 'node:fs';
 
 /**
- * Runs `callback` once standard output or standard error has no reader any more. Failing writes are
- * ignored.
+ * Calls `callback` when standard output or standard error has lost its reader, for example because
+ * `head` has ended. The call may be repeated. Writes that fail afterwards are ignored.
  *
- * A write detects that. Between writes only poll(2) does, which Node does not offer; but `tail -f`
- * of GNU coreutils checks every second whether its output still has a reader. Other implementations
- * of `tail` refuse `--pid`, and then only a write detects it.
- * @returns The function that ends the observation.
+ * A failed write shows that the reader is gone. Between writes only poll(2) can show that, which
+ * Node does not offer. But `tail -f` of GNU coreutils polls its output every second and is ended by
+ * SIGPIPE. Other implementations of `tail` refuse `--pid`; then only a failed write is detected.
+ * @returns A function that ends the observation.
  */
 export function onBrokenOutput(callback: () => void): () => void {
   const watchers: ChildProcess[] = [];

@@ -10,17 +10,24 @@ import { CloudlessError, sleep } from '@cloudless/base';
 import { systemClock } from '@cloudless/app-kit';
 import type { CommandLine } from './run-command.js';
 
+/** The cluster and the output of a demo. */
 export interface DemoOptions {
+  /** Base URL of the API. */
   readonly url: string;
   readonly commands: CommandLine;
+  /** Prints a text. */
   readonly write: (text: string) => void;
 }
 
-/** A killed replica is ready again well before this. */
+/** Time after which the demo fails. A killed replica is ready again within a few seconds. */
 const RECOVERY_LIMIT_MS = 20_000;
+/** The workload of examples/hello.yaml, which must run before the demo. */
 const NAME = 'hello';
 
-/** Shows the life of a workload step by step. @throws An error that names the failed step. */
+/**
+ * Shows the life of a workload step by step: scale, update, failure, logs, exec, events, delete.
+ * @throws {@link CloudlessError} of kind `internal` that names the failed step.
+ */
 export async function runDemo({ url, commands, write }: DemoOptions): Promise<void> {
   const step = async (title: string, action: () => Promise<unknown>): Promise<void> => {
     write(`\n${pc.cyan(`── ${title}`)}\n`);
@@ -37,7 +44,9 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
   await step('a rolling update: new replicas are ready before old ones stop', () =>
     commands.run('workload', 'update', NAME, '--env', 'GREETING=version two', '--wait'),
   );
-  await step('kill -9 one replica: its agent restarts it at once', () => killOne(url, write));
+  await step('kill -9 one replica: its agent restarts it at once', () =>
+    killOneReplica(url, write),
+  );
   await step('what the replicas print', () =>
     commands.run('workload', 'logs', NAME, '--tail', '2'),
   );
@@ -56,7 +65,8 @@ export async function runDemo({ url, commands, write }: DemoOptions): Promise<vo
   await step('delete', () => commands.run('workload', 'delete', NAME, '--wait'));
 }
 
-async function killOne(url: string, write: (text: string) => void): Promise<void> {
+/** Kills the process of a ready replica and waits until the replica is ready again. */
+async function killOneReplica(url: string, write: (text: string) => void): Promise<void> {
   const transport = createGrpcTransport({ baseUrl: url });
   const coordinator = createCoordinatorClient(transport);
   const read = (): Promise<Workload> =>
@@ -66,17 +76,17 @@ async function killOne(url: string, write: (text: string) => void): Promise<void
   const { pid } = await createAgentClient(transport).getContainerStatus({
     containerId: victim.containerId,
   });
-  const began = systemClock.now();
+  const killedAtMs = systemClock.now();
   process.kill(pid, 'SIGKILL');
   write(`killed process ${pid} of replica ${victim.id} on ${victim.nodeId}\n`);
   const isBack = (replica: ReplicaStatus): boolean =>
     replica.id === victim.id && replica.ready && replica.restarts > victim.restarts;
   while (!(await read()).status?.replicas.some(isBack)) {
-    if (systemClock.now() - began > RECOVERY_LIMIT_MS)
+    if (systemClock.now() - killedAtMs > RECOVERY_LIMIT_MS)
       throw new CloudlessError('deadline', `replica ${victim.id} is not ready again`);
     await sleep(systemClock, 10);
   }
   write(
-    `ready again after ${Math.round(systemClock.now() - began)} ms: same replica, same node, one restart\n`,
+    `ready again after ${Math.round(systemClock.now() - killedAtMs)} ms: same replica, same node, one restart\n`,
   );
 }

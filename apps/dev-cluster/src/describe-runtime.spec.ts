@@ -3,11 +3,13 @@ import { describeRuntime } from './describe-runtime.js';
 describe('describeRuntime', () => {
   it.each([
     {
+      name: 'agents that have a container runtime',
       containers: { runtime: 'containerd 1.6.20 at /run/containerd/containerd.sock' },
       chosen: 'auto',
       text: 'processes, and containers by containerd 1.6.20 at /run/containerd/containerd.sock',
     },
     {
+      name: 'agents that found no container runtime',
       containers: { why: 'no container runtime was found at /run/crio/crio.sock' },
       chosen: 'auto',
       text:
@@ -15,11 +17,12 @@ describe('describeRuntime', () => {
         '`sudo node tools/containers/setup.mjs install` installs one',
     },
     {
+      name: '--runtime process',
       containers: { why: 'runtime is process' },
       chosen: 'process',
       text: 'processes; containers are off because of --runtime process',
     },
-  ])('returns "$text"', ({ containers, chosen, text }) => {
+  ])('describes $name', ({ containers, chosen, text }) => {
     expect(describeRuntime(containers, chosen)).toBe(text);
   });
 });

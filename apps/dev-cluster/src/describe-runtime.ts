@@ -1,10 +1,11 @@
 import type { ContainerSupport } from './dev-cluster.js';
 
-/** Command that installs a container runtime. */
+/** Hint with the command that installs a container runtime. */
 const SETUP = '`sudo node tools/containers/setup.mjs install` installs one';
 
 /**
- * One line for people: how the agents run workloads, and why. @param chosen - Value of `--runtime`.
+ * Returns how the agents run workloads, with the reason when they run no containers.
+ * @param chosen - Value of the flag `--runtime`.
  */
 export function describeRuntime(containers: ContainerSupport, chosen: string): string {
   if ('runtime' in containers) return `processes, and containers by ${containers.runtime}`;

@@ -23,14 +23,18 @@ type GuardMessage =
   | { readonly kind: 'ended'; readonly name: string }
   | { readonly kind: 'directory'; readonly path: string };
 
+/** Interval at which the guard checks whether a process is alive. */
 const POLL_INTERVAL_MS = 50;
-/** The kernel ends a killed process within this time, unless a device does not answer. */
+/**
+ * Time to wait for the end of a process after SIGKILL. The kernel ends a killed process at once,
+ * unless the process waits for a device that does not answer.
+ */
 const KILL_MS = 5_000;
 
 /**
- * A process that outlives the dev cluster and ends its programs when the dev cluster could not, as
- * after SIGKILL. Whatever ends the dev cluster, the kernel then closes the pipe to the guard's
- * standard input.
+ * A process that outlives the dev cluster and ends its programs when the dev cluster could not, for
+ * example after SIGKILL. The kernel closes the pipe to the standard input of the guard when the dev
+ * cluster ends for any reason; the guard then ends the programs that are left.
  */
 export class Guard {
   private constructor(private readonly child: ChildProcess) {}
@@ -51,28 +55,36 @@ export class Guard {
     return new Guard(child);
   }
 
+  /**
+   * Registers a process that the guard ends when the dev cluster ends.
+   * @param name - Identifies the process in later calls. A new process may reuse the name.
+   */
   registerProcess(name: string, process: GuardedProcess): void {
     this.sendMessage({ kind: 'started', name, process });
   }
 
   /**
-   * Records that SIGTERM was sent. The guard must not send a second one, which would end the
-   * process without an orderly stop.
+   * Records that SIGTERM was sent to a process. The guard must not send SIGTERM again, because a
+   * second SIGTERM ends the process without an orderly stop.
    */
   markStopping(name: string): void {
     this.sendMessage({ kind: 'stopping', name });
   }
 
+  /** Records that a process has ended. */
   removeProcess(name: string): void {
     this.sendMessage({ kind: 'ended', name });
   }
 
-  /** Registers a directory that is removed at the end of the cluster. */
+  /** Registers a directory that the guard removes at the end. */
   registerTemporaryDirectory(path: string): void {
     this.sendMessage({ kind: 'directory', path });
   }
 
-  /** Resolves when the guard has found nothing left to end, and has ended itself. */
+  /**
+   * Closes the pipe to the guard. Resolves when the guard has ended the remaining processes and
+   * itself.
+   */
   async close(): Promise<void> {
     if (
       this.child.pid === undefined ||
@@ -85,35 +97,38 @@ export class Guard {
     await exited;
   }
 
-  private sendMessage(notice: GuardMessage): void {
-    this.child.stdin?.write(`${JSON.stringify(notice)}\n`);
+  private sendMessage(message: GuardMessage): void {
+    this.child.stdin?.write(`${JSON.stringify(message)}\n`);
   }
 }
 
 /**
- * Main function of the guard. Returns when the dev cluster has ended and none of its processes is
+ * Main function of the guard. Resolves when the dev cluster has ended and none of its processes is
  * left.
+ * @param input - Messages of the dev cluster; ends when the dev cluster ends.
  */
 export async function runGuard(input: NodeJS.ReadableStream): Promise<void> {
-  const left = new Map<string, GuardedProcess>();
+  const remaining = new Map<string, GuardedProcess>();
   const stopping = new Set<string>();
   const directories: string[] = [];
   for await (const line of createInterface({ input })) {
-    const notice = parse(line);
-    if (notice?.kind === 'started') left.set(notice.name, notice.process);
-    else if (notice?.kind === 'stopping') stopping.add(notice.name);
-    else if (notice?.kind === 'ended') left.delete(notice.name);
-    else if (notice?.kind === 'directory') directories.push(notice.path);
+    const message = parseMessage(line);
+    if (message?.kind === 'started') remaining.set(message.name, message.process);
+    else if (message?.kind === 'stopping') stopping.add(message.name);
+    else if (message?.kind === 'ended') remaining.delete(message.name);
+    else if (message?.kind === 'directory') directories.push(message.path);
   }
   for (const stage of [1, 2]) {
-    const ofStage = [...left].filter(([, process]) => process.stage === stage);
-    await Promise.all(ofStage.map(([name, process]) => endProcess(process, stopping.has(name))));
+    const stageProcesses = [...remaining].filter(([, process]) => process.stage === stage);
+    await Promise.all(
+      stageProcesses.map(([name, process]) => endProcess(process, stopping.has(name))),
+    );
   }
   for (const path of directories) await rm(path, { recursive: true, force: true });
 }
 
-/** The last line may be incomplete. */
-function parse(line: string): GuardMessage | undefined {
+/** Parses a message; undefined for an incomplete last line. */
+function parseMessage(line: string): GuardMessage | undefined {
   try {
     return JSON.parse(line) as GuardMessage;
   } catch {
@@ -129,6 +144,7 @@ async function endProcess({ pid, graceMs }: GuardedProcess, isStopping: boolean)
   await isGoneWithin(pid, KILL_MS);
 }
 
+/** Returns true when a process has ended within the time limit. */
 async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
   for (const until = systemClock.now() + limitMs; await isAlive(pid);) {
     if (systemClock.now() >= until) return false;
@@ -138,7 +154,8 @@ async function isGoneWithin(pid: number, limitMs: number): Promise<boolean> {
 }
 
 /**
- * A process that ended but was not collected by its parent (process 1 of a container) is not alive.
+ * Returns true when a process runs. A process that has ended and whose parent has not collected its
+ * exit code (a zombie) does not run.
  */
 async function isAlive(pid: number): Promise<boolean> {
   if (!sendSignal(pid, 0)) return false;
@@ -146,6 +163,10 @@ async function isAlive(pid: number): Promise<boolean> {
   return !/\) [ZX] /.test(stat);
 }
 
+/**
+ * Sends a signal; 0 only checks that the process exists.
+ * @returns False when the signal cannot be sent, because the process does not exist.
+ */
 function sendSignal(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, signal);

@@ -13,12 +13,15 @@ import { Guard, GUARD_ARGUMENT, runGuard } from './guard.js';
 import { describeRuntime } from './describe-runtime.js';
 import { CommandLine } from './run-command.js';
 
+/** Exit code for an invalid command line. */
 const EXIT_USAGE = 2;
-/** Exit code of shells after SIGINT. */
+/** Exit code that shells report after SIGINT: 128 + 2. */
 const EXIT_INTERRUPTED = 130;
+/** Signals that stop the cluster in an orderly way. */
 const END_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 type EndSignal = (typeof END_SIGNALS)[number];
 
+/** The command line, see the descriptions of the flags below. */
 interface Flags {
   readonly port: number;
   readonly opsPort: number;
@@ -35,6 +38,7 @@ interface Flags {
 
 const write = (text: string): void => void process.stdout.write(text);
 
+/** Runs the dev cluster, or the guard of another dev cluster. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
   if (argv[2] === GUARD_ARGUMENT) {
     await runGuard(process.stdin);
@@ -84,11 +88,11 @@ async function main(argv: readonly string[]): Promise<number> {
     return EXIT_USAGE;
   }
   const starting = new AbortController();
-  let endWatch = (): void => undefined;
+  let endObservation = (): void => undefined;
   const interrupted = new Promise<EndSignal>((resolve) => {
     for (const signal of END_SIGNALS) process.on(signal, () => resolve(signal));
-    // Treated like a closed terminal: the output has no reader, or the parent process has ended.
-    endWatch = onBrokenOutput(() => resolve('SIGHUP'));
+    // A lost reader of the output and the end of the parent process count as a closed terminal.
+    endObservation = onBrokenOutput(() => resolve('SIGHUP'));
     process.on('disconnect', () => resolve('SIGHUP'));
     process.channel?.unref();
   });
@@ -100,7 +104,7 @@ async function main(argv: readonly string[]): Promise<number> {
   let cluster: DevCluster | undefined;
   let endSignal: EndSignal | undefined;
   try {
-    write('Starting one coordinator and ' + `${flags.agents} agents …\n`);
+    write(`Starting one coordinator and ${flags.agents} agents …\n`);
     cluster = await startDevCluster(
       {
         ...flags,
@@ -119,8 +123,8 @@ async function main(argv: readonly string[]): Promise<number> {
       cluster.failed,
     ]);
   } catch (reason) {
-    // A blocked file system may block a thread of this process; only the signal ends the process
-    // then.
+    // The start was interrupted. The process ends by the signal, because a thread that a file
+    // system blocks would prevent a normal exit.
     if (cluster === undefined && reason instanceof StoppedError) endSignal = await interrupted;
     else process.stderr.write(`${pc.red('dev-cluster:')} ${errorMessageOf(reason)}\n`);
     if (flags.demo === true)
@@ -133,15 +137,16 @@ async function main(argv: readonly string[]): Promise<number> {
       await cluster.stop();
     }
     if (flags.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
-    endWatch();
+    endObservation();
     await guard.close();
     if (endSignal !== undefined) endBySignal(endSignal);
   }
 }
 
 /**
- * @returns 0 when everything was shown, or the cluster ran until a signal; 130 when interrupted
- *   before.
+ * Shows the example or the demo, then keeps the cluster running until a signal.
+ * @param options - `signal` aborts the running command; `guard` ends the command after a crash.
+ * @returns 130 when a signal interrupted the example or the demo, otherwise 0.
  */
 async function showUntilInterrupted(
   cluster: DevCluster,
@@ -152,14 +157,15 @@ async function showUntilInterrupted(
   const commands = new CommandLine(cluster.url, write, signal, guard);
   const work = showExample(cluster, flags, commands);
   work.catch(() => undefined); // the result of interrupted work is not needed
-  const ended = await Promise.race([work, interrupted]);
-  if (ended !== undefined) return EXIT_INTERRUPTED;
+  const endSignal = await Promise.race([work, interrupted]);
+  if (endSignal !== undefined) return EXIT_INTERRUPTED;
   if (flags.demo === true) return 0;
   write(formatHints(cluster));
   await interrupted;
   return 0;
 }
 
+/** Applies the example, and runs the demo with `--demo`. */
 async function showExample(
   cluster: DevCluster,
   flags: Flags,
@@ -176,6 +182,7 @@ async function showExample(
   return undefined;
 }
 
+/** Prints the addresses of the cluster and how its agents run workloads. */
 function describeCluster(
   { url, opsUrl, agents, containers }: DevCluster,
   { runtime }: Flags,
@@ -206,6 +213,7 @@ ${url === 'http://127.0.0.1:8080' ? '' : `  (cloudlessctl finds this cluster wit
 ${pc.bold('Ctrl-C')} stops everything.
 `;
 
+/** Parses a port, or a number of agents, from 0 to 65535. */
 function parsePort(text: string): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || value > 65_535)

@@ -1,6 +1,6 @@
 import { quote } from './run-command.js';
 
-describe('quoted', () => {
+describe('quote', () => {
   it.each([
     ['plain', 'plain'],
     ['--limit=8', '--limit=8'],

@@ -4,13 +4,18 @@ import { CloudlessError } from '@cloudless/base';
 import { getCommand } from './program-process.js';
 import type { Guard } from './guard.js';
 
-/** Name for the guard. Only one command runs at a time. */
+/** Name of the command for the guard. Only one command runs at a time. */
 const COMMAND = 'cloudlessctl';
+/** Time between SIGTERM and SIGKILL. An interrupted command has nothing to clean up. */
 const COMMAND_GRACE_MS = 1_000;
 
-/** Runs cloudlessctl against the cluster as a user would. Prints the command and its output. */
+/**
+ * Runs commands of cloudlessctl against the cluster, and prints each command and its output as a
+ * user would see them.
+ */
 export class CommandLine {
   constructor(
+    /** Base URL of the coordinator. */
     private readonly server: string,
     private readonly write: (text: string) => void,
     /** Aborts the running command. */
@@ -18,10 +23,15 @@ export class CommandLine {
     private readonly guard: Guard,
   ) {}
 
-  /** @throws kind `internal` naming the command, when its exit code is not 0. */
+  /**
+   * Runs `cloudlessctl <args>`.
+   * @returns The standard output.
+   * @throws {@link CloudlessError} of kind `internal` that names the command when its exit code is
+   *   not 0, and the abort error of Node when `signal` is aborted.
+   */
   async run(...args: readonly string[]): Promise<string> {
-    const shown = `cloudlessctl ${args.map(quote).join(' ')}`;
-    this.write(`\n${pc.bold(`$ ${shown}`)}\n`);
+    const commandText = `cloudlessctl ${args.map(quote).join(' ')}`;
+    this.write(`\n${pc.bold(`$ ${commandText}`)}\n`);
     const [executable = process.execPath, ...before] = getCommand('cloudlessctl');
     const child = spawn(executable, [...before, '--server', this.server, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -39,7 +49,7 @@ export class CommandLine {
       child.once('close', resolve);
     }).finally(() => this.guard.removeProcess(COMMAND));
     if (code !== 0)
-      throw new CloudlessError('internal', `"${shown}" ended with ${code ?? 'a signal'}`);
+      throw new CloudlessError('internal', `"${commandText}" ended with ${code ?? 'a signal'}`);
     return output;
   }
 }

@@ -14,10 +14,13 @@ import type { CliIo, CoordinatorConnection } from '../io/io.js';
 import { printYaml } from '../manifest/print-yaml.js';
 import type { Style } from '../output/style.js';
 
-/** Client of the public API. */
+/** Client of the coordinator service, the public API for workloads, nodes and events. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
 
-/** Time limit of a unary call without `--timeout`. */
+/**
+ * Time limit of a unary call without `--timeout`. The coordinator answers within milliseconds, so a
+ * longer wait shows a fault.
+ */
 const CALL_TIMEOUT_MS = 30_000;
 
 /** The clients, settings and output of one run of cloudlessctl. */
@@ -96,7 +99,7 @@ export class CliSession {
     return this.io.stdout.write(data);
   }
 
-  /** Writes a line to standard error. */
+  /** Writes a line and a line feed to standard error. */
   printNotice(line: string): Promise<void> {
     return this.io.stderr.write(`${line}\n`);
   }
@@ -134,12 +137,16 @@ export class CliSession {
       : `${JSON.stringify(value)}\n`;
   }
 
+  /** Closes the connection, which cancels all calls. Does nothing when no call was made. */
   close(): void {
     this.connection?.close();
   }
 }
 
-/** Converts a message to protobuf JSON with zero values, as the coordinator does. */
+/**
+ * Converts a message to protobuf JSON. Fields with zero values are included, so that scripts find
+ * every field.
+ */
 export function toMessageJson<Desc extends DescMessage>(
   schema: Desc,
   message: MessageShape<Desc>,

@@ -1,6 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { isTransient } from './failure.js';
 
+/** Creates the error of a call whose cause is a Node error with this code. */
 const withCause = (code: string): ConnectError =>
   new ConnectError(
     'x',
@@ -15,26 +16,26 @@ describe('isTransient', () => {
     {
       name: 'UNAVAILABLE of a coordinator without leadership',
       reason: new ConnectError('x', Code.Unavailable),
-      is: true,
+      expected: true,
     },
-    { name: 'a refused connection', reason: withCause('ECONNREFUSED'), is: true },
+    { name: 'a refused connection', reason: withCause('ECONNREFUSED'), expected: true },
     {
       name: 'a stream that the server reset',
       reason: new ConnectError('http/2 stream closed with error code CANCEL (0x8)', Code.Canceled),
-      is: true,
+      expected: true,
     },
     {
       name: 'a call that the client cancelled',
       reason: new ConnectError('This operation was aborted', Code.Canceled),
-      is: false,
+      expected: false,
     },
     {
       name: 'a refusal by the coordinator',
       reason: new ConnectError('x', Code.NotFound),
-      is: false,
+      expected: false,
     },
-    { name: 'an error that is no call error', reason: new Error('x'), is: false },
-  ])('returns $is for $name', ({ reason, is }) => {
-    expect(isTransient(reason)).toBe(is);
+    { name: 'an error other than a ConnectError', reason: new Error('x'), expected: false },
+  ])('returns $expected for $name', ({ reason, expected }) => {
+    expect(isTransient(reason)).toBe(expected);
   });
 });

@@ -42,7 +42,7 @@ export function createUsageFailure(message: string): CliFailure {
   return new CliFailure(ExitCode.usage, message);
 }
 
-/** The type makes a new code a compile error until it has an exit code. */
+/** The exit code for each error code. The type requires an entry for every error code. */
 const EXIT_CODES: Readonly<Record<Code, number>> = {
   [Code.Canceled]: ExitCode.error,
   [Code.Unknown]: ExitCode.error,
@@ -75,7 +75,10 @@ export interface ConnectionTarget {
   readonly configPath: string;
 }
 
-/** Converts the error of a call to a message and an exit code. */
+/**
+ * Converts the error of a call to a {@link CliFailure}. The message of a connection error names the
+ * address and the settings that may be wrong.
+ */
 export function describeCallFailure(reason: ConnectError, target: ConnectionTarget): CliFailure {
   const exitCode = toExitCode(reason.code);
   const network = findNetworkReason(reason);
@@ -106,12 +109,15 @@ function toCodeName(code: Code): string {
   return Code[code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 }
 
-/** Returns why the connection failed; undefined when a coordinator answered. */
+/**
+ * Returns why the connection failed, found by the Node error code in the chain of causes; undefined
+ * when the error has no such cause, for example when a coordinator answered.
+ */
 function findNetworkReason(reason: ConnectError): string | undefined {
   let cause: unknown = reason.cause;
   for (let link = 0; link < MAX_CAUSES && typeof cause === 'object' && cause !== null; link += 1) {
-    const known = 'code' in cause ? NETWORK_REASONS[String(cause.code)] : undefined;
-    if (known !== undefined) return known;
+    const networkReason = 'code' in cause ? NETWORK_REASONS[String(cause.code)] : undefined;
+    if (networkReason !== undefined) return networkReason;
     cause = 'cause' in cause ? cause.cause : undefined;
   }
   return undefined;
@@ -135,7 +141,7 @@ const NETWORK_REASONS: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate of the server is not trusted',
 };
 
-/** Bound for the length of a cause chain, which may be a cycle. */
+/** Number of causes that are examined. A chain of causes may be a cycle. */
 const MAX_CAUSES = 8;
 
 /**
@@ -152,8 +158,9 @@ export function isTransient(reason: unknown): boolean {
 }
 
 /**
- * Returns true when the server died during the call: Node then reports CANCEL for the stream. The
- * error proves that the call had started. A cancellation by the caller has another message.
+ * Returns true when the server died during the call: Node then reports CANCEL for the stream. This
+ * error shows that the server had accepted the call. A cancellation by the caller has another
+ * message.
  */
 export function isServerReset(reason: unknown): boolean {
   return (

@@ -4,7 +4,10 @@ import { Deadline, withReconnect, type ReconnectOptions } from './reconnect.js';
 
 const lost = new ConnectError('no leader', Code.Unavailable);
 
-/** Opens a stream that yields the items of each attempt and throws the errors among them. */
+/**
+ * Creates a stream whose n-th attempt yields the texts of the n-th list and throws at its first
+ * error. Further attempts repeat the last list.
+ */
 function openAttempts(attempts: readonly (readonly (string | Error)[])[]) {
   const startedAtMs: number[] = [];
   const clock = new ManualClock();
@@ -18,6 +21,11 @@ function openAttempts(attempts: readonly (readonly (string | Error)[])[]) {
   return { clock, open, startedAtMs };
 }
 
+/**
+ * Reads the stream with {@link withReconnect} for at most 75 s of the clock.
+ * @returns The items, the reported losses, the start time of each attempt in milliseconds after the
+ *   first attempt, and the result: `ended`, `running` or the thrown error.
+ */
 async function run(
   attempts: readonly (readonly (string | Error)[])[],
   options: Partial<ReconnectOptions> = {},
@@ -65,7 +73,7 @@ describe('withReconnect', () => {
     });
   });
 
-  it('does not retry an error that is not about the connection, unless it is retriable', async () => {
+  it('retries an error other than a connection error only when isRetriable returns true', async () => {
     const refused = new ConnectError('not found', Code.NotFound);
     expect(await run([['a', refused], ['b']])).toMatchObject({ items: ['a'], result: refused });
     expect(
@@ -82,7 +90,7 @@ describe('withReconnect', () => {
     expect(startedAtMs.at(-2)).toBeLessThan(60_000);
   });
 
-  it('starts with the shortest delay again after an item', async () => {
+  it('starts with the shortest delay again after it has received an item', async () => {
     const { startedAtMs } = await run([['a', lost], [lost], ['b', lost], ['c']]);
     expect(startedAtMs).toEqual([0, 250, 750, 1_000]);
   });
@@ -97,7 +105,7 @@ describe('withReconnect', () => {
     expect(result).toBe(lost);
   });
 
-  it('throws the error at once when the signal is aborted', async () => {
+  it('throws a connection error at once when the signal is aborted', async () => {
     const signal = AbortSignal.abort();
     expect(await run([['a', lost], ['b']], { signal })).toMatchObject({
       items: ['a'],
@@ -121,7 +129,7 @@ describe('Deadline', () => {
     expect([cancelled.hasExpired, cancelled.signal.aborted]).toEqual([false, false]);
   });
 
-  it('aborts its signal with the parent, without having expired', () => {
+  it('aborts its signal without having expired when the parent signal is aborted', () => {
     const parent = new AbortController();
     const deadline = new Deadline(new ManualClock(), parent.signal, undefined);
     parent.abort();

@@ -5,9 +5,11 @@ import { isTransient, isServerReset } from './failure.js';
 /** Options of {@link withReconnect}. */
 export interface ReconnectOptions {
   readonly clock: Clock;
+  /** Ends the retries. The caller also passes the signal to the calls that `open` makes. */
   readonly signal: AbortSignal;
   /**
-   * True when the stream never ends by itself, so that an end is treated as a broken connection.
+   * True for a stream that the coordinator never ends, such as a watch. The end of the stream is
+   * then treated as a broken connection.
    */
   readonly endless: boolean;
   /**
@@ -16,27 +18,31 @@ export interface ReconnectOptions {
    */
   readonly hasAnswered?: boolean;
   /**
-   * Returns true for an error that is retried like a broken connection once the stream has worked.
+   * Returns true for a further error that is retried like a broken connection. Default: only
+   * connection errors are retried.
    */
   isRetriable?(reason: unknown): boolean;
-  /** Called once for each loss of the connection. */
+  /** Called once for each loss of the connection, before the first attempt to reconnect. */
   onLost(reason: string): Promise<void>;
 }
 
+/** Delay before the first attempt to reconnect. Each further attempt doubles the delay. */
 const FIRST_DELAY_MS = 250;
+/** Longest delay: a user does not wait much longer than the coordinator needs to start. */
 const MAX_DELAY_MS = 5_000;
 /**
- * A restarted coordinator is back within seconds. After this time without a connection the user
- * gets an error.
+ * Time without a connection after which the error is thrown. A restarted coordinator answers within
+ * seconds.
  */
 const GIVE_UP_MS = 60_000;
 
 /**
  * Yields the items of a stream and opens the stream again, with back-off, whenever the connection
- * breaks. The first attempt is not retried unless `hasAnswered` is set.
- * @param open - Opens the stream after the last item.
- * @throws the error of `open` when it is not a connection error, at the first attempt, or after a
- *   minute without a connection.
+ * breaks. A failed first attempt is retried only when `hasAnswered` is true, or when the server had
+ * accepted the call.
+ * @param open - Opens the stream. From the second call on, the stream starts after the last item.
+ * @throws The error of the stream: at once when the error cannot be retried or `signal` is aborted,
+ *   otherwise after a minute without a connection.
  */
 export async function* withReconnect<Item>(
   open: () => AsyncIterable<Item>,
@@ -73,13 +79,17 @@ export async function* withReconnect<Item>(
   }
 }
 
-/** An abort signal that fires with `parent`, or after `timeoutMs`. */
+/** A time limit as an abort signal. Call {@link cancel} when the work has ended. */
 export class Deadline {
   private readonly controller = new AbortController();
+  /** Aborted when the parent signal is aborted or when the time limit expires. */
   readonly signal: AbortSignal;
   private readonly timer: { cancel(): void } | undefined;
 
-  /** @param timeoutMs - Undefined: no time limit. */
+  /**
+   * Starts the time limit.
+   * @param timeoutMs - Undefined: no time limit.
+   */
   constructor(clock: Clock, parent: AbortSignal, timeoutMs: number | undefined) {
     this.signal = AbortSignal.any([parent, this.controller.signal]);
     if (timeoutMs !== undefined)
@@ -91,6 +101,7 @@ export class Deadline {
     return this.controller.signal.aborted;
   }
 
+  /** Stops the timer. The signal is then only aborted by the parent. */
   cancel(): void {
     this.timer?.cancel();
   }

@@ -8,7 +8,7 @@ async function readAll(queue: RequestQueue<number>): Promise<readonly number[]> 
 }
 
 describe('RequestQueue', () => {
-  it('yields items in order, also those that are put while the reader waits', async () => {
+  it('yields items in order, also items that are put while the reader waits', async () => {
     const queue = new RequestQueue<number>();
     void queue.put(1);
     const reading = readAll(queue);
@@ -20,7 +20,7 @@ describe('RequestQueue', () => {
     expect(await reading).toEqual([1, 2, 3]);
   });
 
-  it('resolves a put only after the item was read', async () => {
+  it('resolves put only when the reader has read the item', async () => {
     const queue = new RequestQueue<number>();
     let isRead = false;
     void queue.put(1).then(() => (isRead = true));
@@ -31,7 +31,7 @@ describe('RequestQueue', () => {
     expect(isRead).toBe(true);
   });
 
-  it('resolves pending puts and ends the reader when it is closed', async () => {
+  it('resolves put without delivering the item when it is closed', async () => {
     const queue = new RequestQueue<number>();
     const put = queue.put(1);
     queue.close();

@@ -1,22 +1,25 @@
 /**
- * An asynchronous queue between one writer and one reader. The writer can wait until an item was
- * read.
+ * An asynchronous queue between one writer and one reader, for the requests of a bidirectional
+ * stream. The writer can wait until the reader has read an item.
  */
 export class RequestQueue<Item> {
-  private readonly pending: { readonly item: Item; readonly taken: () => void }[] = [];
+  private readonly pending: { readonly item: Item; readonly onRead: () => void }[] = [];
   private ended = false;
   private wakeReader: (() => void) | undefined;
 
-  /** Appends an item. Resolves when the item was read or the queue was closed. */
+  /**
+   * Appends an item. An item that is put after the end is dropped.
+   * @returns Resolves when the reader has read the item or the queue is closed.
+   */
   put(item: Item): Promise<void> {
     if (this.ended) return Promise.resolve();
     return new Promise((resolve) => {
-      this.pending.push({ item, taken: resolve });
+      this.pending.push({ item, onRead: resolve });
       this.wakeReader?.();
     });
   }
 
-  /** Ends the queue: remaining items can still be read. */
+  /** Ends the queue. The reader still reads the remaining items. */
   end(): void {
     this.ended = true;
     this.wakeReader?.();
@@ -25,15 +28,15 @@ export class RequestQueue<Item> {
   /** Closes the queue and drops the remaining items. */
   close(): void {
     this.end();
-    for (const { taken } of this.pending.splice(0)) taken();
+    for (const { onRead } of this.pending.splice(0)) onRead();
   }
 
-  /** Yields all items until the queue ends; can be read once. */
+  /** Yields all items until the queue ends. Must be called only once. */
   async *read(): AsyncGenerator<Item> {
     for (;;) {
       const next = this.pending.shift();
       if (next !== undefined) {
-        next.taken();
+        next.onRead();
         yield next.item;
       } else if (this.ended) return;
       else await new Promise<void>((resolve) => (this.wakeReader = resolve));

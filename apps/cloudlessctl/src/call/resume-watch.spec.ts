@@ -26,20 +26,20 @@ type Script<Item> = readonly (readonly (Item | ConnectError)[])[];
  * Records the requests.
  */
 function createScriptedWatch<Item, Request>(calls: Script<Item>) {
-  const asked: Request[] = [];
+  const requests: Request[] = [];
   const watch = async function* (
     request: Request,
     { signal }: { readonly signal: AbortSignal },
   ): AsyncGenerator<Item> {
-    asked.push(request);
-    for (const item of calls[asked.length - 1] ?? []) {
+    requests.push(request);
+    for (const item of calls[requests.length - 1] ?? []) {
       if (item instanceof ConnectError) throw item;
       yield item;
     }
-    if (asked.length < calls.length) throw new ConnectError('no leader', Code.Unavailable);
+    if (requests.length < calls.length) throw new ConnectError('no leader', Code.Unavailable);
     await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
   };
-  return { asked, watch };
+  return { requests, watch };
 }
 
 /** Runs a command until it prints the text, advancing the clock, then presses Ctrl-C. */
@@ -72,7 +72,7 @@ const splitRows = (stdout: string): readonly string[] =>
 
 describe('cloudlessctl get workloads --watch', () => {
   it('lists the workloads, prints each change, and resumes after a broken connection', async () => {
-    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
+    const { requests, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: aWorkload({ status: { readyReplicas: 1 } }), revision: 7n },
         { kind: Kind.SYNCED, revision: 9n },
@@ -87,7 +87,7 @@ describe('cloudlessctl get workloads --watch', () => {
       coordinator: { watchWorkloads: watch },
     });
     expect(exitCode).toBe(130);
-    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 11n]);
+    expect(requests.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 11n]);
     expect(splitRows(stdout).map((row) => row.split(' | ').slice(0, 4).join(' '))).toEqual([
       'NAMESPACE NAME STATUS READY',
       'default web Running 1/2',
@@ -100,7 +100,7 @@ describe('cloudlessctl get workloads --watch', () => {
   });
 
   it('restarts from the current state when the history is compacted', async () => {
-    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
+    const { requests, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }],
       [new ConnectError('what changed after revision 9 is no longer kept', Code.OutOfRange)],
       [{ kind: Kind.PUT, workload: aWorkload(), revision: 100n }],
@@ -108,20 +108,20 @@ describe('cloudlessctl get workloads --watch', () => {
     const { stderr } = await runUntil(['get', 'workloads', '-w'], 'web', {
       coordinator: { watchWorkloads: watch },
     });
-    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 0n]);
+    expect(requests.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n, 0n]);
     expect(stderr).toContain(
       'the watch cannot be resumed and restarts from the current state: what changed after revision 9 is no longer kept\n',
     );
   });
 
-  it('resumes after it was ended for slow reading, but fails when the first call is refused', async () => {
+  it('resumes after the coordinator ended it for slow reading, and fails when the first call is refused', async () => {
     const slow = new ConnectError('nothing was read', Code.ResourceExhausted);
-    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
+    const { requests, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [{ kind: Kind.SYNCED, revision: 9n }, slow],
       [{ kind: Kind.PUT, workload: aWorkload(), revision: 10n }],
     ]);
     await runUntil(['get', 'workloads', '-w'], 'web', { coordinator: { watchWorkloads: watch } });
-    expect(asked.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n]);
+    expect(requests.map(({ afterRevision }) => afterRevision)).toEqual([0n, 9n]);
     const refused = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([[slow], []]);
     const result = await runCli(['get', 'workloads', '-w'], {
       coordinator: { watchWorkloads: refused.watch },
@@ -178,8 +178,8 @@ describe('cloudlessctl get nodes --watch', () => {
 describe('cloudlessctl events --watch', () => {
   const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
 
-  it('watches from the revision of the list, resumes after a break, and repeats no event', async () => {
-    const { asked, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
+  it('watches from the revision of the list, resumes when the connection breaks, and repeats no event', async () => {
+    const { requests, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
       [
         { event: event('2'), revision: 5n },
         { event: event('3'), revision: 5n },
@@ -202,7 +202,7 @@ describe('cloudlessctl events --watch', () => {
       'Reason4',
       'Reason5',
     ]);
-    expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
+    expect(requests.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
       [4n, ''],
       [5n, ''],
       [6n, ''],
@@ -212,7 +212,7 @@ describe('cloudlessctl events --watch', () => {
 
   it('reports missed events when they are no longer stored, and continues with new events', async () => {
     const event = (id: string) => create(EventSchema, { id, reason: `Reason${id}` });
-    const { asked, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
+    const { requests, watch } = createScriptedWatch<EventItem, WatchEventsRequest>([
       [new ConnectError('no longer kept', Code.OutOfRange)],
       [new ConnectError('events after 1 are no longer kept', Code.OutOfRange)],
       [{ event: event('7'), revision: 20n }],
@@ -222,7 +222,7 @@ describe('cloudlessctl events --watch', () => {
       coordinator: { listEvents, watchEvents: watch },
     });
     expect(stderr).toContain('events were missed: events after 1 are no longer kept\n');
-    expect(asked.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
+    expect(requests.map(({ afterRevision, afterId }) => [afterRevision, afterId])).toEqual([
       [4n, ''],
       [0n, '1'],
       [0n, ''],
@@ -231,9 +231,9 @@ describe('cloudlessctl events --watch', () => {
 });
 
 describe('cloudlessctl delete --wait', () => {
-  it('resumes the watch, and ignores the state from before a restart of the watch', async () => {
+  it('resumes the watch, and reports the deletion when a restarted watch no longer lists the workload', async () => {
     const deleting = aWorkload({ status: { totalReplicas: 1 } });
-    const { asked, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
+    const { requests, watch } = createScriptedWatch<WorkloadItem, WatchWorkloadsRequest>([
       [
         { kind: Kind.PUT, workload: deleting, revision: 7n },
         { kind: Kind.SYNCED, revision: 9n },
@@ -247,7 +247,7 @@ describe('cloudlessctl delete --wait', () => {
       coordinator,
     });
     expect(exitCode).toBe(0);
-    expect(asked.map(({ name, afterRevision }) => [name, afterRevision])).toEqual([
+    expect(requests.map(({ name, afterRevision }) => [name, afterRevision])).toEqual([
       ['web', 0n],
       ['web', 9n],
       ['web', 12n],

@@ -1,7 +1,10 @@
 import { createUsageFailure } from '../call/failure.js';
 import type { Invocation } from '../command-tree.js';
 
-/** Returns the value of an option; undefined when the option was not given. */
+/**
+ * Returns the value of an option; undefined when the option was not given.
+ * @param name - Name of the option in camelCase.
+ */
 export function getTextOption({ options }: Invocation, name: string): string | undefined {
   const value = options[name];
   return typeof value === 'string' ? value : undefined;
@@ -36,6 +39,7 @@ export function requireOperands(
 /**
  * Returns the operand at `index`, from 0. The check of the commander library is not sufficient,
  * because commander also counts the words after `--` as operands.
+ * @param name - Name of the operand, for the error message.
  * @throws {@link CliFailure} when the operand is missing.
  */
 export function requireOperand({ operands }: Invocation, index: number, name: string): string {
@@ -49,7 +53,7 @@ export function requireOperand({ operands }: Invocation, index: number, name: st
  * Returns the words after `--`; empty when there are none.
  * @param operandCount - Number of operands before `--`.
  * @param usage - Example of a correct command line, for the error message.
- * @throws {@link CliFailure} when there are more operands than `names`.
+ * @throws {@link CliFailure} when there are more operands than `operandCount`.
  */
 export function getCommandAfterSeparator(
   { operands, wordsAfterSeparator }: Invocation,
@@ -69,11 +73,11 @@ export function getCommandAfterSeparator(
 
 /**
  * Returns the name that a command with `--watch` was given; undefined without a name.
- * @param what - Kind of the named object, for the error message.
+ * @param kind - Kind of the named object, for the error message.
  * @throws {@link CliFailure} when several names were given.
  */
-export function requireAtMostOneName(names: readonly string[], what: string): string | undefined {
+export function requireAtMostOneName(names: readonly string[], kind: string): string | undefined {
   if (names.length > 1)
-    throw createUsageFailure(`--watch takes at most one ${what}, got ${names.length}`);
+    throw createUsageFailure(`--watch takes at most one ${kind}, got ${names.length}`);
   return names[0];
 }

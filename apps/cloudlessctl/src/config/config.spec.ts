@@ -9,10 +9,10 @@ const CONFIG =
   '# mine\ncurrent: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n    namespace: team\n  prod: {server: "https://cluster.example:8443"}\n';
 const coordinator = { listWorkloads: () => ({}) };
 
-describe('configuration file', () => {
+describe('cloudlessctl', () => {
   it.each([
     {
-      name: 'defaults without a configuration file',
+      name: 'no configuration file',
       argv: [],
       env: {},
       config: '',
@@ -20,7 +20,7 @@ describe('configuration file', () => {
       namespace: 'default',
     },
     {
-      name: 'the current context',
+      name: 'a current context',
       argv: [],
       env: {},
       config: CONFIG,
@@ -28,7 +28,7 @@ describe('configuration file', () => {
       namespace: 'team',
     },
     {
-      name: 'CLOUDLESS_SERVER overrides the current context',
+      name: 'CLOUDLESS_SERVER and a current context',
       argv: [],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
@@ -36,7 +36,7 @@ describe('configuration file', () => {
       namespace: 'team',
     },
     {
-      name: '--context overrides CLOUDLESS_SERVER and the current context',
+      name: '--context, CLOUDLESS_SERVER and a current context',
       argv: ['--context', 'prod'],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
@@ -44,54 +44,66 @@ describe('configuration file', () => {
       namespace: 'default',
     },
     {
-      name: '--server and --namespace override everything else',
+      name: '--server, --namespace, CLOUDLESS_SERVER and a current context',
       argv: ['--server', 'http://x:2/', '-n', 'mine'],
       env: { CLOUDLESS_SERVER: 'http://h:1' },
       config: CONFIG,
       server: 'http://x:2',
       namespace: 'mine',
     },
-  ])('selects server and namespace: $name', async ({ argv, env, config, server, namespace }) => {
-    const files = config === '' ? {} : { [PATH]: config };
-    for (const placed of [
-      [...argv, 'get', 'workloads'],
-      ['get', ...argv, 'workloads'],
-      ['get', 'workloads', ...argv],
-      [...argv, 'workload', 'list'],
-      ['workload', ...argv, 'list'],
-    ]) {
-      const result = await runCli(placed, { coordinator, env, files });
-      expect(result).toMatchObject({
-        exitCode: 0,
-        servers: [server],
-        stderr: `no workloads in namespace ${namespace}\n`,
-      });
-    }
-  });
+  ])(
+    'uses the server $server and the namespace $namespace with $name',
+    async ({ argv, env, config, server, namespace }) => {
+      const files = config === '' ? {} : { [PATH]: config };
+      for (const words of [
+        [...argv, 'get', 'workloads'],
+        ['get', ...argv, 'workloads'],
+        ['get', 'workloads', ...argv],
+        [...argv, 'workload', 'list'],
+        ['workload', ...argv, 'list'],
+      ]) {
+        const result = await runCli(words, { coordinator, env, files });
+        expect(result).toMatchObject({
+          exitCode: 0,
+          servers: [server],
+          stderr: `no workloads in namespace ${namespace}\n`,
+        });
+      }
+    },
+  );
 
   it.each([
-    { config: 'curent: x\n', message: `${PATH}:1:1: curent: unknown key; did you mean current?` },
     {
+      name: 'an unknown key',
+      config: 'curent: x\n',
+      message: `${PATH}:1:1: curent: unknown key; did you mean current?`,
+    },
+    {
+      name: 'an unknown key of a context',
       config: 'contexts:\n  dev:\n    sever: http://x:1\n',
       message: `${PATH}:3:5: contexts.dev.sever: unknown key; did you mean server?`,
     },
     {
+      name: 'an invalid server',
       config: 'contexts:\n  dev: {server: x}\n',
       message: `${PATH}:2:17: contexts.dev.server: expected an address such as http://127.0.0.1:8080, got "x"`,
     },
     {
+      name: 'a current context that does not exist',
       config: 'current: prd\ncontexts: {prod: {}}\n',
       message: `the current context of ${PATH}: context "prd" does not exist in ${PATH}; did you mean prod?`,
     },
-  ])('rejects the configuration $config', async ({ config, message }) => {
+  ])('rejects a configuration file with $name', async ({ config, message }) => {
     expect(await runCli(['get', 'workloads'], { files: { [PATH]: config } })).toMatchObject({
       exitCode: 2,
       stderr: `cloudlessctl: ${message}\n`,
       servers: [],
     });
   });
+});
 
-  it('is edited by context set and context use, and keeps its comments', async () => {
+describe('cloudlessctl context', () => {
+  it('changes the configuration file and keeps its comments with set and use', async () => {
     const first = await runCli(['context', 'set', 'dev', '--server', 'http://127.0.0.1:9000']);
     expect(first.files[PATH]).toBe(
       'current: dev\ncontexts:\n  dev:\n    server: http://127.0.0.1:9000\n',
@@ -116,7 +128,7 @@ describe('configuration file', () => {
     );
   });
 
-  it('is not changed by context set without a setting or with an invalid name', async () => {
+  it('leaves the configuration file unchanged when set gets no setting or an invalid name', async () => {
     for (const [argv, message] of [
       [['dev'], 'nothing to set: give --server, --namespace, or both'],
       [['-x', '-n', 'team'], "unknown option '-x'"],
@@ -132,7 +144,7 @@ describe('configuration file', () => {
     );
   });
 
-  it('is reported as empty by context list, with the command that creates a context', async () => {
+  it('prints the command that creates a context when list finds none', async () => {
     expect(await runCli(['context', 'list'])).toMatchObject({
       exitCode: 0,
       stdout: '',
@@ -143,7 +155,7 @@ describe('configuration file', () => {
     });
   });
 
-  it('is printed by context list and context show', async () => {
+  it('prints all contexts with list, and the settings in use with show', async () => {
     expect((await runCli(['context', 'list'], { files: { [PATH]: CONFIG } })).stdout).toBe(
       'CURRENT   NAME   SERVER                         NAMESPACE\n*         dev    http://127.0.0.1:9000          team\n-         prod   https://cluster.example:8443   default\n',
     );
@@ -160,8 +172,8 @@ describe('configuration file', () => {
   });
 });
 
-describe('connection to a coordinator', () => {
-  it('uses the Connect protocol over HTTP/2 without TLS', async () => {
+describe('cloudlessctl node get', () => {
+  it('calls a coordinator by the Connect protocol over HTTP/2 without TLS', async () => {
     const server = createServer(
       connectNodeAdapter({
         routes: ({ service }) => void service(CoordinatorService, { getNode: () => aNode() }),
@@ -180,7 +192,7 @@ describe('connection to a coordinator', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('names the address and the settings to check when the connection is refused', async () => {
+  it('names the address and the settings to check when the coordinator refuses the connection', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

@@ -8,15 +8,19 @@ import type { Entry } from '../manifest/yaml-reader.js';
 
 /** A context: the address of a cluster and the default namespace. */
 export interface Context {
+  /** URL of the coordinator, see {@link checkServer}. Default: `http://127.0.0.1:8080`. */
   readonly server?: string;
+  /** Default: `default`. */
   readonly namespace?: string;
 }
 
-/** The configuration file. */
+/** The content of the configuration file. */
 export interface Contexts {
   /** Path of the file; the file may not exist. */
   readonly path: string;
+  /** Name of the current context. The file may not contain this context. */
   readonly current?: string;
+  /** The contexts by name. */
   readonly contexts: ReadonlyMap<string, Context>;
 }
 
@@ -37,14 +41,16 @@ export function getConfigPath(env: CliIo['env']): string {
 export async function readContexts(files: Files, path: string): Promise<Contexts> {
   const bytes = await readIfPresent(files, path);
   if (bytes === undefined) return { path, contexts: new Map() };
-  const found = parseContexts(path, bytes);
-  if ('problems' in found) throw new CliFailure(ExitCode.usage, found.problems.join('\n'));
-  return found.contexts;
+  const parsed = parseContexts(path, bytes);
+  if ('problems' in parsed) throw new CliFailure(ExitCode.usage, parsed.problems.join('\n'));
+  return parsed.contexts;
 }
 
 /**
  * Parses a configuration file. Unknown keys are errors, because a misspelt `server` would send
  * commands to the wrong cluster.
+ * @param path - Path of the file, for messages.
+ * @returns The contexts, or the problems as lines for the user.
  */
 export function parseContexts(
   path: string,
@@ -93,27 +99,38 @@ function readContext(reader: YamlReader, name: string, fields: readonly Entry[])
   return context;
 }
 
-/** Validates the address of a coordinator. @returns The problem, or undefined. */
+/**
+ * Validates the address of a coordinator: `http` or `https`, with a host and without path, query
+ * and user name.
+ * @returns The problem; undefined when the address is valid.
+ */
 export function checkServer(server: string): string | undefined {
   const url = URL.canParse(server) ? new URL(server) : undefined;
-  const plain =
+  const isBaseUrl =
     url !== undefined &&
     (url.protocol === 'http:' || url.protocol === 'https:') &&
     url.pathname === '/' &&
     url.search === '';
-  return plain && url.hostname !== '' && url.username === ''
+  return isBaseUrl && url.hostname !== '' && url.username === ''
     ? undefined
     : `expected an address such as http://127.0.0.1:8080, got ${JSON.stringify(server)}`;
 }
 
-/** Validates the name of a namespace. @returns The problem, or undefined. */
+/**
+ * Validates the name of a namespace.
+ * @returns The problem; undefined when the name is valid.
+ */
 export function checkNamespace(namespace: string): string | undefined {
   return isDnsLabel(namespace)
     ? undefined
     : `expected ${DNS_LABEL_RULE}, got ${JSON.stringify(namespace)}`;
 }
 
-/** Edits the configuration file and keeps its comments. */
+/**
+ * Edits the configuration file and keeps its comments. Creates a missing file.
+ * @param edit - Changes the YAML document in place.
+ * @throws {@link CliFailure} when the present file is invalid or cannot be read.
+ */
 export async function editContexts(
   files: Files,
   path: string,
@@ -129,6 +146,7 @@ export async function editContexts(
   await files.write(path, document.toString());
 }
 
+/** Reads a file; undefined when the file does not exist. */
 async function readIfPresent(files: Files, path: string): Promise<Uint8Array | undefined> {
   try {
     return await files.read(path);

@@ -25,6 +25,7 @@ export type OutputFormat = 'table' | 'wide' | 'json' | 'yaml';
  * The settings of a command: global options, environment, configuration file and defaults combined.
  */
 export interface Settings extends ConnectionTarget {
+  /** Namespace of names that are given without a namespace. */
   readonly namespace: string;
   /** True when `--server` was given. */
   readonly serverGiven: boolean;
@@ -37,7 +38,7 @@ export interface Settings extends ConnectionTarget {
   readonly requestId: string;
 }
 
-/** Address of the coordinator of a development cluster. */
+/** Address without any setting: the coordinator of a development cluster. */
 export const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_NAMESPACE = 'default';
 const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'];
@@ -46,7 +47,10 @@ const OUTPUT_FORMATS: readonly OutputFormat[] = ['table', 'wide', 'json', 'yaml'
  * Resolves the settings. Precedence of the server: `--server`, the context of `--context`,
  * `CLOUDLESS_SERVER`, the current context, the default. Precedence of the namespace: `--namespace`,
  * the context in use, `default`.
- * @param offline - The command does not call a coordinator, so a missing context is no error.
+ * @param offline - True for a command that does not call a coordinator. A context that does not
+ *   exist is then no error.
+ * @throws {@link CliFailure} with exit code 2 for an invalid option, environment variable or
+ *   configuration file, and for a context that does not exist.
  */
 export async function resolveSettings(
   options: GlobalOptions,
@@ -64,9 +68,9 @@ export async function resolveSettings(
   const name = options.context ?? current;
   const context = name === undefined ? undefined : contexts.get(name);
   if (name !== undefined && context === undefined && !offline) {
-    const where = options.context === undefined ? `the current context of ${path}` : '--context';
+    const source = options.context === undefined ? `the current context of ${path}` : '--context';
     throw createUsageFailure(
-      `${where}: context ${JSON.stringify(name)} does not exist in ${path}${suggestSimilar(name, contexts.keys())}`,
+      `${source}: context ${JSON.stringify(name)} does not exist in ${path}${suggestSimilar(name, contexts.keys())}`,
     );
   }
   const fromEnvironment =
@@ -90,7 +94,11 @@ export async function resolveSettings(
   };
 }
 
-/** Parses a duration greater than zero. @returns Milliseconds. */
+/**
+ * Parses a duration greater than zero.
+ * @param option - Name of the option, for the error message.
+ * @returns Milliseconds, possibly with a fraction.
+ */
 export function parseDurationOption(option: string, text: string): number {
   const parsed = parseDuration(text);
   requireValid(
@@ -104,6 +112,7 @@ export function parseDurationOption(option: string, text: string): number {
   return 'value' in parsed ? Number(parsed.value) / 1e6 : 0;
 }
 
+/** Throws the problem with the name of the option, if there is a problem. */
 function requireValid(problem: string | undefined, option: string): void {
   if (problem !== undefined) throw createUsageFailure(`${option}: ${problem}`);
 }

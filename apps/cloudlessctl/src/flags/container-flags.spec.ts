@@ -6,6 +6,7 @@ import {
 } from '@cloudless/api';
 import { aWorkload, runCli } from '../testing/run-cli.js';
 
+/** Returns the spec that `workload create` sends for the flags. */
 async function createWith(flags: readonly string[]): Promise<CreateWorkloadRequest['spec']> {
   const requests: CreateWorkloadRequest[] = [];
   const coordinator = {
@@ -16,6 +17,7 @@ async function createWith(flags: readonly string[]): Promise<CreateWorkloadReque
   return requests[0]?.spec;
 }
 
+/** Returns the request that `workload update` sends for the flags. */
 async function updateWith(flags: readonly string[]): Promise<UpdateWorkloadRequest | undefined> {
   const requests: UpdateWorkloadRequest[] = [];
   const coordinator = {
@@ -29,15 +31,15 @@ async function updateWith(flags: readonly string[]): Promise<UpdateWorkloadReque
 }
 
 describe('container flags', () => {
-  it.each<{ flags: string[]; gives: object }>([
+  it.each<{ flags: string[]; spec: object }>([
     {
       flags: ['--pull', 'if-not-present'],
-      gives: { imagePull: { policy: Policy.IF_NOT_PRESENT } },
+      spec: { imagePull: { policy: Policy.IF_NOT_PRESENT } },
     },
-    { flags: ['--pull', 'always'], gives: { imagePull: { policy: Policy.ALWAYS } } },
+    { flags: ['--pull', 'always'], spec: { imagePull: { policy: Policy.ALWAYS } } },
     {
       flags: ['--user', '1000', '--group', '0'],
-      gives: { security: { runAsUser: 1000n, runAsGroup: 0n } },
+      spec: { security: { runAsUser: 1000n, runAsGroup: 0n } },
     },
     {
       flags: [
@@ -50,7 +52,7 @@ describe('container flags', () => {
         '--runtime-class',
         'runsc',
       ],
-      gives: {
+      spec: {
         security: {
           capabilitiesDrop: ['ALL'],
           capabilitiesAdd: ['NET_ADMIN', 'KILL'],
@@ -60,11 +62,11 @@ describe('container flags', () => {
     },
     {
       flags: ['--non-root', '--read-only', '--privileged'],
-      gives: { security: { runAsNonRoot: true, readOnlyRootFilesystem: true, privileged: true } },
+      spec: { security: { runAsNonRoot: true, readOnlyRootFilesystem: true, privileged: true } },
     },
     {
       flags: ['--host-network', '--hostname', 'a', '--dns', '10.0.0.1', '--dns', '::1'],
-      gives: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
+      spec: { network: { hostNetwork: true, hostname: 'a', dnsServers: ['10.0.0.1', '::1'] } },
     },
     {
       flags: [
@@ -75,7 +77,7 @@ describe('container flags', () => {
         '--extra-host',
         'db.internal=10.0.0.1',
       ],
-      gives: {
+      spec: {
         network: {
           extraHosts: [
             { ip: '10.0.0.1', hostnames: ['db'] },
@@ -87,9 +89,9 @@ describe('container flags', () => {
     },
     {
       flags: ['--no-init', '--shm-size', '128Mi'],
-      gives: { init: false, shmSizeBytes: 128n << 20n },
+      spec: { init: false, shmSizeBytes: 128n << 20n },
     },
-    { flags: ['--init'], gives: { init: true } },
+    { flags: ['--init'], spec: { init: true } },
     {
       flags: [
         '--ulimit',
@@ -101,7 +103,7 @@ describe('container flags', () => {
         '--ulimit',
         'nproc=5:-1',
       ],
-      gives: {
+      spec: {
         ulimits: [
           { name: 'nofile', soft: 1024n, hard: 4096n },
           { name: 'core', soft: 0n, hard: 0n },
@@ -117,7 +119,7 @@ describe('container flags', () => {
         '--sysctl',
         'net.core.somaxconn=1024',
       ],
-      gives: {
+      spec: {
         sysctls: { 'net.ipv4.ip_local_port_range': '1024 65000', 'net.core.somaxconn': '1024' },
       },
     },
@@ -130,7 +132,7 @@ describe('container flags', () => {
         '--device',
         '/dev/a:/dev/b:r',
       ],
-      gives: {
+      spec: {
         devices: [
           { hostPath: '/dev/fuse', containerPath: '', permissions: '' },
           { hostPath: '/dev/kvm', containerPath: '/dev/x' },
@@ -151,18 +153,18 @@ describe('container flags', () => {
         '--platform',
         'linux/arm64',
       ],
-      gives: {
+      spec: {
         security: { user: 'nginx', supplementalGroups: [5n, 6n], fsGroup: 0n },
         imagePull: { platform: 'linux/arm64' },
       },
     },
     {
       flags: ['--pids-limit', '50', '--cpu-limit', '0.5'],
-      gives: { resources: { limits: { pids: 50, cpuMillis: 500 } } },
+      spec: { resources: { limits: { pids: 50, cpuMillis: 500 } } },
     },
     {
       flags: ['--port', 'http=8080:80', '--port', '53:53/udp', '--port', '81'],
-      gives: {
+      spec: {
         ports: [
           { name: 'http', hostPort: 8080, containerPort: 80 },
           { hostPort: 53, containerPort: 53, protocol: 1 },
@@ -170,11 +172,11 @@ describe('container flags', () => {
         ],
       },
     },
-  ])('sets the fields of $flags in the spec', async ({ flags, gives }) => {
-    expect(await createWith(flags)).toMatchObject({ image: 'nginx:alpine', ...gives });
+  ])('set the fields of the spec for $flags', async ({ flags, spec }) => {
+    expect(await createWith(flags)).toMatchObject({ image: 'nginx:alpine', ...spec });
   });
 
-  it('does not take the word after a switch as its value', async () => {
+  it('do not take the next word as a value when the flag is a switch', async () => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => (requests.push(request), aWorkload()),
@@ -197,7 +199,9 @@ describe('container flags', () => {
     {
       given: '/srv/www:/usr/share/nginx/html:ro',
       volume: {
-        ...{ name: 'usr-share-nginx-html', mountPath: '/usr/share/nginx/html', readOnly: true },
+        name: 'usr-share-nginx-html',
+        mountPath: '/usr/share/nginx/html',
+        readOnly: true,
         source: { case: 'hostPath', value: { path: '/srv/www' } },
       },
     },
@@ -225,25 +229,25 @@ describe('container flags', () => {
       },
     },
     { given: `/${'a'.repeat(70)}`, volume: { name: 'a'.repeat(63), source: { case: 'emptyDir' } } },
-  ])('parses --volume $given', async ({ given, volume }) => {
+  ])('convert --volume $given to a volume', async ({ given, volume }) => {
     expect((await createWith(['--volume', given]))?.volumes).toMatchObject([volume]);
   });
 
-  it('updates only the fields of the given flags, and resets them', async () => {
-    const [set, back] = [
+  it('update only the given fields, and reset them with --no-FLAG or none', async () => {
+    const [changed, reset] = [
       await updateWith(['--read-only', '--user', '5']),
       await updateWith(['--no-read-only']),
     ];
-    expect(set?.updateMask?.paths).toEqual([
+    expect(changed?.updateMask?.paths).toEqual([
       'security.run_as_user',
       'security.read_only_root_filesystem',
     ]);
-    expect(back?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
+    expect(reset?.updateMask?.paths).toEqual(['security.read_only_root_filesystem']);
     expect([
-      set?.spec?.security?.readOnlyRootFilesystem,
-      back?.spec?.security?.readOnlyRootFilesystem,
+      changed?.spec?.security?.readOnlyRootFilesystem,
+      reset?.spec?.security?.readOnlyRootFilesystem,
     ]).toEqual([true, false]);
-    const none = await updateWith([
+    const emptied = await updateWith([
       '--volume',
       'none',
       '--cap-add',
@@ -251,22 +255,22 @@ describe('container flags', () => {
       '--extra-host',
       'none',
     ]);
-    expect(none?.updateMask?.paths).toEqual([
+    expect(emptied?.updateMask?.paths).toEqual([
       'volumes',
       'security.capabilities_add',
       'network.extra_hosts',
     ]);
-    expect([none?.spec?.volumes, none?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
+    expect([emptied?.spec?.volumes, emptied?.spec?.security?.capabilitiesAdd]).toEqual([[], []]);
   });
 
-  const form =
+  const volumeProblem =
     'expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got';
   it.each([
-    { flags: ['--volume', 'data'], says: `--volume: ${form} "data"` },
-    { flags: ['--volume', 'data:rel'], says: `--volume: ${form} "data:rel"` },
-    { flags: ['--volume', './a:/b'], says: `--volume: ${form} "./a:/b"` },
-    { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${form} "/a:/b:rx"` },
-    { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${form} "data:/a:memory"` },
+    { flags: ['--volume', 'data'], says: `--volume: ${volumeProblem} "data"` },
+    { flags: ['--volume', 'data:rel'], says: `--volume: ${volumeProblem} "data:rel"` },
+    { flags: ['--volume', './a:/b'], says: `--volume: ${volumeProblem} "./a:/b"` },
+    { flags: ['--volume', '/a:/b:rx'], says: `--volume: ${volumeProblem} "/a:/b:rx"` },
+    { flags: ['--volume', 'data:/a:memory'], says: `--volume: ${volumeProblem} "data:/a:memory"` },
     {
       flags: ['--user', 'nginx'],
       says: '--user: expected a numeric id, got "nginx"; use --user-name for a name',
@@ -302,7 +306,7 @@ describe('container flags', () => {
       flags: ['--port', '1:2:3'],
       says: '--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got "1:2:3"',
     },
-  ])('rejects $flags', async ({ flags, says }) => {
+  ])('with an invalid value are rejected: $says', async ({ flags, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', ...flags]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
   });

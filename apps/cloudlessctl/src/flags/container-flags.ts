@@ -5,7 +5,7 @@ import { parseQuantity } from '../quantity.js';
 import {
   isNone,
   parseList,
-  names,
+  listEnumNames,
   parseNumericId,
   parseText,
   createUnitParser,
@@ -21,22 +21,18 @@ import { KERNEL_FLAGS } from './kernel-flags.js';
  */
 export const CONTAINER_FLAGS: readonly SpecFlag[] = [
   {
-    ...{
-      flag: '--pull',
-      value: 'policy',
-      description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
-      path: 'image_pull.policy',
-    },
-    parse: createEnumParser('--pull', names(ImagePull_PolicySchema)),
+    flag: '--pull',
+    value: 'policy',
+    description: 'image pull policy: IF_NOT_PRESENT, ALWAYS or NEVER',
+    path: 'image_pull.policy',
+    parse: createEnumParser('--pull', listEnumNames(ImagePull_PolicySchema)),
   },
   {
-    ...{
-      flag: '--volume',
-      value: 'volume',
-      path: 'volumes',
-      repeatable: true,
-      parse: parseVolumes,
-    },
+    flag: '--volume',
+    value: 'volume',
+    path: 'volumes',
+    repeatable: true,
+    parse: parseVolumes,
     description:
       'NAME:/PATH (kept on the node), /HOST/PATH:/PATH, /PATH (empty directory) or /PATH:memory=64Mi; append :ro for read-only; none removes all volumes',
   },
@@ -72,7 +68,10 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     'security.capabilities_drop',
   ),
   {
-    ...{ flag: '--runtime-class', value: 'name', path: 'security.runtime_class', parse: parseText },
+    flag: '--runtime-class',
+    value: 'name',
+    path: 'security.runtime_class',
+    parse: parseText,
     description: 'runtime class of the node, such as runsc',
   },
   {
@@ -91,28 +90,24 @@ export const CONTAINER_FLAGS: readonly SpecFlag[] = [
     parse: parseList,
   },
   {
-    ...{
-      flag: '--extra-host',
-      value: 'name:address',
-      path: 'network.extra_hosts',
-      repeatable: true,
-      parse: parseExtraHosts,
-    },
+    flag: '--extra-host',
+    value: 'name:address',
+    path: 'network.extra_hosts',
+    repeatable: true,
+    parse: parseExtraHosts,
     description: 'entry for /etc/hosts of the container; none removes all entries',
   },
   {
-    ...{
-      flag: '--pids-limit',
-      value: 'number',
-      path: 'resources.limits.pids',
-      parse: createWholeNumberParser('--pids-limit'),
-    },
+    flag: '--pids-limit',
+    value: 'number',
+    path: 'resources.limits.pids',
+    parse: createWholeNumberParser('--pids-limit'),
     description: 'limit of processes and threads',
   },
   ...KERNEL_FLAGS,
 ];
 
-/** Flags without a value; `--no-NAME` sets the field to false. */
+/** Flags without a value. The flag `--NAME` sets the field to true, `--no-NAME` to false. */
 export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
   { flag: '--non-root', description: 'refuse to start as root', path: 'security.run_as_non_root' },
   {
@@ -137,31 +132,35 @@ export const CONTAINER_SWITCHES: readonly SpecSwitch[] = [
   },
 ];
 
-/** Parses `NAME:ADDRESS`. The name ends at the first colon; the address may contain colons. */
+/**
+ * Parses `NAME:ADDRESS` or `NAME=ADDRESS`. The name ends at the first colon or equals sign; the
+ * address may contain colons. The value `none` sets an empty list.
+ */
 function parseExtraHosts(texts: readonly string[]): JsonValue {
   if (isNone(texts)) return [];
-  return texts.map((given) => {
-    const [, name, ip] = /^([^:=]+)[:=](.+)$/.exec(given) ?? [];
+  return texts.map((text) => {
+    const [, name, ip] = /^([^:=]+)[:=](.+)$/.exec(text) ?? [];
     if (name !== undefined && ip !== undefined) return { ip, hostnames: [name] };
     throw createUsageFailure(
-      `--extra-host: expected NAME:ADDRESS, for example db:10.0.0.5, got ${JSON.stringify(given)}`,
+      `--extra-host: expected NAME:ADDRESS, for example db:10.0.0.5, got ${JSON.stringify(text)}`,
     );
   });
 }
 
-/** Creates a repeatable flag; the value `none` sets the empty list. */
+/** Creates a repeatable flag for a list of capabilities. The value `none` sets an empty list. */
 function createCapabilityFlag(flag: string, description: string, path: string): SpecFlag {
   const parse = (texts: readonly string[]): JsonValue => (isNone(texts) ? [] : parseList(texts));
   return { flag, value: 'capability', description, path, repeatable: true, parse };
 }
 
+/** Creates a parser for the numeric id of a user or group. */
 function createIdParser(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
-    const given = texts.at(-1) ?? '';
-    const hint = given.includes(':')
+    const text = texts.at(-1) ?? '';
+    const hint = text.includes(':')
       ? '; use --group for the group'
       : '; use --user-name for a name';
-    return parseNumericId(flag, given, flag === '--user' ? hint : '');
+    return parseNumericId(flag, text, flag === '--user' ? hint : '');
   };
 }
 
@@ -173,20 +172,20 @@ function parseVolumes(texts: readonly string[]): JsonValue {
  * Parses `NAME:/PATH`, `/HOST/PATH:/PATH` and `/PATH`, each optionally with `:ro` or `:rw`, and
  * `/PATH:memory=64Mi`.
  */
-function parseVolume(given: string): JsonValue {
-  const [, place, size] = /^(\/[^:]*):memory(?:=([^:]+))?$/.exec(given) ?? [];
-  if (place !== undefined)
+function parseVolume(text: string): JsonValue {
+  const [, memoryPath, size] = /^(\/[^:]*):memory(?:=([^:]+))?$/.exec(text) ?? [];
+  if (memoryPath !== undefined)
     return {
-      name: deriveVolumeName(place),
-      mountPath: place,
+      name: deriveVolumeName(memoryPath),
+      mountPath: memoryPath,
       emptyDir: { medium: 'MEMORY', ...parseSizeLimit(size) },
     };
-  const match = /^(?:([^:]+):)?(\/[^:]*)(?::(ro|rw))?$/.exec(given);
+  const match = /^(?:([^:]+):)?(\/[^:]*)(?::(ro|rw))?$/.exec(text);
   const [, source, mountPath = '', mode] = match ?? [];
   const isName = source !== undefined && /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/.test(source);
   if (match === null || (source !== undefined && !isName && !source.startsWith('/'))) {
     throw createUsageFailure(
-      `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got ${JSON.stringify(given)}`,
+      `--volume: expected NAME:/PATH, /HOST/PATH:/PATH or /PATH, each optionally with :ro, or /PATH:memory=64Mi, for example data:/var/lib/data, got ${JSON.stringify(text)}`,
     );
   }
   return {
@@ -207,11 +206,14 @@ function parseSizeLimit(size: string | undefined): JsonObject {
     : { sizeLimitBytes: createUnitParser('--volume', parseQuantity, String)([size]) };
 }
 
-/** Maximum length of a DNS label. */
-const MAX_NAME = 63;
+/** Maximum length of the name of a volume, which is a DNS label. */
+const MAX_NAME_LENGTH = 63;
 
-/** Derives the name of a volume from its mount path: `/var/log/nginx` becomes `var-log-nginx`. */
+/**
+ * Derives the name of a volume from its mount path: `/var/log/nginx` becomes `var-log-nginx`. The
+ * path `/` becomes `root`.
+ */
 function deriveVolumeName(mountPath: string): string {
   const name = mountPath.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
-  return name.replaceAll(/^-+/g, '').slice(0, MAX_NAME).replaceAll(/-+$/g, '') || 'root';
+  return name.replaceAll(/^-+/g, '').slice(0, MAX_NAME_LENGTH).replaceAll(/-+$/g, '') || 'root';
 }

@@ -40,13 +40,13 @@ describe('flag --env-file', () => {
     });
   });
 
-  it('lets later files override earlier ones, and --env override all files', async () => {
+  it('lets later files override earlier files, and --env override all files', async () => {
     const flags = ['--env', 'COLOUR=green', '--env-file', 'web.env', '--env-file', 'more.env'];
     expect(await createWith(flags)).toMatchObject({ COLOUR: 'green', MORE: '"quoted"', EMPTY: '' });
     expect(await createWith(flags.slice(2))).toMatchObject({ COLOUR: 'blue' });
   });
 
-  it('adds to the existing variables in an update', async () => {
+  it('adds to the existing variables with workload update', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       getWorkload: () => aWorkload({ spec: { command: ['a'], env: { OLD: '1', COLOUR: 'pink' } } }),
@@ -71,7 +71,7 @@ describe('flag --env-file', () => {
       says: 'wrong.env, line 1: expected NAME=VALUE, got "export A=1"',
     },
     { file: 'wrong.env', text: `A=${'x'.repeat(2 ** 20)}`, says: 'wrong.env: larger than 1 MiB' },
-  ])('rejects $file: $says', async ({ file, text, says }) => {
+  ])('rejects a file with: $says', async ({ file, text, says }) => {
     const given = text === undefined ? {} : { [file]: text };
     const argv = ['workload', 'create', 'web', '--image', 'a', '--env-file', file];
     expect(await runCli(argv, { files: given })).toMatchObject({

@@ -1,7 +1,7 @@
 import { createUsageFailure } from '../call/failure.js';
 import type { CliIo } from '../io/io.js';
 
-/** A spec may hold less. */
+/** Largest file that is parsed. The limit protects against a wrong path, such as a log file. */
 const MAX_FILE_BYTES = 2 ** 20;
 
 /**
@@ -41,8 +41,8 @@ function parseEnvFile(path: string, text: string, env: CliIo['env']): readonly s
         throw createFailure(
           `${path}, line ${index + 1}: expected NAME=VALUE, got ${JSON.stringify(line)}`,
         );
-      const found = value ?? env[name];
-      return found === undefined ? [] : [`${name}=${found}`];
+      const variable = value ?? env[name];
+      return variable === undefined ? [] : [`${name}=${variable}`];
     });
 }
 

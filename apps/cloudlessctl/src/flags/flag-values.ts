@@ -7,23 +7,32 @@ import { suggestSimilar } from '../suggest.js';
 
 /** A flag that sets one field of a workload spec. */
 export interface SpecFlag {
+  /** Flag with its hyphens: `--image`. */
   readonly flag: string;
+  /** Placeholder of the value in the help: `reference`. */
   readonly value: string;
   readonly description: string;
-  /** Below `spec`, as in an update mask. */
+  /** Path of the field below `spec`, as in an update mask: `image_pull.policy`. */
   readonly path: string;
-  /** Path for values that belong to another field. An update clears the field that is not set. */
+  /**
+   * Another field, for the values that `matches` accepts. An update sets one of the two fields and
+   * clears the other field.
+   */
   readonly alternative?: {
     readonly path: string;
     matches(texts: readonly string[]): boolean;
   };
+  /** True when the flag may be given several times with different values. Default: false. */
   readonly repeatable?: boolean;
   /**
    * Returns the value of the field in protobuf JSON.
-   * @param before - The current value, for flags that add to a map.
+   * @param texts - All values of the flag, in order. The last value of a flag that is not
+   *   repeatable is used.
+   * @param before - The current value of the field, for flags that add to a map.
+   * @throws {@link CliFailure} with exit code 2 for an invalid value.
    */
   parse(texts: readonly string[], before: JsonValue | undefined): JsonValue;
-  /** True when the flag adds to the current value of the field. */
+  /** True when the flag adds to the current value of the field. Default: false. */
   readonly addsToCurrent?: boolean;
 }
 
@@ -31,19 +40,19 @@ export interface SpecFlag {
 export interface SpecSwitch {
   readonly flag: string;
   readonly description: string;
-  /** Below `spec`, as in an update mask. */
+  /** Path of the field below `spec`, as in an update mask. */
   readonly path: string;
 }
 
-/** Collects the values of a repeatable option, for commander. */
+/** Appends a value to the values of an option. Argument parser for the commander library. */
 export function collectValue(
-  given: string,
+  text: string,
   before: readonly string[] | undefined,
 ): readonly string[] {
-  return [...(before ?? []), given];
+  return [...(before ?? []), text];
 }
 
-/** Returns the last given value. */
+/** Returns the last value of a flag. */
 export const parseText = (texts: readonly string[]): JsonValue => texts.at(-1) ?? '';
 /** Returns true when the flag was given once with the value `none`, which sets an empty list. */
 export const isNone = (texts: readonly string[]): boolean =>
@@ -51,14 +60,15 @@ export const isNone = (texts: readonly string[]): boolean =>
 
 /**
  * Parses the numeric id of a user or group.
+ * @param flag - The flag, for the error message.
  * @param hint - Appended to the error message.
  */
-export function parseNumericId(flag: string, given = '', hint = ''): JsonValue {
-  if (/^\d{1,10}$/.test(given)) return given;
-  throw createUsageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(given)}${hint}`);
+export function parseNumericId(flag: string, text = '', hint = ''): JsonValue {
+  if (/^\d{1,10}$/.test(text)) return text;
+  throw createUsageFailure(`${flag}: expected a numeric id, got ${JSON.stringify(text)}${hint}`);
 }
 
-/** Returns all given values. */
+/** Returns all values of a flag. */
 export const parseList = (texts: readonly string[]): JsonValue => [...texts];
 
 /** Creates a parser for a non-negative whole number. */
@@ -66,14 +76,21 @@ export function createWholeNumberParser(flag: string): (texts: readonly string[]
   return (texts) => parseWholeNumber(flag, texts.at(-1) ?? '');
 }
 
-/** Parses a non-negative whole number. */
-export function parseWholeNumber(what: string, value: string): number {
+/**
+ * Parses a non-negative whole number of at most 9 digits.
+ * @param subject - The flag or the meaning of the number, for the error message.
+ */
+export function parseWholeNumber(subject: string, value: string): number {
   if (!/^\d{1,9}$/.test(value))
-    throw createUsageFailure(`${what}: expected a whole number, got ${JSON.stringify(value)}`);
+    throw createUsageFailure(`${subject}: expected a whole number, got ${JSON.stringify(value)}`);
   return Number(value);
 }
 
-/** Creates a parser for a number with a unit. */
+/**
+ * Creates a parser for a number with a unit.
+ * @param parse - Parses the text.
+ * @param to - Converts the number to protobuf JSON.
+ */
 export function createUnitParser(
   flag: string,
   parse: (text: string) => Parsed<bigint>,
@@ -92,14 +109,14 @@ export function createUnitParser(
  */
 export function createEnumParser(
   flag: string,
-  listEnumNames: readonly string[],
+  enumNames: readonly string[],
 ): (texts: readonly string[]) => JsonValue {
   return (texts) => {
-    const given = texts.at(-1) ?? '';
-    const name = given.toUpperCase().replaceAll('-', '_');
-    if (listEnumNames.includes(name)) return name;
+    const text = texts.at(-1) ?? '';
+    const name = text.toUpperCase().replaceAll('-', '_');
+    if (enumNames.includes(name)) return name;
     throw createUsageFailure(
-      `${flag}: expected one of ${listEnumNames.join(', ')}, got ${JSON.stringify(given)}${suggestSimilar(given, listEnumNames)}`,
+      `${flag}: expected one of ${enumNames.join(', ')}, got ${JSON.stringify(text)}${suggestSimilar(text, enumNames)}`,
     );
   };
 }
@@ -118,17 +135,22 @@ export function createPairParser(
   };
 }
 
-/** Parses `key=value` and `key-`. The value may contain equals signs. */
+/**
+ * Parses `key=value` and `key-`. The value may contain equals signs.
+ * @param subject - The flag or the meaning of the pairs, for the error message.
+ * @returns The pairs in order; a pair without a value removes the key.
+ */
 export function parsePairs(
-  what: string,
+  subject: string,
   texts: readonly string[],
 ): readonly { readonly key: string; readonly value?: string }[] {
-  return texts.map((given) => {
-    const at = given.indexOf('=');
-    if (at > 0) return { key: given.slice(0, at), value: given.slice(at + 1) };
-    if (at < 0 && given.length > 1 && given.endsWith('-')) return { key: given.slice(0, -1) };
+  return texts.map((text) => {
+    const equalsIndex = text.indexOf('=');
+    if (equalsIndex > 0)
+      return { key: text.slice(0, equalsIndex), value: text.slice(equalsIndex + 1) };
+    if (equalsIndex < 0 && text.length > 1 && text.endsWith('-')) return { key: text.slice(0, -1) };
     throw createUsageFailure(
-      `${what}: expected key=value, or key- to remove it, got ${JSON.stringify(given)}`,
+      `${subject}: expected key=value, or key- to remove it, got ${JSON.stringify(text)}`,
     );
   });
 }
@@ -137,6 +159,6 @@ export function parsePairs(
 export const createDurationParser = (flag: string): SpecFlag['parse'] =>
   createUnitParser(flag, parseDuration, toDurationJson);
 /** Returns the value names of an enum. */
-export const names = (schema: {
+export const listEnumNames = (schema: {
   readonly values: readonly { readonly name: string }[];
 }): readonly string[] => schema.values.map(({ name }) => name);

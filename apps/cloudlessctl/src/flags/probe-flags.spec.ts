@@ -25,7 +25,7 @@ describe('probe flags', () => {
       given: 'exec:test -f /tmp/ok',
       check: { case: 'exec', value: { command: ['test', '-f', '/tmp/ok'] } },
     },
-  ])('parses $given', async ({ given, check }) => {
+  ])('set the check of each probe for $given', async ({ given, check }) => {
     const requests: CreateWorkloadRequest[] = [];
     const coordinator = {
       createWorkload: (request: CreateWorkloadRequest) => {
@@ -53,7 +53,7 @@ describe('probe flags', () => {
   });
 
   it.each(['8080', 'http:', 'http:a b', 'tcp:8080/x', 'exec:', 'exec: ', 'udp:53'])(
-    'rejects %s',
+    'with the invalid value %j are rejected with exit code 2',
     async (given) => {
       const { exitCode, stderr } = await runCli(
         ['workload', 'create', 'web', '--image', 'x', '--liveness-probe', given],
@@ -66,7 +66,7 @@ describe('probe flags', () => {
     },
   );
 
-  it('sets the whole probe in an update mask', async () => {
+  it('replace the whole probe in an update', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       updateWorkload: (request: UpdateWorkloadRequest) => {
@@ -79,7 +79,8 @@ describe('probe flags', () => {
   });
 });
 
-describe('cloudlessctl describe with probes', () => {
+describe('cloudlessctl describe', () => {
+  /** Prints the description of a workload after `change` has changed it. */
   async function describeWorkload(
     change: (workload: ReturnType<typeof aWorkload>) => void,
   ): Promise<string> {
@@ -129,7 +130,7 @@ describe('cloudlessctl describe with probes', () => {
         'no      node1   a      0          60m   -           readiness probe: HTTP 503 from /healthz, 3 of 3 failed\n',
     },
     {
-      name: 'why the previous container was ended, after its restart',
+      name: 'why the previous container was ended when the replica was restarted',
       replica: {
         restarts: 1,
         lastExitCode: 143,

@@ -23,17 +23,16 @@ describe('rollout flags', () => {
     const argv = ['workload', 'create', 'web', '--image', 'x', ...limits, ...times, ...words];
     expect(await runCli(argv, { coordinator })).toMatchObject({ exitCode: 0 });
     expect(requests[0]?.spec?.rollout).toMatchObject({
-      ...{ maxSurge: 2, maxUnavailable: 1, minAvailable: 3, maxFailedNew: 0 },
-      ...{
-        minReadyDuration: { seconds: 60n },
-        progressDeadline: { seconds: 300n },
-        pauseDuration: { seconds: 90n },
-      },
-      ...{
-        strategy: Rollout_Strategy.BLUE_GREEN,
-        onFailure: Rollout_OnFailure.ROLLBACK,
-        promotion: Rollout_Promotion.MANUAL,
-      },
+      maxSurge: 2,
+      maxUnavailable: 1,
+      minAvailable: 3,
+      maxFailedNew: 0,
+      minReadyDuration: { seconds: 60n },
+      progressDeadline: { seconds: 300n },
+      pauseDuration: { seconds: 90n },
+      strategy: Rollout_Strategy.BLUE_GREEN,
+      onFailure: Rollout_OnFailure.ROLLBACK,
+      promotion: Rollout_Promotion.MANUAL,
     });
   });
 
@@ -41,7 +40,7 @@ describe('rollout flags', () => {
     { value: '25%', expected: { maxFailedNewPercent: 25 }, absent: 'maxFailedNew' as const },
     { value: '2', expected: { maxFailedNew: 2 }, absent: 'maxFailedNewPercent' as const },
   ])(
-    'set max_failed_new to $value and clear the other unit',
+    'set the failure limit to $value and clear the field of the other unit',
     async ({ value, expected, absent }) => {
       const requests: UpdateWorkloadRequest[] = [];
       const coordinator = {
@@ -80,17 +79,17 @@ describe('rollout flags', () => {
     ]);
   });
 
-  const form =
+  const stepProblem =
     'expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual';
   it.each([
-    { given: 'x', says: `--step: ${form}, got "x"` },
-    { given: '1,soon', says: `--step: ${form}, got "1,soon"` },
-    { given: '1,manual,wait=5m', says: `--step: ${form}, got "1,manual,wait=5m"` },
+    { given: 'x', says: `--step: ${stepProblem}, got "x"` },
+    { given: '1,soon', says: `--step: ${stepProblem}, got "1,soon"` },
+    { given: '1,manual,wait=5m', says: `--step: ${stepProblem}, got "1,manual,wait=5m"` },
     {
       given: '1,wait=5',
       says: '--step: expected a duration such as "500ms", "2s" or "1h30m", got "5"; write "5s" for seconds',
     },
-  ])('rejects the canary step $given', async ({ given, says }) => {
+  ])('reject the canary step $given', async ({ given, says }) => {
     const { exitCode, stderr } = await runCli(['workload', 'update', 'web', '--step', given]);
     expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: `cloudlessctl: ${says}\n` });
   });

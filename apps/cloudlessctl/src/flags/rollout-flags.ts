@@ -9,7 +9,7 @@ import { parseDuration } from '../quantity.js';
 import { toDurationJson } from '../manifest/read-scalar.js';
 import {
   createDurationParser,
-  names,
+  listEnumNames,
   parseWholeNumber,
   createWholeNumberParser,
   createEnumParser,
@@ -19,13 +19,11 @@ import type { SpecFlag } from './flag-values.js';
 /** Flags of the rollout settings. */
 export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
   {
-    ...{
-      flag: '--strategy',
-      value: 'strategy',
-      description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
-      path: 'rollout.strategy',
-    },
-    parse: createEnumParser('--strategy', names(Rollout_StrategySchema)),
+    flag: '--strategy',
+    value: 'strategy',
+    description: 'rollout strategy: ROLLING_UPDATE, RECREATE or BLUE_GREEN',
+    path: 'rollout.strategy',
+    parse: createEnumParser('--strategy', listEnumNames(Rollout_StrategySchema)),
   },
   ...createCountFlags({
     '--max-surge': [
@@ -36,15 +34,12 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     '--min-available': ['min_available', 'replicas that stay available during rollouts and drains'],
   }),
   {
-    ...{
-      flag: '--max-failed-new',
-      value: 'number[%]',
-      description:
-        'failures of new replicas after which the rollout fails: a number, or a percentage of the replicas',
-      path: 'rollout.max_failed_new',
-      parse: (texts) =>
-        parseWholeNumber('--max-failed-new', (texts.at(-1) ?? '').replace(/%$/, '')),
-    },
+    flag: '--max-failed-new',
+    value: 'number[%]',
+    description:
+      'failures of new replicas after which the rollout fails: a number, or a percentage of the replicas',
+    path: 'rollout.max_failed_new',
+    parse: (texts) => parseWholeNumber('--max-failed-new', (texts.at(-1) ?? '').replace(/%$/, '')),
     alternative: {
       path: 'rollout.max_failed_new_percent',
       matches: (texts) => texts.at(-1)?.endsWith('%') === true,
@@ -65,58 +60,49 @@ export const ROLLOUT_FLAGS: readonly SpecFlag[] = [
     ],
   }),
   {
-    ...{
-      flag: '--on-failure',
-      value: 'action',
-      description: 'action when a rollout fails: PAUSE or ROLLBACK',
-      path: 'rollout.on_failure',
-    },
-    parse: createEnumParser('--on-failure', names(Rollout_OnFailureSchema)),
+    flag: '--on-failure',
+    value: 'action',
+    description: 'action when a rollout fails: PAUSE or ROLLBACK',
+    path: 'rollout.on_failure',
+    parse: createEnumParser('--on-failure', listEnumNames(Rollout_OnFailureSchema)),
   },
   {
-    ...{
-      flag: '--promotion',
-      value: 'promotion',
-      description: 'BLUE_GREEN: AUTO or MANUAL switch',
-      path: 'rollout.promotion',
-    },
-    parse: createEnumParser('--promotion', names(Rollout_PromotionSchema)),
+    flag: '--promotion',
+    value: 'promotion',
+    description: 'BLUE_GREEN: AUTO or MANUAL switch',
+    path: 'rollout.promotion',
+    parse: createEnumParser('--promotion', listEnumNames(Rollout_PromotionSchema)),
   },
   {
-    ...{
-      flag: '--step',
-      value: 'step',
-      path: 'rollout.steps',
-      repeatable: true,
-      parse: parseSteps,
-    },
+    flag: '--step',
+    value: 'step',
+    path: 'rollout.steps',
+    repeatable: true,
+    parse: parseSteps,
     description: 'canary step, such as 1 or 25%,wait=5m or 50%,manual; none removes all steps',
   },
 ];
 
+/** Field below `rollout` and description of each flag. */
 type FlagFields = Readonly<Record<string, readonly [field: string, description: string]>>;
 
 function createCountFlags(flags: FlagFields): readonly SpecFlag[] {
   return Object.entries(flags).map(([flag, [field, description]]) => ({
-    ...{
-      flag,
-      value: 'number',
-      description,
-      path: `rollout.${field}`,
-      parse: createWholeNumberParser(flag),
-    },
+    flag,
+    value: 'number',
+    description,
+    path: `rollout.${field}`,
+    parse: createWholeNumberParser(flag),
   }));
 }
 
 function createDurationFlags(flags: FlagFields): readonly SpecFlag[] {
   return Object.entries(flags).map(([flag, [field, description]]) => ({
-    ...{
-      flag,
-      value: 'duration',
-      description,
-      path: `rollout.${field}`,
-      parse: createDurationParser(flag),
-    },
+    flag,
+    value: 'duration',
+    description,
+    path: `rollout.${field}`,
+    parse: createDurationParser(flag),
   }));
 }
 
@@ -126,27 +112,28 @@ function parseSteps(texts: readonly string[]): JsonValue {
 }
 
 /** Parses `NUMBER[%][,wait=DURATION|,manual]`. */
-function parseStep(given: string): JsonObject {
-  const [size = '', then, ...more] = given.split(',').map((part) => part.trim());
+function parseStep(text: string): JsonObject {
+  const [size = '', stepEnd, ...more] = text.split(',').map((part) => part.trim());
   const [, number, percent] = /^(\d+)(%?)$/.exec(size) ?? [];
-  if (number === undefined || more.length > 0) throw createFailure(given);
-  const many = parseWholeNumber('--step', number);
+  if (number === undefined || more.length > 0) throw createFailure(text);
+  const amount = parseWholeNumber('--step', number);
   return {
-    ...(percent === '%' ? { percent: many } : { replicas: many }),
-    ...(then === undefined ? {} : parseStepEnd(given, then)),
+    ...(percent === '%' ? { percent: amount } : { replicas: amount }),
+    ...(stepEnd === undefined ? {} : parseStepEnd(text, stepEnd)),
   };
 }
 
-function parseStepEnd(given: string, then: string): JsonObject {
-  if (then.toLowerCase() === 'manual') return { promotion: 'MANUAL' };
-  if (!then.startsWith('wait=')) throw createFailure(given);
-  const wait = parseDuration(then.slice('wait='.length));
+/** Parses the end of a step: `wait=DURATION` or `manual`. */
+function parseStepEnd(text: string, stepEnd: string): JsonObject {
+  if (stepEnd.toLowerCase() === 'manual') return { promotion: 'MANUAL' };
+  if (!stepEnd.startsWith('wait=')) throw createFailure(text);
+  const wait = parseDuration(stepEnd.slice('wait='.length));
   if ('problem' in wait) throw createUsageFailure(`--step: ${wait.problem}`);
   return { wait: toDurationJson(wait.value) };
 }
 
-function createFailure(given: string): Error {
+function createFailure(text: string): Error {
   return createUsageFailure(
-    `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual, got ${JSON.stringify(given)}`,
+    `--step: expected a number of replicas or a percentage, then wait=DURATION or manual, for example 1,wait=5m or 25%,manual, got ${JSON.stringify(text)}`,
   );
 }

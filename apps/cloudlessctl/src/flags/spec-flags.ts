@@ -14,7 +14,7 @@ export { parsePairs, parseWholeNumber } from './flag-values.js';
 
 const SPEC_FLAGS: readonly SpecFlag[] = [...TEMPLATE_FLAGS, ...CONTAINER_FLAGS, ...ROLLOUT_FLAGS];
 
-/** Adds the flags of a workload spec to a command. */
+/** Adds the flags of a workload spec to a command. Every flag may be given several times. */
 export function addSpecFlags(command: Command): void {
   for (const { flag, value, description, repeatable } of SPEC_FLAGS) {
     const option = new Option(
@@ -42,7 +42,11 @@ export interface SpecPatch {
   readonly paths: readonly string[];
 }
 
-/** Returns true when a given flag adds to a map, so that the current spec is needed. */
+/**
+ * Returns true when one of the options adds to a map, so that {@link createSpecPatch} needs the
+ * current spec.
+ * @param options - The options of the command by camelCase name.
+ */
 export function needsCurrentSpec(options: Readonly<Record<string, unknown>>): boolean {
   return SPEC_FLAGS.some(
     (flag) => flag.addsToCurrent === true && options[toOptionName(flag.flag)] !== undefined,
@@ -52,7 +56,9 @@ export function needsCurrentSpec(options: Readonly<Record<string, unknown>>): bo
 /**
  * Builds the part of a spec that the flags and the command after `--` set. Call {@link
  * withEnvFiles} first.
- * @param current - The current spec, for flags that add to a map.
+ * @param options - The options of the command by camelCase name.
+ * @param command - The words after `--`; empty leaves the command unchanged.
+ * @param current - The current spec, for flags that add to a map. Default: an empty spec.
  * @throws {@link CliFailure} with exit code 2 for an invalid value.
  */
 export function createSpecPatch(
@@ -60,7 +66,8 @@ export function createSpecPatch(
   command: readonly string[],
   current?: WorkloadSpec,
 ): SpecPatch {
-  const before = current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
+  const currentJson =
+    current === undefined ? {} : (toJson(WorkloadSpecSchema, current) as JsonObject);
   const json: JsonObject = {};
   const paths: string[] = [];
   if (command.length > 0) {
@@ -68,9 +75,9 @@ export function createSpecPatch(
     paths.push('command');
   }
   for (const flag of SPEC_FLAGS) {
-    const given = options[toOptionName(flag.flag)];
-    if (!Array.isArray(given)) continue;
-    const texts = given.map(String);
+    const values = options[toOptionName(flag.flag)];
+    if (!Array.isArray(values)) continue;
+    const texts = values.map(String);
     const { path, alternative } = flag;
     const isAlternative = alternative?.matches(texts) === true;
     const keys = (isAlternative ? alternative.path : path).split('.').map(toCamelCase);
@@ -79,20 +86,21 @@ export function createSpecPatch(
       keys,
       flag.parse(
         texts,
-        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), before),
+        keys.reduce<JsonValue | undefined>((value, key) => getChild(value, key), currentJson),
       ),
     );
     paths.push(path, ...(alternative === undefined ? [] : [alternative.path]));
   }
   for (const { flag, path } of CONTAINER_SWITCHES) {
-    const given = options[toOptionName(flag)];
-    if (typeof given !== 'boolean') continue;
-    setField(json, path.split('.').map(toCamelCase), given);
+    const value = options[toOptionName(flag)];
+    if (typeof value !== 'boolean') continue;
+    setField(json, path.split('.').map(toCamelCase), value);
     paths.push(path);
   }
   return { spec: fromJson(WorkloadSpecSchema, json), paths };
 }
 
+/** Sets a field below `json` and creates the objects above the field. */
 function setField(
   json: JsonObject,
   [key = '', ...rest]: readonly string[],
@@ -113,6 +121,7 @@ function getChild(value: JsonValue | undefined, key: string): JsonValue | undefi
     : undefined;
 }
 
+/** Returns the name that commander gives an option: `maxSurge` for `--max-surge`. */
 function toOptionName(flag: string): string {
   return toCamelCase(flag.slice(2).replaceAll('-', '_'));
 }

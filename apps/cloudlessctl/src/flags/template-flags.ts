@@ -6,7 +6,7 @@ import { parseCpu, parseQuantity } from '../quantity.js';
 import {
   createDurationParser,
   parseList,
-  names,
+  listEnumNames,
   createPairParser,
   parseText,
   createUnitParser,
@@ -15,12 +15,13 @@ import {
 } from './flag-values.js';
 import type { SpecFlag } from './flag-values.js';
 
+/** Parses `[name=][hostPort:]containerPort[/tcp|/udp]`. */
 function parsePorts(texts: readonly string[]): JsonValue {
-  return texts.map((given) => {
-    const match = /^(?:([a-z0-9-]+)=)?(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(given);
+  return texts.map((text) => {
+    const match = /^(?:([a-z0-9-]+)=)?(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/i.exec(text);
     if (match === null) {
       throw createUsageFailure(
-        `--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got ${JSON.stringify(given)}`,
+        `--port: expected 8080, http=8080, dns=53/udp or, with a host port, 80:8080, got ${JSON.stringify(text)}`,
       );
     }
     const [, name, hostPort, number, protocol] = match;
@@ -34,24 +35,24 @@ function parsePorts(texts: readonly string[]): JsonValue {
 }
 
 /**
- * Creates a parser for `http:8080/healthz`, `tcp:8080`, `grpc:8080/service` and `exec:test -f
- * /tmp/ok`. Periods and thresholds can only be set in a manifest.
+ * Creates a parser for `http:PORT/PATH`, `tcp:PORT`, `grpc:PORT/SERVICE` and `exec:COMMAND`.
+ * Periods and thresholds can only be set in a manifest.
  */
 function createProbeParser(flag: string): (texts: readonly string[]) => JsonValue {
   return (texts) => {
-    const given = texts.at(-1) ?? '';
-    const [, kind, port = '', path = ''] = /^(http|tcp|grpc):([^/\s]+)(\/\S*)?$/.exec(given) ?? [];
+    const text = texts.at(-1) ?? '';
+    const [, kind, port = '', path = ''] = /^(http|tcp|grpc):([^/\s]+)(\/\S*)?$/.exec(text) ?? [];
     const words =
       /^exec:(.*)$/s
-        .exec(given)?.[1]
+        .exec(text)?.[1]
         ?.split(/\s+/)
-        .filter((one) => one !== '') ?? [];
+        .filter((word) => word !== '') ?? [];
     if (words.length > 0) return { exec: { command: words } };
     if (kind === 'http') return { http: path === '' ? { port } : { port, path } };
     if (kind === 'grpc') return { grpc: path === '' ? { port } : { port, service: path.slice(1) } };
     if (kind === 'tcp' && path === '') return { tcp: { port } };
     throw createUsageFailure(
-      `${flag}: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(given)}`,
+      `${flag}: expected http:8080/path, tcp:8080, grpc:8080/service or exec:command, got ${JSON.stringify(text)}`,
     );
   };
 }
@@ -87,13 +88,11 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: createWholeNumberParser('--replicas'),
   },
   {
-    ...{
-      flag: '--port',
-      value: '[name=][host:]number',
-      path: 'ports',
-      repeatable: true,
-      parse: parsePorts,
-    },
+    flag: '--port',
+    value: '[name=][host:]number',
+    path: 'ports',
+    repeatable: true,
+    parse: parsePorts,
     description: 'port of the container, optionally with a host port before it',
   },
   {
@@ -115,14 +114,12 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: createPairParser('--label'),
   },
   {
-    ...{
-      flag: '--annotation',
-      value: 'key=value',
-      description: 'annotation',
-      path: 'annotations',
-      repeatable: true,
-      addsToCurrent: true,
-    },
+    flag: '--annotation',
+    value: 'key=value',
+    description: 'annotation',
+    path: 'annotations',
+    repeatable: true,
+    addsToCurrent: true,
     parse: createPairParser('--annotation'),
   },
   {
@@ -147,12 +144,10 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: createUnitParser('--cpu-limit', parseCpu, Number),
   },
   {
-    ...{
-      flag: '--memory-limit',
-      value: 'bytes',
-      description: 'memory limit, such as 64Mi',
-      path: 'resources.limits.memory_bytes',
-    },
+    flag: '--memory-limit',
+    value: 'bytes',
+    description: 'memory limit, such as 64Mi',
+    path: 'resources.limits.memory_bytes',
     parse: createUnitParser('--memory-limit', parseQuantity, String),
   },
   {
@@ -172,14 +167,12 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: parseList,
   },
   {
-    ...{
-      flag: '--node-selector',
-      value: 'key=value',
-      description: 'label that a node must have',
-      path: 'placement.node_selector',
-      repeatable: true,
-      addsToCurrent: true,
-    },
+    flag: '--node-selector',
+    value: 'key=value',
+    description: 'label that a node must have',
+    path: 'placement.node_selector',
+    repeatable: true,
+    addsToCurrent: true,
     parse: createPairParser('--node-selector'),
   },
   {
@@ -190,13 +183,11 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     parse: createWholeNumberParser('--priority'),
   },
   {
-    ...{
-      flag: '--restart',
-      value: 'policy',
-      description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
-      path: 'restart.policy',
-    },
-    parse: createEnumParser('--restart', names(RestartPolicy_PolicySchema)),
+    flag: '--restart',
+    value: 'policy',
+    description: 'restart policy: ALWAYS, ON_FAILURE or NEVER',
+    path: 'restart.policy',
+    parse: createEnumParser('--restart', listEnumNames(RestartPolicy_PolicySchema)),
   },
   {
     flag: '--max-retries',
@@ -210,7 +201,7 @@ export const TEMPLATE_FLAGS: readonly SpecFlag[] = [
     value: 'mode',
     description: 'REPLICATED, or GLOBAL for one replica on each matching node',
     path: 'mode',
-    parse: createEnumParser('--mode', names(WorkloadSpec_ModeSchema)),
+    parse: createEnumParser('--mode', listEnumNames(WorkloadSpec_ModeSchema)),
   },
   {
     flag: '--grace-period',

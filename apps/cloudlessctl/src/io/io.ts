@@ -20,9 +20,12 @@ export interface CliInput {
    * socket or a device, which may never end and is read only on request.
    */
   readonly kind: 'pipe' | 'terminal' | 'other';
-  /** Reads to the end. @returns Undefined when the input is longer than `maxBytes`. */
+  /**
+   * Reads to the end.
+   * @returns The whole input; undefined when the input is longer than `maxBytes`.
+   */
   readAll(maxBytes: number): Promise<Uint8Array | undefined>;
-  /** Chunks as they arrive, until the end of the input; can be read once. */
+  /** Yields the chunks as they arrive, until the end of the input. Must be called only once. */
   readChunks(): AsyncIterable<Uint8Array>;
 }
 
@@ -31,12 +34,13 @@ export interface Terminal {
   /** Current size in characters. */
   readonly size: { readonly columns: number; readonly rows: number };
   /**
-   * Calls `listener` after each change of the size. @returns A function that removes the listener.
+   * Calls `listener` after each change of the size.
+   * @returns A function that removes the listener.
    */
   onResize(listener: () => void): () => void;
   /**
-   * Switches the terminal to raw mode: each key, also Ctrl-C, is passed on at once. @returns A
-   * function that restores the previous mode.
+   * Switches the terminal to raw mode: each key, also Ctrl-C, becomes input at once.
+   * @returns A function that restores the normal mode.
    */
   makeRaw(): () => void;
 }
@@ -44,13 +48,16 @@ export interface Terminal {
 /** A TCP connection from a local client. */
 export interface LocalConnection {
   /**
-   * Received data, until the client ends its side; throws when the connection breaks. Can be read
-   * once.
+   * The received data, until the client ends its side. Throws when the connection breaks. Must be
+   * iterated only once.
    */
   readonly received: AsyncIterable<Uint8Array>;
-  /** Sends data. Resolves when more can be sent. @throws when the connection is broken. */
+  /**
+   * Sends data. Resolves when more data can be sent.
+   * @throws An error of Node when the connection is broken.
+   */
   write(data: Uint8Array): Promise<void>;
-  /** Ends the sending side. */
+  /** Ends the sending side. The client may still send. */
   endSending(): void;
   /** Closes the connection with a TCP reset. */
   resetConnection(): void;
@@ -61,14 +68,21 @@ export interface LocalConnection {
 /** A listening local port. */
 export interface LocalListener {
   readonly port: number;
+  /** Stops listening and closes all connections. */
   close(): void;
 }
 
 /** File access of commands. */
 export interface Files {
-  /** @throws an error with `code: 'ENOENT'` when there is no such file. */
+  /**
+   * Reads a whole file.
+   * @throws An error with `code: 'ENOENT'` when the file does not exist.
+   */
   read(path: string): Promise<Uint8Array>;
-  /** Returns the names in a directory; undefined when `path` is not a directory. */
+  /**
+   * Returns the names in a directory; undefined when `path` is a file.
+   * @throws An error with `code: 'ENOENT'` when `path` does not exist.
+   */
   list(path: string): Promise<readonly string[] | undefined>;
   /** Replaces the file atomically and creates its directory when needed. */
   write(path: string, text: string): Promise<void>;
@@ -81,7 +95,7 @@ export interface CoordinatorConnection {
   close(): void;
 }
 
-/** The environment of a command: all access to the world outside of the process. */
+/** The environment of a command: its access to everything outside of the process. */
 export interface CliIo {
   readonly stdout: CliOutput;
   readonly stderr: CliOutput;
@@ -89,7 +103,7 @@ export interface CliIo {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly files: Files;
   readonly clock: Clock;
-  /** Aborted on Ctrl-C. */
+  /** Aborted on Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   /**
    * Creates a connection to `http://host:port` or `https://host:port`. Nothing is sent before the
@@ -99,8 +113,9 @@ export interface CliIo {
   /** Present when standard input and output are a terminal. */
   readonly terminal?: Terminal | undefined;
   /**
-   * Accepts TCP connections on 127.0.0.1; port 0 chooses a free port. @throws an error with `code:
-   * 'EADDRINUSE'` when the port is in use.
+   * Accepts TCP connections on 127.0.0.1.
+   * @param port - 0: the system chooses a free port.
+   * @throws An error with `code: 'EADDRINUSE'` when the port is in use.
    */
   listen(port: number, onConnection: (connection: LocalConnection) => void): Promise<LocalListener>;
 }

@@ -16,8 +16,8 @@ export class LocalFiles implements Files {
 
   async write(path: string, text: string): Promise<void> {
     await makeDirectory(dirname(path));
-    const temporary = `${path}.${randomBytes(4).toString('hex')}`;
-    await writeFile(temporary, text, { mode: 0o600 });
-    await rename(temporary, path);
+    const temporaryPath = `${path}.${randomBytes(4).toString('hex')}`;
+    await writeFile(temporaryPath, text, { mode: 0o600 });
+    await rename(temporaryPath, path);
   }
 }

@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
 import type { LocalConnection, LocalListener } from './io.js';
 
-/** Accepts TCP connections from this machine only. */
+/** Accepts TCP connections on 127.0.0.1, see `CliIo.listen`. */
 export function listenLocally(
   port: number,
   onConnection: (connection: LocalConnection) => void,
@@ -42,7 +42,7 @@ class SocketConnection implements LocalConnection {
   private readonly closing = new AbortController();
 
   constructor(private readonly socket: Socket) {
-    socket.on('error', () => undefined); // reported by the pending read or write
+    socket.on('error', () => undefined); // the pending read or write throws the error
     socket.once('close', () => this.closing.abort());
     this.received = socket.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
   }

@@ -2,13 +2,14 @@ import { fstatSync } from 'node:fs';
 import { BrokenPipeError } from './io.js';
 import type { CliInput, CliOutput } from './io.js';
 
+/** Width of an output that is not a terminal or does not report its width. */
 const DEFAULT_COLUMNS = 80;
 
 /** Standard output or standard error of the process. */
 export class ProcessOutput implements CliOutput {
   constructor(private readonly stream: NodeJS.WriteStream) {
-    // A write reports the error of a closed pipe. Without a listener the error event would end the
-    // process with a stack trace.
+    // A write rejects with the error of a closed pipe. Without this listener the error event would
+    // also end the process with a stack trace.
     stream.on('error', () => undefined);
   }
 
@@ -64,7 +65,7 @@ export class ProcessInput implements CliInput {
 function findInputKind(stream: NodeJS.ReadStream): CliInput['kind'] {
   if (stream.isTTY) return 'terminal';
   try {
-    const info = fstatSync(0);
+    const info = fstatSync(0); // the file descriptor of standard input
     return info.isFIFO() || info.isFile() ? 'pipe' : 'other';
   } catch {
     // Standard input was closed before the start.

@@ -1,8 +1,9 @@
 import type { Terminal } from './io.js';
 
+/** Size of a terminal that does not report its size. */
 const DEFAULT_SIZE = { columns: 80, rows: 24 };
 
-/** Returns the terminal when standard input and output are one; otherwise undefined. */
+/** Returns the terminal when both standard input and output are a terminal; otherwise undefined. */
 export function findTerminal(
   input: NodeJS.ReadStream,
   output: NodeJS.WriteStream,

@@ -11,9 +11,9 @@ import { parseManifest } from './parse-manifest.js';
 
 const folder = new URL('../../../../examples/', import.meta.url);
 
-describe('manifests in examples/', () => {
+describe('file in examples/', () => {
   it.each(readdirSync(folder).filter((file) => file.endsWith('.yaml')))(
-    '%s is valid and needs no special node capability',
+    '%s is a valid manifest that requires no capability that only some nodes have',
     (file) => {
       const { workloads, problems } = parseManifest(
         file,

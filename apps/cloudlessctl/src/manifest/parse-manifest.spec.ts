@@ -11,12 +11,15 @@ import { formatProblem } from './yaml-reader.js';
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const parse = (text: string): ReturnType<typeof parseManifest> =>
   parseManifest('web.yaml', bytes(text), 'default');
+/** Returns the problems of a manifest as lines for the user. */
 const problems = (text: string): readonly string[] => parse(text).problems.map(formatProblem);
+/** Returns the parsed spec of a workload in protobuf JSON. */
 const specJson = (spec: string): unknown => {
   const { workloads, problems: found } = parse(`name: web\nspec: ${spec}\n`);
   expect(found).toEqual([]);
   return toJson(WorkloadSpecSchema, workloads[0]?.spec as WorkloadSpec);
 };
+/** Returns the first problem of a workload with this spec. */
 const specProblem = (spec: string): string | undefined => problems(`name: web\nspec: ${spec}\n`)[0];
 
 describe('parseManifest', () => {
@@ -49,7 +52,7 @@ describe('parseManifest', () => {
     );
   });
 
-  it('never throws for any text', () => {
+  it('returns workloads or problems, and does not throw, for any text', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -99,58 +102,60 @@ describe('parseManifest', () => {
     ).toEqual(['a', 'b']);
   });
 
-  it('resolves aliases', () => {
+  it('replaces an alias by the value of its anchor', () => {
     expect(
       parse('name: a\nspec:\n  env: &e {A: "1"}\n  labels: *e\n').workloads[0]?.spec.labels,
     ).toEqual({ A: '1' });
   });
 
-  it.each([
-    { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
-    { spec: '{termination_grace_period: 2s}', json: { terminationGracePeriod: '2s' } },
-    { spec: '{terminationGracePeriod: 1h30m}', json: { terminationGracePeriod: '5400s' } },
-    {
-      spec: '{resources: {requests: {memoryBytes: 64Mi}}}',
-      json: { resources: { requests: { memoryBytes: '67108864' } } },
-    },
-    {
-      spec: '{resources: {requests: {memory_bytes: 500M}}}',
-      json: { resources: { requests: { memoryBytes: '500000000' } } },
-    },
-    {
-      spec: '{resources: {requests: {memoryBytes: 1024}}}',
-      json: { resources: { requests: { memoryBytes: '1024' } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 500m}}}',
-      json: { resources: { requests: { cpuMillis: 500 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: "0.5"}}}',
-      json: { resources: { requests: { cpuMillis: 500 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 0.25}}}',
-      json: { resources: { requests: { cpuMillis: 250 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 2.0}}}',
-      json: { resources: { requests: { cpuMillis: 2000 } } },
-    },
-    {
-      spec: '{resources: {requests: {cpuMillis: 2}}}',
-      json: { resources: { requests: { cpuMillis: 2 } } },
-    },
-    { spec: '{replicas: 0}', json: { replicas: 0 } },
-    {
-      spec: '{mode: GLOBAL, restart: {policy: NEVER}}',
-      json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
-    },
-    {
-      spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
-      json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
-    },
-  ])('reads the spec $spec', ({ spec, json }) => {
+  it.each(
+    [
+      { spec: '{terminationGracePeriod: 500ms}', json: { terminationGracePeriod: '0.500s' } },
+      { spec: '{termination_grace_period: 2s}', json: { terminationGracePeriod: '2s' } },
+      { spec: '{terminationGracePeriod: 1h30m}', json: { terminationGracePeriod: '5400s' } },
+      {
+        spec: '{resources: {requests: {memoryBytes: 64Mi}}}',
+        json: { resources: { requests: { memoryBytes: '67108864' } } },
+      },
+      {
+        spec: '{resources: {requests: {memory_bytes: 500M}}}',
+        json: { resources: { requests: { memoryBytes: '500000000' } } },
+      },
+      {
+        spec: '{resources: {requests: {memoryBytes: 1024}}}',
+        json: { resources: { requests: { memoryBytes: '1024' } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 500m}}}',
+        json: { resources: { requests: { cpuMillis: 500 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: "0.5"}}}',
+        json: { resources: { requests: { cpuMillis: 500 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 0.25}}}',
+        json: { resources: { requests: { cpuMillis: 250 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 2.0}}}',
+        json: { resources: { requests: { cpuMillis: 2000 } } },
+      },
+      {
+        spec: '{resources: {requests: {cpuMillis: 2}}}',
+        json: { resources: { requests: { cpuMillis: 2 } } },
+      },
+      { spec: '{replicas: 0}', json: { replicas: 0 } },
+      {
+        spec: '{mode: GLOBAL, restart: {policy: NEVER}}',
+        json: { mode: 'GLOBAL', restart: { policy: 'NEVER' } },
+      },
+      {
+        spec: '{readinessProbe: {http: {path: /, port: http}, period: 1s}}',
+        json: { readinessProbe: { http: { path: '/', port: 'http' }, period: '1s' } },
+      },
+    ].map((row) => ({ ...row, jsonText: JSON.stringify(row.json) })),
+  )('reads the spec $spec as $jsonText', ({ spec, json }) => {
     expect(specJson(spec)).toEqual(json);
   });
 
@@ -283,7 +288,7 @@ describe('parseManifest', () => {
       spec: '{env: {__proto__: x}}',
       problem: 'web.yaml:2:14: spec.env["__proto__"]: cannot be used as a key',
     },
-  ])('rejects the spec $spec', ({ spec, problem }) => {
+  ])('rejects the spec $spec with: $problem', ({ spec, problem }) => {
     expect(specProblem(spec)).toBe(problem);
   });
 
@@ -319,7 +324,7 @@ describe('parseManifest', () => {
       text: 'name: a\nspec: {}\n---\nname: a\nspec: {}',
       problem: 'web.yaml:4:1: the workload default/a is declared twice',
     },
-  ])('rejects the document $text', ({ text, problem }) => {
+  ])('rejects a document with: $problem', ({ text, problem }) => {
     expect(problems(text)[0]).toBe(problem);
   });
 
@@ -334,7 +339,7 @@ describe('parseManifest', () => {
     ]);
   });
 
-  it('limits size, nesting and aliases, and requires UTF-8', () => {
+  it('rejects more than 1 MiB, 32 nested levels or 100 aliases, and bytes that are not UTF-8', () => {
     expect(problems(`name: ${'a'.repeat(1024 * 1024)}`)).toEqual([
       'web.yaml:1:1: larger than 1 MiB (1048582 bytes)',
     ]);

@@ -24,13 +24,16 @@ export interface Manifest {
 
 /** DNS label: the format of namespace and workload names. */
 const DNS_LABEL = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/;
-const MAX_NAME = 63;
+/** Maximum length of a DNS label. */
+const MAX_NAME_LENGTH = 63;
 
 /**
  * Parses a manifest: YAML or JSON with any number of documents `{ kind?, namespace?, name, spec }`
- * or lists of them.
+ * or lists of such maps.
  * @param file - File name for messages.
  * @param defaultNamespace - Namespace of documents without a namespace.
+ * @returns The workloads, and the problems of all documents. A file without a workload is a
+ *   problem.
  */
 export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace: string): Manifest {
   const reader = new YamlReader(file, bytes);
@@ -64,6 +67,12 @@ export function parseManifest(file: string, bytes: Uint8Array, defaultNamespace:
   return { workloads, problems: reader.problems };
 }
 
+/**
+ * Reads one workload.
+ * @param prefix - Prefix of the paths in messages: empty, or `[index].` within a list.
+ * @returns Undefined for an empty document, and when name, namespace or spec is missing or not
+ *   usable. An invalid field of the spec is reported and left out.
+ */
 function readDocument(
   reader: YamlReader,
   document: Document.Parsed,
@@ -94,6 +103,7 @@ function readDocument(
   return { namespace, name, spec: fromJson(WorkloadSpecSchema, spec) };
 }
 
+/** Reports a problem unless the optional key `kind` has the value `Workload`. */
 function readKind(reader: YamlReader, entry: Entry, path: string): void {
   const kind = reader.readText(entry.value, entry.keyNode, path);
   if (kind !== undefined && kind !== 'Workload') {
@@ -101,6 +111,7 @@ function readKind(reader: YamlReader, entry: Entry, path: string): void {
   }
 }
 
+/** Reads the name of a workload or namespace. */
 function readLabel(reader: YamlReader, entry: Entry, path: string): string | undefined {
   const text = reader.readText(entry.value, entry.keyNode, path);
   if (text === undefined || isDnsLabel(text)) return text;
@@ -113,7 +124,7 @@ export const DNS_LABEL_RULE = 'up to 63 lower-case letters, digits and inner hyp
 
 /** Returns true when a text is a valid name of a workload or namespace. */
 export function isDnsLabel(text: string): boolean {
-  return text.length <= MAX_NAME && DNS_LABEL.test(text);
+  return text.length <= MAX_NAME_LENGTH && DNS_LABEL.test(text);
 }
 
 function describeUnknownKey(key: string): string {
@@ -123,16 +134,15 @@ function describeUnknownKey(key: string): string {
   return `unknown key${suggestSimilar(key, ['kind', 'namespace', 'name', 'spec'])}`;
 }
 
+/** Keys of the output of `get -o yaml` that a manifest must not contain. */
 const KEYS_SET_BY_CLUSTER = new Set([
-  ...[
-    'status',
-    'uid',
-    'generation',
-    'createdAt',
-    'created_at',
-    'deletionRequestedAt',
-    'deletion_requested_at',
-  ],
+  'status',
+  'uid',
+  'generation',
+  'createdAt',
+  'created_at',
+  'deletionRequestedAt',
+  'deletion_requested_at',
 ]);
 
 function isEmptyScalar(node: Node | null): boolean {

@@ -8,8 +8,9 @@ import type { Parsed } from '../quantity.js';
 import { describeNode } from './yaml-reader.js';
 
 /**
- * Reads a scalar value. The end of the field name selects the unit of a number: `_bytes`, `_bps`,
- * `cpu_millis`.
+ * Reads a scalar value as protobuf JSON. The end of the field name selects the unit of a number:
+ * `_bytes`, `_bps`, `cpu_millis`.
+ * @param type - Type of the value; for a list or map, the type of its elements.
  */
 export function readScalar(
   field: DescField,
@@ -41,8 +42,8 @@ export function readScalar(
 }
 
 /**
- * Reads a message that is written as a scalar: a duration or a timestamp. @returns Undefined for
- * every other message type.
+ * Reads a message that is written as a scalar: a duration or a timestamp.
+ * @returns The value in protobuf JSON, or the problem; undefined for every other message type.
  */
 export function readWellKnown(
   schema: DescMessage,
@@ -81,9 +82,9 @@ export function toDurationJson(nanos: bigint): string {
 function readInteger(field: DescField, type: ScalarType, node: Node | null): Parsed<JsonValue> {
   const parsed = parseInteger(field, type, node);
   if ('problem' in parsed) return parsed;
-  const [least, greatest] = getRange(type);
-  if (parsed.value < least || parsed.value > greatest)
-    return { problem: describeExpected(`a whole number from ${least} to ${greatest}`, node) };
+  const [smallest, greatest] = getRange(type);
+  if (parsed.value < smallest || parsed.value > greatest)
+    return { problem: describeExpected(`a whole number from ${smallest} to ${greatest}`, node) };
   return { value: isLong(type) ? parsed.value.toString() : Number(parsed.value) };
 }
 
@@ -107,10 +108,11 @@ function parseInteger(field: DescField, type: ScalarType, node: Node | null): Pa
     return { value: BigInt(value) };
   if (/_bytes$/.test(field.name))
     return { problem: describeExpected('a quantity such as 67108864, "64Mi" or "500M"', node) };
-  const unquote = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
-  return { problem: describeExpected('a whole number', node, unquote) };
+  const hint = typeof value === 'string' && /^-?\d+$/.test(value) ? '; remove the quotes' : '';
+  return { problem: describeExpected('a whole number', node, hint) };
 }
 
+/** Returns true for a 64-bit integer, which protobuf JSON writes as a string. */
 function isLong(type: ScalarType): boolean {
   return [
     ScalarType.INT64,
@@ -121,6 +123,7 @@ function isLong(type: ScalarType): boolean {
   ].includes(type);
 }
 
+/** Returns the smallest and the greatest value of an integer type. */
 function getRange(type: ScalarType): readonly [bigint, bigint] {
   const bits = isLong(type) ? 64n : 32n;
   const unsigned = [
@@ -141,8 +144,8 @@ function isTimestamp(text: string): boolean {
   }
 }
 
-function describeExpected(what: string, node: Node | null, hint = ''): string {
-  return `expected ${what}, got ${describeNode(node)}${hint}`;
+function describeExpected(expected: string, node: Node | null, hint = ''): string {
+  return `expected ${expected}, got ${describeNode(node)}${hint}`;
 }
 
 function suggestQuotes(node: Node | null): string {

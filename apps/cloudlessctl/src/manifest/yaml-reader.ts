@@ -20,22 +20,22 @@ export function formatProblem({ file, line, column, path, message }: Problem): s
   return `${file}:${line}:${column}: ${path === '' ? '' : `${path}: `}${message}`;
 }
 
-/** A key of a map with its value; aliases are resolved. */
+/** A key of a map with its value. Aliases are replaced by the nodes that they refer to. */
 export interface Entry {
   readonly key: string;
   readonly keyNode: Node;
   readonly value: Node | null;
 }
 
-/** Larger files are not parsed. */
+/** Largest file that is parsed. The limit bounds time and memory for a wrong path. */
 export const MAX_FILE_BYTES = 1024 * 1024;
-/** Maximum nesting of maps and lists; no schema needs more. */
+/** Maximum nesting of maps and lists. No schema needs more levels. */
 export const MAX_DEPTH = 32;
-/** Maximum number of aliases in one file, a bound against exponential expansion. */
+/** Maximum number of aliases in one file. Nested aliases would otherwise expand exponentially. */
 export const MAX_ALIASES = 100;
-/** Syntax problems shown per document; one missing bracket causes many. */
+/** Syntax problems shown per document. One missing bracket causes many problems. */
 const MAX_SYNTAX_PROBLEMS = 5;
-/** Problems listed per file. */
+/** Problems listed per file: more than a user reads. */
 const MAX_PROBLEMS = 100;
 
 /**
@@ -43,10 +43,12 @@ const MAX_PROBLEMS = 100;
  * bounds, and collects all problems instead of stopping at the first.
  */
 export class YamlReader {
+  /** The problems target so far. */
   readonly problems: Problem[] = [];
+  /** The documents of the file; empty when the file cannot be parsed. */
   readonly documents: readonly Document.Parsed[];
   private readonly lines = new LineCounter();
-  private aliases = 0;
+  private aliasCount = 0;
 
   /** @param file - File name for messages. */
   constructor(
@@ -63,16 +65,17 @@ export class YamlReader {
 
   /**
    * Returns the entries of a map with string keys; reports a problem and returns undefined for any
-   * other node.
+   * other node. Other keys and repeated keys are reported and left out.
+   * @param anchor - Node that gives the line number when `node` is absent.
    */
   readEntries(
     document: Document.Parsed,
     node: Node | null,
-    at: Node | null,
+    anchor: Node | null,
     path: string,
   ): readonly Entry[] | undefined {
     if (!isMap(node)) {
-      this.report(node ?? at, path, `expected a map, got ${describeNode(node)}`);
+      this.report(node ?? anchor, path, `expected a map, got ${describeNode(node)}`);
       return undefined;
     }
     const entries: Entry[] = [];
@@ -80,12 +83,12 @@ export class YamlReader {
     for (const pair of node.items) {
       const keyNode = this.resolveAlias(document, pair.key as Node | null);
       if (keyNode === null || !isScalar(keyNode) || typeof keyNode.value !== 'string') {
-        const shown =
+        const hint =
           isScalar(keyNode) && keyNode.source !== undefined ? `; write "${keyNode.source}"` : '';
         this.report(
           keyNode ?? node,
           path,
-          `expected a string as key, got ${describeNode(keyNode)}${shown}`,
+          `expected a string as key, got ${describeNode(keyNode)}${hint}`,
         );
         continue;
       }
@@ -111,22 +114,22 @@ export class YamlReader {
   readItems(
     document: Document.Parsed,
     node: Node | null,
-    at: Node | null,
+    anchor: Node | null,
     path: string,
   ): readonly (Node | null)[] | undefined {
     if (!isSeq(node)) {
-      this.report(node ?? at, path, `expected a list, got ${describeNode(node)}`);
+      this.report(node ?? anchor, path, `expected a list, got ${describeNode(node)}`);
       return undefined;
     }
     return node.items.map((item) => this.resolveAlias(document, item as Node | null));
   }
 
   /** Returns a string; reports a problem and returns undefined for any other node. */
-  readText(node: Node | null, at: Node | null, path: string): string | undefined {
+  readText(node: Node | null, anchor: Node | null, path: string): string | undefined {
     if (isScalar(node) && typeof node.value === 'string') return node.value;
     const source = isScalar(node) && node.value !== null ? node.source : undefined;
     this.report(
-      node ?? at,
+      node ?? anchor,
       path,
       `expected a string, got ${describeNode(node)}${source === undefined ? '' : `; write "${source}"`}`,
     );
@@ -139,20 +142,21 @@ export class YamlReader {
   }
 
   /**
-   * Resolves an alias; other nodes are returned as they are. Null for an empty or undefined node.
+   * Returns the node that an alias refers to, and any other node unchanged. Returns null for an
+   * absent node, an undefined alias, and every alias after the first {@link MAX_ALIASES}.
    */
   resolveAlias(document: Document.Parsed, node: Node | null | undefined): Node | null {
     if (node === null || node === undefined) return null;
     if (!isAlias(node)) return node;
-    this.aliases += 1;
-    if (this.aliases > MAX_ALIASES) {
-      if (this.aliases === MAX_ALIASES + 1)
+    this.aliasCount += 1;
+    if (this.aliasCount > MAX_ALIASES) {
+      if (this.aliasCount === MAX_ALIASES + 1)
         this.report(node, '', `more than ${MAX_ALIASES} aliases`);
       return null;
     }
-    const found = node.resolve(document);
-    if (found === undefined) this.report(node, '', `the alias *${node.source} is not defined`);
-    return (found as Node | undefined) ?? null;
+    const target = node.resolve(document);
+    if (target === undefined) this.report(node, '', `the alias *${node.source} is not defined`);
+    return (target as Node | undefined) ?? null;
   }
 
   private parse(bytes: Uint8Array): readonly Document.Parsed[] {
@@ -171,7 +175,7 @@ export class YamlReader {
       const documents = parseAllDocuments(text, {
         version: '1.2',
         schema: 'core',
-        uniqueKeys: false, // `entries` reports duplicate keys with their path
+        uniqueKeys: false, // `readEntries` reports duplicate keys with their path
         intAsBigInt: true,
         prettyErrors: false,
         logLevel: 'silent',
@@ -179,10 +183,10 @@ export class YamlReader {
       });
       const parsed = 'empty' in documents ? [] : documents;
       for (const document of parsed) {
-        const faults = [...document.errors, ...document.warnings];
-        if (faults.some(({ message }) => message.startsWith('Maximum call stack')))
+        const syntaxProblems = [...document.errors, ...document.warnings];
+        if (syntaxProblems.some(({ message }) => message.startsWith('Maximum call stack')))
           throw new RangeError('too deep');
-        for (const { pos, message } of faults.slice(0, MAX_SYNTAX_PROBLEMS))
+        for (const { pos, message } of syntaxProblems.slice(0, MAX_SYNTAX_PROBLEMS))
           this.reportAt(pos[0], '', getFirstLine(message));
       }
       return parsed;

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { DurationSchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
-  count,
+  formatCount,
   formatAge,
   formatBytes,
   formatCpu,
@@ -37,7 +37,7 @@ describe('formatSpan', () => {
 });
 
 describe('formatAge', () => {
-  it('returns the time since a timestamp, and an empty text without one', () => {
+  it('returns the time since a timestamp, and an empty text without a timestamp', () => {
     expect(formatAge(timestampFromMs(5 * SECOND), 8 * SECOND)).toBe('3s');
     expect(formatAge(timestampFromMs(9 * SECOND), 8 * SECOND)).toBe('0s');
     expect(formatAge(undefined, 8 * SECOND)).toBe('');
@@ -46,17 +46,17 @@ describe('formatAge', () => {
 
 describe('formatDuration', () => {
   it.each([
-    [0n, 0, '0s'],
-    [0n, 500_000_000, '500ms'],
-    [0n, 1_500, '1500ns'],
-    [1n, 500_000_000, '1.5s'],
-    [10n, 0, '10s'],
-    [60n, 0, '1m'],
-    [90n, 0, '1m30s'],
-    [3_600n, 0, '1h'],
-    [5_405n, 0, '1h30m5s'],
+    [0, 0, '0s'],
+    [0, 500_000_000, '500ms'],
+    [0, 1_500, '1500ns'],
+    [1, 500_000_000, '1.5s'],
+    [10, 0, '10s'],
+    [60, 0, '1m'],
+    [90, 0, '1m30s'],
+    [3_600, 0, '1h'],
+    [5_405, 0, '1h30m5s'],
   ])('formats %i s and %i ns as %s', (seconds, nanos, text) => {
-    expect(formatDuration(create(DurationSchema, { seconds, nanos }))).toBe(text);
+    expect(formatDuration(create(DurationSchema, { seconds: BigInt(seconds), nanos }))).toBe(text);
   });
 });
 
@@ -76,15 +76,35 @@ describe('formatBytes', () => {
   });
 });
 
-describe('other formats', () => {
-  it('format CPU, times, labels, enum names and counts', () => {
+describe('formatCpu', () => {
+  it('formats whole cores as a number, and other values as thousandths', () => {
     expect([formatCpu(0), formatCpu(250), formatCpu(2_000)]).toEqual(['0', '250m', '2']);
+  });
+});
+
+describe('formatTime', () => {
+  it('omits a fraction of zero, and returns an empty text without a time', () => {
     expect(formatTime(timestampFromMs(1_500))).toBe('1970-01-01T00:00:01.500Z');
     expect(formatTime(timestampFromMs(2_000))).toBe('1970-01-01T00:00:02Z');
     expect(formatTime(undefined)).toBe('');
+  });
+});
+
+describe('formatLabels', () => {
+  it('sorts labels by key, and omits the equals sign of an empty value', () => {
     expect(formatLabels({ b: '2', a: '1', c: '' })).toBe('a=1,b=2,c');
+  });
+});
+
+describe('formatWord', () => {
+  it('formats an enum name in camel case', () => {
     expect(formatWord('ROLLED_BACK')).toBe('RolledBack');
-    expect([count(0, 'node'), count(1, 'node'), count(2, 'node')]).toEqual([
+  });
+});
+
+describe('formatCount', () => {
+  it('appends a plural s unless the number is 1', () => {
+    expect([formatCount(0, 'node'), formatCount(1, 'node'), formatCount(2, 'node')]).toEqual([
       '0 nodes',
       '1 node',
       '2 nodes',

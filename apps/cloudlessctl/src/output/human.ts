@@ -9,7 +9,10 @@ export function formatAge(time: Timestamp | undefined, nowMs: number): string {
   return time === undefined ? '' : formatSpan(nowMs - timestampMs(time));
 }
 
-/** Formats milliseconds with at most two units: `45s`, `5m30s`, `3h`, `12d`. */
+/**
+ * Formats milliseconds for people, rounded down: seconds below 2 minutes, minutes and seconds below
+ * 10 minutes, minutes below 3 hours, hours below 2 days, then days. Negative values are `0s`.
+ */
 export function formatSpan(spanMs: number): string {
   const seconds = Math.max(0, Math.floor(spanMs / 1000));
   if (seconds < 120) return `${seconds}s`;
@@ -35,7 +38,7 @@ export function formatDuration(duration: Duration): string {
   return `${hours === 0n ? '' : `${hours}h`}${minutes === 0n ? '' : `${minutes}m`}${seconds % 60n === 0n ? '' : `${seconds % 60n}s`}`;
 }
 
-/** Formats bytes: `64Mi`, `1.5Gi`, `0`. */
+/** Formats bytes with a binary unit and at most one decimal: `64Mi`, `1.5Gi`, `0`. */
 export function formatBytes(bytes: bigint): string {
   let value = Number(bytes);
   let unit = 0;
@@ -61,7 +64,7 @@ export function formatTime(time: Timestamp | undefined): string {
     : new Date(timestampMs(time)).toISOString().replace(/\.000Z$/, 'Z');
 }
 
-/** Formats labels as `a=1,b=2`, sorted by key. */
+/** Formats labels as `a=1,b=2`, sorted by key. A label without a value is its key. */
 export function formatLabels(labels: Readonly<Record<string, string>>): string {
   return Object.entries(labels)
     .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -78,6 +81,6 @@ export function formatWord(name: string): string {
 }
 
 /** Formats a number with a noun: `1 replica`, `2 replicas`. */
-export function count(number: number, noun: string): string {
+export function formatCount(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }

@@ -5,18 +5,20 @@ import type { CliIo } from '../io/io.js';
 export type Style = ReturnType<typeof pc.createColors>;
 
 /**
- * Creates the colours: on for a terminal, off with `--no-color`, `NO_COLOR` or `TERM=dumb`.
- * `FORCE_COLOR` turns them on for other outputs.
+ * Creates the colour functions. Colours are on for a terminal unless `TERM=dumb`, and for every
+ * output with `FORCE_COLOR`. `NO_COLOR` and `--no-color` turn colours off and take precedence.
+ * @param isEnabled - False with `--no-color`.
  */
-export function createStyle(io: CliIo, wanted: boolean): Style {
+export function createStyle(io: CliIo, isEnabled: boolean): Style {
   const { env, stdout } = io;
-  const forced =
+  const isForced =
     env['FORCE_COLOR'] !== undefined && env['FORCE_COLOR'] !== '' && env['FORCE_COLOR'] !== '0';
-  const on = wanted && !env['NO_COLOR'] && (forced || (stdout.isTTY && env['TERM'] !== 'dumb'));
-  return pc.createColors(on);
+  const hasColours =
+    isEnabled && !env['NO_COLOR'] && (isForced || (stdout.isTTY && env['TERM'] !== 'dumb'));
+  return pc.createColors(hasColours);
 }
 
-/** Returns the colour function for a state. */
+/** Returns the colour function for a state: green, red, yellow or dim. */
 export function getTone(
   style: Style,
   tone: 'good' | 'bad' | 'busy' | 'quiet',

@@ -1,4 +1,5 @@
 import { definedFields } from '@cloudless/base';
+
 /** A table cell: its text, and a function that colours the text after its width is known. */
 export interface Cell {
   readonly text: string;
@@ -7,7 +8,7 @@ export interface Cell {
 
 /**
  * Formats a table with aligned columns and without borders, like `kubectl`. The last column is not
- * padded. Empty without rows.
+ * padded. Returns an empty text without rows. An empty cell is shown as `-`.
  */
 export function formatTable(
   headers: readonly string[],
@@ -33,7 +34,8 @@ export class GrowingTable {
   }
 
   /**
-   * Returns the line of a row; the first row is preceded by the header. Missing cells are empty.
+   * Returns the line of a row, for the first row with the header before it. An empty or missing
+   * cell is shown as `-`.
    */
   add(row: readonly (Cell | string)[]): string {
     const cells = this.headers.map((_, column) => toCell(row[column] ?? ''));
@@ -58,12 +60,13 @@ function formatRow(row: readonly Cell[], widths: readonly number[]): string {
     .trimEnd();
 }
 
+/** Spaces between columns, as in the tables of kubectl. */
 const COLUMN_GAP = 3;
 
 function toCell(cell: Cell | string): Cell {
   const { text, paint } = typeof cell === 'string' ? { text: cell, paint: undefined } : cell;
-  const shown = toOneLine(text);
-  return { text: shown === '' ? '-' : shown, ...definedFields({ paint }) };
+  const line = toOneLine(text);
+  return { text: line === '' ? '-' : line, ...definedFields({ paint }) };
 }
 
 /**

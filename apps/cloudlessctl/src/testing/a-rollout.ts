@@ -16,21 +16,24 @@ import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { NOW_MS, aWorkload } from './run-cli.js';
 import type { FakeCoordinator } from './run-cli.js';
 
-/** Creates `default/web` with four replicas during a rollout from version 1 to version 2. */
+/**
+ * Creates `default/web` with four ready replicas during a rollout from version 1 to version 2.
+ * @param rollout - Fields of the rollout status that differ.
+ * @param counts - `updated`: replicas of version 2, by default 1. `old`: replicas of version 1, by
+ *   default the rest of four.
+ */
 export function aRollout(
   rollout: MessageInitShape<typeof RolloutStatusSchema> = {},
   { updated = 1, old = 4 - updated }: { readonly updated?: number; readonly old?: number } = {},
 ): Workload {
   const replicas = [...Array(old).fill(1), ...Array(updated).fill(2)].map((version: number, slot) =>
     create(ReplicaStatusSchema, {
-      ...{
-        id: `00000000000000aa-${slot + 1}`,
-        slot,
-        version,
-        phase: ReplicaStatus_Phase.RUNNING,
-        ready: true,
-        nodeId: 'node1',
-      },
+      id: `00000000000000aa-${slot + 1}`,
+      slot,
+      version,
+      phase: ReplicaStatus_Phase.RUNNING,
+      ready: true,
+      nodeId: 'node1',
       createdAt: timestampFromMs(NOW_MS - 60_000),
     }),
   );
@@ -80,19 +83,22 @@ export const FAILURE = create(RolloutFailureSchema, {
 });
 
 /**
- * One item of a scripted watch: a state, the SYNCED item, a deletion (optionally with replicas that
- * may still run), or a broken connection.
+ * One item of a scripted watch: a state of the workload, the SYNCED item, the deletion of the
+ * workload (optionally with replicas that may still run), or a broken connection.
  */
 export type WatchStep =
   Workload | 'synced' | 'gone' | { readonly gone: readonly ReplicaStatus[] } | 'lost';
 
-/** Creates a watch that sends the items, then stays silent until the call ends. */
+/**
+ * Creates a watch that sends the items, then stays silent until the call ends. A call after `lost`
+ * continues with the next item.
+ */
 export function createWatch(
   ...states: WatchStep[]
 ): NonNullable<FakeCoordinator['watchWorkloads']> {
-  const left = [...states];
+  const remaining = [...states];
   return async function* (_request, { signal }) {
-    for (let state = left.shift(); state !== undefined; state = left.shift()) {
+    for (let state = remaining.shift(); state !== undefined; state = remaining.shift()) {
       if (state === 'lost') throw new ConnectError('no leader', Code.Unavailable);
       if (state === 'synced') yield { kind: Kind.SYNCED };
       else if (state === 'gone') yield { kind: Kind.DELETED, workload: aWorkload() };

@@ -5,7 +5,7 @@ import { WorkloadSpecSchema } from '@cloudless/api';
 import type { WorkloadSpec } from '@cloudless/api';
 import { toDurationJson } from '../manifest/read-scalar.js';
 
-/** Texts that are hard to print as YAML. */
+/** Generates short texts, and texts that YAML reads as something else unless they are quoted. */
 const anyText: fc.Arbitrary<string> = fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 12 }),
   fc.constantFrom(
@@ -41,7 +41,7 @@ const anyText: fc.Arbitrary<string> = fc.oneof(
  * Generates messages of `schema` in protobuf JSON: each field may be absent, at most one field of a
  * oneof is set.
  */
-export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<JsonValue> {
+export function arbitraryJson(schema: DescMessage): fc.Arbitrary<JsonValue> {
   if (schema.typeName === 'google.protobuf.Duration')
     return fc.bigInt({ min: -(10n ** 15n), max: 10n ** 15n }).map(toDurationJson);
   if (schema.typeName === 'google.protobuf.Timestamp') {
@@ -56,12 +56,12 @@ export function arbitraryJson(schema: DescMessage, depth = 0): fc.Arbitrary<Json
   const members = schema.members.map((member) => {
     if (member.kind === 'field')
       return fc
-        .option(arbitraryField(member, depth), { nil: undefined })
+        .option(arbitraryField(member), { nil: undefined })
         .map((value) => toEntry(member.jsonName, value));
     return fc.option(
       fc.oneof(
         ...member.fields.map((field) =>
-          arbitraryField(field, depth).map((value) => toEntry(field.jsonName, value)),
+          arbitraryField(field).map((value) => toEntry(field.jsonName, value)),
         ),
       ),
       { nil: {} },
@@ -86,23 +86,23 @@ function toEntry(key: string, value: JsonValue | undefined): Record<string, Json
   return value === undefined ? {} : { [key]: value };
 }
 
-function arbitraryField(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
+function arbitraryField(field: DescField): fc.Arbitrary<JsonValue> {
   switch (field.fieldKind) {
     case 'list':
-      return fc.array(arbitraryElement(field, depth), { maxLength: 3 });
+      return fc.array(arbitraryElement(field), { maxLength: 3 });
     case 'map':
       return fc.dictionary(
         anyText.filter((key) => key !== '__proto__'),
-        arbitraryElement(field, depth),
+        arbitraryElement(field),
         { maxKeys: 3, noNullPrototype: true },
       );
     default:
-      return arbitraryElement(field, depth);
+      return arbitraryElement(field);
   }
 }
 
-function arbitraryElement(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
-  if (field.message !== undefined) return arbitraryJson(field.message, depth + 1);
+function arbitraryElement(field: DescField): fc.Arbitrary<JsonValue> {
+  if (field.message !== undefined) return arbitraryJson(field.message);
   if (field.enum !== undefined)
     return fc.constantFrom(...field.enum.values.map(({ name }) => name));
   switch (field.scalar) {

@@ -9,6 +9,7 @@ import {
   CoordinatorService,
   NodeSchema,
   NodeStatusSchema,
+  NodeStatus_Phase,
   ReplicaStatus_Phase,
   WorkloadSchema,
   WorkloadStatusSchema,
@@ -27,22 +28,31 @@ export interface CliOptions {
   readonly coordinator?: FakeCoordinator;
   /** Methods of the fake agent service. */
   readonly agents?: Partial<ServiceImpl<typeof AgentService>>;
+  /** Transport to use instead of the fake services. */
   readonly transport?: Transport;
+  /** Content of each existing file by path. */
   readonly files?: Record<string, string>;
+  /** Environment variables in addition to `HOME=/home/me`. */
   readonly env?: Readonly<Record<string, string>>;
-  /** `failure`: error that reading throws after the text. */
+  /**
+   * Default: empty input of the kind `other`. `failure`: error that reading throws after the text.
+   */
   readonly stdin?: {
     readonly kind: CliInput['kind'];
     readonly text: string;
     readonly failure?: Error;
   };
+  /** True when standard output and standard error are a terminal. Default: false. */
   readonly isTTY?: boolean;
+  /** Default: a clock that stands still at {@link NOW_MS}. */
   readonly clock?: ManualClock;
+  /** Aborted for Ctrl-C. */
   readonly signal?: AbortSignal;
   readonly terminal?: Terminal;
   readonly listen?: CliIo['listen'];
-  /** The reader closes standard output after this number of writes. */
+  /** The reader closes the output pipe after this number of writes. Default: never. */
   readonly brokenAfter?: number;
+  /** Called for each write to standard output. */
   onStdout?(text: string): void;
 }
 
@@ -51,16 +61,17 @@ export interface CliResult {
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
-  /** Files after the run. */
+  /** Content of all files by path, after the run. */
   readonly files: Readonly<Record<string, string>>;
-  /** Addresses that the run connected to. */
+  /** Addresses that the run has opened a connection for, in order. */
   readonly servers: readonly string[];
 }
 
-/** Fields of a message; those of its status are merged with defaults. */
+/** The fields of a message that differ from the defaults, and the fields of its status. */
 type Fields<Desc extends DescMessage, Status extends DescMessage> = Plain<Desc, 'status'> & {
   readonly status?: Plain<Status>;
 };
+/** The optional fields of a message, except the fields `Without`. */
 type Plain<Desc extends DescMessage, Without extends string = never> = Omit<
   Exclude<MessageInitShape<Desc>, Message>,
   '$typeName' | Without
@@ -181,7 +192,7 @@ export function aWorkload(
   });
 }
 
-/** Creates a ready node `web1` in zone `a`. */
+/** Creates a ready node: `web1` in zone `a`, with 4 cores and 8 GiB, three days old. */
 export function aNode(fields: Fields<typeof NodeSchema, typeof NodeStatusSchema> = {}): Node {
   return create(NodeSchema, {
     id: 'web1',
@@ -190,7 +201,7 @@ export function aNode(fields: Fields<typeof NodeSchema, typeof NodeStatusSchema>
     createdAt: timestampFromMs(NOW_MS - 86_400_000 * 3),
     ...fields,
     status: create(NodeStatusSchema, {
-      phase: 1,
+      phase: NodeStatus_Phase.READY,
       capacity: { cpuMillis: 4000, memoryBytes: 8n << 30n },
       reserved: { cpuMillis: 500, memoryBytes: 1n << 30n },
       allocated: { cpuMillis: 250, memoryBytes: 128n << 20n },

@@ -13,20 +13,21 @@ import { NOW_MS } from '../testing/run-cli.js';
 import { formatImagePulls } from './container-text.js';
 import { getSpecFields } from './spec-view.js';
 
+/** Returns the fields of a spec that have a value. */
 function listFields(spec: MessageInitShape<typeof WorkloadSpecSchema>): object {
   return Object.fromEntries(
     getSpecFields(create(WorkloadSpecSchema, spec)).filter(([, text]) => text !== ''),
   );
 }
 
-describe('container fields in describe', () => {
-  it('are empty for a process', () => {
+describe('getSpecFields', () => {
+  it('returns no container fields for a process', () => {
     expect(listFields({ command: ['a'], security: {}, network: {}, imagePull: {} })).toEqual({
       Command: 'a',
     });
   });
 
-  it('show all container settings of the spec', () => {
+  it('returns every container setting of the spec as text', () => {
     expect(
       listFields({
         image: 'nginx',
@@ -55,24 +56,18 @@ describe('container fields in describe', () => {
           },
         ],
         security: {
-          ...{
-            runAsUser: 1000n,
-            runAsGroup: 5n,
-            runAsNonRoot: true,
-            readOnlyRootFilesystem: true,
-            privileged: true,
-          },
-          ...{
-            capabilitiesAdd: ['KILL', 'BPF'],
-            capabilitiesDrop: ['ALL'],
-            noNewPrivileges: false,
-            runtimeClass: 'runsc',
-          },
-          ...{
-            seccompProfile: 'Unconfined',
-            apparmorProfile: 'localhost/web',
-            selinuxOptions: '::a_t:',
-          },
+          runAsUser: 1000n,
+          runAsGroup: 5n,
+          runAsNonRoot: true,
+          readOnlyRootFilesystem: true,
+          privileged: true,
+          capabilitiesAdd: ['KILL', 'BPF'],
+          capabilitiesDrop: ['ALL'],
+          noNewPrivileges: false,
+          runtimeClass: 'runsc',
+          seccompProfile: 'Unconfined',
+          apparmorProfile: 'localhost/web',
+          selinuxOptions: '::a_t:',
         },
       }),
     ).toEqual({
@@ -86,12 +81,10 @@ describe('container fields in describe', () => {
     });
     expect(
       listFields({
-        ...{
-          image: 'a',
-          imagePull: { platform: 'linux/arm64' },
-          init: false,
-          shmSizeBytes: 1n << 30n,
-        },
+        image: 'a',
+        imagePull: { platform: 'linux/arm64' },
+        init: false,
+        shmSizeBytes: 1n << 30n,
         ulimits: [
           { name: 'core' },
           { name: 'nofile', soft: 5n, hard: 6n },
@@ -126,7 +119,9 @@ describe('container fields in describe', () => {
       Network: 'host network',
     });
   });
+});
 
+describe('formatImagePulls', () => {
   it.each<{ pull: MessageInitShape<typeof ImagePullStatusSchema> | undefined; lines: string[] }>([
     { pull: undefined, lines: [] },
     {
@@ -159,7 +154,7 @@ describe('container fields in describe', () => {
       },
       lines: ['web-1: could not pull nginx: not found'],
     },
-  ])('show the image pull status as $lines', ({ pull, lines }) => {
+  ])('returns the lines $lines for the status of an image pull', ({ pull, lines }) => {
     const replica = create(ReplicaStatusSchema, {
       id: 'web-1',
       ...definedFields({ imagePull: pull }),

@@ -18,7 +18,10 @@ import type {
 } from '@cloudless/api';
 import { formatAge, formatBytes, formatSpan } from '../output/human.js';
 
-/** Formats an image with its pull policy: `nginx:alpine, pulled always`. */
+/**
+ * Formats an image with platform and pull policy: `nginx:alpine, for linux/arm64, pulled always`.
+ * The default policy is left out.
+ */
 export function formatImage({ image, imagePull }: WorkloadSpec): string {
   const policy = imagePull?.policy ?? Policy.IF_NOT_PRESENT;
   const platform = imagePull?.platform ?? '';
@@ -43,13 +46,13 @@ export function formatVolumes(volumes: readonly Volume[]): string {
 }
 
 function formatVolume({ mountPath, readOnly, source }: Volume): string {
-  const place = `${mountPath}${readOnly ? ':ro' : ''}`;
-  if (source.case === 'named') return `${source.value.name}:${place}`;
-  if (source.case === 'hostPath') return `${source.value.path}:${place}`;
+  const mount = `${mountPath}${readOnly ? ':ro' : ''}`;
+  if (source.case === 'named') return `${source.value.name}:${mount}`;
+  if (source.case === 'hostPath') return `${source.value.path}:${mount}`;
   if (source.case !== 'emptyDir' || source.value.medium !== Medium.MEMORY)
-    return `${place} (empty)`;
+    return `${mount} (empty)`;
   const { sizeLimitBytes } = source.value;
-  return `${place} (in memory${sizeLimitBytes === 0n ? '' : `, ${formatBytes(sizeLimitBytes)}`})`;
+  return `${mount} (in memory${sizeLimitBytes === 0n ? '' : `, ${formatBytes(sizeLimitBytes)}`})`;
 }
 
 /** Formats a security context: `user 1000:1000, non-root, read-only, adds NET_ADMIN, drops ALL`. */
@@ -80,7 +83,7 @@ export function formatSecurity(security: SecurityContext | undefined): string {
   return parts.filter((part) => part !== '').join(', ');
 }
 
-/** Formats network settings: `host network, DNS 10.0.0.1`. */
+/** Formats network settings: `host network, DNS 10.0.0.1, db at 10.0.0.5`. */
 export function formatNetwork(network: Network | undefined): string {
   if (network === undefined) return '';
   const parts = [
@@ -110,6 +113,7 @@ export function formatKernelSettings({
   return parts.filter((part) => part !== '').join(', ');
 }
 
+/** Formats a limit: `nofile=5:6`, or `core=0` when the soft and the hard limit are equal. */
 function formatUlimit(ulimit: Ulimit): string {
   const [soft, hard] = Object.values(resolveUlimit(ulimit)).map((value) =>
     value === -1n ? 'unlimited' : String(value),
@@ -121,8 +125,8 @@ function formatUlimit(ulimit: Ulimit): string {
 export function formatDevices(devices: readonly Device[]): string {
   return devices
     .map(({ hostPath, containerPath, permissions }) => {
-      const place = containerPath === '' && permissions !== '' ? hostPath : containerPath;
-      return [hostPath, place, permissions].filter((part) => part !== '').join(':');
+      const target = containerPath === '' && permissions !== '' ? hostPath : containerPath;
+      return [hostPath, target, permissions].filter((part) => part !== '').join(':');
     })
     .join(', ');
 }
@@ -138,12 +142,12 @@ export function formatImagePulls(
 }
 
 function formatImagePull(
-  { image, phase, startedAt, took, sizeBytes, reason }: ImagePullStatus,
+  { image, phase, startedAt, took: duration, sizeBytes, reason }: ImagePullStatus,
   nowMs: number,
 ): string {
-  const ms = took === undefined ? 0 : durationMs(took);
+  const ms = duration === undefined ? 0 : durationMs(duration);
   const span =
-    took === undefined ? '' : ` in ${ms < 1_000 ? `${Math.round(ms)}ms` : formatSpan(ms)}`;
+    duration === undefined ? '' : ` in ${ms < 1_000 ? `${Math.round(ms)}ms` : formatSpan(ms)}`;
   switch (phase) {
     case PullPhase.PULLED:
       return `pulled ${image}${span}${sizeBytes === 0n ? '' : `, ${formatBytes(sizeBytes)}`}`;

@@ -2,13 +2,16 @@ import { ContainerStatus_State as State, type ContainerStatus } from '@cloudless
 import { formatAge } from '../output/human.js';
 import { formatTable } from '../output/table.js';
 
-/** Number of digits of an id or digest in a table. */
-const SHORT_ID = 12;
-/** Maximum length of a command in a table. */
-const MAX_COMMAND = 30;
+/** Number of digits of an id or digest in a table, as in `docker ps`. */
+const SHORT_ID_LENGTH = 12;
+/** Maximum length of a command in a table, so that a row fits on a terminal. */
+const MAX_COMMAND_LENGTH = 30;
 const WIDE_HEADERS = ['NAMESPACE', 'WORKLOAD', 'PID', 'RUNTIME', 'RUNTIME ID', 'DIGEST', 'REASON'];
 
-/** Formats containers as a table, similar to `docker ps`. */
+/**
+ * Formats containers as a table, similar to `docker ps`.
+ * @param wide - True adds namespace, workload, identifiers of the runtime and the reason.
+ */
 export function formatContainerTable(
   containers: readonly ContainerStatus[],
   nowMs: number,
@@ -27,7 +30,7 @@ export function formatContainerTable(
       ...(wide ? WIDE_HEADERS : []),
     ],
     containers.map((container) => [
-      container.containerId.slice(0, SHORT_ID),
+      container.containerId.slice(0, SHORT_ID_LENGTH),
       container.image === '' ? '(process)' : container.image,
       formatCommand(container.command),
       container.replicaId,
@@ -65,8 +68,8 @@ function toWideCells(container: ContainerStatus): readonly string[] {
     workload,
     pid === 0 ? '' : String(pid),
     runtime,
-    runtimeId.slice(0, SHORT_ID),
-    digest.slice(0, SHORT_ID),
+    runtimeId.slice(0, SHORT_ID_LENGTH),
+    digest.slice(0, SHORT_ID_LENGTH),
     reason,
   ];
 }
@@ -79,7 +82,7 @@ function formatState({ state, exitCode }: ContainerStatus): string {
 function formatCommand(command: readonly string[]): string {
   const line = command.join(' ').replaceAll(/\s+/g, ' ');
   if (line === '') return '(of the image)';
-  return line.length <= MAX_COMMAND ? line : `${line.slice(0, MAX_COMMAND - 1)}…`;
+  return line.length <= MAX_COMMAND_LENGTH ? line : `${line.slice(0, MAX_COMMAND_LENGTH - 1)}…`;
 }
 
 function formatAddresses({ endpoints, ip }: ContainerStatus): string {

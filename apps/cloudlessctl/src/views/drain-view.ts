@@ -1,14 +1,14 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt';
 import { DrainStatus_Phase } from '@cloudless/api';
 import type { DrainStatus } from '@cloudless/api';
-import { count, formatSpan, formatTime } from '../output/human.js';
+import { formatCount, formatSpan, formatTime } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { formatFields } from './sections.js';
 
-/** Formats the progress of a drain: `2 of 5 replicas left`, or `drained`. */
+/** Formats the progress of a drain for a message: `2 of 5 replicas left`, or `drained`. */
 export function describeDrain({ phase, remaining, total }: DrainStatus): string {
   if (phase === DrainStatus_Phase.DRAINED) return 'drained';
-  return `${remaining} of ${count(total, 'replica')} left`;
+  return `${remaining} of ${formatCount(total, 'replica')} left`;
 }
 
 /**
@@ -32,22 +32,25 @@ export function formatDrainStatus(drain: DrainStatus | undefined): string | unde
 export function formatDrainSection(drain: DrainStatus | undefined, nowMs: number): string {
   if (drain === undefined) return '';
   const { phase, startedAt, deadline, force, remaining, total, waiting } = drain;
-  const words: Partial<Record<DrainStatus_Phase, string>> = {
+  const phaseTexts: Partial<Record<DrainStatus_Phase, string>> = {
     [DrainStatus_Phase.DRAINING]: 'draining',
     [DrainStatus_Phase.DRAINED]: 'drained',
     [DrainStatus_Phase.FAILED]: 'failed: the deadline has passed, and no more replicas are moved',
   };
-  const atEnd = force ? 'then the remaining replicas are stopped' : 'then the drain fails';
+  const consequence = force ? 'then the remaining replicas are stopped' : 'then the drain fails';
   const leftMs = deadline === undefined ? 0 : timestampMs(deadline) - nowMs;
-  const isOpen = phase === DrainStatus_Phase.DRAINING && leftMs > 0;
-  const end =
+  const isRunning = phase === DrainStatus_Phase.DRAINING && leftMs > 0;
+  const deadlineText =
     deadline === undefined
       ? ''
-      : `${formatTime(deadline)}${isOpen ? ` (in ${formatSpan(leftMs)}; ${atEnd})` : ''}`;
+      : `${formatTime(deadline)}${isRunning ? ` (in ${formatSpan(leftMs)}; ${consequence})` : ''}`;
   const fields = formatFields([
-    ['Phase', words[phase] ?? ''],
+    ['Phase', phaseTexts[phase] ?? ''],
     ['Started', formatTime(startedAt)],
-    ['Deadline', deadline === undefined && force ? 'none: all replicas are stopped at once' : end],
+    [
+      'Deadline',
+      deadline === undefined && force ? 'none: all replicas are stopped at once' : deadlineText,
+    ],
     ['Replicas', `${remaining} left of ${total}`],
   ]);
   return `${fields}${waiting.map((line) => `- ${toOneLine(line)}\n`).join('')}`;

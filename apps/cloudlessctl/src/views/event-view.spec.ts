@@ -12,10 +12,11 @@ const event = (init: MessageInitShape<typeof EventSchema>) =>
     workload: 'web',
     ...init,
   });
+/** Returns the id of the event with this number in epoch 2. */
 const id = (count: number): string => `0000000002-${String(count).padStart(10, '0')}`;
 
 describe('shortenEventId and expandEventId', () => {
-  it('remove and restore the leading zeros', () => {
+  it('remove and restore the leading zeros of both parts of an id', () => {
     expect(shortenEventId(id(40))).toBe('2-40');
     expect(shortenEventId('0000000001-0000000000')).toBe('1-0');
     expect(expandEventId('2-40')).toBe(id(40));
@@ -25,7 +26,7 @@ describe('shortenEventId and expandEventId', () => {
 });
 
 describe('formatEventTree', () => {
-  it('shows the causes of an event above it and the consequences below', () => {
+  it('shows the causes of an event above the event and the consequences below', () => {
     const events = [
       event({ id: id(1), reason: 'UpdateWorkload', message: 'called', requestId: 'r1' }),
       event({

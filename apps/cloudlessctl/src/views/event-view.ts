@@ -24,7 +24,7 @@ export function formatEventTable(events: readonly Event[], nowMs: number, style:
 /** Formats an event as a line of a stream, without column widths. */
 export function formatEventLine(event: Event, style: Style): string {
   const { text, paint } = toSeverityCell(event, style);
-  const severity = text.padEnd(7);
+  const severity = text.padEnd(7); // `Warning` is the longest severity
   const parts = [
     formatTime(event.time),
     paint?.(severity) ?? severity,
@@ -35,7 +35,7 @@ export function formatEventLine(event: Event, style: Style): string {
   return parts.join('  ');
 }
 
-/** Removes the leading zeros of the two parts of an event id: `2-17`. */
+/** Removes the leading zeros of the two parts of an event id, for tables: `2-17`. */
 export function shortenEventId(id: string): string {
   return id.replace(/^0+(?=\d)/, '').replace(/-0+(?=\d)/, '-');
 }
@@ -64,9 +64,11 @@ function formatMessage({ message, count, firstTime }: Event): string {
 export function formatEventTree(events: readonly Event[], markedId: string, style: Style): string {
   const ids = new Set(events.map(({ id }) => id));
   const lines: string[] = [];
-  const add = (event: Event, lead: string, indent: string): void => {
+  // Adds an event and its consequences. `branch` starts the line of the event, `indent` the lines
+  // below.
+  const add = (event: Event, branch: string, indent: string): void => {
     const mark = event.id === markedId ? '>' : ' ';
-    lines.push(`${mark} ${lead}${shortenEventId(event.id)}  ${formatEventLine(event, style)}`);
+    lines.push(`${mark} ${branch}${shortenEventId(event.id)}  ${formatEventLine(event, style)}`);
     const children = events.filter(({ causeId }) => causeId === event.id);
     const bar = children.length > 0 ? '|  ' : '   ';
     if (event.decision !== undefined)
@@ -82,7 +84,7 @@ export function formatEventTree(events: readonly Event[], markedId: string, styl
   return `${lines.join('\n')}\n`;
 }
 
-/** Formats the subject of an event: `default/web`, `node web1`. */
+/** Formats the subject of an event: `default/web`, `node web1`, a replica id or `cluster`. */
 export function formatSubject({ namespace, workload, nodeId, replicaId }: Event): string {
   if (workload !== '') return `${namespace}/${workload}`;
   if (nodeId !== '') return `node ${nodeId}`;

@@ -19,7 +19,7 @@ describe('foldSteps', () => {
     ]);
   });
 
-  it('keeps the steps of a short plan', () => {
+  it('does not combine repeated rounds of a plan with at most 8 lines', () => {
     expect(texts(...round, ...round)).toEqual([
       'create 1 of version 2',
       'stop 1 of version 1',
@@ -28,7 +28,7 @@ describe('foldSteps', () => {
     ]);
   });
 
-  it('combines repeated rounds of a long plan', () => {
+  it('combines repeated rounds of a plan with more than 8 lines', () => {
     const steps = [
       ...Array.from({ length: 12 }, () => round).flat(),
       step('wait until promoted', 4, 4),
@@ -47,11 +47,11 @@ describe('foldSteps', () => {
     ]);
   });
 
-  it('never combines waiting steps', () => {
+  it('does not combine steps that wait', () => {
     expect(texts(step('wait 30s'), step('wait 30s'))).toEqual(['wait 30s', 'wait 30s']);
   });
 
-  it('counts every step of the plan', () => {
+  it('returns lines whose step counts add up to the steps of the plan', () => {
     const steps = Array.from({ length: 200 }, (_, index) =>
       step(index % 3 === 0 ? 'stop 1 of version 1' : 'create 1 of version 2'),
     );

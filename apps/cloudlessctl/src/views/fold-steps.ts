@@ -1,6 +1,6 @@
 import type { PlannedStep } from '@cloudless/api';
 
-/** One or more plan steps combined to a line. */
+/** One or more steps of a plan that are shown as one line. */
 export interface FoldedSteps {
   readonly text: string;
   /** Minimum of ready replicas after any of the steps. */
@@ -11,9 +11,9 @@ export interface FoldedSteps {
   readonly steps: number;
 }
 
-/** Plans with at most this many lines are not folded into rounds. */
+/** A plan with at most this number of lines is short enough to show every round. */
 const MAX_UNFOLDED_LINES = 8;
-/** Maximum number of lines in a round; planners produce no longer rounds. */
+/** Maximum number of lines in a round. The rollout planner produces no longer rounds. */
 const MAX_ROUND_LINES = 4;
 
 /**
@@ -27,6 +27,7 @@ export function foldSteps(
   return lines.length <= MAX_UNFOLDED_LINES ? lines : foldRounds(lines);
 }
 
+/** Combines equal consecutive steps that create or stop a replica. */
 function joinEqual(
   steps: readonly Pick<PlannedStep, 'description' | 'ready' | 'live'>[],
 ): readonly FoldedSteps[] {
@@ -49,8 +50,12 @@ function joinEqual(
   return lines;
 }
 
+/**
+ * Returns true for a step that creates or stops one replica. Such steps are combined with a count.
+ */
 const isCounted = (description: string): boolean => /^(create|stop) 1 /.test(description);
 
+/** Combines consecutive repetitions of the same lines. */
 function foldRounds(lines: readonly FoldedSteps[]): readonly FoldedSteps[] {
   const folded: FoldedSteps[] = [];
   let begin = 0;

@@ -6,32 +6,37 @@ import { getReplicaNumber } from '../names.js';
 /** Options of {@link LogPrinter}. */
 export interface LogPrinterOptions {
   readonly style: Style;
+  /** True prints the time before each line. */
   readonly timestamps: boolean;
   /**
-   * Whether lines are prefixed with their replica from the start. Prefixes are always used once a
-   * second replica writes.
+   * True prefixes all lines with their replica. False prefixes lines only after a second replica
+   * has written.
    */
   readonly prefixes: boolean;
-  /** Name for the prefix; without it lines have no prefix. */
+  /** Name of the workload for the prefixes. Absent: no line has a prefix. */
   readonly workload?: string;
+  /** Receives whole lines. */
   write(data: string | Uint8Array): Promise<void>;
 }
 
-/** Longer lines are printed in pieces. */
+/** A longer line is printed in pieces, so that a log without line ends does not fill the memory. */
 const MAX_PENDING_BYTES = 1024 * 1024;
-const NEWLINE = Uint8Array.of(10);
+const LINE_FEED = Uint8Array.of(10);
 
 /**
- * Assembles whole lines from the log entries of several containers: pieces of a long line are kept
- * until the last piece arrives.
+ * Prints whole lines from the log entries of several containers. The pieces of a long line are kept
+ * until the last piece arrives. Call {@link flush} at the end.
  */
 export class LogPrinter {
+  /** Incomplete lines by container and output stream. */
   private readonly pending = new Map<
     string,
     { readonly prefix: string; readonly pieces: Uint8Array[]; size: number }
   >();
   private firstReplica: string | undefined;
+  /** True from the first line that needs a prefix. */
   private prefixes: boolean;
+  /** Width of the longest prefix so far. */
   private width = 0;
 
   constructor(private readonly options: LogPrinterOptions) {
@@ -59,13 +64,13 @@ export class LogPrinter {
       return [];
     }
     this.pending.delete(key);
-    return [encoder.encode(line.prefix), ...line.pieces, NEWLINE];
+    return [encoder.encode(line.prefix), ...line.pieces, LINE_FEED];
   }
 
   /** Prints the incomplete lines. */
   async flush(): Promise<void> {
     for (const { prefix, pieces } of this.pending.values())
-      await this.options.write(joinBytes([encoder.encode(prefix), ...pieces, NEWLINE]));
+      await this.options.write(joinBytes([encoder.encode(prefix), ...pieces, LINE_FEED]));
     this.pending.clear();
   }
 

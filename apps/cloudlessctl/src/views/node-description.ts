@@ -71,9 +71,9 @@ function getStatusFields(node: Node, nowMs: number): readonly Field[] {
 function formatConditions({ status }: Node): string {
   return formatTable(
     ['TYPE', 'STATUS', 'REASON'],
-    (status?.conditions ?? []).map(({ type, status: holds, reason }) => [
+    (status?.conditions ?? []).map(({ type, status: isTrue, reason }) => [
       formatWord(Condition_Type[type] ?? ''),
-      holds ? 'yes' : 'no',
+      isTrue ? 'yes' : 'no',
       reason,
     ]),
   );

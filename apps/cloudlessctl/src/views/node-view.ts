@@ -8,8 +8,9 @@ import type { Cell } from '../output/table.js';
 import { formatDrainStatus } from './drain-view.js';
 
 /**
- * Formats nodes as a table. CPU and MEMORY show what is allocated, of what is available for
- * workloads.
+ * Formats nodes as a table. CPU and MEMORY show the resources allocated to replicas and the
+ * resources available for workloads: `250m/3500m`.
+ * @param wide - True adds region, platform, agent, taints and labels.
  */
 export function formatNodeTable(
   nodes: readonly Node[],
@@ -67,14 +68,17 @@ export function formatTaints(taints: readonly Taint[]): string {
     .join(',');
 }
 
-/** Formats what workloads have reserved, of what is available for them: `250m/3500m`. */
+/**
+ * Formats the resources allocated to replicas and the resources available for workloads, which are
+ * the capacity without the system reservation: `250m/3500m`. Empty without a capacity.
+ */
 export function formatReservedShare(
   status: NodeStatus | undefined,
-  what: 'cpu' | 'memory',
+  resource: 'cpu' | 'memory',
 ): string {
   const { allocated, capacity, reserved } = status ?? {};
   if (capacity === undefined) return '';
-  if (what === 'cpu')
+  if (resource === 'cpu')
     return `${formatCpu(allocated?.cpuMillis ?? 0)}/${formatCpu(capacity.cpuMillis - (reserved?.cpuMillis ?? 0))}`;
   return `${formatBytes(allocated?.memoryBytes ?? 0n)}/${formatBytes(capacity.memoryBytes - (reserved?.memoryBytes ?? 0n))}`;
 }
@@ -86,10 +90,11 @@ export function formatPlatform({ status }: Node): string {
     .join('/');
 }
 
+/** Returns the words for cordon and drain. A draining node is always cordoned. */
 function listDrainStatuses({ status, cordoned, draining }: Node): readonly string[] {
-  const word = formatDrainStatus(status?.drain);
-  if (draining) return [word ?? 'Draining'];
-  return [...(cordoned ? ['Cordoned'] : []), ...(word === undefined ? [] : [word])];
+  const drainStatus = formatDrainStatus(status?.drain);
+  if (draining) return [drainStatus ?? 'Draining'];
+  return [...(cordoned ? ['Cordoned'] : []), ...(drainStatus === undefined ? [] : [drainStatus])];
 }
 
 /** Formats phase, drain status and pressure conditions: `Ready,Cordoned`. */
@@ -97,7 +102,7 @@ export function formatStatus(node: Node): string {
   const { status } = node;
   const phase = formatWord(NodeStatus_Phase[status?.phase ?? NodeStatus_Phase.UNKNOWN] ?? '');
   const pressures = (status?.conditions ?? []).filter(
-    ({ type, status: holds }) => holds && type !== Condition_Type.READY,
+    ({ type, status: isTrue }) => isTrue && type !== Condition_Type.READY,
   );
   return [
     phase,

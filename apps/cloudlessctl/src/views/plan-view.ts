@@ -1,17 +1,17 @@
 import { reflect } from '@bufbuild/protobuf/reflect';
 import { ScoreTermsSchema, WorkloadPlan_Action } from '@cloudless/api';
 import type { ExplainWorkloadResponse, WorkloadPlan } from '@cloudless/api';
-import { count } from '../output/human.js';
+import { formatCount } from '../output/human.js';
 import type { Style } from '../output/style.js';
 import { formatTable, toOneLine } from '../output/table.js';
 import { foldSteps } from './fold-steps.js';
 import { formatReplicaTable } from './replica-view.js';
 
-/** Maximum number of step lines; the remaining steps are counted. */
+/** Maximum number of step lines, so that a plan fits on a screen. The other steps are counted. */
 const MAX_LINES = 20;
 
-/** Longer values are truncated in the middle; `-o json` prints them whole. */
-const MAX_VALUE = 120;
+/** Maximum length of a field value. `-o json` prints the whole value. */
+const MAX_VALUE_LENGTH = 120;
 
 const ACTION_NAMES: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.NOTHING]: 'unchanged',
@@ -20,7 +20,10 @@ const ACTION_NAMES: Readonly<Record<WorkloadPlan_Action, string>> = {
   [WorkloadPlan_Action.MOVE]: 'move replicas',
 };
 
-/** Formats a plan: changed fields, placements of new replicas, and steps. */
+/**
+ * Formats a plan: changed fields, placements of new replicas, and steps.
+ * @param label - Name of the workload, for the first line.
+ */
 export function formatPlan(label: string, plan: WorkloadPlan, style: Style): string {
   if (plan.action === WorkloadPlan_Action.NOTHING) return `${label}: unchanged\n`;
   const lines = [`${label}: ${ACTION_NAMES[plan.action]}`];
@@ -39,15 +42,18 @@ export function formatPlan(label: string, plan: WorkloadPlan, style: Style): str
 /** Returns the placements, steps and warnings of a plan as lines. */
 export function formatPlanLines(plan: WorkloadPlan, style: Style): readonly string[] {
   const lines: string[] = [];
-  const nodes = new Map<string, number>();
-  for (const { nodeId } of plan.placements) nodes.set(nodeId, (nodes.get(nodeId) ?? 0) + 1);
-  const others = plan.totalPlacements - plan.placements.length;
-  const where = [...nodes].map(([node, replicas]) => `${node} (${replicas})`);
-  if (others > 0) where.push(`and ${count(others, 'more replica')}`);
-  if (where.length > 0) lines.push(`  new replicas on: ${where.join(', ')}`);
+  const replicasByNode = new Map<string, number>();
+  for (const { nodeId } of plan.placements)
+    replicasByNode.set(nodeId, (replicasByNode.get(nodeId) ?? 0) + 1);
+  const unlistedCount = plan.totalPlacements - plan.placements.length;
+  const places = [...replicasByNode].map(([node, replicas]) => `${node} (${replicas})`);
+  if (unlistedCount > 0) places.push(`and ${formatCount(unlistedCount, 'more replica')}`);
+  if (places.length > 0) lines.push(`  new replicas on: ${places.join(', ')}`);
   if (plan.unplaced > 0) {
     const reason = plan.unplacedReason === '' ? '' : `: ${toOneLine(plan.unplacedReason)}`;
-    lines.push(style.yellow(`  ${count(plan.unplaced, 'replica')} cannot be placed${reason}`));
+    lines.push(
+      style.yellow(`  ${formatCount(plan.unplaced, 'replica')} cannot be placed${reason}`),
+    );
   }
   lines.push(...formatSteps(plan));
   lines.push(...plan.warnings.map((warning) => style.yellow(`  warning: ${toOneLine(warning)}`)));
@@ -55,8 +61,8 @@ export function formatPlanLines(plan: WorkloadPlan, style: Style): readonly stri
 }
 
 /**
- * Returns the step table: step, ready replicas (minimum), required minimum, live replicas
- * (maximum).
+ * Returns the table of steps as lines. READY is the lowest number of ready replicas, LIVE the
+ * highest number of live replicas, and MIN the number of replicas that must stay available.
  */
 function formatSteps(plan: WorkloadPlan): readonly string[] {
   if (plan.steps.length === 0) return [];
@@ -66,8 +72,8 @@ function formatSteps(plan: WorkloadPlan): readonly string[] {
     .map(({ text, ready, live }) => [text, `${ready}`, `${plan.minAvailable}`, `${live}`]);
   const lines = formatTable(['STEP', 'READY', 'MIN', 'LIVE'], rows).trimEnd().split('\n');
   const shownSteps = folded.slice(0, MAX_LINES).reduce((sum, { steps }) => sum + steps, 0);
-  const more = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
-  if (more > 0) lines.push(`and ${count(more, 'more step')}`);
+  const hiddenSteps = Math.max(plan.totalSteps, plan.steps.length) - shownSteps;
+  if (hiddenSteps > 0) lines.push(`and ${formatCount(hiddenSteps, 'more step')}`);
   lines.push(
     `lowest ready ${plan.lowestReady} (minimum ${plan.minAvailable}), highest live ${plan.highestLive}`,
   );
@@ -77,12 +83,15 @@ function formatSteps(plan: WorkloadPlan): readonly string[] {
 /** Formats a value on one line; the middle of a long value is replaced by `…`. */
 function abridge(value: string): string {
   const line = toOneLine(value);
-  return line.length <= MAX_VALUE
+  return line.length <= MAX_VALUE_LENGTH
     ? line
-    : `${line.slice(0, MAX_VALUE / 2)} … ${line.slice(-MAX_VALUE / 2)}`;
+    : `${line.slice(0, MAX_VALUE_LENGTH / 2)} … ${line.slice(-MAX_VALUE_LENGTH / 2)}`;
 }
 
-/** Formats the placement explanation: summary, verdict for each node, and replicas. */
+/**
+ * Formats the explanation of a placement: the summary, a row for each node with the score or the
+ * reason why no replica fits, and the replicas.
+ */
 export function formatExplanation(
   explained: ExplainWorkloadResponse,
   nowMs: number,

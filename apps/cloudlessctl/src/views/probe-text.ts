@@ -20,7 +20,7 @@ export function formatProbe(probe: Probe | undefined): string {
   return [formatCheck(probe.check), ...parts.filter((part) => part !== '')].join(', ');
 }
 
-/** Formats the check as the probe flags accept it. */
+/** Formats the check in the form that the probe flags accept. */
 function formatCheck(check: Probe['check']): string {
   switch (check.case) {
     case 'exec':

@@ -6,7 +6,7 @@ import type { Style } from '../output/style.js';
 import { formatTable } from '../output/table.js';
 import type { Cell } from '../output/table.js';
 
-/** Formats replicas as a table. */
+/** Formats replicas as a table. `Leaving` and `Stale` are added to the phase. */
 export function formatReplicaTable(
   replicas: readonly ReplicaStatus[],
   nowMs: number,
@@ -42,11 +42,14 @@ export function formatReplicaTable(
   );
 }
 
-/** Returns the reason of a replica, with the end of its previous container after a restart. */
+/**
+ * Returns the reason of a replica. After a restart, the result also says how the previous container
+ * ended.
+ */
 function formatReason({ reason, lastExitCode, lastEndReason }: ReplicaStatus): string {
   if (lastExitCode === undefined && lastEndReason === '') return reason;
-  const isCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
-  return `${reason} (${isCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
+  const isOnlyExitCode = lastEndReason === '' || lastEndReason === `exit code ${lastExitCode}`;
+  return `${reason} (${isOnlyExitCode ? `last exit code ${lastExitCode}` : `last ended: ${lastEndReason}`})`.trimStart();
 }
 
 function toReplicaPhaseCell({ phase, ready, leaving, stale }: ReplicaStatus, style: Style): Cell {

@@ -14,24 +14,21 @@ import type { CliResult } from '../testing/run-cli.js';
 import { formatRolloutBlock, formatRolloutLine } from './rollout-view.js';
 
 const failed = aRollout({
-  ...{
-    phase: RolloutStatus_Phase.FAILED,
-    strategy: Rollout_Strategy.ROLLING_UPDATE,
-    step: 1,
-    steps: 2,
-    failedNew: 3,
-  },
-  ...{ reason: 'new replicas failed 3 times', failure: FAILURE },
+  phase: RolloutStatus_Phase.FAILED,
+  strategy: Rollout_Strategy.ROLLING_UPDATE,
+  step: 1,
+  steps: 2,
+  failedNew: 3,
+  reason: 'new replicas failed 3 times',
+  failure: FAILURE,
 });
 failed.status?.replicas.push(
   create(ReplicaStatusSchema, {
-    ...{
-      id: '00000000000000aa-9',
-      version: 2,
-      phase: ReplicaStatus_Phase.FAILED,
-      nodeId: 'node2',
-      lastExitCode: 1,
-    },
+    id: '00000000000000aa-9',
+    version: 2,
+    phase: ReplicaStatus_Phase.FAILED,
+    nodeId: 'node2',
+    lastExitCode: 1,
     lastLines: ['starting', 'no such\u001b[31m file'],
   }),
 );
@@ -46,7 +43,7 @@ const runWithFailedRollout = (...argv: string[]): Promise<CliResult> =>
   });
 
 describe('rollout output', () => {
-  it('has a section in describe with the cause of the failure', async () => {
+  it('shows the cause of a failure in the description of the workload', async () => {
     const { stdout } = await runWithFailedRollout('describe', 'web');
     expect(stdout).toContain(
       `Rollout:
@@ -65,13 +62,13 @@ describe('rollout output', () => {
     expect(stdout).toContain('Active version:  1\n');
   });
 
-  it('shows the last log lines of failing replicas without control characters', async () => {
+  it('shows the last log lines of failing replicas without control characters in the description', async () => {
     expect((await runWithFailedRollout('describe', 'web')).stdout).toContain(
       '  last lines of 00000000000000aa-9:\n    starting\n    no such [31m file\n\nVersions:',
     );
   });
 
-  it('shows the phase in wide tables, and the reason in all tables', async () => {
+  it('shows the phase in wide tables of workloads, and the reason in all tables', async () => {
     expect((await runWithFailedRollout('get', 'workloads', '-o', 'wide')).stdout).toMatch(
       /ROLLOUT .*\n.* Failed, step 1 of 2 /,
     );
@@ -80,7 +77,7 @@ describe('rollout output', () => {
     );
   });
 
-  it('shows the rollout settings in the form of the flags', async () => {
+  it('shows the rollout settings, with the steps in the form of the flag --step', async () => {
     const steps = [
       { replicas: 1, wait: { seconds: 300n } },
       { percent: 25, promotion: Rollout_Promotion.MANUAL },
@@ -96,14 +93,16 @@ describe('rollout output', () => {
   });
 });
 
-it('formatRolloutLine counts replicas of an older version with the same template as new', () => {
-  const workload = aRollout({ version: 3 }, { updated: 1 });
-  if (workload.status !== undefined)
-    Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
-  workload.status?.versions.push(
-    create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }),
-  );
-  expect(formatRolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
+describe('formatRolloutLine', () => {
+  it('counts replicas of an older version as new when that version has the same template', () => {
+    const workload = aRollout({ version: 3 }, { updated: 1 });
+    if (workload.status !== undefined)
+      Object.assign(workload.status, { version: 3, updatedReplicas: 3 });
+    workload.status?.versions.push(
+      create(VersionInfoSchema, { version: 3, sameAs: 1, cause: 'undo to version 1' }),
+    );
+    expect(formatRolloutLine(workload)).toContain('3 of 4 new ready, 1 old');
+  });
 });
 
 describe('formatRolloutBlock', () => {

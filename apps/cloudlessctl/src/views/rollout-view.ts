@@ -23,7 +23,10 @@ export function formatRolloutPhase(rollout: RolloutStatus | undefined): string {
   return formatWord(RolloutStatus_Phase[rollout.phase] ?? '') + step;
 }
 
-/** Returns what an unfinished rollout waits for, or why it failed. */
+/**
+ * Returns the reason why a rollout waits or has failed; empty when the rollout is complete or
+ * rolled back.
+ */
 export function getUnsettledReason(rollout: RolloutStatus | undefined): string {
   if (rollout === undefined) return '';
   const { phase, reason, failure } = rollout;
@@ -31,7 +34,7 @@ export function getUnsettledReason(rollout: RolloutStatus | undefined): string {
   return phase === RolloutStatus_Phase.FAILED ? failure?.reason || reason : reason;
 }
 
-/** Formats the state of a rollout on one line. */
+/** Formats the state of a rollout on one line: versions, phase, replica counts and reason. */
 export function formatRolloutLine(workload: Workload): string {
   const { rollout } = workload.status ?? {};
   const reason = toOneLine(rollout?.reason ?? '');
@@ -56,13 +59,13 @@ export function formatRolloutBlock(workload: Workload, nowMs: number): readonly 
   const counts = countRollout(workload);
   const { desired, updated, updatedReady, old, ready, minimum } = counts;
   const scale = Math.max(1, desired, ready, updated, old);
-  const left = formatTimeLeft(rollout, nowMs);
+  const timeLeft = formatTimeLeft(rollout, nowMs);
   return [
     `${'phase'.padEnd(6)} ${formatRolloutPhase(rollout)}`,
     `${'ready'.padEnd(6)} ${drawBar(ready, scale, minimum)} ${ready} of ${desired}, minimum ${minimum}`,
     `${'new'.padEnd(6)} ${drawBar(updatedReady, scale)} ${updatedReady} of ${desired} ready${formatStarting(counts)}`,
     `${'old'.padEnd(6)} ${drawBar(old, scale)} ${old}`,
-    [rollout?.reason ?? '', left === '' ? '' : `(${left} left)`]
+    [rollout?.reason ?? '', timeLeft === '' ? '' : `(${timeLeft} left)`]
       .filter((part) => part !== '')
       .join(' '),
   ];
@@ -75,11 +78,15 @@ export function formatRolloutBlock(workload: Workload, nowMs: number): readonly 
 export function formatVersions({ status }: Workload): string {
   const { version = 0, fromVersion = 0 } = status?.rollout ?? {};
   const newest = version === 0 ? (status?.version ?? 0) : version;
-  const settled = status?.rollout?.phase === RolloutStatus_Phase.COMPLETED;
-  return `version ${newest}${settled || fromVersion === 0 || fromVersion === newest ? '' : `, from version ${fromVersion}`}`;
+  const isCompleted = status?.rollout?.phase === RolloutStatus_Phase.COMPLETED;
+  return `version ${newest}${isCompleted || fromVersion === 0 || fromVersion === newest ? '' : `, from version ${fromVersion}`}`;
 }
 
-/** Formats a progress bar, `[#####|....]`, with a mark at the required minimum. */
+/**
+ * Formats a progress bar: `[#####|....]`.
+ * @param scale - Count of a full bar.
+ * @param mark - Count at which `|` is drawn: the required minimum.
+ */
 function drawBar(count: number, scale: number, mark?: number): string {
   const filled = Math.round((Math.min(count, scale) * BAR_WIDTH) / scale);
   const cells = [...'#'.repeat(filled).padEnd(BAR_WIDTH, '.')];
@@ -97,15 +104,16 @@ function formatStarting({ updated, updatedReady }: RolloutCounts): string {
  * limit.
  */
 function formatTimeLeft(rollout: RolloutStatus | undefined, nowMs: number): string {
-  if (rollout?.until === undefined || isOver(rollout)) return '';
+  if (rollout?.until === undefined || hasEnded(rollout)) return '';
   return formatSpan(Math.ceil((timestampMs(rollout.until) - nowMs) / 1000) * 1000);
 }
 
-function isOver({ phase }: RolloutStatus): boolean {
+/** Returns true when a rollout is complete, was rolled back or has failed. */
+function hasEnded({ phase }: RolloutStatus): boolean {
   return isRolledOut(phase) || phase === RolloutStatus_Phase.FAILED;
 }
 
-/** Returns the failing replica, its exit code and its last log lines. */
+/** Returns lines with the failing replica, its exit code and its last log lines. */
 export function formatFailure({
   replicaId,
   nodeId,
@@ -113,9 +121,12 @@ export function formatFailure({
   lastLines,
 }: RolloutFailure): readonly string[] {
   if (replicaId === '') return [];
-  const where = nodeId === '' ? '' : ` on ${nodeId}`;
-  const how = exitCode === undefined ? '' : `, exit code ${exitCode}`;
-  return [`failing replica: ${replicaId}${where}${how}`, ...formatLastLines(replicaId, lastLines)];
+  const nodeText = nodeId === '' ? '' : ` on ${nodeId}`;
+  const exitText = exitCode === undefined ? '' : `, exit code ${exitCode}`;
+  return [
+    `failing replica: ${replicaId}${nodeText}${exitText}`,
+    ...formatLastLines(replicaId, lastLines),
+  ];
 }
 
 /** Returns the last log lines of a replica below a title; empty without lines. */
@@ -125,10 +136,12 @@ export function formatLastLines(replicaId: string, lines: readonly string[]): re
     : [`last lines of ${replicaId}:`, ...lines.map((line) => `  ${toOneLine(line)}`)];
 }
 
-/** Number of failing replicas shown; more of them seldom fail for different reasons. */
+/**
+ * Number of failing replicas whose log is shown. Further replicas seldom fail for other reasons.
+ */
 const MAX_FAILING_REPLICAS = 3;
 
-/** Returns the last log lines of failing replicas. */
+/** Returns the last log lines of the newest failing replicas. */
 export function formatFailingReplicas(replicas: readonly ReplicaStatus[]): readonly string[] {
   const failing = replicas.filter(({ ready, lastLines }) => !ready && lastLines.length > 0);
   return failing
@@ -136,7 +149,7 @@ export function formatFailingReplicas(replicas: readonly ReplicaStatus[]): reado
     .flatMap(({ id, lastLines }) => formatLastLines(id, lastLines));
 }
 
-/** Returns the fields of a rollout for `describe`. */
+/** Returns the fields of a rollout for `describe`; none without a rollout. */
 export function getRolloutFields(
   workload: Workload,
   nowMs: number,
@@ -156,7 +169,7 @@ export function getRolloutFields(
   ];
 }
 
-/** Formats the stored versions as a table. */
+/** Formats the stored versions as a table, oldest first. */
 export function formatVersionTable(
   versions: readonly VersionInfo[],
   nowMs: number,

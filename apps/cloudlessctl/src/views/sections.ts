@@ -1,7 +1,7 @@
 import type { Style } from '../output/style.js';
 import { toOneLine } from '../output/table.js';
 
-/** Formats `Name: value` lines with aligned values; fields without a value are left out. */
+/** Formats `Name: value` lines with aligned values. Fields with an empty value are left out. */
 export function formatFields(fields: readonly (readonly [string, string])[]): string {
   const present = fields.filter(([, value]) => value !== '');
   const width = Math.max(0, ...present.map(([name]) => name.length)) + 1;
@@ -11,8 +11,8 @@ export function formatFields(fields: readonly (readonly [string, string])[]): st
 }
 
 /**
- * Formats titled, indented blocks with an empty line between them; a block without a title is not
- * indented.
+ * Formats sections with an empty line between them. The body of a section with a title is indented.
+ * Sections with an empty body are left out.
  */
 export function formatSections(
   style: Style,

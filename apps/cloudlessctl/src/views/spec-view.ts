@@ -19,13 +19,16 @@ import {
 } from './container-text.js';
 import { formatProbe } from './probe-text.js';
 
-/** Returns the image and command of a spec. */
+/** Returns image, command and arguments of a spec on one line. */
 export function summariseSpec(spec: WorkloadSpec | undefined): string {
   const command = [...(spec?.command ?? []), ...(spec?.args ?? [])].join(' ');
   return [spec?.image ?? '', command].filter((part) => part !== '').join(' ');
 }
 
-/** Returns the set fields of a spec for `describe`. */
+/**
+ * Returns name and text of each field of a spec for `describe`. The text of an unset field is
+ * empty.
+ */
 export function getSpecFields(
   spec: WorkloadSpec | undefined,
 ): readonly (readonly [string, string])[] {
@@ -72,6 +75,7 @@ export function getSpecFields(
   ];
 }
 
+/** Formats the rollout settings that are set, for example `ROLLING_UPDATE, max surge 2`. */
 function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): string {
   const {
     maxSurge,
@@ -101,16 +105,16 @@ function formatRolloutSettings(rollout: NonNullable<WorkloadSpec['rollout']>): s
   return parts.filter((part) => part !== '' && part !== undefined).join(', ');
 }
 
-/** Formats a canary step as the flag `--step` accepts it. */
+/** Formats a canary step in the form that the flag `--step` accepts. */
 function formatStep({ replicas, percent, wait, promotion }: Rollout_Step): string {
   const size = percent === 0 ? String(replicas) : `${percent}%`;
-  const then =
+  const stepEnd =
     promotion === Rollout_Promotion.MANUAL
       ? ',manual'
       : wait === undefined
         ? ''
         : `,wait=${formatDuration(wait)}`;
-  return size + then;
+  return size + stepEnd;
 }
 
 function formatResources(resources: ResourceList | undefined): string {

@@ -3,17 +3,17 @@ import { formatAge, formatBytes, formatCpu } from '../output/human.js';
 import { formatTable } from '../output/table.js';
 import { formatReservedShare } from './node-view.js';
 
-/** Resource usage of all replicas of one workload. */
+/**
+ * Resource usage of all replicas of one workload. `-o json` prints this object, so the names of the
+ * fields are part of the interface.
+ */
 export interface WorkloadUsage {
   readonly namespace: string;
   readonly name: string;
   readonly replicas: number;
-  /**
-   * Number of replicas with a measured CPU usage. The usage fields below are sums over these
-   * replicas.
-   */
+  /** Number of replicas with a measured CPU usage. */
   readonly measuredReplicas: number;
-  /** Absent when no replica was measured. */
+  /** Sums over the replicas with a measurement. A field without any measurement is absent. */
   readonly cpuMillis?: number;
   readonly memoryWorkingSetBytes?: number;
   readonly ioReadBytesPerSecond?: number;
@@ -21,15 +21,15 @@ export interface WorkloadUsage {
   readonly networkReceivedBytesPerSecond?: number;
   readonly networkSentBytesPerSecond?: number;
   readonly pidsCurrent?: number;
-  /** Sum over all replicas. */
+  /** Sums over all replicas. */
   readonly cpuRequestMillis: number;
   readonly memoryRequestBytes: number;
-  /** Absent when one of the replicas has no limit. */
+  /** Sums over all replicas; absent when one of the replicas has no limit. */
   readonly cpuLimitMillis?: number;
   readonly memoryLimitBytes?: number;
 }
 
-/** Sums the usage of replicas by workload. */
+/** Sums the usage of replicas by workload. Replicas that are not measured yet count as replicas. */
 export function sumByWorkload(containers: readonly ContainerUse[]): readonly WorkloadUsage[] {
   const byWorkload = new Map<string, ContainerUse[]>();
   for (const use of containers) {
@@ -53,12 +53,14 @@ export function sumByWorkload(containers: readonly ContainerUse[]): readonly Wor
   });
 }
 
+/** The usage fields that are rates, in the order of the columns. */
 const PER_SECOND = [
   'ioReadBytesPerSecond',
   'ioWriteBytesPerSecond',
   'networkReceivedBytesPerSecond',
   'networkSentBytesPerSecond',
 ] as const;
+/** The usage fields that are summed by workload. */
 const SUMMED = ['cpuMillis', 'memoryWorkingSetBytes', 'pidsCurrent', ...PER_SECOND] as const;
 
 function sumLimits(
@@ -77,8 +79,8 @@ const toEntry = (key: string, value: number | undefined) =>
 
 /** Sums the defined values; undefined when there is none. */
 function sumKnown(values: readonly (number | bigint | undefined)[]): number | undefined {
-  const there = values.filter((value) => value !== undefined);
-  return there.length === 0 ? undefined : sumAll(there);
+  const known = values.filter((value) => value !== undefined);
+  return known.length === 0 ? undefined : sumAll(known);
 }
 
 const sumAll = (values: readonly (number | bigint)[]): number =>
@@ -112,8 +114,8 @@ export function sortByUsage<Item>(
 }
 
 /**
- * Formats the usage of nodes: usage of the capacity, and reservations of what is available for
- * workloads.
+ * Formats the usage of nodes: measured usage with its share of the capacity, and the resources that
+ * replicas reserve of the resources available for workloads.
  */
 export function formatNodeUsageTable(nodes: readonly Node[]): string {
   return formatTable(
@@ -134,7 +136,7 @@ export function formatNodeUsageTable(nodes: readonly Node[]): string {
   );
 }
 
-/** Formats the usage of workloads. The column REPLICAS shows measured replicas of all replicas. */
+/** Formats the usage of workloads. The column REPLICAS shows measured and all replicas: `2/3`. */
 export function formatWorkloadUsageTable(uses: readonly WorkloadUsage[], wide: boolean): string {
   return formatTable(
     ['NAMESPACE', 'NAME', 'REPLICAS', ...USAGE_HEADERS, ...(wide ? RATE_HEADERS : [])],
@@ -148,15 +150,18 @@ export function formatWorkloadUsageTable(uses: readonly WorkloadUsage[], wide: b
   );
 }
 
-/** Formats the usage of replicas. */
+/**
+ * Formats the usage of replicas.
+ * @param wide - True adds rates, throttling, the age of the measurement and the container id.
+ */
 export function formatReplicaUsageTable(
   uses: readonly ContainerUse[],
   nowMs: number,
   wide: boolean,
 ): string {
-  const extra = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
+  const wideHeaders = [...RATE_HEADERS, 'THROTTLED', 'MEASURED', 'CONTAINER'];
   return formatTable(
-    ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USAGE_HEADERS, ...(wide ? extra : [])],
+    ['NAMESPACE', 'WORKLOAD', 'REPLICA', 'NODE', ...USAGE_HEADERS, ...(wide ? wideHeaders : [])],
     uses.map((use) => {
       const {
         namespace,
@@ -170,13 +175,26 @@ export function formatReplicaUsageTable(
       const throttled =
         throttledPeriodsRatio === undefined ? '' : `${Math.round(throttledPeriodsRatio * 100)}%`;
       const age = sampledAt === undefined ? '' : `${formatAge(sampledAt, nowMs)} ago`;
-      const more = [...toRateCells(use), throttled, age, containerId.slice(0, SHORT_ID)];
-      return [namespace, workload, replicaId, nodeId, ...toUsageCells(use), ...(wide ? more : [])];
+      const wideCells = [
+        ...toRateCells(use),
+        throttled,
+        age,
+        containerId.slice(0, SHORT_ID_LENGTH),
+      ];
+      return [
+        namespace,
+        workload,
+        replicaId,
+        nodeId,
+        ...toUsageCells(use),
+        ...(wide ? wideCells : []),
+      ];
     }),
   );
 }
 
-const SHORT_ID = 12;
+/** Number of digits of a container id in a table. */
+const SHORT_ID_LENGTH = 12;
 const USAGE_HEADERS = ['CPU', 'REQUEST/LIMIT', 'MEMORY', 'REQUEST/LIMIT', 'PIDS'];
 const RATE_HEADERS = ['READ', 'WRITTEN', 'RECEIVED', 'SENT'];
 
@@ -196,14 +214,18 @@ const toRateCells = (use: AnyUsage): readonly string[] =>
     return rate === undefined ? '' : `${formatOptionalBytes(Math.round(rate))}/s`;
   });
 
-/** Formats a CPU usage; empty when it is unknown. */
+/** Formats an amount of CPU; empty when the amount is unknown. */
 const formatOptionalCpu = (millis: number | bigint | undefined): string =>
   millis === undefined ? '' : formatCpu(Number(millis));
 const formatOptionalBytes = (amount: number | bigint | undefined): string =>
   amount === undefined ? '' : formatBytes(BigInt(amount));
 
-function formatPercent(used: number | bigint | undefined, of: number | bigint | undefined): string {
-  return used === undefined || of === undefined || Number(of) === 0
+/** Formats a share in per cent; empty when one of the amounts is unknown. */
+function formatPercent(
+  used: number | bigint | undefined,
+  total: number | bigint | undefined,
+): string {
+  return used === undefined || total === undefined || Number(total) === 0
     ? ''
-    : `${Math.round((Number(used) * 100) / Number(of))}%`;
+    : `${Math.round((Number(used) * 100) / Number(total))}%`;
 }

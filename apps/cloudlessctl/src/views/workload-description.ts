@@ -56,7 +56,7 @@ function formatReplicaSection(
   return table + lines.map((line) => `${line}\n`).join('');
 }
 
-/** Returns process id, runtime id and image digest of each running container. */
+/** Returns a line with process id, runtime id and image digest of each container that has them. */
 function formatContainers(replicas: readonly ReplicaStatus[]): readonly string[] {
   return replicas.flatMap(({ id, container }) =>
     container === undefined || container.runtimeId === ''
@@ -95,12 +95,12 @@ function getIdentityFields(
 
 function getStatusFields({ status, generation }: Workload): Field[] {
   if (status === undefined) return [];
-  const behind =
+  const observedGeneration =
     status.observedGeneration < generation ? `${status.observedGeneration} (of ${generation})` : '';
   return [
     ['Phase', formatWord(WorkloadStatus_Phase[status.phase])],
     ['Reason', status.reason],
-    ['Observed', behind],
+    ['Observed', observedGeneration],
     [
       'Ready',
       `${status.readyReplicas} of ${status.desiredReplicas} (${status.totalReplicas} live, ${status.updatedReplicas} updated)`,

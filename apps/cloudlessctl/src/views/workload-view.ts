@@ -9,8 +9,9 @@ import { formatRolloutPhase, getUnsettledReason } from './rollout-view.js';
 import { summariseSpec } from './spec-view.js';
 
 /**
- * Formats workloads as a table; wide tables add version, rollout, image and command, labels and
- * uid.
+ * Formats workloads as a table.
+ * @param wide - True adds version, rollout, image with command, labels and uid, and shows the whole
+ *   reason.
  */
 export function formatWorkloadTable(
   workloads: readonly Workload[],
@@ -47,10 +48,11 @@ export function toWorkloadCells(
 ): readonly (Cell | string)[] {
   const { namespace, name, spec, status, uid, createdAt } = workload;
   const version = String(status?.version ?? 0);
+  const reason = status?.reason || getUnsettledReason(status?.rollout);
   const extra = [
     version,
     formatRolloutPhase(status?.rollout),
-    shorten(summariseSpec(spec), false),
+    shorten(summariseSpec(spec)),
     formatLabels(spec?.labels ?? {}),
     uid,
   ];
@@ -62,19 +64,19 @@ export function toWorkloadCells(
     String(status?.updatedReplicas ?? 0),
     formatAge(createdAt, nowMs),
     ...(wide ? extra : []),
-    shorten(status?.reason || getUnsettledReason(status?.rollout), wide),
+    wide ? reason : shorten(reason),
   ];
 }
 
 function toPhaseCell(phase: WorkloadStatus_Phase, style: Style): Cell {
-  const good = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.SUCCEEDED;
-  const tone = phase === WorkloadStatus_Phase.FAILED ? 'bad' : good ? 'good' : 'busy';
+  const isGood = phase === WorkloadStatus_Phase.RUNNING || phase === WorkloadStatus_Phase.SUCCEEDED;
+  const tone = phase === WorkloadStatus_Phase.FAILED ? 'bad' : isGood ? 'good' : 'busy';
   return { text: formatWord(WorkloadStatus_Phase[phase] ?? ''), paint: getTone(style, tone) };
 }
 
-/** Maximum length of a reason in a table; `describe` and wide tables show the whole reason. */
-const MAX_REASON = 60;
+/** Maximum length of a reason or command in a table. `describe` shows the whole text. */
+const MAX_TEXT_LENGTH = 60;
 
-function shorten(reason: string, wide: boolean): string {
-  return wide || reason.length <= MAX_REASON ? reason : `${reason.slice(0, MAX_REASON - 1)}…`;
+function shorten(text: string): string {
+  return text.length <= MAX_TEXT_LENGTH ? text : `${text.slice(0, MAX_TEXT_LENGTH - 1)}…`;
 }

@@ -23,9 +23,9 @@ export type WorkloadProgress =
  * Decides whether a workload has reached a generation. Done means: the generation is observed, the
  * rollout is complete, no replica of an older version is left, and every desired replica is ready
  * or has succeeded; or the rollout waits for a promotion.
- * @param generation - This generation or a newer one must be reached.
- * @param version - Version that the generation rolls out; the rollback of an older version is then
- *   not a failure. Default 0: any rollback is a failure.
+ * @param generation - The generation to reach. A newer generation is accepted too.
+ * @param version - Version that the generation rolls out. The rollback of an older version is not a
+ *   failure of this generation. Default: 0, any rollback is a failure.
  */
 export function judgeWorkload(
   workload: Workload,
@@ -41,9 +41,9 @@ export function judgeWorkload(
   if (status.phase === WorkloadStatus_Phase.TERMINATING) {
     return { kind: 'failed', text: 'it is being deleted', exitCode: ExitCode.conflict };
   }
-  const end = judgeRollout(status.rollout, version, reasonSuffix);
-  if (end !== undefined) return end;
-  const rollout = status.rollout?.phase ?? RolloutStatus_Phase.COMPLETED;
+  const rolloutResult = judgeRollout(status.rollout, version, reasonSuffix);
+  if (rolloutResult !== undefined) return rolloutResult;
+  const rolloutPhase = status.rollout?.phase ?? RolloutStatus_Phase.COMPLETED;
   if (status.phase === WorkloadStatus_Phase.FAILED)
     return { kind: 'failed', text: `it failed${reasonSuffix}`, exitCode: ExitCode.rolloutFailed };
   const {
@@ -56,31 +56,34 @@ export function judgeWorkload(
   if (status.phase === WorkloadStatus_Phase.SUCCEEDED)
     return { kind: 'done', text: `${succeededReplicas} of ${desired} succeeded` };
   const finished = succeededReplicas > 0 ? `, ${succeededReplicas} succeeded` : '';
-  const settled =
-    isRolledOut(rollout) &&
+  const isSettled =
+    isRolledOut(rolloutPhase) &&
     total === updated &&
     total <= desired &&
     ready === total &&
     total + succeededReplicas >= desired;
-  if (settled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
-  const others = total > updated ? `, ${total - updated} old` : '';
+  if (isSettled) return { kind: 'done', text: `${ready} of ${desired} ready${finished}` };
+  const oldSuffix = total > updated ? `, ${total - updated} old` : '';
   return {
     kind: 'waiting',
-    text: `${ready} of ${desired} ready, ${updated} updated${others}${finished}${COUNTS_ONLY.test(reason) ? '' : reasonSuffix}`,
+    text: `${ready} of ${desired} ready, ${updated} updated${oldSuffix}${finished}${COUNTS_ONLY.test(reason) ? '' : reasonSuffix}`,
     unplaced: hasUnplaced(workload),
   };
 }
 
-/** A reason that only repeats the counts of ready replicas. */
+/** Matches a reason that only repeats the counts of ready replicas. */
 const COUNTS_ONLY = /^\d+ of \d+ replicas are ready, \d+ not yet$/;
 
-/** Returns one line for each replica that has not stopped or succeeded, at most `most` lines. */
-export function describeReplicas(workload: Workload, most: number): readonly string[] {
+/**
+ * Returns one line for each replica that has not stopped or succeeded.
+ * @param maxLines - Maximum number of replicas; a further line counts the others.
+ */
+export function describeReplicas(workload: Workload, maxLines: number): readonly string[] {
   const replicas = (workload.status?.replicas ?? []).filter(
     ({ phase }) => phase !== ReplicaStatus_Phase.STOPPED && phase !== ReplicaStatus_Phase.SUCCEEDED,
   );
   const lines = replicas
-    .slice(0, most)
+    .slice(0, maxLines)
     .map(({ id, phase, ready, nodeId, version, reason }) =>
       [
         id,
@@ -93,16 +96,17 @@ export function describeReplicas(workload: Workload, most: number): readonly str
         .filter((part) => part !== '')
         .join('  '),
     );
-  return replicas.length > most ? [...lines, `and ${replicas.length - most} more`] : lines;
+  return replicas.length > maxLines ? [...lines, `and ${replicas.length - maxLines} more`] : lines;
 }
 
+/** Returns true when a replica has no node and the status contains the reason. */
 function hasUnplaced({ status }: Workload): boolean {
   if (status === undefined) return false;
-  const scheduling =
+  const isScheduling =
     status.phase === WorkloadStatus_Phase.PENDING ||
     status.phase === WorkloadStatus_Phase.SCHEDULING;
   return (
-    (scheduling && status.reason !== '') ||
+    (isScheduling && status.reason !== '') ||
     status.replicas.some(
       ({ phase, reason, leaving }) =>
         phase === ReplicaStatus_Phase.PENDING && reason !== '' && !leaving,
@@ -111,8 +115,9 @@ function hasUnplaced({ status }: Workload): boolean {
 }
 
 /**
- * Returns the result of a rollout that failed, was rolled back, is paused or waits for a promotion:
- * states that end the waiting.
+ * Returns the result of a rollout that failed, was rolled back, is paused or waits for a promotion.
+ * Returns undefined while the wait goes on.
+ * @param version - A failure of an older version is ignored.
  */
 function judgeRollout(
   rollout: RolloutStatus | undefined,
@@ -128,11 +133,11 @@ function judgeRollout(
   });
   const cause =
     failure === undefined || failure.reason === '' ? reasonSuffix : `: ${failure.reason}`;
-  const isOurs = failure === undefined || failure.version >= version;
+  const concernsVersion = failure === undefined || failure.version >= version;
   if (phase === RolloutStatus_Phase.FAILED) return createFailure(`the rollout failed${cause}`);
-  if (phase === RolloutStatus_Phase.ROLLED_BACK && isOurs)
+  if (phase === RolloutStatus_Phase.ROLLED_BACK && concernsVersion)
     return createFailure(`the rollout was rolled back${cause}`);
-  if (isOurs && isRollingBack(rollout))
+  if (concernsVersion && isRollingBack(rollout))
     return createFailure(`the rollout failed and is being rolled back${cause}`);
   if (phase !== RolloutStatus_Phase.PAUSED) return undefined;
   if (rollout.waitsForPromotion && !rollout.pausedByUser)
@@ -140,8 +145,8 @@ function judgeRollout(
   return createFailure(`the rollout is paused${reasonSuffix}`);
 }
 
-/** Returns true while a rollout restores the version before a failed one. */
+/** Returns true while a rollout restores the version before a failed version. */
 function isRollingBack({ phase, version, failure }: RolloutStatus): boolean {
-  const settled = isRolledOut(phase);
-  return !settled && failure !== undefined && failure.version !== 0 && failure.version < version;
+  if (isRolledOut(phase)) return false;
+  return failure !== undefined && failure.version !== 0 && failure.version < version;
 }

@@ -3,10 +3,14 @@ import { createLogUpdate } from 'log-update';
 import type { CliSession } from '../call/cli-session.js';
 import { toOneLine } from '../output/table.js';
 
-/** Shows progress: redrawn on a terminal, otherwise a line for each new headline. */
+/**
+ * Shows progress: redrawn in place on a terminal, otherwise a line for each new headline. Call
+ * {@link end} when the work has ended.
+ */
 export class Progress {
-  private last = '';
-  private failure: unknown;
+  private lastHeadline = '';
+  /** The first error of a redraw, which the next call of `showState` throws. */
+  private writeError: unknown;
   private readonly redraw: ReturnType<typeof createLogUpdate> | undefined;
 
   constructor(private readonly session: CliSession) {
@@ -18,7 +22,7 @@ export class Progress {
         output.write(chunk).then(
           () => done(),
           (reason: unknown) => {
-            this.failure ??= reason;
+            this.writeError ??= reason;
             done();
           },
         );
@@ -38,28 +42,28 @@ export class Progress {
   /**
    * Shows a state.
    * @param details - Lines below the headline, for terminals only.
-   * @param isNews - Whether to print the headline when the output is not redrawn. Default: the
-   *   headline has changed.
+   * @param hasChanged - True prints the headline when the output is not redrawn. Default: true when
+   *   the headline differs from the previous headline.
    */
   async showState(
     headline: string,
     details: readonly string[] = [],
-    isNews = headline !== this.last,
+    hasChanged = headline !== this.lastHeadline,
   ): Promise<void> {
-    if (this.failure !== undefined) throw this.failure;
+    if (this.writeError !== undefined) throw this.writeError;
     if (this.redraw !== undefined) {
       this.redraw(
         [headline, ...details.map((line) => `  ${toOneLine(line)}`)]
           .map((line) => line.trimEnd())
           .join('\n'),
       );
-    } else if (isNews) {
+    } else if (hasChanged) {
       await this.session.printStatus(headline);
     }
-    this.last = headline;
+    this.lastHeadline = headline;
   }
 
-  /** Ends redrawing; the last state stays on the terminal. */
+  /** Ends redrawing. The last state stays on the terminal. */
   end(): void {
     this.redraw?.done();
   }

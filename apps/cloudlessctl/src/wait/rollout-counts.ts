@@ -5,6 +5,7 @@ export interface RolloutCounts {
   readonly desired: number;
   /** Replicas of the newest version that are not leaving. */
   readonly updated: number;
+  /** Ready replicas among `updated`. */
   readonly updatedReady: number;
   /** Replicas of other versions, and leaving replicas. */
   readonly old: number;
@@ -13,12 +14,15 @@ export interface RolloutCounts {
   readonly minimum: number;
 }
 
-/** Counts the replicas in the status of a workload. */
+/**
+ * Counts the replicas in the status of a workload. A replica of an older version with the same
+ * template counts as updated.
+ */
 export function countRollout({ status }: Workload): RolloutCounts {
-  const wanted = findCanonicalVersion(status?.versions ?? [], status?.version ?? 0);
+  const newestVersion = findCanonicalVersion(status?.versions ?? [], status?.version ?? 0);
   const updatedReady = (status?.replicas ?? []).filter(
     ({ version, ready, leaving }) =>
-      ready && !leaving && findCanonicalVersion(status?.versions ?? [], version) === wanted,
+      ready && !leaving && findCanonicalVersion(status?.versions ?? [], version) === newestVersion,
   ).length;
   const updated = status?.updatedReplicas ?? 0;
   return {
@@ -31,29 +35,33 @@ export function countRollout({ status }: Workload): RolloutCounts {
   };
 }
 
-/** Returns the oldest version with the same template; replicas of both versions are equivalent. */
+/** Returns the oldest version with the same template as `version`. */
 function findCanonicalVersion(versions: readonly VersionInfo[], version: number): number {
   return versions.find((info) => info.version === version)?.sameAs || version;
 }
 
 /**
- * Rounds a count for progress lines: the count itself up to 10 replicas, tenths of the total above.
+ * Rounds a count for progress lines, so that a large workload prints at most about 10 lines.
+ * @returns The count itself when the total is at most 10, otherwise the number of full tenths.
  */
-export function roundCount(count: number, of: number): number {
-  return of <= 10 ? count : Math.floor((count * 10) / of);
+export function roundCount(count: number, total: number): number {
+  return total <= 10 ? count : Math.floor((count * 10) / total);
 }
 
 /**
- * Selects the states that are worth a line of progress: more updated replicas ready than before,
- * another phase or step, or a new reason. Counts that fluctuate are ignored.
+ * Selects the states for which a line of progress is printed: more updated replicas are ready than
+ * before, or phase, step, version or reason are new. Counts that fluctuate are ignored.
  */
 export class MilestoneFilter {
+  /** Highest rounded number of updated ready replicas so far. */
   private best = -1;
+  /** Combinations of phase, step, version and reason that have had a line. */
   private readonly reported = new Set<string>();
 
   /**
-   * Returns true when a state is worth a line.
-   * @param reason - Why the workload is not complete; numbers and replica ids in it are ignored.
+   * Returns true when a line is printed for a state. Records the state.
+   * @param reason - Reason why the workload is not complete. Numbers and replica ids in the reason
+   *   are ignored.
    */
   isMilestone(workload: Workload, reason: string): boolean {
     const { updatedReady, desired } = countRollout(workload);
@@ -62,9 +70,9 @@ export class MilestoneFilter {
     const kind = [phase, step, version, reason.replaceAll(/\b[0-9a-f]{16}-\d+\b|\d+/g, '#')].join(
       '|',
     );
-    const isNews = reached > this.best || !this.reported.has(kind);
+    const isMilestone = reached > this.best || !this.reported.has(kind);
     this.best = Math.max(this.best, reached);
     this.reported.add(kind);
-    return isNews;
+    return isMilestone;
   }
 }

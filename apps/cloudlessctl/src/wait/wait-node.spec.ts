@@ -46,6 +46,7 @@ function createCoordinator(states: Readonly<Record<string, readonly (Node | 'gon
   return { requests, coordinator };
 }
 
+/** Runs `node drain web1 --wait` while the node passes through the states. */
 const drain = (
   states: readonly (Node | 'gone')[],
   options: CliOptions = {},
@@ -75,24 +76,24 @@ describe('cloudlessctl node drain', () => {
       exitCode: 0,
       stdout: 'node web1: draining\nnode web2: draining\n',
     });
-    const terms = { deadline: durationFromMs(300_000), force: true };
+    const drainOptions = { deadline: durationFromMs(300_000), force: true };
     expect(requests).toMatchObject([
-      { nodeId: 'web1', requestId: 'r/web1', ...terms },
-      { nodeId: 'web2', requestId: 'r/web2', ...terms },
+      { nodeId: 'web1', requestId: 'r/web1', ...drainOptions },
+      { nodeId: 'web2', requestId: 'r/web2', ...drainOptions },
     ]);
     await runCli(['node', 'drain', 'web1', '--request-id', 'r'], { coordinator });
     expect(requests[2]).toMatchObject({ nodeId: 'web1', requestId: 'r', force: false });
     expect(requests[2]?.deadline).toBeUndefined();
   });
 
-  it('rejects an invalid deadline', async () => {
+  it('rejects an invalid --deadline with exit code 2', async () => {
     expect(await runCli(['node', 'drain', 'web1', '--deadline', 'soon'])).toMatchObject({
       exitCode: 2,
       stderr: expect.stringContaining('--deadline: ') as unknown,
     });
   });
 
-  it('waits until the node is empty, and prints progress and reasons', async () => {
+  it('waits with --wait until the node is drained, and prints progress and reasons', async () => {
     const more = aDrainingNode(2);
     more.status!.drain!.waiting = [WAITS.replace('3 of 3', '2 of 3')];
     expect(
@@ -115,7 +116,7 @@ describe('cloudlessctl node drain', () => {
     });
   });
 
-  it('shows the progress of all nodes on a terminal', async () => {
+  it('shows the progress of all nodes with --wait on a terminal', async () => {
     const { coordinator } = createCoordinator({
       web1: [aDrainingNode(2), aDrainingNode(0, Phase.DRAINED)],
       web2: [aDrainingNode(1, Phase.DRAINING, 'web2'), aDrainingNode(0, Phase.DRAINED, 'web2')],
@@ -135,7 +136,7 @@ describe('cloudlessctl node drain', () => {
     }
   });
 
-  it('prints the drained node as JSON', async () => {
+  it('prints the drained node with --wait -o json', async () => {
     const { stdout } = await drain([aDrainingNode(0, Phase.DRAINED)], {}, '-o', 'json');
     expect(JSON.parse(stdout)).toMatchObject({
       id: 'web1',
@@ -166,7 +167,7 @@ describe('cloudlessctl node drain', () => {
     expect(await drain(states)).toMatchObject({ exitCode, stderr });
   });
 
-  it('reconnects when the coordinator stops right after the request', async () => {
+  it('reconnects when the coordinator becomes unavailable right after the request', async () => {
     const clock = new ManualClock(NOW_MS);
     const { coordinator } = createCoordinator({ web1: [aDrainingNode(0, Phase.DRAINED)] });
     let calls = 0;
@@ -187,7 +188,7 @@ describe('cloudlessctl node drain', () => {
     });
   });
 
-  it('waits for the other nodes when the drain of one node fails', async () => {
+  it('waits for the other nodes and exits with 1 when the drain of one node fails', async () => {
     const { coordinator } = createCoordinator({
       web1: [aDrainingNode(1, Phase.FAILED)],
       web2: [aDrainingNode(1, Phase.DRAINING, 'web2'), aDrainingNode(0, Phase.DRAINED, 'web2')],
@@ -201,20 +202,20 @@ describe('cloudlessctl node drain', () => {
   });
 
   it.each([
-    { name: '--timeout', words: ['--timeout', '2s'], afterMs: 2_000, told: '2s' },
+    { name: 'the time of --timeout', words: ['--timeout', '2s'], afterMs: 2_000, duration: '2s' },
     {
       name: 'ten minutes without --timeout and --deadline',
       words: [],
       afterMs: 600_000,
-      told: '10m',
+      duration: '10m',
     },
     {
-      name: 'the deadline and a minute',
+      name: 'the time of --deadline and a minute',
       words: ['--deadline', '20m'],
       afterMs: 1_260_000,
-      told: '21m',
+      duration: '21m',
     },
-  ])('exits with 6 after $name', async ({ words, afterMs, told }) => {
+  ])('exits with 6 after $name', async ({ words, afterMs, duration }) => {
     const clock = new ManualClock(NOW_MS);
     const running = drain([aDrainingNode(2)], { clock }, ...words);
     let ended = false;
@@ -225,24 +226,24 @@ describe('cloudlessctl node drain', () => {
     await clock.advance(1);
     expect(await running).toMatchObject({
       exitCode: 6,
-      stderr: `cloudlessctl: node web1 is not drained after ${told}: 2 of 3 replicas left\n  ${WAITS}\n`,
+      stderr: `cloudlessctl: node web1 is not drained after ${duration}: 2 of 3 replicas left\n  ${WAITS}\n`,
     });
   });
 });
 
-describe('node output during a drain', () => {
+describe('output for a node with a drain', () => {
   it.each([
     { word: 'Ready,Draining(2/3)', node: aDrainingNode(2) },
     { word: 'Ready,Drained', node: aDrainingNode(0, Phase.DRAINED) },
     { word: 'Ready,Cordoned,DrainFailed', node: aDrainingNode(2, Phase.FAILED) },
-  ])('shows the status $word', async ({ word, node }) => {
+  ])('shows the status $word in get nodes', async ({ word, node }) => {
     const { stdout } = await runCli(['get', 'nodes'], {
       coordinator: { listNodes: () => ({ nodes: [node] }) },
     });
     expect(stdout).toContain(` ${word} `);
   });
 
-  it('describes the deadline and the waiting reasons', async () => {
+  it('shows the deadline and the waiting reasons in describe', async () => {
     const node = aDrainingNode(2);
     node.status!.drain!.deadline = timestampFromMs(NOW_MS + 300_000);
     const coordinator = { getNode: () => node, listEvents: () => ({}) };

@@ -10,16 +10,17 @@ import { describeDrain } from '../views/drain-view.js';
 import { DrainProgress } from './drain-progress.js';
 import { WAIT_TIMEOUT_MS } from './wait-workload.js';
 
-/** A forced drain stops the remaining replicas at its deadline; their grace periods come on top. */
+/** Time for replicas to stop that a forced drain stops at its deadline. */
 const DEADLINE_MARGIN_MS = 60_000;
 
 /**
- * Waits until all given nodes are drained and shows the progress. A failed drain does not end the
- * waiting for the others.
- * @param deadlineMs - Deadline of the drains. Without `--timeout` the wait lasts until the deadline
- *   plus a minute, and at least 10 minutes.
+ * Waits until the drains of all nodes have ended, and shows the progress. A failed drain does not
+ * end the wait for the other nodes.
+ * @param deadlineMs - Time limit of the drains in milliseconds; undefined: none. Without
+ *   `--timeout`, the wait lasts for this time plus a minute, and at least 10 minutes.
+ * @returns The drained nodes, in the order of `nodeIds`.
  * @throws {@link CliFailure} with exit code 1 when a drain fails, 4 when a drain is cancelled or a
- *   node removed, 6 when the time expires.
+ *   node removed, 6 when the time expires. Several failures are combined.
  */
 export async function waitUntilDrained(
   session: CliSession,
@@ -30,21 +31,19 @@ export async function waitUntilDrained(
   const timeoutMs =
     session.settings.timeoutMs ?? Math.max(WAIT_TIMEOUT_MS, (deadlineMs ?? 0) + DEADLINE_MARGIN_MS);
   const deadline = new Deadline(clock, signal, timeoutMs);
-  const board = new DrainProgress(session, nodeIds);
+  const progress = new DrainProgress(session, nodeIds);
   try {
-    const ends = await Promise.allSettled(
-      nodeIds.map((nodeId) =>
-        followDrain(session, nodeId, { deadline, timeoutMs, progress: board }),
-      ),
+    const results = await Promise.allSettled(
+      nodeIds.map((nodeId) => followDrain(session, nodeId, { deadline, timeoutMs, progress })),
     );
-    const failures = ends.flatMap((end): unknown[] =>
-      end.status === 'rejected' ? [end.reason] : [],
+    const failures = results.flatMap((result): unknown[] =>
+      result.status === 'rejected' ? [result.reason] : [],
     );
     if (failures.length > 0) throw combineFailures(failures);
-    return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []));
+    return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   } finally {
     deadline.cancel();
-    board.end();
+    progress.end();
   }
 }
 
@@ -54,6 +53,7 @@ interface DrainWait {
   readonly progress: DrainProgress;
 }
 
+/** Waits until a node is drained and returns its last state. */
 async function followDrain(
   session: CliSession,
   nodeId: string,
@@ -81,7 +81,12 @@ async function followDrain(
   }
 }
 
-function isDrained(nodeId: string, drain: DrainStatus | undefined, left: string): boolean {
+/**
+ * Returns true when a node is drained, and false while the drain runs.
+ * @param state - Description of the drain for the error message.
+ * @throws {@link CliFailure} when the drain has failed or was cancelled.
+ */
+function isDrained(nodeId: string, drain: DrainStatus | undefined, state: string): boolean {
   switch (drain?.phase) {
     case DrainStatus_Phase.DRAINED:
       return true;
@@ -90,12 +95,12 @@ function isDrained(nodeId: string, drain: DrainStatus | undefined, left: string)
     case DrainStatus_Phase.FAILED:
       throw new CliFailure(
         ExitCode.error,
-        `the drain of node ${nodeId} failed because its deadline has passed: ${left}`,
+        `the drain of node ${nodeId} failed because its deadline has passed: ${state}`,
       );
     default:
       throw new CliFailure(
         ExitCode.conflict,
-        `the drain of node ${nodeId} was ended while waiting: ${left}`,
+        `the drain of node ${nodeId} was ended while waiting: ${state}`,
       );
   }
 }
@@ -106,20 +111,20 @@ async function* watchStates(
   nodeId: string,
   signal: AbortSignal,
 ): AsyncGenerator<Node | undefined> {
-  let present = false;
+  let exists = false;
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchNodes({ nodeId, afterRevision }, options),
-    onRestart: () => void (present = false),
-    hasAnswered: true,
+    onRestart: () => void (exists = false),
+    hasAnswered: true, // the coordinator has accepted the drain
   };
   for await (const { kind, node } of resumeWatch(session, watch, signal)) {
     if (kind === WatchNodesResponse_Kind.PUT && node !== undefined) {
-      present = true;
+      exists = true;
       yield node;
     } else if (
       kind === WatchNodesResponse_Kind.DELETED ||
-      (kind === WatchNodesResponse_Kind.SYNCED && !present)
+      (kind === WatchNodesResponse_Kind.SYNCED && !exists)
     ) {
       yield undefined;
     }
@@ -127,17 +132,18 @@ async function* watchStates(
 }
 
 /**
- * Combines failures to one. An error that is not about a node, such as Ctrl-C, takes precedence.
+ * Combines failures to one error with the lowest exit code. An error that is not about a node, such
+ * as Ctrl-C, takes precedence.
  */
 function combineFailures(failures: readonly unknown[]): unknown {
-  const known = failures.filter((failure) => failure instanceof CliFailure);
-  if (known.length < failures.length)
+  const nodeFailures = failures.filter((failure) => failure instanceof CliFailure);
+  if (nodeFailures.length < failures.length)
     return failures.find((failure) => !(failure instanceof CliFailure));
-  const [first] = known.toSorted((a, b) => a.exitCode - b.exitCode);
-  return known.length === 1
+  const [first] = nodeFailures.toSorted((a, b) => a.exitCode - b.exitCode);
+  return nodeFailures.length === 1
     ? first
     : new CliFailure(
         first?.exitCode ?? ExitCode.error,
-        known.map(({ message }) => message).join('\n'),
+        nodeFailures.map(({ message }) => message).join('\n'),
       );
 }

@@ -16,9 +16,11 @@ import { judgeWorkload } from './judge-workload.js';
 
 type Status = NonNullable<Parameters<typeof aWorkload>[0]>['status'];
 const judge = (status: Status): unknown => judgeWorkload(aWorkload({ status: status ?? {} }), 3n);
+/** Creates a status with a rollout in this phase. */
 const aRolloutStatus = (phase: RolloutStatus_Phase, reason = ''): Status => ({
   rollout: create(RolloutStatusSchema, { phase, reason }),
 });
+/** Creates a status with one replica that has no node. */
 const aPendingStatus = (reason: string): Status => ({
   phase: WorkloadStatus_Phase.SCHEDULING,
   readyReplicas: 1,
@@ -37,37 +39,37 @@ const lostReplica = create(ReplicaStatusSchema, {
 });
 
 describe('judgeWorkload', () => {
-  it.each<{ name: string; status: Status; is: unknown }>([
-    { name: 'ready', status: {}, is: { kind: 'done', text: '2 of 2 ready' } },
+  it.each<{ name: string; status: Status; expected: unknown }>([
+    { name: 'ready', status: {}, expected: { kind: 'done', text: '2 of 2 ready' } },
     {
       name: 'changed but not observed',
       status: { observedGeneration: 2n },
-      is: { kind: 'waiting', text: 'the change has not been observed yet', unplaced: false },
+      expected: { kind: 'waiting', text: 'the change has not been observed yet', unplaced: false },
     },
     {
       name: 'observed at a newer generation',
       status: { observedGeneration: 9n },
-      is: { kind: 'done', text: '2 of 2 ready' },
+      expected: { kind: 'done', text: '2 of 2 ready' },
     },
     {
       name: 'missing a ready replica',
       status: { readyReplicas: 1 },
-      is: { kind: 'waiting', text: '1 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '1 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'running an old replica',
       status: { totalReplicas: 3 },
-      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated, 1 old', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated, 1 old', unplaced: false },
     },
     {
       name: 'running a surplus replica',
       status: { totalReplicas: 3, updatedReplicas: 3, readyReplicas: 3 },
-      is: { kind: 'waiting', text: '3 of 2 ready, 3 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '3 of 2 ready, 3 updated', unplaced: false },
     },
     {
       name: 'rolling out',
       status: aRolloutStatus(RolloutStatus_Phase.IN_PROGRESS),
-      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'rolling out, with a reason that only repeats the counts',
@@ -75,7 +77,7 @@ describe('judgeWorkload', () => {
         RolloutStatus_Phase.IN_PROGRESS,
         '1 of 2 replicas are ready, 1 not yet',
       ),
-      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'rolling out, with another reason',
@@ -83,7 +85,7 @@ describe('judgeWorkload', () => {
         RolloutStatus_Phase.IN_PROGRESS,
         'step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
       ),
-      is: {
+      expected: {
         kind: 'waiting',
         text: '2 of 2 ready, 2 updated: step 1 of 2: 1 of 2 replicas are ready, 1 not yet',
         unplaced: false,
@@ -92,22 +94,22 @@ describe('judgeWorkload', () => {
     {
       name: 'unplaced',
       status: aPendingStatus('no room'),
-      is: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
+      expected: { kind: 'waiting', text: '1 of 2 ready, 2 updated: no room', unplaced: true },
     },
     {
       name: 'in a failed rollout',
       status: aRolloutStatus(RolloutStatus_Phase.FAILED, 'it crashes'),
-      is: { kind: 'failed', text: 'the rollout failed: it crashes', exitCode: 8 },
+      expected: { kind: 'failed', text: 'the rollout failed: it crashes', exitCode: 8 },
     },
     {
       name: 'in a paused rollout',
       status: aRolloutStatus(RolloutStatus_Phase.PAUSED),
-      is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
+      expected: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
       name: 'in a rolled back rollout',
       status: aRolloutStatus(RolloutStatus_Phase.ROLLED_BACK),
-      is: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
+      expected: { kind: 'failed', text: 'the rollout was rolled back', exitCode: 8 },
     },
     {
       name: 'waiting for a promotion',
@@ -118,7 +120,7 @@ describe('judgeWorkload', () => {
           reason: 'step 1 of 2',
         }),
       },
-      is: { kind: 'done', text: 'waits for a promotion: step 1 of 2' },
+      expected: { kind: 'done', text: 'waits for a promotion: step 1 of 2' },
     },
     {
       name: 'waiting for a promotion and paused by a user',
@@ -129,7 +131,7 @@ describe('judgeWorkload', () => {
           pausedByUser: true,
         }),
       },
-      is: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
+      expected: { kind: 'failed', text: 'the rollout is paused', exitCode: 8 },
     },
     {
       name: 'in a failed rollout with a known cause',
@@ -140,7 +142,11 @@ describe('judgeWorkload', () => {
           failure: FAILURE,
         }),
       },
-      is: { kind: 'failed', text: 'the rollout failed: new replicas failed 3 times', exitCode: 8 },
+      expected: {
+        kind: 'failed',
+        text: 'the rollout failed: new replicas failed 3 times',
+        exitCode: 8,
+      },
     },
     {
       name: 'in a retry after a failed rollout',
@@ -151,7 +157,7 @@ describe('judgeWorkload', () => {
           failure: FAILURE,
         }),
       },
-      is: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
+      expected: { kind: 'waiting', text: '2 of 2 ready, 2 updated', unplaced: false },
     },
     {
       name: 'being rolled back',
@@ -162,7 +168,7 @@ describe('judgeWorkload', () => {
           failure: FAILURE,
         }),
       },
-      is: {
+      expected: {
         kind: 'failed',
         text: 'the rollout failed and is being rolled back: new replicas failed 3 times',
         exitCode: 8,
@@ -171,15 +177,16 @@ describe('judgeWorkload', () => {
     {
       name: 'a failed job',
       status: { phase: WorkloadStatus_Phase.FAILED },
-      is: { kind: 'failed', text: 'it failed', exitCode: 8 },
+      expected: { kind: 'failed', text: 'it failed', exitCode: 8 },
     },
     {
       name: 'being deleted',
       status: { phase: WorkloadStatus_Phase.TERMINATING },
-      is: { kind: 'failed', text: 'it is being deleted', exitCode: 4 },
+      expected: { kind: 'failed', text: 'it is being deleted', exitCode: 4 },
     },
     {
-      ...{ name: 'a succeeded job', is: { kind: 'done', text: '2 of 2 succeeded' } },
+      name: 'a succeeded job',
+      expected: { kind: 'done', text: '2 of 2 succeeded' },
       status: {
         phase: WorkloadStatus_Phase.SUCCEEDED,
         totalReplicas: 0,
@@ -189,23 +196,22 @@ describe('judgeWorkload', () => {
       },
     },
     {
-      ...{
-        name: 'a job with one succeeded and one ready replica',
-        is: { kind: 'done', text: '1 of 2 ready, 1 succeeded' },
-      },
+      name: 'a job with one succeeded and one ready replica',
+      expected: { kind: 'done', text: '1 of 2 ready, 1 succeeded' },
       status: { totalReplicas: 1, readyReplicas: 1, updatedReplicas: 1, succeededReplicas: 1 },
     },
     {
       name: 'scaled to 0',
       status: { desiredReplicas: 0, totalReplicas: 0, readyReplicas: 0, updatedReplicas: 0 },
-      is: { kind: 'done', text: '0 of 0 ready' },
+      expected: { kind: 'done', text: '0 of 0 ready' },
     },
-  ])('returns $is.kind for a workload that is $name', ({ status, is }) => {
-    expect(judge(status)).toEqual(is);
+  ])('returns $expected.kind for a workload that is $name', ({ status, expected }) => {
+    expect(judge(status)).toEqual(expected);
   });
 });
 
-describe('judgeWorkload for the rollback of an earlier version', () => {
+describe('judgeWorkload with a rollback', () => {
+  /** Creates a workload whose version 2 has failed and is replaced by version 3. */
   const aRollback = (phase: RolloutStatus_Phase) =>
     aWorkload({
       status: {
@@ -214,7 +220,7 @@ describe('judgeWorkload for the rollback of an earlier version', () => {
       },
     });
 
-  it('does not report a failure for a later change', () => {
+  it('does not report a failure for a change after the failed version', () => {
     expect(judgeWorkload(aRollback(RolloutStatus_Phase.ROLLED_BACK), 3n, 3)).toEqual({
       kind: 'done',
       text: '2 of 2 ready',
@@ -224,7 +230,7 @@ describe('judgeWorkload for the rollback of an earlier version', () => {
     });
   });
 
-  it('reports a failure for the change that is rolled back', () => {
+  it('reports a failure for the change whose version was rolled back', () => {
     expect(judgeWorkload(aRollback(RolloutStatus_Phase.ROLLED_BACK), 3n, 2)).toMatchObject({
       kind: 'failed',
       exitCode: 8,
@@ -232,14 +238,15 @@ describe('judgeWorkload for the rollback of an earlier version', () => {
   });
 });
 
-const half = aWorkload({ status: { readyReplicas: 1 } });
+/** A workload with one of two replicas ready. */
+const halfReady = aWorkload({ status: { readyReplicas: 1 } });
 const scale = ['scale', 'web', '2', '--wait'];
 
 describe('option --wait', () => {
   it('prints each state once, and ends when all replicas are ready', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: createWatch(half, 'synced', half, aWorkload()),
+      watchWorkloads: createWatch(halfReady, 'synced', halfReady, aWorkload()),
     };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 0,
@@ -258,13 +265,13 @@ describe('option --wait', () => {
     ['rollout', 'restart', 'web', '--wait'],
   ])('waits until all replicas are ready with %s %s', async (...argv) => {
     const coordinator = {
-      createWorkload: () => half,
-      updateWorkload: () => half,
-      resumeRollout: () => half,
-      promoteRollout: () => half,
-      undoRollout: () => half,
-      restartRollout: () => half,
-      watchWorkloads: createWatch(half, aWorkload()),
+      createWorkload: () => halfReady,
+      updateWorkload: () => halfReady,
+      resumeRollout: () => halfReady,
+      promoteRollout: () => halfReady,
+      undoRollout: () => halfReady,
+      restartRollout: () => halfReady,
+      watchWorkloads: createWatch(halfReady, aWorkload()),
     };
     const { exitCode, stdout } = await runCli(argv, { coordinator });
     expect(exitCode).toBe(0);
@@ -305,7 +312,7 @@ describe('option --wait', () => {
     );
   });
 
-  it('ends at a manual promotion, and prints the promote command', async () => {
+  it('ends and prints the promote command when the rollout waits for a promotion', async () => {
     const waits = aRollout({
       phase: RolloutStatus_Phase.PAUSED,
       waitsForPromotion: true,
@@ -336,10 +343,10 @@ describe('option --wait', () => {
     });
   });
 
-  it('redraws the progress on a terminal', async () => {
+  it('redraws the progress and shows each replica on a terminal', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: createWatch(half, aWorkload()),
+      watchWorkloads: createWatch(halfReady, aWorkload()),
     };
     const { stdout, exitCode } = await runCli(scale, { coordinator, isTTY: true });
     expect(exitCode).toBe(0);
@@ -349,8 +356,8 @@ describe('option --wait', () => {
 
   it('prints the progress on stderr with -o json', async () => {
     const coordinator = {
-      scaleWorkload: () => half,
-      watchWorkloads: createWatch(half, aWorkload()),
+      scaleWorkload: () => halfReady,
+      watchWorkloads: createWatch(halfReady, aWorkload()),
     };
     const { stdout, stderr } = await runCli([...scale, '-o', 'json'], { coordinator });
     expect(JSON.parse(stdout)).toMatchObject({ status: { readyReplicas: 2 } });
@@ -401,7 +408,7 @@ describe('option --wait', () => {
   };
 
   it('exits with 6 when --timeout expires', async () => {
-    expect(await runUntilTimeout(half)).toMatchObject({
+    expect(await runUntilTimeout(halfReady)).toMatchObject({
       exitCode: 6,
       stderr:
         'cloudlessctl: workload default/web is not complete after 30s: 1 of 2 ready, 2 updated\n',
@@ -419,7 +426,7 @@ describe('option --wait', () => {
   });
 
   it.each([
-    { when: 'breaks', states: [half, 'lost', 'lost', aWorkload()] as const },
+    { when: 'breaks', states: [halfReady, 'lost', 'lost', aWorkload()] as const },
     { when: 'breaks right after the change', states: ['lost', aWorkload()] as const },
   ])('reconnects when the connection $when', async ({ states }) => {
     const clock = new ManualClock(NOW_MS);
@@ -440,17 +447,17 @@ describe('option --wait', () => {
 
   it.each([
     {
-      name: 'watches the deletion',
+      name: 'the watch shows the deletion',
       states: [aWorkload({ status: { totalReplicas: 1 } }), 'synced', 'gone'] as const,
       shown: ['1 replica left', 'deleted'],
     },
-    { name: 'finds the workload already deleted', states: ['synced'] as const, shown: ['deleted'] },
+    { name: 'the workload is already deleted', states: ['synced'] as const, shown: ['deleted'] },
     {
-      name: 'finds a new workload of the same name',
+      name: 'a new workload has the same name',
       states: [aWorkload({ uid: 'ff' }), 'synced'] as const,
       shown: ['deleted'],
     },
-  ])('prints the progress of a deletion when it $name', async ({ states, shown }) => {
+  ])('prints the progress of a deletion when $name', async ({ states, shown }) => {
     const coordinator = {
       deleteWorkload: () => aWorkload(),
       watchWorkloads: createWatch(...states),
@@ -472,7 +479,7 @@ describe('option --wait', () => {
       states: ['synced'] as const,
     },
   ])(
-    'names replicas that may still run on lost nodes after a deletion, when $when',
+    'names replicas that may still run on lost nodes after a deletion when $when',
     async ({ deleted, states }) => {
       const coordinator = { deleteWorkload: () => deleted, watchWorkloads: createWatch(...states) };
       const { exitCode, stdout, stderr } = await runCli(['delete', 'web', '--wait'], {
@@ -491,10 +498,10 @@ describe('option --wait', () => {
     },
   );
 
-  it('exits with 4 when the workload is deleted while it waits', async () => {
+  it('exits with 4 when the workload is deleted during the wait', async () => {
     const coordinator = {
       scaleWorkload: () => aWorkload(),
-      watchWorkloads: createWatch(half, 'gone'),
+      watchWorkloads: createWatch(halfReady, 'gone'),
     };
     expect(await runCli(scale, { coordinator })).toMatchObject({
       exitCode: 4,

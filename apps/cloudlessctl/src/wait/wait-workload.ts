@@ -3,7 +3,7 @@ import { ReplicaStatus_Phase, StreamLogsRequestSchema } from '@cloudless/api';
 import type { ReplicaStatus, Workload } from '@cloudless/api';
 import { CliFailure, ExitCode } from '../call/failure.js';
 import { formatWorkloadName } from '../names.js';
-import { count } from '../output/human.js';
+import { formatCount } from '../output/human.js';
 import { toOneLine } from '../output/table.js';
 import { formatPromoteHint } from '../commands/rollout/rollout-hints.js';
 import type { CliSession } from '../call/cli-session.js';
@@ -20,14 +20,17 @@ export { formatWorkloadName };
  */
 export const WAIT_TIMEOUT_MS = 10 * 60_000;
 
+/** Maximum number of replicas shown on a terminal, so that the display fits on a screen. */
 const MAX_REPLICA_LINES = 12;
+/** Number of log lines shown after a failure; the last lines usually contain the error. */
 const LAST_LOG_LINES = 10;
+/** Time limit for reading these lines, because the node may not answer. */
 const LAST_LOG_TIMEOUT_MS = 3_000;
 
 /**
  * Waits until a workload has reached a generation or waits for a promotion, and shows the progress.
- * @param wanted - The workload as the change returned it: uid, generation and version select what
- *   to wait for.
+ * @param wanted - The workload as the change returned it. Its uid, generation and version define
+ *   the state to reach.
  * @returns The reached state.
  * @throws {@link CliFailure} with exit code 4 when the workload is deleted, 6 when the time
  *   expires, 7 when the time expires and replicas have no node, 8 when the rollout fails, is rolled
@@ -74,13 +77,15 @@ export async function waitUntilSettled(session: CliSession, wanted: Workload): P
   });
 }
 
-/** The reason in a progress text, after the counts. */
+/** Returns the reason in a progress text, which follows the counts; empty without a reason. */
 const extractReason = (text: string): string =>
   text.includes(': ') ? text.slice(text.indexOf(': ')) : '';
 
 /**
- * Waits until a deleted workload is gone, and prints the replicas that may still run on lost nodes.
+ * Waits until a workload is deleted, and prints the replicas that may still run on lost nodes.
+ * @param deleted - The workload as the deletion returned it.
  * @returns The replicas that may still run.
+ * @throws {@link CliFailure} with exit code 6 when the time expires.
  */
 export async function waitUntilDeleted(
   session: CliSession,
@@ -88,14 +93,16 @@ export async function waitUntilDeleted(
 ): Promise<readonly ReplicaStatus[]> {
   const label = formatWorkloadName(deleted);
   let mayStillRun = (deleted.status?.replicas ?? []).filter((replica) => replica.mayStillRun);
-  let left = '';
-  let most = 0;
-  let least = Number.POSITIVE_INFINITY;
-  const gone = await watchWorkload(session, {
+  let stateSuffix = '';
+  let highestTotal = 0;
+  let lowestShown = Number.POSITIVE_INFINITY;
+  const stranded = await watchWorkload(session, {
     subject: deleted,
     timeoutMs: session.settings.timeoutMs ?? WAIT_TIMEOUT_MS,
     onTimeout: (after) =>
-      new CliFailure(ExitCode.timeout, `${label} is not deleted after ${after}${left}`),
+      new CliFailure(ExitCode.timeout, `${label} is not deleted after ${after}${stateSuffix}`),
+    // When the workload was deleted before the watch, only the response of the deletion names
+    // replicas.
     evaluate: async (workload, progress, remaining = mayStillRun) => {
       if (workload === undefined) {
         await progress.showState(`${label}: deleted`);
@@ -103,40 +110,41 @@ export async function waitUntilDeleted(
       }
       const { totalReplicas = 0, reason = '', replicas = [] } = workload.status ?? {};
       mayStillRun = replicas.filter((replica) => replica.mayStillRun);
-      left = `: ${count(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
-      most = Math.max(most, totalReplicas);
-      const reached = roundCount(totalReplicas, most);
+      stateSuffix = `: ${formatCount(totalReplicas, 'replica')} left${reason === '' ? '' : `, ${reason}`}`;
+      highestTotal = Math.max(highestTotal, totalReplicas);
+      const rounded = roundCount(totalReplicas, highestTotal);
       const details = describeReplicas(workload, MAX_REPLICA_LINES);
       await progress.showState(
-        `${label}: ${count(totalReplicas, 'replica')} left`,
+        `${label}: ${formatCount(totalReplicas, 'replica')} left`,
         details,
-        reached < least,
+        rounded < lowestShown,
       );
-      least = Math.min(least, reached);
+      lowestShown = Math.min(lowestShown, rounded);
       return undefined;
     },
   });
-  for (const { id, nodeId } of gone) {
+  for (const { id, nodeId } of stranded) {
     await session.printNotice(
       `${label}: replica ${id} may still run on lost node ${nodeId}; it is stopped when the node returns`,
     );
   }
-  return gone;
+  return stranded;
 }
 
 /**
- * Adds details to a rollout failure: the failing replica, or the last log lines of a replica that
- * is not ready.
+ * Adds details to a rollout failure: the failing replica that the status names, and the last log
+ * lines of this replica or of another replica that is not ready.
  */
 export async function withFailureDetails(
   session: CliSession,
   workload: Workload,
   failure: CliFailure,
 ): Promise<CliFailure> {
-  const known = workload.status?.rollout?.failure;
-  const lines = known === undefined ? [] : [...formatFailure(known)];
-  if (known === undefined || known.lastLines.length === 0) {
-    lines.push(...(await readLastLogLines(session, known?.replicaId || findSuspect(workload))));
+  const recorded = workload.status?.rollout?.failure;
+  const lines = recorded === undefined ? [] : [...formatFailure(recorded)];
+  if (recorded === undefined || recorded.lastLines.length === 0) {
+    const replicaId = recorded?.replicaId || findSuspect(workload);
+    lines.push(...(await readLastLogLines(session, replicaId)));
   }
   if (lines.length === 0) return failure;
   return new CliFailure(failure.exitCode, [failure.message, ...lines].join('\n'), {
@@ -159,6 +167,7 @@ function findSuspect({ status }: Workload): string {
   return suspect === undefined || suspect.nodeId === '' ? '' : suspect.id;
 }
 
+/** Returns the last log lines of a replica with a title; empty when the log cannot be read. */
 async function readLastLogLines(
   session: CliSession,
   replicaId: string,

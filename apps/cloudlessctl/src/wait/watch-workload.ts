@@ -11,27 +11,34 @@ import { Progress } from './progress.js';
 
 /** A workload to watch, a time limit, and the condition to wait for. */
 export interface WorkloadWatch<Result> {
-  /** The workload with this uid. A new workload of the same name is not matched. */
+  /** The workload to watch, found by its uid. A new workload of the same name is ignored. */
   readonly subject: Workload;
   /** Undefined: no time limit. */
   readonly timeoutMs: number | undefined;
-  /** Creates the error for an expired time limit. */
+  /**
+   * Creates the error for an expired time limit.
+   * @param after - The time limit as text, for example `10m`.
+   */
   onTimeout(after: string): CliFailure;
   /**
    * Evaluates a state.
    * @param workload - Undefined when the workload is deleted.
-   * @param left - Replicas of a deleted workload, from the watch; undefined when the workload was
-   *   deleted before the watch started.
+   * @param remaining - Replicas in the last status of a deleted workload; undefined when the
+   *   workload exists, or was deleted before the watch started.
    * @returns The result that ends the watch; undefined to continue.
    */
   evaluate(
     workload: Workload | undefined,
     progress: Progress,
-    left: readonly ReplicaStatus[] | undefined,
+    remaining: readonly ReplicaStatus[] | undefined,
   ): Promise<Result | undefined>;
 }
 
-/** Watches a workload until `look` returns a result. */
+/**
+ * Watches a workload until `evaluate` returns a result. The watch survives broken connections.
+ * @throws {@link CliFailure} of `onTimeout` when the time limit expires, and any error of
+ *   `evaluate`.
+ */
 export async function watchWorkload<Result>(
   session: CliSession,
   watch: WorkloadWatch<Result>,
@@ -41,8 +48,8 @@ export async function watchWorkload<Result>(
   const deadline = new Deadline(clock, signal, timeoutMs);
   const progress = new Progress(session);
   try {
-    for await (const { workload, left } of watchStates(session, subject, deadline.signal)) {
-      const result = await watch.evaluate(workload, progress, left);
+    for await (const { workload, remaining } of watchStates(session, subject, deadline.signal)) {
+      const result = await watch.evaluate(workload, progress, remaining);
       if (result !== undefined) return result;
     }
     throw new CliFailure(
@@ -59,30 +66,32 @@ export async function watchWorkload<Result>(
   }
 }
 
+/** A state of the workload; `workload` is undefined after the deletion. */
 interface WorkloadState {
   readonly workload: Workload | undefined;
-  readonly left?: readonly ReplicaStatus[];
+  readonly remaining?: readonly ReplicaStatus[];
 }
 
+/** Yields every state of the workload with this uid, and its deletion. */
 async function* watchStates(
   session: CliSession,
   { namespace, name, uid }: Workload,
   signal: AbortSignal,
 ): AsyncGenerator<WorkloadState> {
-  let present = false;
+  let exists = false;
   const watch = {
     open: (afterRevision: bigint, options: CallOptions) =>
       session.client.watchWorkloads({ namespace, name, afterRevision }, options),
-    onRestart: () => void (present = false),
+    onRestart: () => void (exists = false),
     hasAnswered: true, // the coordinator returned the workload to watch
   };
   for await (const { kind, workload } of resumeWatch(session, watch, signal)) {
     if (kind === WatchWorkloadsResponse_Kind.PUT && workload?.uid === uid) {
-      present = true;
+      exists = true;
       yield { workload };
     } else if (kind === WatchWorkloadsResponse_Kind.DELETED && workload?.uid === uid) {
-      yield { workload: undefined, left: workload.status?.replicas ?? [] };
-    } else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !present) {
+      yield { workload: undefined, remaining: workload.status?.replicas ?? [] };
+    } else if (kind === WatchWorkloadsResponse_Kind.SYNCED && !exists) {
       yield { workload: undefined };
     }
   }

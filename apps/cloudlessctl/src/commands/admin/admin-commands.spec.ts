@@ -26,7 +26,7 @@ async function exportChunks(): Promise<readonly Uint8Array[]> {
   return chunks;
 }
 
-/** Creates a coordinator that sends `chunks` as backup and then fails with `failure`, if given. */
+/** Creates a coordinator that sends the chunks as a backup and then throws `failure`, if given. */
 function createCoordinator(chunks: readonly Uint8Array[], failure?: ConnectError): Transport {
   return createRouterTransport(({ service }) =>
     service(AdminService, {
@@ -69,7 +69,7 @@ describe('cloudlessctl admin backup', () => {
     });
   });
 
-  it('overwrites an existing file only with --force, and does not connect otherwise', async () => {
+  it('rejects an existing file before it connects, and overwrites the file with --force', async () => {
     const file = join(directory, 'kept.backup');
     await writeFile(file, 'an older one');
     const refused = await runBackup(file);
@@ -85,37 +85,37 @@ describe('cloudlessctl admin backup', () => {
 
   it.each<{
     name: string;
-    chunks: (whole: Buffer) => Buffer;
+    toChunk: (whole: Buffer) => Buffer;
     failure?: ConnectError;
     exitCode: number;
     says: string;
   }>([
     {
       name: 'is interrupted by an error',
-      chunks: (whole) => whole.subarray(0, 100),
+      toChunk: (whole) => whole.subarray(0, 100),
       failure: new ConnectError('the state changed so much', Code.Unavailable),
       exitCode: 5,
       says: 'the state changed so much',
     },
     {
       name: 'is incomplete',
-      chunks: (whole) => whole.subarray(0, 100),
+      toChunk: (whole) => whole.subarray(0, 100),
       exitCode: 4,
       says: 'the backup is damaged: it is truncated',
     },
     {
       name: 'was altered',
-      chunks: (whole) => whole.fill('X', 60, 61),
+      toChunk: (whole) => whole.fill('X', 60, 61),
       exitCode: 4,
       says: 'the backup is damaged: ',
     },
   ])(
-    'keeps an existing file and no partial file when the received backup $name',
-    async ({ chunks, failure, exitCode, says }) => {
+    'keeps the existing file and deletes the partial file when the received backup $name',
+    async ({ toChunk, failure, exitCode, says }) => {
       const file = join(directory, 'kept.backup');
       await writeFile(file, 'an older one');
       const transport = createCoordinator(
-        [chunks(Buffer.concat([...(await exportChunks())]))],
+        [toChunk(Buffer.concat([...(await exportChunks())]))],
         failure,
       );
       const result = await runCli(['admin', 'backup', file, '--force'], { transport });
@@ -125,7 +125,7 @@ describe('cloudlessctl admin backup', () => {
     },
   );
 
-  it('names the file that cannot be written', async () => {
+  it('exits with 1 and names the file when the file cannot be written', async () => {
     const { exitCode, stderr } = await runBackup(join(directory, 'none', 'today.backup'));
     expect(exitCode).toBe(1);
     expect(stderr).toMatch(/cannot write .*none\/today\.backup\.[0-9a-f]{8}\.partial: ENOENT/);
@@ -139,7 +139,7 @@ describe('cloudlessctl admin verify and restore', () => {
     await runBackup(file);
   });
 
-  it('verify a backup and create a data directory from it without a coordinator', async () => {
+  it('check a backup and create a data directory from the backup without a coordinator', async () => {
     const dataDir = join(directory, 'restored');
     const verified = await runCli(['admin', 'verify', file]);
     expect(verified).toMatchObject({
@@ -211,7 +211,7 @@ describe('cloudlessctl admin verify and restore', () => {
     expect(await readFile(join(dataDir, 'store.mdb'), 'utf8')).toBe('what is there');
   });
 
-  it('report a missing file and a missing --data-dir', async () => {
+  it('exit with 3 when the file does not exist, and with 2 when --data-dir is missing', async () => {
     expect(await runCli(['admin', 'verify', join(directory, 'none')])).toMatchObject({
       exitCode: 3,
       stderr: `cloudlessctl: file ${join(directory, 'none')} does not exist\n`,
@@ -234,24 +234,23 @@ describe('cloudlessctl admin accept-restored-state', () => {
 
   it.each([
     {
+      when: 'the coordinator accepts the restored state',
       accepted: true,
       says: 'restored state: accepted in epoch 1006; agents receive orders again, and replicas that the state does not know are stopped\n',
     },
     {
+      when: 'the coordinator has no state to accept',
       accepted: false,
       says: 'restored state: nothing to accept, no agent has seen a newer state (epoch 1006)\n',
     },
-  ])(
-    'prints the result as text and as JSON when accepted is $accepted',
-    async ({ accepted, says }) => {
-      const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
-        transport: createCoordinatorWithResult(accepted),
-      });
-      expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
-      const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
-        transport: createCoordinatorWithResult(accepted),
-      });
-      expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
-    },
-  );
+  ])('prints the result as text and as JSON when $when', async ({ accepted, says }) => {
+    const { exitCode, stdout } = await runCli(['admin', 'accept-restored-state'], {
+      transport: createCoordinatorWithResult(accepted),
+    });
+    expect({ exitCode, stdout }).toEqual({ exitCode: 0, stdout: says });
+    const json = await runCli(['admin', 'accept-restored-state', '-o', 'json'], {
+      transport: createCoordinatorWithResult(accepted),
+    });
+    expect(JSON.parse(json.stdout)).toEqual({ accepted, epoch: '1006', orderRevision: '77' });
+  });
 });

@@ -106,6 +106,7 @@ function describeBackup({ clusterId, revision, entries, bytes }: SnapshotSummary
   return `revision ${revision} of cluster ${clusterId}, ${entries} ${entries === 1 ? 'entry' : 'entries'}, ${bytes} bytes`;
 }
 
+/** Prints the summary of a backup as JSON or YAML, or else `text`. */
 async function printSummary(
   session: CliSession,
   file: string,
@@ -132,13 +133,13 @@ async function printSummary(
  * when the coordinator sends it.
  * @param file - Name to put before an error message that does not contain it.
  */
-async function withExitCode<Result>(act: () => Promise<Result>, file?: string): Promise<Result> {
+async function withExitCode<Result>(action: () => Promise<Result>, file?: string): Promise<Result> {
   try {
-    return await act();
+    return await action();
   } catch (reason) {
     if (!(reason instanceof CloudlessError)) throw reason;
-    const about = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
-    throw new CliFailure(toExitCode(toCode(reason.kind)), `${about}${reason.message}`, {
+    const prefix = file === undefined || reason.message.includes(file) ? '' : `${file}: `;
+    throw new CliFailure(toExitCode(toCode(reason.kind)), `${prefix}${reason.message}`, {
       cause: reason,
     });
   }

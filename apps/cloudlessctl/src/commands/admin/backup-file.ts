@@ -8,15 +8,19 @@ import { verifySnapshot, type SnapshotSummary } from '@cloudless/state-store';
 // A backup may be larger than memory and must be flushed to the disk. So this file uses node:fs
 // directly instead of the file access of CliIo.
 
+/** Size of one read: large enough that the number of reads does not matter. */
 const READ_BYTES = 256 * 1024;
 
 /**
  * Writes a backup to a temporary file, flushes the file, verifies its content and renames it to
  * `path`. A file named `path` is therefore always complete, even after a crash.
- * @param chunks - Called only when `path` may be written, so that a refused backup costs the
- *   coordinator nothing.
- * @throws kind `exists` when `path` exists and `force` is false; `precondition` when the received
- *   backup is damaged or incomplete; `exhausted` when the disk is full.
+ * @param chunks - Opens the backup. Called only when `path` may be written, so that a refused
+ *   backup causes no work for the coordinator.
+ * @param force - True replaces an existing file.
+ * @throws {@link CloudlessError} of kind `exists` when `path` exists and `force` is false,
+ *   `precondition` when the received backup is damaged or incomplete, `exhausted` when the disk or
+ *   the quota is full, and `denied` when the file cannot be written for another reason. An error of
+ *   `chunks` is thrown unchanged.
  */
 export async function writeBackup(
   path: string,
@@ -42,8 +46,8 @@ export async function writeBackup(
 }
 
 /**
- * Reads a file in chunks of 256 KiB. @throws kind `notFound` or `denied`; the message names the
- * file.
+ * Reads a file in chunks of at most 256 KiB.
+ * @throws {@link CloudlessError} of kind `notFound` or `denied` with a message that names the file.
  */
 export async function* readChunks(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r').catch((reason: unknown) => {
@@ -83,10 +87,13 @@ async function writeAndFlush(path: string, chunks: () => AsyncIterable<Uint8Arra
   }
 }
 
+/** Writes a whole chunk. One call of FileHandle.write may write only a part. */
 async function writeChunk(file: FileHandle, chunk: Uint8Array): Promise<void> {
-  for (let from = 0; from < chunk.byteLength;) from += (await file.write(chunk, from)).bytesWritten;
+  for (let offset = 0; offset < chunk.byteLength;)
+    offset += (await file.write(chunk, offset)).bytesWritten;
 }
 
+/** Flushes a directory, so that a renamed file survives a crash. */
 async function flushDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r');
   try {

@@ -18,7 +18,9 @@ import {
 } from '../../views/event-view.js';
 import { hasFlag, getTextOption } from '../options.js';
 
+/** Number of events that are listed without `--limit`. */
 const DEFAULT_LIMIT = 100;
+/** Largest page of events that the API returns. One page is read. */
 const MAX_LIMIT = 1000;
 /** Number of events in the description of a workload or a node. */
 const RECENT_EVENTS = 10;
@@ -89,8 +91,8 @@ export async function listRecentEvents(
  */
 export async function showEvents(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const why = getTextOption(invocation, 'why');
-  if (why !== undefined) return explainEvent(session, expandEventId(why));
+  const explainedId = getTextOption(invocation, 'why');
+  if (explainedId !== undefined) return explainEvent(session, expandEventId(explainedId));
   const filter = readFilter(invocation);
   const limit = parseWholeNumber(
     '--limit',

@@ -28,7 +28,7 @@ describe('shell completion', () => {
     { words: ['completion', ''], found: ['bash', 'zsh', 'fish'] },
     { words: ['workload', 'create', '--mem'], found: ['--memory', '--memory-limit'] },
     { words: ['workload', 'create', ''], found: [] },
-  ])('completes the words $words to $found', async ({ words, found }) => {
+  ])('completes the last of the words $words to $found', async ({ words, found }) => {
     expect(await complete(...words)).toEqual(found);
   });
 

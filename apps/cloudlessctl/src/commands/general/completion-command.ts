@@ -56,7 +56,7 @@ export function addCompletionCommands(tree: CommandTree, program: Command): void
     .argument('[words...]');
   program.addCommand(helper, { hidden: true });
   tree.setAction(helper, async ({ session, wordsAfterSeparator }) => {
-    const found = await findCandidates(program, wordsAfterSeparator ?? [], session);
-    await session.print(found.map((candidate) => `${candidate}\n`).join(''));
+    const candidates = await findCandidates(program, wordsAfterSeparator ?? [], session);
+    await session.print(candidates.map((candidate) => `${candidate}\n`).join(''));
   });
 }

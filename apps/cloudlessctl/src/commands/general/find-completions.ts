@@ -18,13 +18,13 @@ export async function findCandidates(
   words: readonly string[],
   session: CliSession,
 ): Promise<readonly string[]> {
-  const typed = words.at(-1) ?? '';
+  const prefix = words.at(-1) ?? '';
   let command = program;
   const operands: string[] = [];
   for (const word of words.slice(0, -1)) {
     const child =
       operands.length === 0
-        ? command.commands.find((candidate) => candidate.name() === word)
+        ? command.commands.find((subcommand) => subcommand.name() === word)
         : undefined;
     if (child !== undefined) command = child;
     else if (!word.startsWith('-')) operands.push(word);
@@ -36,14 +36,18 @@ export async function findCandidates(
     ...command.options.flatMap(({ long }) => long ?? []),
     '--help',
   ];
-  const all = typed.startsWith('-')
+  const candidates = prefix.startsWith('-')
     ? listFlags()
     : children.length > 0
       ? children
       : await findNames(command, operands, session);
-  return all.filter((candidate) => candidate.startsWith(typed));
+  return candidates.filter((candidate) => candidate.startsWith(prefix));
 }
 
+/**
+ * Returns the candidates for the next operand of a command: fixed choices, kinds, nodes, ports or
+ * workloads.
+ */
 async function findNames(
   command: Command,
   operands: readonly string[],

@@ -34,7 +34,10 @@ const KINDS: Readonly<Record<string, Kind>> = {
   containers: 'container',
 };
 
-/** `get` has the options of every kind; this table lists the kinds that accept an option. */
+/**
+ * `get` has the options of every kind. This table lists the kinds that accept an option; an option
+ * without an entry is accepted with every kind.
+ */
 const KINDS_BY_OPTION: Readonly<Record<string, readonly string[]>> = {
   workload: ['event', 'container'],
   node: ['event', 'container'],
@@ -67,7 +70,10 @@ export function addGeneralCommands(tree: CommandTree, parent: Command): void {
     .option('--client', 'print only the version of cloudlessctl');
 }
 
-/** Time limit of `version` for the answer of the coordinator. */
+/**
+ * Time limit of `version` without `--timeout`. The command is also used to find out whether a
+ * coordinator answers, so it does not wait for 30 s.
+ */
 const VERSION_TIMEOUT_MS = 3_000;
 
 async function showVersion(invocation: Invocation): Promise<number> {
@@ -102,6 +108,7 @@ async function showVersion(invocation: Invocation): Promise<number> {
   }
 }
 
+/** Shows the named objects of a kind, or all objects of the kind. */
 async function get(invocation: Invocation): Promise<void> {
   const kind = parseKind(requireOperand(invocation, 0, 'kind'));
   const names = invocation.operands.slice(1);
@@ -109,7 +116,7 @@ async function get(invocation: Invocation): Promise<void> {
     if (invocation.options[option] === undefined || kinds.includes(kind)) continue;
     const flag = option.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
     throw createUsageFailure(
-      `--${flag} applies to ${joinWords(kinds.map((taken) => `${taken}s`))}, not to ${kind}s`,
+      `--${flag} applies to ${joinWords(kinds.map((accepting) => `${accepting}s`))}, not to ${kind}s`,
     );
   }
   if (kind === 'container') {
@@ -129,12 +136,13 @@ async function get(invocation: Invocation): Promise<void> {
   return showEvents(invocation);
 }
 
+/** Handles `describe <workload>` and `describe <kind> <name>`. */
 async function describeAny(invocation: Invocation): Promise<void> {
-  const [first = '', second] = invocation.operands;
-  if (second === undefined) return describeWorkload(invocation, first);
-  const kind = parseKind(first);
-  if (kind === 'workload') return describeWorkload(invocation, second);
-  if (kind === 'node') return describeNode(invocation, second);
+  const [kindOrWorkload = '', name] = invocation.operands;
+  if (name === undefined) return describeWorkload(invocation, kindOrWorkload);
+  const kind = parseKind(kindOrWorkload);
+  if (kind === 'workload') return describeWorkload(invocation, name);
+  if (kind === 'node') return describeNode(invocation, name);
   if (kind === 'container')
     throw createUsageFailure(
       'containers cannot be described; use: cloudlessctl get containers -o wide',

@@ -8,11 +8,15 @@ import { waitUntilDrained } from '../../wait/wait-node.js';
 import { hasFlag, requireOperands, getTextOption } from '../options.js';
 import { handlePlanOptions, type ChangeInit } from '../plan/plan-options.js';
 
-/** Drains nodes, or handles `--plan` and `--plan-id`. */
+/**
+ * Drains nodes: with `--plan` stores the drains as a plan, with `--plan-id` executes a stored plan.
+ * In JSON or YAML, one node is printed as an object, several nodes as a list.
+ */
 export async function drainNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
-  const text = getTextOption(invocation, 'deadline');
-  const deadlineMs = text === undefined ? undefined : parseDurationOption('--deadline', text);
+  const deadlineText = getTextOption(invocation, 'deadline');
+  const deadlineMs =
+    deadlineText === undefined ? undefined : parseDurationOption('--deadline', deadlineText);
   const drainOptions = {
     force: hasFlag(invocation, 'force'),
     ...(deadlineMs === undefined ? {} : { deadline: durationFromMs(deadlineMs) }),

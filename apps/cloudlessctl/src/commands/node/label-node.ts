@@ -50,12 +50,14 @@ export async function taintNode(invocation: Invocation): Promise<void> {
 
 /**
  * Parses `key=value:EFFECT` or `key:EFFECT`, which set a taint, and `key-` or `key:EFFECT-`, which
- * remove taints. @returns The taint to set, or the text without the final hyphen.
+ * remove taints.
+ * @returns The taint to set. For a removal: the text without the final hyphen.
+ * @throws {@link CliFailure} for any other text and for an unknown effect.
  */
 function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string {
   const match = /^([^=:]+?)(?:=([^:]*))?(?::([^:]+?))?(-?)$/.exec(text);
   const [, key = '', value, effectName, remove] = match ?? [];
-  if (effectName !== undefined) parseEffect(text, effectName);
+  if (effectName !== undefined) parseEffect(text, effectName); // rejects an unknown effect
   if (remove === '-' && value === undefined)
     return effectName === undefined ? key : `${key}:${effectName}`;
   if (match === null || effectName === undefined) {
@@ -68,10 +70,10 @@ function parseTaint(text: string): MessageInitShape<typeof TaintSchema> | string
 
 function parseEffect(text: string, name: string): Taint_Effect {
   const names = Taint_EffectSchema.values.map((value) => value.name);
-  const found = Taint_EffectSchema.values.find((value) => value.name === name);
-  if (found === undefined)
+  const effect = Taint_EffectSchema.values.find((value) => value.name === name);
+  if (effect === undefined)
     throw createUsageFailure(
       `${text}: unknown effect, expected one of ${names.join(', ')}${suggestSimilar(name, names)}`,
     );
-  return found.number;
+  return effect.number;
 }

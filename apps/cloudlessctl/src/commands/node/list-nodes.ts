@@ -8,9 +8,10 @@ import { formatNodeTable } from '../../views/node-view.js';
 import { listRecentEvents } from '../event/event-commands.js';
 import { getTextOption } from '../options.js';
 
+/** Nodes of one page. The API allows 1000; smaller pages keep each response small. */
 const PAGE_SIZE = 500;
 
-/** Lists nodes. */
+/** Lists all nodes, or the nodes that match `--selector`. */
 export async function listNodes(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const nodes = await listAllNodes(session, getTextOption(invocation, 'selector'));
@@ -18,7 +19,10 @@ export async function listNodes(invocation: Invocation): Promise<void> {
   else await printNodes(session, nodes);
 }
 
-/** Returns all nodes, or those that match the label selector. */
+/**
+ * Returns all nodes that match a label selector.
+ * @param labelSelector - Empty: every node.
+ */
 export async function listAllNodes(
   session: CliSession,
   labelSelector = '',
@@ -36,7 +40,7 @@ export async function listAllNodes(
   return nodes;
 }
 
-/** Shows the named nodes. */
+/** Shows nodes by name: in JSON or YAML, one node as an object, several nodes as a list. */
 export async function getNodes({ session }: Invocation, names: readonly string[]): Promise<void> {
   const nodes: Node[] = [];
   for (const nodeId of names)
@@ -47,7 +51,7 @@ export async function getNodes({ session }: Invocation, names: readonly string[]
   else await printNodes(session, nodes);
 }
 
-/** Shows everything about one node. */
+/** Shows the properties, the status and the newest events of one node. */
 export async function describeNode({ session }: Invocation, nodeId: string): Promise<void> {
   const node = await session.client.getNode({ nodeId }, session.getCallOptions());
   if (session.isStructured) return session.printValue(toMessageJson(NodeSchema, node));

@@ -7,7 +7,7 @@ import { drainNodes } from './drain-nodes.js';
 import { labelNode, taintNode } from './label-node.js';
 import { describeNode, getNodes, listNodes } from './list-nodes.js';
 
-/** Adds the subcommands of `node`. */
+/** Adds the subcommands of `node`, except `top`. */
 export function addNodeCommands(tree: CommandTree, parent: Command): void {
   tree
     .addCommand(parent, 'list', 'list nodes', listNodes)
@@ -48,6 +48,7 @@ export function addNodeCommands(tree: CommandTree, parent: Command): void {
     .option('--force', 'remove the node even if it has replicas; they count as lost');
 }
 
+/** Adds `cordon`, `uncordon` and `drain`. */
 function addSchedulingCommands(tree: CommandTree, parent: Command): void {
   tree.addCommand(parent, 'cordon <node>', 'mark a node as unschedulable', cordonNode);
   tree.addCommand(

@@ -8,8 +8,9 @@ import { toNodeCells, getNodeHeaders } from '../../views/node-view.js';
 import { getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
- * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json` each watch item
- * is a line.
+ * Lists the nodes, then prints a row for each change until Ctrl-C. With `-o json`, each watch item
+ * is one line of JSON.
+ * @param names - At most one name, which restricts the watch to this node.
  */
 export async function watchNodes(invocation: Invocation, names: readonly string[]): Promise<void> {
   const { session } = invocation;

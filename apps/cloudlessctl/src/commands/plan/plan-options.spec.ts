@@ -8,10 +8,10 @@ const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
 const JOB = 'name: job\nnamespace: batch\nspec: {image: job}\n';
 
 /** Creates a coordinator that stores a plan with one update and records the requests. */
-function createPlanner(asked: CreatePlanRequest[] = []): FakeCoordinator {
+function createPlanningCoordinator(requests: CreatePlanRequest[] = []): FakeCoordinator {
   return {
     createPlan: (request) => {
-      asked.push(request);
+      requests.push(request);
       const { changes } = request;
       const steps = ['create 1 of version 2', 'stop 1 of version 1'].map((description) => ({
         description,
@@ -38,10 +38,10 @@ function createPlanner(asked: CreatePlanRequest[] = []): FakeCoordinator {
 
 describe('option --plan', () => {
   it('stores one plan for all manifests, and prints the command that executes the plan', async () => {
-    const asked: CreatePlanRequest[] = [];
+    const requests: CreatePlanRequest[] = [];
     const files = { 'a.yaml': `${WEB}---\n${JOB}` };
     const result = await runCli(['apply', '-f', 'a.yaml', '--plan'], {
-      coordinator: createPlanner(asked),
+      coordinator: createPlanningCoordinator(requests),
       files,
     });
     expect(result).toMatchObject({
@@ -56,7 +56,7 @@ describe('option --plan', () => {
         '',
       ].join('\n'),
     });
-    expect(asked[0]?.changes).toMatchObject([
+    expect(requests[0]?.changes).toMatchObject([
       {
         change: {
           case: 'apply',
@@ -85,18 +85,18 @@ describe('option --plan', () => {
       change: { case: 'drain', value: { nodeId: 'n1', force: true, deadline: { seconds: 300n } } },
     },
   ])('creates a plan and changes nothing with $argv', async ({ argv, change }) => {
-    const asked: CreatePlanRequest[] = [];
+    const requests: CreatePlanRequest[] = [];
     const result = await runCli([...argv, '--plan', '-o', 'json'], {
-      coordinator: createPlanner(asked),
+      coordinator: createPlanningCoordinator(requests),
     });
     expect(JSON.parse(result.stdout)).toMatchObject({
       id: ID,
       workloads: [{ name: 'web', action: 'UPDATE', lowestReady: 2 }],
     });
-    expect(asked[0]?.changes).toMatchObject([{ change }]);
+    expect(requests[0]?.changes).toMatchObject([{ change }]);
   });
 
-  it('names the workload of a refused change instead of its index', async () => {
+  it('names the workload of a refused change instead of the index of the change', async () => {
     const coordinator: FakeCoordinator = {
       createPlan: () => {
         throw new ConnectError(
@@ -113,7 +113,7 @@ describe('option --plan', () => {
     expect(result.stderr).toContain('workload batch/job: spec.replicas: must be from 0 to 1000000');
   });
 
-  it('reports nodes without replicas to move', async () => {
+  it('names each node that a drain finds without replicas to move', async () => {
     const coordinator: FakeCoordinator = {
       createPlan: ({ changes }) => ({ id: ID, changes, workloads: [] }),
     };
@@ -137,9 +137,9 @@ describe('option --plan', () => {
     { argv: ['scale', '--plan'], says: "missing required argument 'name'" },
     { argv: ['apply', '--plan'], says: "required option '-f, --filename <path>' not specified" },
     { argv: ['node', 'drain', '--plan'], says: "missing required argument 'nodes'" },
-  ])('rejects $argv', async ({ argv, says }) => {
+  ])('rejects $argv with: $says', async ({ argv, says }) => {
     const result = await runCli(argv, {
-      coordinator: createPlanner(),
+      coordinator: createPlanningCoordinator(),
       stdin: { kind: 'pipe', text: WEB },
     });
     expect(result).toMatchObject({
@@ -151,21 +151,20 @@ describe('option --plan', () => {
 });
 
 describe('option --plan-id', () => {
-  it.each([['apply'], ['scale'], ['rollout', 'undo'], ['rollout', 'restart'], ['node', 'drain']])(
-    'executes the plan with %s %s and prints the changes',
-    async (...argv) => {
-      const asked: object[] = [];
+  it.each(['apply', 'scale', 'rollout undo', 'rollout restart', 'node drain'])(
+    'executes the plan with the command %s and prints the changes',
+    async (command) => {
+      const requests: object[] = [];
       const coordinator: FakeCoordinator = {
         executePlan: ({ id, requestId }) => {
-          asked.push({ id, requestId });
+          requests.push({ id, requestId });
           return {
             workloads: [aWorkload(), aWorkload({ name: 'new', generation: 1n })],
             nodes: [aNode()],
           };
         },
       };
-      const words = argv.filter((word) => word !== undefined);
-      const result = await runCli([...words, '--plan-id', ID, '--request-id', 'r'], {
+      const result = await runCli([...command.split(' '), '--plan-id', ID, '--request-id', 'r'], {
         coordinator,
       });
       expect(result).toMatchObject({
@@ -173,16 +172,16 @@ describe('option --plan-id', () => {
         stdout:
           'workload default/web: updated\nworkload default/new: created\nnode web1: draining\n',
       });
-      expect(asked).toEqual([{ id: ID, requestId: 'r' }]);
+      expect(requests).toEqual([{ id: ID, requestId: 'r' }]);
     },
   );
 
   it.each([
-    { code: Code.Aborted, exitCode: 4 },
-    { code: Code.FailedPrecondition, exitCode: 4 },
-    { code: Code.NotFound, exitCode: 3 },
+    { name: 'ABORTED', code: Code.Aborted, exitCode: 4 },
+    { name: 'FAILED_PRECONDITION', code: Code.FailedPrecondition, exitCode: 4 },
+    { name: 'NOT_FOUND', code: Code.NotFound, exitCode: 3 },
   ])(
-    'exits with $exitCode when the coordinator answers with error code $code',
+    'exits with $exitCode when the coordinator answers with the error code $name',
     async ({ code, exitCode }) => {
       const coordinator: FakeCoordinator = {
         executePlan: () => {
@@ -216,7 +215,7 @@ describe('option --plan-id', () => {
       argv: ['apply', '--plan-id', 'x'],
       says: '"x" is not a plan id: expected 16 hex digits',
     },
-  ])('rejects $argv', async ({ argv, says }) => {
+  ])('rejects $argv with: $says', async ({ argv, says }) => {
     expect(await runCli(argv)).toMatchObject({
       exitCode: 2,
       stdout: '',

@@ -18,7 +18,7 @@ import { hasFlag, getTextOption } from '../options.js';
 /** A change of a plan, as CreatePlan accepts it. */
 export type ChangeInit = MessageInitShape<typeof PlannedChangeSchema>;
 
-/** Adds `--plan` and `--plan-id`. */
+/** Adds `--plan` and `--plan-id` to a command whose changes {@link handlePlanOptions} can plan. */
 export function addPlanOptions(command: Command): Command {
   return command
     .option('--plan', 'only show the change, and store it as a plan for an hour')
@@ -67,6 +67,7 @@ async function createPlan(session: CliSession, changes: ChangeInit[]): Promise<P
   }
 }
 
+/** Returns the prefix `workload <name>: ` or `node <id>: ` of a message about a change. */
 function describeChange(planned: ChangeInit | undefined): string | undefined {
   const { case: kind, value } = planned?.change ?? {};
   if (kind === undefined || value === undefined) return undefined;
@@ -74,25 +75,28 @@ function describeChange(planned: ChangeInit | undefined): string | undefined {
   return `${formatWorkloadName({ namespace: value.namespace ?? '', name: value.name ?? '' })}: `;
 }
 
-/** The options that may be combined with `--plan-id`. */
+/**
+ * The options that may be combined with `--plan-id`. Every other option would change the meaning of
+ * a plan that the user has already seen.
+ */
 const OPTIONS_WITH_PLAN_ID: readonly string[] = [...GLOBAL_OPTION_NAMES, 'planId', 'wait'];
 
 async function executePlan(invocation: Invocation, id: string): Promise<void> {
   const { session, operands, options } = invocation;
-  const others = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
-  if (operands.length > 0 || others.length > 0) {
+  const otherOptions = Object.keys(options).filter((name) => !OPTIONS_WITH_PLAN_ID.includes(name));
+  if (operands.length > 0 || otherOptions.length > 0) {
     throw createUsageFailure(
-      '--plan-id executes the stored plan: of the operands and flags of this command, only --wait can be added',
+      '--plan-id executes the stored plan: remove the operands and all flags of this command except --wait',
     );
   }
   if (!/^[0-9a-f]{16}$/.test(id))
     throw createUsageFailure(`${JSON.stringify(id)} is not a plan id: expected 16 hex digits`);
-  const done = await session.client.executePlan(
+  const executed = await session.client.executePlan(
     { id, requestId: session.getRequestId() },
     session.getCallOptions(),
   );
-  await printExecuted(session, done);
-  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, done) : done;
+  await printExecuted(session, executed);
+  const final = hasFlag(invocation, 'wait') ? await waitUntilExecuted(session, executed) : executed;
   if (session.isStructured)
     await session.printValue(toMessageJson(ExecutePlanResponseSchema, final));
 }
@@ -110,6 +114,10 @@ async function printExecuted(
     await session.printStatus('nothing to change, the workloads are as planned');
 }
 
+/**
+ * Waits until the workloads have settled and the nodes are drained.
+ * @returns The response with the final states.
+ */
 async function waitUntilExecuted(
   session: CliSession,
   { $typeName, workloads, nodes }: ExecutePlanResponse,

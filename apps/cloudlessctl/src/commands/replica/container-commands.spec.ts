@@ -5,32 +5,31 @@ import { NOW_MS, aWorkload, runCli } from '../../testing/run-cli.js';
 
 const aContainer = (fields: MessageInitShape<typeof ContainerStatusSchema>) =>
   create(ContainerStatusSchema, {
-    ...{
-      namespace: 'default',
-      workload: 'web',
-      nodeId: 'agent-1',
-      replicaId: 'w-1',
-      state: State.RUNNING,
-    },
+    namespace: 'default',
+    workload: 'web',
+    nodeId: 'agent-1',
+    replicaId: 'w-1',
+    state: State.RUNNING,
     startedAt: timestampFromMs(NOW_MS - 60_000),
     ...fields,
   });
 const web = aContainer({
   containerId: 'ab'.repeat(32),
-  ...{ image: 'nginx:alpine', pid: 4_711, runtime: 'cri', runtimeId: 'cd'.repeat(32) },
+  image: 'nginx:alpine',
+  pid: 4_711,
+  runtime: 'cri',
+  runtimeId: 'cd'.repeat(32),
   imageDigest: `docker.io/library/nginx@sha256:${'ef'.repeat(32)}`,
   endpoints: [{ portName: 'http', ip: '10.0.0.7', port: 80 }],
 });
 const job = aContainer({
   containerId: '12'.repeat(32),
-  ...{
-    workload: 'job',
-    replicaId: 'j-1',
-    nodeId: 'agent-2',
-    runtime: 'process',
-    state: State.EXITED,
-    exitCode: 3,
-  },
+  workload: 'job',
+  replicaId: 'j-1',
+  nodeId: 'agent-2',
+  runtime: 'process',
+  state: State.EXITED,
+  exitCode: 3,
   command: ['/bin/sh', '-c', 'while true; do date; sleep 1; done'],
 });
 const other = aContainer({ containerId: '34'.repeat(32), namespace: 'team', replicaId: 'x-9' });
@@ -97,10 +96,13 @@ describe('cloudlessctl get containers', () => {
     { argv: ['--workload', 'team/web'], shows: ['x-9'] },
     { argv: ['-n', 'team'], shows: ['x-9'] },
     { argv: ['3434'], shows: ['x-9'] },
-  ])('lists the replicas $shows with the arguments $argv', async ({ argv, shows }) => {
-    const { stdout } = await get(...argv);
-    expect(['w-1', 'j-1', 'x-9'].filter((id) => stdout.includes(id))).toEqual(shows);
-  });
+  ])(
+    'lists the containers of the replicas $shows with the arguments $argv',
+    async ({ argv, shows }) => {
+      const { stdout } = await get(...argv);
+      expect(['w-1', 'j-1', 'x-9'].filter((id) => stdout.includes(id))).toEqual(shows);
+    },
+  );
 
   it('rejects an id prefix that matches several containers', async () => {
     const twins = [aContainer({ containerId: 'abc1' }), aContainer({ containerId: 'abc2' })];

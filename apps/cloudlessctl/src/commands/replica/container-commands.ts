@@ -18,16 +18,16 @@ export async function showContainers(
   const { session } = invocation;
   const { containers } = await session.agents.listContainers({}, session.getCallOptions());
   const selected = containers.filter((container) => isSelected(invocation, container));
-  const found =
+  const shown =
     names.length === 0 ? selected : names.map((name) => requireContainer(containers, name));
   if (session.isStructured) {
     return session.printValue({
-      containers: found.map((each) => toMessageJson(ContainerStatusSchema, each)),
+      containers: shown.map((container) => toMessageJson(ContainerStatusSchema, container)),
     });
   }
-  if (found.length === 0) return session.printNotice('no containers');
+  if (shown.length === 0) return session.printNotice('no containers');
   await session.print(
-    formatContainerTable(found, session.nowMs, session.settings.output === 'wide'),
+    formatContainerTable(shown, session.nowMs, session.settings.output === 'wide'),
   );
 }
 
@@ -46,6 +46,7 @@ function isSelected(
   return hasFlag(invocation, 'allNamespaces') || namespace === settings.namespace;
 }
 
+/** Returns the only container whose id begins with `prefix`. */
 function requireContainer(containers: readonly ContainerStatus[], prefix: string): ContainerStatus {
   const [found, another] = containers.filter(({ containerId }) => containerId.startsWith(prefix));
   if (found === undefined)

@@ -2,7 +2,7 @@ import type { ExecCommandRequest } from '@cloudless/api';
 import { runCli } from '../../testing/run-cli.js';
 
 describe('cloudlessctl exec', () => {
-  it('passes on standard input, both output streams, the exit code and all words after --', async () => {
+  it('sends standard input and all words after --, and returns both output streams and the exit code', async () => {
     const requests: ExecCommandRequest[] = [];
     const coordinator = {
       execCommand: (request: ExecCommandRequest) => {
@@ -30,11 +30,11 @@ describe('cloudlessctl exec', () => {
   });
 
   it.each([
-    ['0123456789ab', { containerId: '0123456789ab' }],
-    ['00000000000000aa-7', { replicaId: '00000000000000aa-7' }],
-    ['default/0123456789ab', { namespace: 'default', name: '0123456789ab' }],
-    ['deadbeefcafe', { namespace: 'default', name: 'deadbeefcafe' }],
-  ])('recognises the kind of the target %s', async (target, fields) => {
+    { target: '0123456789ab', fields: { containerId: '0123456789ab' } },
+    { target: '00000000000000aa-7', fields: { replicaId: '00000000000000aa-7' } },
+    { target: 'default/0123456789ab', fields: { namespace: 'default', name: '0123456789ab' } },
+    { target: 'deadbeefcafe', fields: { namespace: 'default', name: 'deadbeefcafe' } },
+  ])('sends the target $target in the fields $fields', async ({ target, fields }) => {
     let seen: ExecCommandRequest | undefined;
     const coordinator = {
       execCommand: (request: ExecCommandRequest) => {

@@ -8,7 +8,7 @@ import { toMessageJson } from '../../call/cli-session.js';
 import { getCommandAfterSeparator, hasFlag, requireOperand } from '../options.js';
 import { execStream } from './exec-stream.js';
 
-/** Limit of the coordinator for the standard input of a unary call. Longer input needs `-i`. */
+/** Limit of the API for the `stdin` field of ExecCommand. Longer input requires `-i`. */
 const MAX_STDIN_BYTES = 1024 * 1024;
 /** Time limit that the coordinator sets for a command without `--timeout`. */
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -74,6 +74,10 @@ async function exec(invocation: Invocation): Promise<number> {
   return result.exitCode & 0xff;
 }
 
+/**
+ * Returns the exact bytes of an output stream. The API sends raw bytes only when the stream is not
+ * UTF-8.
+ */
 function toOutput(raw: Uint8Array, text: string): Uint8Array | string {
   return raw.length > 0 ? raw : text;
 }

@@ -2,7 +2,11 @@ import type { ExecRequest } from '@cloudless/api';
 import type { Terminal } from '../../io/io.js';
 import { runCli } from '../../testing/run-cli.js';
 
-/** Creates a coordinator whose command copies its input and exits with 5. */
+/**
+ * Creates a coordinator whose command copies standard input to standard output until the input ends
+ * or the terminal is resized, writes `bye` to standard error and exits with 5.
+ * @param seen - Receives the requests.
+ */
 function createCopyingCoordinator(seen: ExecRequest['request'][]) {
   return {
     exec: async function* (requests: AsyncIterable<ExecRequest>) {
@@ -35,7 +39,7 @@ describe('cloudlessctl exec with -i or -t', () => {
     expect(seen.map(({ case: kind }) => kind)).toEqual(['start', 'stdin', 'stdinEnd']);
   });
 
-  it('fails when standard input cannot be read', async () => {
+  it('exits with 1 when standard input cannot be read', async () => {
     const stdin = {
       kind: 'other',
       text: 'hello',

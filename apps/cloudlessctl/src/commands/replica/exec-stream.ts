@@ -10,7 +10,10 @@ import type { ReplicaTarget } from '../../names.js';
 import { RequestQueue } from '../../call/request-queue.js';
 import type { CliSession } from '../../call/cli-session.js';
 
-/** Bytes of standard input in one message. The API accepts up to 256 KiB. */
+/**
+ * Bytes of standard input in one message. The API allows 256 KiB in the `stdin` field; smaller
+ * messages reach the command earlier.
+ */
 const CHUNK_BYTES = 64 * 1024;
 
 /** Options of {@link execStream}. */

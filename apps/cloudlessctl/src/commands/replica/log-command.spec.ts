@@ -13,20 +13,18 @@ const anEntry = (
   fields: Partial<LogEntry> = {},
 ): LogEntry =>
   create(LogEntrySchema, {
-    ...{
-      containerId: `c${replica}`,
-      replicaId: `00000000000000aa-${replica}`,
-      sequence: BigInt(sequence),
-      line,
-      raw: fields.raw ?? new Uint8Array(),
-    },
-    ...{
-      partial: fields.partial ?? false,
-      stream: fields.stream ?? OutputStream.STDOUT,
-      time: timestampFromMs(NOW_MS + sequence * 1000),
-    },
+    containerId: `c${replica}`,
+    replicaId: `00000000000000aa-${replica}`,
+    sequence: BigInt(sequence),
+    line,
+    raw: fields.raw ?? new Uint8Array(),
+    partial: fields.partial ?? false,
+    stream: fields.stream ?? OutputStream.STDOUT,
+    time: timestampFromMs(NOW_MS + sequence * 1000),
   });
-const one = aWorkload({ status: { desiredReplicas: 1, totalReplicas: 1 } });
+/** A workload with one replica, whose lines have no prefix. */
+const singleReplica = aWorkload({ status: { desiredReplicas: 1, totalReplicas: 1 } });
+/** Creates a coordinator with a workload of two replicas and these log entries. */
 const createCoordinator = (...entries: LogEntry[]) => ({
   getWorkload: () => aWorkload(),
   streamLogs: async function* () {
@@ -38,7 +36,7 @@ describe('cloudlessctl logs', () => {
   it('prints the lines of a single replica without a prefix', async () => {
     const coordinator = {
       ...createCoordinator(anEntry(1, 1, 'a'), create(LogEntrySchema, {}), anEntry(1, 2, 'b')),
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
     };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
       exitCode: 0,
@@ -60,12 +58,12 @@ describe('cloudlessctl logs', () => {
     ).toBe('web-1 | a\nweb-12 | b\nweb-1  | c\n');
     const coordinator = {
       ...createCoordinator(anEntry(1, 1, 'a'), anEntry(2, 1, 'b')),
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
     };
     expect((await runCli(['logs', 'web'], { coordinator })).stdout).toBe('a\nweb-2 | b\n');
   });
 
-  it('joins the pieces of a long line, and prints the exact bytes', async () => {
+  it('joins the pieces of a long line, and prints the raw bytes of an entry', async () => {
     const pieces = [
       anEntry(1, 1, 'lo', { partial: true }),
       anEntry(2, 1, 'x'),
@@ -78,7 +76,7 @@ describe('cloudlessctl logs', () => {
     ).toBe('web-2 | x\nweb-1 | long\nweb-1 | é\nweb-2 | end\n');
   });
 
-  it('sends the values of the flags in the request', async () => {
+  it('sends the values of --tail, --since and --stream, and prints times with --timestamps', async () => {
     let seen: StreamLogsRequest | undefined;
     const coordinator = {
       streamLogs: async function* (request: StreamLogsRequest) {
@@ -121,7 +119,7 @@ describe('cloudlessctl logs', () => {
       });
     };
     const coordinator = {
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
       streamLogs: async function* (request: StreamLogsRequest) {
         asked = request.maxBatchBytes;
         yield aBatch(anEntry(1, 1, 'a'), anEntry(1, 2, 'lo', { partial: true }));
@@ -150,7 +148,7 @@ describe('cloudlessctl logs', () => {
     });
     const coordinator = {
       ...createCoordinator(anEntry(1, 1, 'a'), marker, anEntry(1, 1_002, 'b')),
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
     };
     expect(await runCli(['logs', 'web'], { coordinator })).toMatchObject({
       stdout: 'a\nb\n',
@@ -164,11 +162,11 @@ describe('cloudlessctl logs', () => {
     });
   });
 
-  it('continues after the last line when the connection breaks, without repeated lines', async () => {
+  it('resumes after the last line when the connection breaks, and repeats no line', async () => {
     const clock = new ManualClock(NOW_MS);
     const requests: StreamLogsRequest[] = [];
     const coordinator = {
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
       streamLogs: async function* (request: StreamLogsRequest) {
         requests.push(request);
         yield anEntry(1, 1, 'a');
@@ -188,11 +186,11 @@ describe('cloudlessctl logs', () => {
     expect(requests[1]?.after).toMatchObject([{ containerId: 'c1', sequence: 1n }]);
   });
 
-  it('continues at the start position when the connection breaks before the first line', async () => {
+  it('resumes at the reported start position when the connection breaks before the first line', async () => {
     const clock = new ManualClock(NOW_MS);
     const requests: StreamLogsRequest[] = [];
     const coordinator = {
-      getWorkload: () => one,
+      getWorkload: () => singleReplica,
       streamLogs: async function* (request: StreamLogsRequest) {
         requests.push(request);
         if (requests.length > 1) return;

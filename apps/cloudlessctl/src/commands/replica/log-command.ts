@@ -8,7 +8,7 @@ import type { CommandTree, Invocation } from '../../command-tree.js';
 import { CliFailure, ExitCode, createUsageFailure } from '../../call/failure.js';
 import { parseReplicaTarget, toTargetFields } from '../../names.js';
 import type { ReplicaTarget } from '../../names.js';
-import { count, formatBytes, formatSpan } from '../../output/human.js';
+import { formatCount, formatBytes, formatSpan } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import type { CliSession } from '../../call/cli-session.js';
 import { parseDuration } from '../../quantity.js';
@@ -38,6 +38,7 @@ export function addLogCommand(tree: CommandTree, parent: Command): void {
     .option('--stream <stream>', 'only stdout or only stderr');
 }
 
+/** Prints the log until its end, with `--follow` until the replicas end or Ctrl-C. */
 async function showLogs(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const { io, settings } = session;
@@ -61,15 +62,15 @@ async function showLogs(invocation: Invocation): Promise<void> {
       ? withReconnect(open, { clock: io.clock, signal: deadline.signal, endless: false, onLost })
       : open();
     for await (const batch of entries) {
-      const shown = batch.filter(
+      const printed = batch.filter(
         ({ sequence, skipped }) => sequence > 0n || (session.isStructured && skipped !== undefined),
       );
       for (const entry of batch)
         if (entry.skipped !== undefined)
           await session.printNotice(describeSkipped(entry, entry.skipped));
-      if (!session.isStructured) await printer.print(shown);
-      else if (shown.length > 0)
-        await session.printItems(shown.map((entry) => toMessageJson(LogEntrySchema, entry)));
+      if (!session.isStructured) await printer.print(printed);
+      else if (printed.length > 0)
+        await session.printItems(printed.map((entry) => toMessageJson(LogEntrySchema, entry)));
     }
   } catch (reason) {
     if (deadline.hasExpired)
@@ -84,15 +85,17 @@ async function showLogs(invocation: Invocation): Promise<void> {
   }
 }
 
-/** Available lines are sent together in messages of about this size. */
+/**
+ * Requested size of a message. The coordinator sends the available lines together up to this size.
+ */
 const BATCH_BYTES = 64 * 1024;
 
-/** Describes a gap in the log. With `-o json` the entry is printed as well. */
+/** Returns the notice for lines that are missing in the log. */
 function describeSkipped(
   { replicaId }: LogEntry,
   { firstSequence, lastSequence, bytes }: SkippedLines,
 ): string {
-  const lines = count(Number(lastSequence - firstSequence + 1n), 'line');
+  const lines = formatCount(Number(lastSequence - firstSequence + 1n), 'line');
   const size = bytes === undefined ? '' : ` (${formatBytes(bytes)})`;
   return `${lines}${size} of ${replicaId} missing: log rotation removed them before they were read`;
 }
@@ -110,10 +113,14 @@ function createRequest(invocation: Invocation, target: ReplicaTarget): LogReques
   };
 }
 
+/**
+ * Parses the value of `--since`: a duration before now, or an RFC 3339 time.
+ * @param nowMs - Wall-clock time in milliseconds since the epoch.
+ */
 function parseSince(text: string, nowMs: number): Timestamp {
-  const span = parseDuration(text);
-  if ('value' in span && span.value >= 0n)
-    return timestampFromMs(nowMs - Number(span.value / 1_000_000n));
+  const duration = parseDuration(text);
+  if ('value' in duration && duration.value >= 0n)
+    return timestampFromMs(nowMs - Number(duration.value / 1_000_000n));
   try {
     return fromJson(TimestampSchema, text);
   } catch (reason) {
@@ -134,7 +141,9 @@ function parseStream(text: string | undefined): OutputStream[] {
   throw createUsageFailure(`--stream: expected stdout or stderr, got ${JSON.stringify(text)}`);
 }
 
-/** Lines are prefixed with their replica when the workload has several replicas. */
+/**
+ * Returns true when lines are prefixed with their replica: when the workload has several replicas.
+ */
 async function needsPrefixes(session: CliSession, target: ReplicaTarget): Promise<boolean> {
   if (target.kind !== 'workload' || session.isStructured) return false;
   const { status } = await session.client.getWorkload(target.workload, session.getCallOptions());

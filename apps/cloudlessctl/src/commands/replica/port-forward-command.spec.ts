@@ -25,7 +25,7 @@ describe('cloudlessctl port-forward', () => {
     });
   });
 
-  it('names the local port that is in use, and closes the other listeners', async () => {
+  it('names the local port that is in use, and closes the listeners it has already opened', async () => {
     const open = new Set<number>();
     const listen = async (port: number) => {
       if (port === 81) throw Object.assign(new Error('in use'), { code: 'EADDRINUSE' });

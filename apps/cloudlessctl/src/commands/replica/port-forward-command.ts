@@ -18,14 +18,17 @@ import type { CliSession } from '../../call/cli-session.js';
 import { Deadline } from '../../call/reconnect.js';
 import { requireOperand } from '../options.js';
 
-/** The coordinator accepts messages of up to 256 KiB. */
+/**
+ * Bytes of data in one message. The API allows 256 KiB in the `data` field; smaller messages reach
+ * the replica earlier.
+ */
 const CHUNK_BYTES = 64 * 1024;
 
 /** A local port and the port of the replica that it is forwarded to. */
 interface Forwarding {
-  /** 0: the system chooses a free port. */
+  /** Port on 127.0.0.1. 0: the system chooses a free port. */
   readonly local: number;
-  /** Name or number of a port that the workload declares. */
+  /** Name or number of a TCP port that the workload declares. */
   readonly port: string;
 }
 
@@ -40,14 +43,17 @@ export function addPortForwardCommand(tree: CommandTree, parent: Command): void 
     )
     .addHelpText(
       'after',
-      '\nPorts are [LOCAL:]PORT: PORT is the name or number of a declared port, LOCAL a port of this machine; without it, or 0, one is\n' +
-        'picked. Each connection to a workload goes to one of its ready replicas.\nAs in: cloudlessctl port-forward web 8080:http',
+      '\nPorts are [LOCAL:]PORT. PORT is the name or number of a declared port, LOCAL is a port of this machine. Without LOCAL, or with\n' +
+        '0, the system chooses a free port. Each connection to a workload goes to one of its ready replicas.\n' +
+        'Example: cloudlessctl port-forward web 8080:http',
     );
 }
 
 /**
  * Forwards connections until Ctrl-C or `--timeout`. An error of one connection is printed and ends
  * only that connection.
+ * @throws {@link CliFailure} when a port is not declared or a local port is in use, and with exit
+ *   code 6 when `--timeout` expires.
  */
 async function forwardPorts(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
@@ -80,6 +86,7 @@ async function forwardPorts(invocation: Invocation): Promise<void> {
   }
 }
 
+/** Parses `[LOCAL:]PORT`. */
 function parseForwarding(text: string): Forwarding {
   const parts = text.split(':');
   const [local = '', port = ''] = parts.length === 1 ? ['0', text] : parts;
@@ -129,17 +136,17 @@ async function listenOn(
     return await io.listen(local, onConnection);
   } catch (reason) {
     const code = reason instanceof Error && 'code' in reason ? String(reason.code) : String(reason);
-    const why =
+    const problem =
       code === 'EADDRINUSE'
         ? 'the port is in use; choose another port, or omit LOCAL to use a free port'
         : code;
-    throw new CliFailure(ExitCode.error, `cannot listen on 127.0.0.1:${local}: ${why}`, {
+    throw new CliFailure(ExitCode.error, `cannot listen on 127.0.0.1:${local}: ${problem}`, {
       cause: reason,
     });
   }
 }
 
-/** Forwards one connection until both sides have ended. */
+/** Forwards one connection until both sides have ended. Prints an error instead of throwing it. */
 async function forwardConnection(
   session: CliSession,
   target: ReplicaTarget,
@@ -169,6 +176,7 @@ async function forwardConnection(
   }
 }
 
+/** Yields the start message, the data of the local client, and the end of that data. */
 async function* createRequests(
   target: ReplicaTarget,
   port: string,

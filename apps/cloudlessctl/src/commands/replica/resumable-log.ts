@@ -8,8 +8,8 @@ import type { CliSession } from '../../call/cli-session.js';
 export type LogRequest = MessageInitShape<typeof StreamLogsRequestSchema>;
 
 /**
- * Most positions in one request. When there are more replicas, the request omits the positions of
- * the replicas whose last entry is the oldest.
+ * Limit of the API for the positions in one request. When there are more replicas, the request
+ * omits the positions of the replicas whose last entry is the oldest.
  */
 const MAX_POSITIONS = 4_096;
 
@@ -26,6 +26,7 @@ export class ResumableLog {
   >();
   private hasStarted = false;
 
+  /** @param signal - Cancels the open stream. */
   constructor(
     private readonly session: CliSession,
     private readonly request: LogRequest,
@@ -37,6 +38,7 @@ export class ResumableLog {
    * of one message at a time.
    */
   async *open(): AsyncGenerator<readonly LogEntry[]> {
+    // The positions replace `tailLines`: the newest lines may have been received already.
     const { tailLines: _, ...resumed } = this.request;
     const after = [...this.lastPositions.values()]
       .slice(-MAX_POSITIONS)
@@ -63,13 +65,14 @@ export class ResumableLog {
     position,
     skipped,
   }: LogEntry): boolean {
-    const known = this.lastPositions.get(replicaId);
-    const sameContainer = known?.containerId === containerId;
-    const at = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
-    if (at === undefined) return true;
-    if (sameContainer && at <= known.sequence) return sequence === 0n && skipped === undefined;
+    const last = this.lastPositions.get(replicaId);
+    const isSameContainer = last?.containerId === containerId;
+    const newPosition = sequence > 0n ? sequence : (skipped?.lastSequence ?? position);
+    if (newPosition === undefined) return true;
+    if (isSameContainer && newPosition <= last.sequence)
+      return sequence === 0n && skipped === undefined;
     this.lastPositions.delete(replicaId);
-    this.lastPositions.set(replicaId, { containerId, sequence: at });
+    this.lastPositions.set(replicaId, { containerId, sequence: newPosition });
     return true;
   }
 }

@@ -24,7 +24,7 @@ export const requireWorkloadName = (invocation: Invocation): WorkloadName => {
   );
 };
 
-/** Pauses a rollout. */
+/** Pauses a rollout, and prints the command that resumes the rollout. */
 export async function pauseRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = requireWorkloadName(invocation);
@@ -39,7 +39,7 @@ export async function pauseRollout(invocation: Invocation): Promise<void> {
   );
 }
 
-/** Resumes a paused rollout, or retries a failed one. */
+/** Resumes a paused rollout, or retries a failed rollout. */
 export async function resumeRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const request = { ...requireWorkloadName(invocation), requestId: session.getRequestId() };
@@ -47,7 +47,10 @@ export async function resumeRollout(invocation: Invocation): Promise<void> {
   await reportChange(invocation, resumed, `the rollout of ${formatVersions(resumed)} is resumed`);
 }
 
-/** Promotes the version of a rollout that waits for a promotion. */
+/**
+ * Promotes the version of a rollout that waits for a promotion. With `--version`, the coordinator
+ * refuses to promote any other version.
+ */
 export async function promoteRollout(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const version = readVersionOption(invocation, 'version') ?? 0;
@@ -132,16 +135,16 @@ async function readUndoCause(
 
 /**
  * Parses a version option; undefined when the option was not given.
- * @throws {@link CliFailure} for a number below 1.
+ * @throws {@link CliFailure} for a number below 1, and for text that is not a whole number.
  */
 export function readVersionOption(
   invocation: Invocation,
   name: 'version' | 'toVersion',
 ): number | undefined {
-  const given = getTextOption(invocation, name);
-  if (given === undefined) return undefined;
+  const text = getTextOption(invocation, name);
+  if (text === undefined) return undefined;
   const flag = name === 'version' ? '--version' : '--to-version';
-  const version = parseWholeNumber(flag, given);
+  const version = parseWholeNumber(flag, text);
   if (version === 0) throw createUsageFailure(`${flag}: version numbers start at 1`);
   return version;
 }

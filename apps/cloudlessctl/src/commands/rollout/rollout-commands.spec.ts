@@ -57,7 +57,7 @@ describe('cloudlessctl rollout', () => {
       coordinator: { restartRollout: () => undone },
       says: 'restart: replacing every replica, as version 3',
     },
-  ])('prints the next step after $argv', async ({ argv, coordinator, says }) => {
+  ])('prints "$says" with the arguments $argv', async ({ argv, coordinator, says }) => {
     expect(await runCli(['rollout', ...argv], { coordinator })).toMatchObject({
       exitCode: 0,
       stdout: `workload default/web: ${says}\n`,
@@ -65,7 +65,7 @@ describe('cloudlessctl rollout', () => {
     });
   });
 
-  it('sends names, versions and the request id in the requests', async () => {
+  it('sends name, version and request id with undo and promote', async () => {
     const requests: unknown[] = [];
     const coordinator = {
       undoRollout: (request: UndoRolloutRequest) => (requests.push(request), undone),
@@ -100,17 +100,20 @@ describe('cloudlessctl rollout', () => {
       argv: ['status', 'web', '--watch=no'],
       message: "option '--watch <boolean>' argument 'no' is invalid",
     },
-  ])('rejects $argv with exit code 2 before it connects', async ({ argv, message }) => {
-    const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
-    expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
-    expect(stderr).toContain(message);
-  });
+  ])(
+    'rejects the invalid arguments $argv with exit code 2 before it connects',
+    async ({ argv, message }) => {
+      const { exitCode, stderr, servers } = await runCli(['rollout', ...argv]);
+      expect({ exitCode, servers }).toEqual({ exitCode: 2, servers: [] });
+      expect(stderr).toContain(message);
+    },
+  );
 
   it.each([
-    { code: Code.NotFound, exitCode: 3 },
-    { code: Code.FailedPrecondition, exitCode: 4 },
+    { name: 'NOT_FOUND', code: Code.NotFound, exitCode: 3 },
+    { name: 'FAILED_PRECONDITION', code: Code.FailedPrecondition, exitCode: 4 },
   ])(
-    'exits with $exitCode when the coordinator refuses with error code $code',
+    'exits with $exitCode when the coordinator refuses pause with the error code $name',
     async ({ code, exitCode }) => {
       const coordinator = {
         pauseRollout: () => {
@@ -123,7 +126,7 @@ describe('cloudlessctl rollout', () => {
     },
   );
 
-  it('waits with --wait until the rollout is complete', async () => {
+  it('waits until the rollout is complete with resume --wait', async () => {
     const done = aWorkload();
     const coordinator = {
       resumeRollout: () => aRollout(),
@@ -162,7 +165,7 @@ describe('cloudlessctl rollout plan', () => {
     );
   });
 
-  it('explains why no steps are left', async () => {
+  it('explains why no steps are left when the rollout is paused', async () => {
     const coordinator: FakeCoordinator = { getWorkload: () => paused, planWorkload: () => ({}) };
     expect((await runCli(['rollout', 'plan', 'web'], { coordinator })).stdout).toContain(
       'no steps left while the rollout is paused\n',
@@ -194,7 +197,7 @@ describe('cloudlessctl rollout history', () => {
     }),
   };
 
-  it('lists the stored versions, oldest first', async () => {
+  it('lists the stored versions, oldest first in the table', async () => {
     expect((await runCli(['rollout', 'history', 'web'], { coordinator })).stdout).toBe(
       [
         'VERSION   ACTIVE   CREATED    CAUSE               SAME AS   RUNS',
@@ -210,7 +213,7 @@ describe('cloudlessctl rollout history', () => {
     });
   });
 
-  it('prints a version as a manifest', async () => {
+  it('prints a version as a manifest, and with -o json as JSON', async () => {
     const { stdout } = await runCli(['rollout', 'history', 'web', '--version', '2'], {
       coordinator,
     });

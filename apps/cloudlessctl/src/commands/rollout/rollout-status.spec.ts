@@ -15,6 +15,7 @@ const promotion = aRollout({
   step: 1,
   steps: 2,
 });
+/** Runs `rollout status web` while the workload passes through the states. */
 const follow = (
   states: Workload[],
   more: string[] = [],
@@ -24,7 +25,7 @@ const follow = (
     coordinator: { getWorkload: () => states[0] ?? done, watchWorkloads: createWatch(...states) },
     ...options,
   });
-const about = 'workload default/web: version 2, from version 1';
+const prefix = 'workload default/web: version 2, from version 1';
 
 describe('cloudlessctl rollout status', () => {
   it('prints a line for each change until the rollout is complete', async () => {
@@ -39,55 +40,55 @@ describe('cloudlessctl rollout status', () => {
       exitCode: 0,
       stderr: '',
       stdout: [
-        `${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)`,
-        `${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x`,
-        `${about}: InProgress, 3 of 4 new ready, 1 old, 4 ready (minimum 3)`,
+        `${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)`,
+        `${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3): waits for replica x`,
+        `${prefix}: InProgress, 3 of 4 new ready, 1 old, 4 ready (minimum 3)`,
         'workload default/web: version 2 is rolled out: 4 of 4 ready (minimum 3)',
         '',
       ].join('\n'),
     });
   });
 
-  it('waits until the newest generation is observed', async () => {
-    const asked = aRollout({ phase: Phase.COMPLETED });
-    asked.generation = 4n;
-    const begun = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
-    begun.generation = 4n;
-    if (begun.status !== undefined) begun.status.observedGeneration = 4n;
-    const { stdout, exitCode } = await follow([asked, begun]);
+  it('waits until the status describes the newest generation', async () => {
+    const outdated = aRollout({ phase: Phase.COMPLETED });
+    outdated.generation = 4n;
+    const current = aRollout({ phase: Phase.COMPLETED }, { updated: 4 });
+    current.generation = 4n;
+    if (current.status !== undefined) current.status.observedGeneration = 4n;
+    const { stdout, exitCode } = await follow([outdated, current]);
     expect(exitCode).toBe(0);
     expect(stdout).toContain('version 2 is rolled out');
   });
 
   it.each([
     {
-      name: 'failed',
+      name: 'has failed',
       state: aRollout({ phase: Phase.FAILED, reason: 'x', failure: FAILURE }),
       says: 'the rollout of version 2 failed: new replicas failed 3 times\nfailing replica: 00000000000000aa-9 on node2, exit code 1\nlast lines of 00000000000000aa-9:\n  starting\n  no such file: config.json',
     },
     {
-      name: 'rolled back',
+      name: 'was rolled back',
       state: aRollout({ phase: Phase.ROLLED_BACK, version: 3, failure: FAILURE }),
       says: 'version 2 failed and was rolled back, as version 3: new replicas failed 3 times\nfailing replica: ',
     },
     {
-      name: 'paused by a user',
+      name: 'is paused by a user',
       state: aRollout({ phase: Phase.PAUSED, pausedByUser: true, reason: 'paused by a user' }),
       says: 'the rollout is paused: paused by a user; resume the rollout with: cloudlessctl rollout resume web',
     },
     {
-      name: 'paused by impossible limits',
+      name: 'is paused by impossible limits',
       state: aRollout({ phase: Phase.PAUSED, reason: 'no replica may be stopped' }),
       says: 'the rollout is paused: no replica may be stopped\n',
     },
-  ])('exits with 8 when the rollout is $name', async ({ state, says }) => {
+  ])('exits with 8 when the rollout $name', async ({ state, says }) => {
     for (const more of [[], ['--watch=false']]) {
       const { exitCode, stderr, stdout } = await follow(
         [aRollout(), state].slice(more.length),
         more,
       );
       expect(exitCode).toBe(8);
-      expect(stdout).toContain(about.split(':')[0] ?? '');
+      expect(stdout).toContain(prefix.split(':')[0] ?? '');
       expect(stderr).toContain(`cloudlessctl: workload default/web: ${says}`);
     }
   });
@@ -102,27 +103,27 @@ describe('cloudlessctl rollout status', () => {
     expect(stdout.match(/InProgress|RolledBack/g)).toEqual(['InProgress', 'RolledBack']);
   });
 
-  it('exits with 0 at a manual promotion, and prints the promote command', async () => {
+  it('exits with 0 and prints the promote command when the rollout waits for a promotion', async () => {
     expect(await follow([promotion])).toMatchObject({
       exitCode: 0,
-      stdout: `${about}: Paused, 1 of 4 new ready, 3 old, 4 ready (minimum 3): step 1 of 2: waits for a promotion\n`,
+      stdout: `${prefix}: Paused, 1 of 4 new ready, 3 old, 4 ready (minimum 3): step 1 of 2: waits for a promotion\n`,
       stderr: 'promote the rollout with: cloudlessctl rollout promote web\n',
     });
   });
 
-  it('keeps watching at a manual promotion with --wait-promotion', async () => {
+  it('keeps watching with --wait-promotion when the rollout waits for a promotion', async () => {
     const { exitCode, stdout, stderr } = await follow([promotion, done], ['--wait-promotion']);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     expect(stdout).toContain('is rolled out');
   });
 
-  it('prints the current status with --watch=false, -o json and -o yaml', async () => {
+  it('prints the current status once with --watch=false, -o json and -o yaml', async () => {
     const coordinator = { getWorkload: () => aRollout({ step: 1, steps: 3 }) };
     expect(
       await runCli(['rollout', 'status', 'web', '--watch=false'], { coordinator }),
     ).toMatchObject({
       exitCode: 0,
-      stdout: `${about}: InProgress, step 1 of 3, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+      stdout: `${prefix}: InProgress, step 1 of 3, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
     });
     const { stdout, exitCode } = await runCli(['rollout', 'status', 'web', '-o', 'json'], {
       coordinator,
@@ -149,7 +150,7 @@ describe('cloudlessctl rollout status', () => {
     ).toBe(3);
   });
 
-  it('exits with 4 when the workload is deleted while it watches', async () => {
+  it('exits with 4 when the workload is deleted during the watch', async () => {
     const coordinator = {
       getWorkload: () => done,
       watchWorkloads: createWatch(aRollout(), 'gone'),
@@ -169,11 +170,11 @@ describe('cloudlessctl rollout status', () => {
     await clock.advance(30_000);
     expect(await running).toMatchObject({
       exitCode: 6,
-      stderr: `cloudlessctl: the rollout is not complete after 30s: ${about}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
+      stderr: `cloudlessctl: the rollout is not complete after 30s: ${prefix}: InProgress, 1 of 4 new ready, 3 old, 4 ready (minimum 3)\n`,
     });
   });
 
-  it('draws progress bars on a terminal, and updates the remaining time each second', async () => {
+  it('draws progress bars on a terminal, and redraws the remaining time each second', async () => {
     const clock = new ManualClock(NOW_MS);
     const stop = new AbortController();
     let drawn = '';
@@ -184,7 +185,7 @@ describe('cloudlessctl rollout status', () => {
     while (!drawn.includes('left')) await new Promise((resolve) => setImmediate(resolve));
     expect(drawn).toContain(
       [
-        about,
+        prefix,
         '  phase  InProgress, step 1 of 3',
         '  ready  [######################|#######] 4 of 4, minimum 3',
         '  new    [########......................] 1 of 4 ready',

@@ -14,7 +14,7 @@ import { watchWorkload } from '../../wait/watch-workload.js';
 import { hasFlag, requireOperand, getTextOption } from '../options.js';
 import { formatPromoteHint, formatResumeHint } from './rollout-hints.js';
 
-/** Interval at which the remaining time is redrawn. */
+/** Interval at which the remaining time is redrawn on a terminal. The time is shown in seconds. */
 const REDRAW_MS = 1_000;
 
 /** Adds `rollout status`. */
@@ -43,14 +43,16 @@ async function showStatus(invocation: Invocation): Promise<number> {
     await session.printValue(
       toMessageJson(RolloutStatusSchema, workload.status?.rollout ?? create(RolloutStatusSchema)),
     );
-    return findResult(session, workload, false)?.exitCode ?? ExitCode.ok;
+    return findResult(session, workload, /* waitPromotion */ false)?.exitCode ?? ExitCode.ok;
   }
   if (getTextOption(invocation, 'watch') === 'false') {
     await session.print(`${formatLine(workload)}\n`);
-    return reportResult(session, workload, findResult(session, workload, false));
+    const result = findResult(session, workload, /* waitPromotion */ false);
+    return reportResult(session, workload, result);
   }
-  const [final, end] = await followRollout(session, workload, hasFlag(invocation, 'waitPromotion'));
-  return reportResult(session, final, end);
+  const waitPromotion = hasFlag(invocation, 'waitPromotion');
+  const [final, result] = await followRollout(session, workload, waitPromotion);
+  return reportResult(session, final, result);
 }
 
 /** The result of a rollout that has ended, or that waits for a user. */
@@ -61,7 +63,9 @@ interface RolloutResult {
 }
 
 /**
- * Prints each state until the rollout ends, or waits for a promotion without `--wait-promotion`.
+ * Prints each state until the rollout ends or waits for a user.
+ * @param subject - The current state of the workload.
+ * @param waitPromotion - True continues while the rollout waits for a promotion.
  * @returns The last state of the workload, and the result of the rollout.
  * @throws {@link CliFailure} when `--timeout` expires or the workload was deleted.
  */
@@ -97,8 +101,8 @@ async function followRollout(
           redrawTimer = clock.setTimer(REDRAW_MS, () => void drawState().catch(() => undefined));
         };
         await drawState();
-        const end = findResult(session, workload, waitPromotion);
-        return end === undefined ? undefined : [workload, end];
+        const result = findResult(session, workload, waitPromotion);
+        return result === undefined ? undefined : [workload, result];
       },
     });
   } finally {
@@ -108,44 +112,45 @@ async function followRollout(
 
 /**
  * Prints the result of the rollout.
- * @param end - Undefined while the rollout is in progress.
+ * @param result - Undefined while the rollout is in progress.
  * @returns The exit code.
  * @throws {@link CliFailure} when the rollout did not succeed.
  */
 async function reportResult(
   session: CliSession,
   workload: Workload,
-  end: RolloutResult | undefined,
+  result: RolloutResult | undefined,
 ): Promise<number> {
-  if (end === undefined) return ExitCode.ok;
-  if (end.exitCode !== ExitCode.ok) {
+  if (result === undefined) return ExitCode.ok;
+  if (result.exitCode !== ExitCode.ok) {
     throw await withFailureDetails(
       session,
       workload,
-      new CliFailure(end.exitCode, `${formatWorkloadName(workload)}: ${end.text}`),
+      new CliFailure(result.exitCode, `${formatWorkloadName(workload)}: ${result.text}`),
     );
   }
-  if (end.text !== '') await session.printNotice(end.text);
+  if (result.text !== '') await session.printNotice(result.text);
   return ExitCode.ok;
 }
 
 /**
  * Returns the result of the rollout; undefined while the rollout is in progress, or when the status
  * does not describe the current spec yet.
+ * @param waitPromotion - True: a rollout that waits for a promotion counts as in progress.
  */
 function findResult(
   session: CliSession,
   workload: Workload,
   waitPromotion: boolean,
 ): RolloutResult | undefined {
-  const { status: now, generation } = workload;
-  const rollout = now?.rollout;
-  if (now === undefined || rollout === undefined || now.observedGeneration < generation)
+  const { status, generation } = workload;
+  const rollout = status?.rollout;
+  if (status === undefined || rollout === undefined || status.observedGeneration < generation)
     return undefined;
-  const because = rollout.failure?.reason || rollout.reason;
+  const reason = rollout.failure?.reason || rollout.reason;
   const createFailure = (text: string): RolloutResult => ({
     exitCode: ExitCode.rolloutFailed,
-    text: because === '' ? text : `${text}: ${because}`,
+    text: reason === '' ? text : `${text}: ${reason}`,
   });
   switch (rollout.phase) {
     case RolloutStatus_Phase.COMPLETED:

@@ -18,7 +18,7 @@ import { formatPlanLines } from '../../views/plan-view.js';
 import { formatRolloutLine, formatVersionTable } from '../../views/rollout-view.js';
 import { requireWorkloadName, readVersionOption } from './change-rollout.js';
 
-/** Prints the remaining steps of a rollout. */
+/** Prints the state of a rollout and its remaining steps. */
 export async function showPlan(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = requireWorkloadName(invocation);
@@ -38,6 +38,7 @@ export async function showPlan(invocation: Invocation): Promise<void> {
   );
 }
 
+/** Returns why the plan has no steps; empty when the rollout is complete. */
 function explainMissingSteps({ status }: Workload): string {
   switch (status?.rollout?.phase) {
     case RolloutStatus_Phase.PAUSED:
@@ -66,21 +67,22 @@ export async function showHistory(invocation: Invocation): Promise<void> {
   else await session.print(formatVersionTable(versions, session.nowMs, session.style));
 }
 
+/** Prints the replica template of a stored version as a manifest. */
 async function showVersion(
   session: CliSession,
   { namespace, name }: WorkloadName,
   version: number,
 ): Promise<void> {
-  const found = await session.client.getWorkloadVersion(
+  const stored = await session.client.getWorkloadVersion(
     { namespace, name, version },
     session.getCallOptions(),
   );
-  if (session.isStructured) return session.printValue(toMessageJson(WorkloadVersionSchema, found));
-  const { info, template } = found;
-  const about = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
+  if (session.isStructured) return session.printValue(toMessageJson(WorkloadVersionSchema, stored));
+  const { info, template } = stored;
+  const summary = [`version ${version}`, info?.cause ?? '', formatTime(info?.createdAt)]
     .filter((part) => part !== '')
     .join(', ');
   const spec = template === undefined ? {} : toJson(WorkloadSpecSchema, template);
-  await session.print(`# ${about}; replicas, rollout and disconnect are not part of a version\n`);
+  await session.print(`# ${summary}; replicas, rollout and disconnect are not part of a version\n`);
   await session.print(printYaml({ kind: 'Workload', namespace, name, spec }));
 }

@@ -11,6 +11,7 @@ import { NOW_MS, aNode, runCli } from '../../testing/run-cli.js';
 import type { CliOptions } from '../../testing/run-cli.js';
 import { sortByUsage, sumByWorkload } from '../../views/usage-view.js';
 
+/** Creates the measured usage of a container. */
 const aUse = (init: MessageInitShape<typeof ContainerUseSchema> = {}): ContainerUse =>
   create(ContainerUseSchema, {
     namespace: 'default',
@@ -95,7 +96,7 @@ default     db     1/1        20m    100m/200m       3Mi      64Mi/128Mi      4 
     });
   });
 
-  it('omits the limit of a workload when one of its replicas has no limit', () => {
+  it('omits the limit of a workload when one replica has no limit, and the CPU usage when none is measured', () => {
     const [sum] = sumByWorkload([aUse({ memoryLimitBytes: 5n }), aUse()]);
     expect(sum).not.toHaveProperty('memoryLimitBytes');
     expect(sum).toMatchObject({ cpuLimitMillis: 400, measuredReplicas: 2 });
@@ -136,25 +137,25 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
   });
 
   it.each([
-    { argv: ['replica'], asks: { namespace: 'default', name: '', nodeId: '' } },
-    { argv: ['replica', '-A'], asks: { namespace: '', name: '', nodeId: '' } },
+    { argv: ['replica'], filter: { namespace: 'default', name: '', nodeId: '' } },
+    { argv: ['replica', '-A'], filter: { namespace: '', name: '', nodeId: '' } },
     {
       argv: ['workload', 'web', '-n', 'prod'],
-      asks: { namespace: 'prod', name: 'web', nodeId: '' },
+      filter: { namespace: 'prod', name: 'web', nodeId: '' },
     },
     {
       argv: ['replica', 'prod/web', '--node', 'n1'],
-      asks: { namespace: 'prod', name: 'web', nodeId: 'n1' },
+      filter: { namespace: 'prod', name: 'web', nodeId: 'n1' },
     },
-  ])('sends the filter $asks with the arguments $argv', async ({ argv, asks }) => {
+  ])('sends the filter $filter with the arguments $argv', async ({ argv, filter }) => {
     const requests: ListContainerStatsRequest[] = [];
     await runCli(['top', ...argv], {
       agents: { listContainerStats: (request) => (requests.push(request), {}) },
     });
-    expect(requests).toMatchObject([asks]);
+    expect(requests).toMatchObject([filter]);
   });
 
-  it('reads all pages, and names each node that does not answer once', async () => {
+  it('reads all pages, and reports each node that did not answer only once', async () => {
     const silentNodes = [{ nodeId: 'node9', reason: 'node "node9" is not connected' }];
     const listContainerStats = ({ pageToken }: ListContainerStatsRequest) =>
       pageToken === ''
@@ -209,17 +210,17 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
   });
 
   it.each([
-    { argv: ['replica'], says: 'no running containers\n' },
-    { argv: ['workload', 'web'], says: 'no running containers of workload web\n' },
+    { argv: ['replica'], says: 'no running containers' },
+    { argv: ['workload', 'web'], says: 'no running containers of workload web' },
   ])('prints "$says" with the arguments $argv when nothing runs', async ({ argv, says }) => {
     expect(await runCli(['top', ...argv], createAgents())).toMatchObject({
       exitCode: 0,
       stdout: '',
-      stderr: says,
+      stderr: `${says}\n`,
     });
   });
 
-  it('exits with 3 for an unknown workload, and lists its subcommands in the help', async () => {
+  it('exits with 3 for an unknown workload', async () => {
     const agents: CliOptions['agents'] = {
       listContainerStats: () =>
         Promise.reject(new ConnectError('workload "default/none" not found', Code.NotFound)),
@@ -228,19 +229,22 @@ b      -       -      500m/1500m   -        -         1Gi/7Gi    3
       exitCode: 3,
       stderr: expect.stringContaining('workload "default/none" not found') as string,
     });
+  });
+
+  it('lists its subcommands with --help', async () => {
     expect((await runCli(['top', '--help'])).stdout).toMatch(/node[^]*workload[^]*replica/);
   });
 });
 
 describe('sortByUsage', () => {
-  it('sorts by CPU, memory and name for every input order, with unknown usage last', () => {
-    const arbKey = fc.record({
+  it('returns the same order for every input order, highest CPU usage first and unknown usage last', () => {
+    const arbitraryUsage = fc.record({
       name: fc.string({ maxLength: 3 }),
       cpuMillis: fc.option(fc.nat(3), { nil: undefined }),
       memoryBytes: fc.option(fc.bigInt(0n, 3n), { nil: undefined }),
     });
     fc.assert(
-      fc.property(fc.uniqueArray(arbKey, { selector: ({ name }) => name }), (keys) => {
+      fc.property(fc.uniqueArray(arbitraryUsage, { selector: ({ name }) => name }), (keys) => {
         const sorted = sortByUsage(keys, (key) => key);
         expect(sortByUsage([...keys].reverse(), (key) => key)).toEqual(sorted);
         const rank = sorted.map(({ cpuMillis = -1 }) => cpuMillis);

@@ -3,7 +3,7 @@ import { ContainerUseSchema, NodeSchema, SilentNodeSchema } from '@cloudless/api
 import type { ContainerUse, Node, SilentNode } from '@cloudless/api';
 import type { CommandTree, Invocation } from '../../command-tree.js';
 import { parseWorkloadName } from '../../names.js';
-import { count } from '../../output/human.js';
+import { formatCount } from '../../output/human.js';
 import { toMessageJson } from '../../call/cli-session.js';
 import {
   sortByUsage,
@@ -15,6 +15,7 @@ import {
 import { listAllNodes } from '../node/list-nodes.js';
 import { hasFlag, getTextOption } from '../options.js';
 
+/** Largest page of containers that the API returns. */
 const PAGE_SIZE = 1_000;
 
 /** Adds `top node`, `top workload` and `top replica`. */
@@ -31,7 +32,10 @@ export function addTopCommands(tree: CommandTree, parent: Command): void {
   ).alias('replicas');
 }
 
-/** Adds the command that shows the resource usage of nodes. */
+/**
+ * Adds the command that shows the resource usage of nodes.
+ * @param name - `node` below `top`, `top` below `node`.
+ */
 export function addNodeTopCommand(tree: CommandTree, parent: Command, name: string): Command {
   return tree.addCommand(
     parent,
@@ -41,7 +45,10 @@ export function addNodeTopCommand(tree: CommandTree, parent: Command, name: stri
   );
 }
 
-/** Adds the command that shows the resource usage of workloads. */
+/**
+ * Adds the command that shows the resource usage of workloads.
+ * @param name - `workload` below `top`, `top` below `workload`.
+ */
 export function addWorkloadTopCommand(tree: CommandTree, parent: Command, name: string): Command {
   const command = tree.addCommand(
     parent,
@@ -112,18 +119,19 @@ async function showReplicas(invocation: Invocation): Promise<void> {
 
 interface UsageList {
   readonly containers: readonly ContainerUse[];
+  /** The nodes whose agent did not answer the coordinator. */
   readonly silent: readonly SilentNode[];
 }
 
 /** Reads all pages of the containers that the operand and the options select. */
 async function readUsage(invocation: Invocation): Promise<UsageList> {
   const { session } = invocation;
-  const given = invocation.operands[0];
+  const nameText = invocation.operands[0];
   const workloadName =
-    given === undefined ? undefined : parseWorkloadName(given, session.settings.namespace);
-  const everywhere = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
-  const where = {
-    namespace: workloadName?.namespace ?? everywhere,
+    nameText === undefined ? undefined : parseWorkloadName(nameText, session.settings.namespace);
+  const selectedNamespace = hasFlag(invocation, 'allNamespaces') ? '' : session.settings.namespace;
+  const filter = {
+    namespace: workloadName?.namespace ?? selectedNamespace,
     name: workloadName?.name ?? '',
     nodeId: getTextOption(invocation, 'node') ?? '',
   };
@@ -131,7 +139,7 @@ async function readUsage(invocation: Invocation): Promise<UsageList> {
   const silent = new Map<string, SilentNode>();
   let pageToken = '';
   do {
-    const request = { ...where, pageSize: PAGE_SIZE, pageToken };
+    const request = { ...filter, pageSize: PAGE_SIZE, pageToken };
     const page = await session.agents.listContainerStats(request, session.getCallOptions());
     containers.push(...page.containers);
     for (const node of page.silentNodes) silent.set(node.nodeId, node);
@@ -140,7 +148,7 @@ async function readUsage(invocation: Invocation): Promise<UsageList> {
   return { containers, silent: [...silent.values()] };
 }
 
-/** Prints notes about containers and nodes that are missing in the table. */
+/** Prints notices about containers without measurements and nodes that did not answer. */
 async function printGaps(
   { session, operands }: Invocation,
   containers: UsageList['containers'],
@@ -151,10 +159,10 @@ async function printGaps(
       `no running containers${operands[0] === undefined ? '' : ` of workload ${operands[0]}`}`,
     );
   }
-  const early = containers.filter(({ cpuMillis }) => cpuMillis === undefined).length;
-  if (early > 0) {
+  const unmeasuredCount = containers.filter(({ cpuMillis }) => cpuMillis === undefined).length;
+  if (unmeasuredCount > 0) {
     await session.printNotice(
-      `${count(early, 'container')} without CPU usage: the first measurement takes some seconds; try again`,
+      `${formatCount(unmeasuredCount, 'container')} without CPU usage: the first measurement takes some seconds; try again`,
     );
   }
   for (const { nodeId, reason } of silent) {

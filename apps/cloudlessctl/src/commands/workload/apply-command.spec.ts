@@ -11,9 +11,11 @@ const WEB = 'name: web\nspec: {image: nginx, replicas: 3}\n';
 const JOB = '{"name": "job", "namespace": "batch", "spec": {"image": "job"}}';
 
 /**
- * A coordinator that creates `batch/job`, updates `default/web` and finds `default/same` unchanged.
+ * Creates a coordinator that plans to create `batch/job`, to update `default/web` and to leave
+ * `default/same` unchanged.
+ * @returns The recorded calls in order, and the options for {@link runCli}.
  */
-function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCli>[1] } {
+function aCoordinator(): { calls: string[]; options: Parameters<typeof runCli>[1] } {
   const calls: string[] = [];
   const recordCall = (
     verb: string,
@@ -21,7 +23,7 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
   ): void => void calls.push(`${verb} ${namespace}/${name}`);
   return {
     calls,
-    coordinator: {
+    options: {
       coordinator: {
         planWorkload: (request: PlanWorkloadRequest) => {
           recordCall(`plan ${request.updateMask?.paths.join() ?? ''}`, request);
@@ -69,14 +71,14 @@ function aCoordinator(): { calls: string[]; coordinator: Parameters<typeof runCl
 
 describe('cloudlessctl apply', () => {
   it('plans all documents, then applies them and prints the differences and the plans', async () => {
-    const { calls, coordinator } = aCoordinator();
+    const { calls, options } = aCoordinator();
     const files = {
       'm/a.yaml': `${WEB}---\nname: same\nspec: {image: x}\n`,
       'm/b.json': JOB,
       'm/notes.txt': 'x',
     };
     const result = await runCli(['apply', '-f', 'm', '--request-id', 'r'], {
-      ...coordinator,
+      ...options,
       files,
     });
     expect(result).toMatchObject({ exitCode: 0, stderr: '' });
@@ -107,7 +109,7 @@ workload batch/job: created
     );
   });
 
-  it('lists all workloads that the coordinator refuses, and applies nothing', async () => {
+  it('lists all workloads whose plan the coordinator refuses, and applies nothing', async () => {
     const files = {
       'a.yaml':
         'name: a\nspec: {replicas: -1}\n---\nname: b\nspec: {image: x}\n---\nname: c\nspec: {replicas: -2}\n',
@@ -138,9 +140,9 @@ workload batch/job: created
   });
 
   it('prints only the plan with --dry-run', async () => {
-    const { calls, coordinator } = aCoordinator();
+    const { calls, options } = aCoordinator();
     const result = await runCli(['apply', '-f', '-', '--dry-run', '-o', 'json'], {
-      ...coordinator,
+      ...options,
       stdin: { kind: 'pipe', text: WEB },
     });
     expect(calls).toEqual(['plan * default/web']);
@@ -150,10 +152,10 @@ workload batch/job: created
   });
 
   it('lists all problems and applies nothing when a document is invalid', async () => {
-    const { calls, coordinator } = aCoordinator();
+    const { calls, options } = aCoordinator();
     const files = { 'a.yaml': WEB, 'b.yaml': 'name: b\nspec: {imag: x}\n', 'c.yaml': WEB };
     const result = await runCli(['apply', '-f', 'a.yaml', '-f', 'b.yaml', '-f', 'c.yaml'], {
-      ...coordinator,
+      ...options,
       files,
     });
     expect(result).toMatchObject({

@@ -68,7 +68,7 @@ function requireFilenames(invocation: Invocation): readonly string[] {
   return paths;
 }
 
-/** The changes that the manifests describe, for one plan of all of them. */
+/** Returns the changes that the manifests describe, for one plan of all workloads. */
 async function readPlannedChanges(invocation: Invocation): Promise<readonly ChangeInit[]> {
   if (hasFlag(invocation, 'dryRun'))
     throw createUsageFailure(
@@ -80,7 +80,11 @@ async function readPlannedChanges(invocation: Invocation): Promise<readonly Chan
   }));
 }
 
-/** Plans every workload. @throws {@link ConnectError} that lists the refusals of all workloads. */
+/**
+ * Plans every workload.
+ * @throws {@link ConnectError} that lists the refusals of all workloads, with the code of the
+ *   first. A connection error is thrown unchanged.
+ */
 async function planAll(
   session: CliSession,
   workloads: readonly ManifestWorkload[],
@@ -108,6 +112,12 @@ async function planAll(
   throw new ConnectError(['nothing was applied:', ...lines].join('\n'), first.reason.code);
 }
 
+/**
+ * Creates or updates a workload as planned.
+ * @param isOneOfMany - True when the command applies several workloads, which need different
+ *   request ids.
+ * @returns The new state; the current state when the plan contains no change.
+ */
 async function applyWorkload(
   session: CliSession,
   { namespace, name, spec }: ManifestWorkload,

@@ -15,8 +15,8 @@ import { reportChange } from './report-change.js';
 import { printWorkloads } from './list-workloads.js';
 
 /**
- * Most attempts of an update that has to read the workload first, when other updates change the
- * workload at the same time.
+ * Attempts of an update that conflicts with concurrent updates. Applies only to updates that first
+ * read the workload.
  */
 const MAX_UPDATE_ATTEMPTS = 4;
 
@@ -39,7 +39,7 @@ export async function createWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, created, 'created');
 }
 
-/** Updates the fields of a workload for which flags are given. */
+/** Updates only the fields of a workload for which flags are given. */
 export async function updateWorkload(invocation: Invocation): Promise<void> {
   const { session } = invocation;
   const name = parseWorkloadName(requireOperand(invocation, 0, 'name'), session.settings.namespace);
@@ -56,6 +56,7 @@ export async function updateWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, updated, 'updated');
 }
 
+/** Sends the update, and repeats it when a concurrent update conflicts. */
 async function sendUpdate(
   session: CliSession,
   name: WorkloadName,
@@ -66,11 +67,11 @@ async function sendUpdate(
     // An update replaces a map, such as the labels, as a whole. So cloudlessctl reads the current
     // map, applies the flags, and sends the generation that it read. The coordinator refuses the
     // update when another change came between.
-    const present = needsCurrentSpec(options)
+    const current = needsCurrentSpec(options)
       ? await session.client.getWorkload(name, session.getCallOptions())
       : undefined;
-    const { spec, paths } = createSpecPatch(options, command, present?.spec);
-    const precondition = present === undefined ? {} : { expectedGeneration: present.generation };
+    const { spec, paths } = createSpecPatch(options, command, current?.spec);
+    const precondition = current === undefined ? {} : { expectedGeneration: current.generation };
     const request = {
       ...name,
       spec,
@@ -81,9 +82,9 @@ async function sendUpdate(
     try {
       return await session.client.updateWorkload(request, session.getCallOptions());
     } catch (reason) {
-      const conflicted =
-        present !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
-      if (!conflicted || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
+      const isConflict =
+        current !== undefined && reason instanceof ConnectError && reason.code === Code.Aborted;
+      if (!isConflict || attempt === MAX_UPDATE_ATTEMPTS) throw reason;
     }
   }
 }
@@ -117,12 +118,17 @@ export async function scaleWorkload(invocation: Invocation): Promise<void> {
   await reportChange(invocation, scaled, `scaled to ${replicas}`);
 }
 
-/** Deletes workloads. With `--wait`, returns when the workloads are gone. */
+/**
+ * Deletes workloads. `delete workload web` means the same as `delete web`. With `--wait`, returns
+ * when the workloads have no replicas left.
+ */
 export async function deleteWorkloads(invocation: Invocation): Promise<void> {
   const { session, operands } = invocation;
   const [first = '', ...others] = operands;
-  const given = others.length > 0 && ['workload', 'workloads'].includes(first) ? others : operands;
-  const names = given.map((text) => parseWorkloadName(text, session.settings.namespace));
+  const startsWithKind = others.length > 0 && ['workload', 'workloads'].includes(first);
+  const names = (startsWithKind ? others : operands).map((text) =>
+    parseWorkloadName(text, session.settings.namespace),
+  );
   const deleted: Workload[] = [];
   for (const name of names) {
     const requestId = session.getRequestId(

@@ -10,6 +10,7 @@ import { formatWorkloadTable } from '../../views/workload-view.js';
 import { hasFlag, getTextOption } from '../options.js';
 import { listRecentEvents } from '../event/event-commands.js';
 
+/** Workloads of one page. The API allows 1000; smaller pages keep each response small. */
 const PAGE_SIZE = 500;
 
 /** Adds the options that select the workloads or nodes to list. */
@@ -48,19 +49,22 @@ export async function getWorkloads(
   { session }: Invocation,
   names: readonly string[],
 ): Promise<void> {
-  const wanted = names.map((name) => parseWorkloadName(name, session.settings.namespace));
-  const found: Workload[] = [];
-  for (const name of wanted)
-    found.push(await session.client.getWorkload(name, session.getCallOptions()));
-  const [only] = found;
-  if (session.isStructured && found.length === 1 && only !== undefined)
+  const workloadNames = names.map((name) => parseWorkloadName(name, session.settings.namespace));
+  const workloads: Workload[] = [];
+  for (const name of workloadNames)
+    workloads.push(await session.client.getWorkload(name, session.getCallOptions()));
+  const [only] = workloads;
+  if (session.isStructured && workloads.length === 1 && only !== undefined)
     await session.printValue(toMessageJson(WorkloadSchema, only));
-  else await printWorkloads(session, found);
+  else await printWorkloads(session, workloads);
 }
 
-/** Shows the spec, the status and the newest events of one workload. */
-export async function describeWorkload({ session }: Invocation, given: string): Promise<void> {
-  const name = parseWorkloadName(given, session.settings.namespace);
+/**
+ * Shows the spec, the status and the newest events of one workload.
+ * @param text - `[namespace/]name`.
+ */
+export async function describeWorkload({ session }: Invocation, text: string): Promise<void> {
+  const name = parseWorkloadName(text, session.settings.namespace);
   const workload = await session.client.getWorkload(name, session.getCallOptions());
   if (session.isStructured) return session.printValue(toMessageJson(WorkloadSchema, workload));
   const events = await listRecentEvents(session, {

@@ -7,7 +7,10 @@ import type { CliSession } from '../../call/cli-session.js';
 
 /**
  * Reads the workloads of manifest files and directories.
- * @throws {@link CliFailure} that lists the problems of all files.
+ * @param paths - Files; directories, whose .yaml, .yml and .json files are read in the order of
+ *   their names; or `-` for standard input.
+ * @throws {@link CliFailure} with exit code 2 that lists the problems of all files, and names a
+ *   file that cannot be read or a directory without manifests.
  */
 export async function readManifests(
   session: CliSession,

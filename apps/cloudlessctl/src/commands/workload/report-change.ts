@@ -11,14 +11,18 @@ export function addWaitOption(command: Command): Command {
   return command.option('--wait', 'wait until the change is complete, at most 10m or --timeout');
 }
 
-/** Prints what was done to a workload; with `--wait` it waits until the change is complete. */
+/**
+ * Prints the status line `workload <name>: <change>`, and the workload with JSON or YAML output.
+ * With `--wait`, waits until the change is complete.
+ * @param change - The change, for example `created`.
+ */
 export async function reportChange(
   invocation: Invocation,
   workload: Workload,
-  done: string,
+  change: string,
 ): Promise<void> {
   const { session } = invocation;
-  await session.printStatus(`${formatWorkloadName(workload)}: ${done}`);
+  await session.printStatus(`${formatWorkloadName(workload)}: ${change}`);
   const final = hasFlag(invocation, 'wait') ? await waitUntilSettled(session, workload) : workload;
   if (session.isStructured) await session.printValue(toMessageJson(WorkloadSchema, final));
 }

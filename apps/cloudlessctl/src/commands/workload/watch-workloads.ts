@@ -12,8 +12,9 @@ import { toWorkloadCells, getWorkloadHeaders } from '../../views/workload-view.j
 import { hasFlag, getTextOption, requireAtMostOneName } from '../options.js';
 
 /**
- * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json` each watch
- * item is a line.
+ * Lists the workloads, then prints a row for each change until Ctrl-C. With `-o json`, each watch
+ * item is one line of JSON.
+ * @param names - At most one name, which restricts the watch to this workload.
  */
 export async function watchWorkloads(
   invocation: Invocation,
@@ -21,11 +22,13 @@ export async function watchWorkloads(
 ): Promise<void> {
   const { session } = invocation;
   const { settings, style } = session;
-  const only = requireAtMostOneName(names, 'workload');
-  const named = only === undefined ? undefined : parseWorkloadName(only, settings.namespace);
+  const nameText = requireAtMostOneName(names, 'workload');
+  const workloadName =
+    nameText === undefined ? undefined : parseWorkloadName(nameText, settings.namespace);
   const request = {
-    namespace: named?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),
-    name: named?.name ?? '',
+    namespace:
+      workloadName?.namespace ?? (hasFlag(invocation, 'allNamespaces') ? '' : settings.namespace),
+    name: workloadName?.name ?? '',
     labelSelector: getTextOption(invocation, 'selector') ?? '',
   };
   const wide = settings.output === 'wide';

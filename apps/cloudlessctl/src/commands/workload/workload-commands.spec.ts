@@ -84,7 +84,7 @@ describe('cloudlessctl workload', () => {
     ]);
   });
 
-  it('updates exactly the fields of the given flags by an update mask', async () => {
+  it('updates only the fields of the given flags, which the update mask names', async () => {
     const requests: UpdateWorkloadRequest[] = [];
     const coordinator = {
       updateWorkload: (request: UpdateWorkloadRequest) => {
@@ -134,23 +134,23 @@ describe('cloudlessctl workload', () => {
     expect(requests[1]?.updateMask?.paths).toEqual(['env']);
   });
 
-  it.each([
-    ['workload', 'scale', 'web', '5'],
-    ['scale', 'web', '5'],
-  ])('sets the number of replicas with %s %s', async (...argv) => {
-    const counts: (number | undefined)[] = [];
-    const coordinator = {
-      scaleWorkload: ({ replicas }: ScaleWorkloadRequest) => {
-        counts.push(replicas);
-        return aWorkload();
-      },
-    };
-    expect(await runCli(argv, { coordinator })).toMatchObject({
-      exitCode: 0,
-      stdout: 'workload default/web: scaled to 5\n',
-    });
-    expect(counts).toEqual([5]);
-  });
+  it.each([{ argv: ['workload', 'scale', 'web', '5'] }, { argv: ['scale', 'web', '5'] }])(
+    'sets the number of replicas with $argv',
+    async ({ argv }) => {
+      const counts: (number | undefined)[] = [];
+      const coordinator = {
+        scaleWorkload: ({ replicas }: ScaleWorkloadRequest) => {
+          counts.push(replicas);
+          return aWorkload();
+        },
+      };
+      expect(await runCli(argv, { coordinator })).toMatchObject({
+        exitCode: 0,
+        stdout: 'workload default/web: scaled to 5\n',
+      });
+      expect(counts).toEqual([5]);
+    },
+  );
 
   it('lists the workloads of all pages as a table', async () => {
     const coordinator = {
@@ -201,7 +201,7 @@ describe('cloudlessctl workload', () => {
     ).toEqual({ workloads: [] });
   });
 
-  it('prints JSON with zero values, and YAML with the same content', async () => {
+  it('prints a workload as JSON with zero values, and as YAML with the same content', async () => {
     const coordinator = { getWorkload: () => aWorkload() };
     const json = JSON.parse(
       (await runCli(['get', 'workload', 'web', '-o', 'json'], { coordinator })).stdout,
@@ -267,7 +267,7 @@ Events:
     );
   });
 
-  it('explains for each node whether and how well a replica fits', async () => {
+  it('prints for each node the score of a replica, or the reason why no replica fits, with explain', async () => {
     const coordinator = {
       explainWorkload: () => ({
         summary: '1 replica has no node.',
@@ -293,7 +293,7 @@ n2     b      no     -       -          -             -      -             -    
     );
   });
 
-  it('deletes workloads with every accepted form of the command', async () => {
+  it('deletes workloads with delete and workload delete, and fails for an unknown workload without --ignore-not-found', async () => {
     const deleted: string[] = [];
     const coordinator = {
       deleteWorkload: ({
