@@ -130,8 +130,8 @@ const rows: Record<string, readonly Row[]> = {
       name: 'excludes a node with a suspended capability that the request needs',
       node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
       request: { capabilities: ['runtime.cri'] },
-      refused: 'capability runtime.cri for now',
-      detail: 'lacks the capability runtime.cri for now',
+      refused: 'capability runtime.cri (unavailable at the moment)',
+      detail: 'lacks the capability runtime.cri (unavailable at the moment)',
     },
     {
       name: 'accepts a node with a suspended capability that the request does not need',

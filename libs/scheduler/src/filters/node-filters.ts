@@ -45,7 +45,7 @@ export const suspendedCapabilities: NodeFilter = {
       'capability',
       request.capabilities
         .filter((capability) => node.suspendedCapabilities.has(capability))
-        .map((capability) => `${capability} for now`),
+        .map((capability) => `${capability} (unavailable at the moment)`),
     ),
 };
 
