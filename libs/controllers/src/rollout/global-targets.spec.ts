@@ -92,7 +92,7 @@ describe('findGlobalTargets', () => {
       nodeIds: ['a'],
     })),
     {
-      name: 'keeps a node with a NoSchedule taint and excludes one with a NoExecute taint',
+      name: 'keeps a node with a NoSchedule taint and excludes a node with a NoExecute taint',
       nodes: [
         { id: 'a', taints: [{ key: 'k', effect: 'NoSchedule' }] },
         { id: 'b', taints: [{ key: 'k', effect: 'NoExecute' }] },

@@ -144,7 +144,7 @@ const eventTypes: Readonly<
   rolledBack: { reason: 'RolloutRolledBack', severity: Severity.WARNING },
   paused: { reason: 'RolloutPaused', severity: Severity.INFO },
   resumed: { reason: 'RolloutResumed', severity: Severity.INFO },
-  stageReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
+  canaryStepReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
   awaitsPromotion: { reason: 'RolloutAwaitsPromotion', severity: Severity.INFO },
   switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
 };

@@ -3,6 +3,7 @@ import type { RolloutDecision, WaitReason, WakeOn } from './decision.js';
 import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
 import type { ReplicaTally } from './replica-tally.js';
 
+/** Returns a wait. `text` is for users. */
 export function waitFor(
   kind: WaitReason['kind'],
   wakeOn: WakeOn['kind'],
@@ -12,8 +13,9 @@ export function waitFor(
 }
 
 /**
- * Why a set of replicas waits; the longest wait is named first, as stops end by themselves.
- * Undefined when the set is in its wanted state.
+ * Explains why a set of replicas waits. Of several causes, the one that lasts longest is named:
+ * stops, which end by themselves, last.
+ * @returns Undefined when the set is in its wanted state.
  */
 export function explainSetWait(
   limits: RolloutLimits,
@@ -44,8 +46,8 @@ export function explainSetWait(
 }
 
 /**
- * What a user has to do when no node fits a new replica and `minAvailable` prevents stopping
- * another one first; empty while something else may free resources.
+ * Returns the advice for the user when no node fits a new replica and `minAvailable` prevents the
+ * stop of another replica before it; empty while a stop may free resources.
  */
 function explainMissingRoom(
   { minAvailable }: RolloutLimits,
@@ -64,6 +66,7 @@ function explainMissingRoom(
   );
 }
 
+/** Returns the wait of a paused rollout with `others` replicas of other versions. */
 export const waitPaused = (others: number): RolloutDecision =>
   waitFor('paused', 'spec', `paused with ${formatReplicaCount(others)} of other versions`);
 
