@@ -143,7 +143,7 @@ describe('Membership', () => {
   });
 
   describe('after a change of the leader', () => {
-    it('gives every registered node a full lease, and reports it alive when it joins', () => {
+    it('gives every registered node a full lease, and reports a node alive when the node joins', () => {
       const membership = createMembership();
       membership.renewAll(10_000, nodeIds(2));
       expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });

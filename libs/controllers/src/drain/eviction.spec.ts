@@ -48,7 +48,7 @@ const drainingNode = (startedMs: number, deadlineMs: number | undefined, force: 
 describe('findEviction for a drain', () => {
   it.each([
     {
-      name: 'keeps a replica on a node that expected not draining',
+      name: 'keeps a replica on a node that is not draining',
       node: {},
       expected: NOT_EVICTED,
     },
@@ -73,7 +73,7 @@ describe('findEviction for a drain', () => {
       expected: EVICTED,
     },
     {
-      name: 'evicts after the deadline until the drain expected marked as failed',
+      name: 'evicts after the deadline until the drain is marked as failed',
       node: drainingNode(-5, -1, false),
       expected: EVICTED,
     },

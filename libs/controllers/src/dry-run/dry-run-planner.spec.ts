@@ -105,7 +105,7 @@ describe('DryRunPlanner.planChange', () => {
     });
   });
 
-  it('predicts a rolling update with the difference and the lowest ready count', async () => {
+  it('predicts a rolling update with the difference of the specs and the lowest ready count', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2, rollout: { minAvailable: 2 } });
     const result = plan({ replicas: 2, command: ['new'], rollout: { minAvailable: 2 } });
@@ -201,7 +201,7 @@ describe('DryRunPlanner.planChange', () => {
     expect(result.placements.map(({ nodeId }) => nodeId)).toEqual(['node-1', 'node-2']);
   });
 
-  it('predicts each change on the result of the previous ones', async () => {
+  it('predicts a change on the result of the change that was predicted before', async () => {
     await openWith(['node-1']);
     const planner = dryRun.createPlanner();
     const subject = (name: string) => ({
@@ -262,7 +262,7 @@ describe('DryRunPlanner.planDrain', () => {
 });
 
 describe('DryRunService.explain', () => {
-  it('lists for each node whether it would take one more replica, with the reason', async () => {
+  it('lists for each node whether the node would take one more replica, with the reason', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
     const result = dryRun.explain(bed.workload());

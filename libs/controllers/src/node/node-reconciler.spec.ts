@@ -103,7 +103,7 @@ describe('NodeReconciler after the loss of a node', () => {
     expect(bed.replicas()[0]?.lost).toBe(true);
   });
 
-  it('marks at most 45 replicas in one commit, and all of them in the end', async () => {
+  it('marks 100 replicas as lost in commits of at most 45', async () => {
     await bed.addReplicas(100);
     const sizes = bed.recordCommitSizes();
     bed.silence('node-1');
@@ -115,7 +115,7 @@ describe('NodeReconciler after the loss of a node', () => {
     expect(Math.max(...sizes)).toBeLessThan(100);
   });
 
-  it('does not mark a replica as lost that has ended', async () => {
+  it('does not mark an ended replica as lost', async () => {
     await bed.addReplicas(1, () => ({ phase: Phase.SUCCEEDED, ready: false }));
     bed.silence('node-1');
     await bed.advance(5_000);
@@ -171,7 +171,7 @@ describe('NodeReconciler after the loss of all nodes', () => {
     expect(bed.replicas()[0]?.lost).toBe(true);
   });
 
-  it('marks only replicas of a node as lost whose loss an operator confirmed while the brake holds', async () => {
+  it('marks the replicas of a node as lost while the brake holds when an operator confirms the loss', async () => {
     await bed.addReplicas(2, (index) => ({
       nodeId: nodes[index] ?? '',
       lostAfter: durationFromMs(600_000),

@@ -83,7 +83,7 @@ describe('PendingBatches', () => {
     expect(drainRound(batches)).toEqual(['high', 'old', 'young', 'low']);
   });
 
-  it('groups replicas by workload and version, and separates those bound to replica node', () => {
+  it('groups replicas by workload and version, and separates replicas that are bound to one node', () => {
     const waiting = [
       aReplica('web', 1),
       aReplica('web', 2),

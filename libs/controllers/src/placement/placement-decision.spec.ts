@@ -188,7 +188,7 @@ describe('findNewSet', () => {
     { name: 'returns undefined for a first deployment', active: 0, expected: undefined },
     { name: 'returns undefined for the serving version', active: 2, expected: undefined },
     {
-      name: 'returns undefined for a version with the template of the serving one',
+      name: 'returns undefined for a version with the template of the serving version',
       sameAs: 1,
       expected: undefined,
     },
@@ -208,7 +208,7 @@ describe('findNewSet', () => {
       expected: { size: 3, missing: 3, complete: true },
     },
     {
-      name: 'counts one missing replica when one of the set is being replaced',
+      name: 'counts one missing replica when a replica of the set is being replaced',
       replicas: [placed, placed, {}],
       expected: { size: 3, missing: 1, complete: true },
     },

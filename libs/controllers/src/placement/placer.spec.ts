@@ -43,7 +43,7 @@ describe('Placer', () => {
     expect(bed.events('ReplicasPlaced')).toHaveLength(1);
   });
 
-  it('places as many replicas as fit and writes the reason into the others', async () => {
+  it('places as many replicas as fit and writes the reason into the other replicas', async () => {
     await openWith(['node-1']);
     await bed.createWorkload({ replicas: 3, ...cpu(2_000) });
     await addWaiting(3);

@@ -145,7 +145,7 @@ describe('WorkloadReconciler after failures', () => {
     expect(bed.replicas()[0]).toMatchObject({ desiredRunning: false, stopReason: 'out of memory' });
   });
 
-  it('keeps the newest failed replica of a slot and deletes older ones', async () => {
+  it('keeps the newest failed replica of a slot and deletes older failed replicas', async () => {
     await runWorkload({ replicas: 1 });
     const first = running()[0]!.id;
     await fail(first);
