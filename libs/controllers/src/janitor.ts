@@ -46,7 +46,7 @@ export interface JanitorDeps {
 const REQUEST_RETENTION_MS = 3_600_000;
 /**
  * Milliseconds for which a tombstone is kept, so that the replica is stopped when its node returns:
- * 30 days. A node that is away for longer has been replaced.
+ * 30 days.
  */
 const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
 /** Milliseconds between two regular sweeps. */
@@ -62,7 +62,10 @@ const MAX_DELETES_PER_COMMIT = 90;
  */
 const EARLY_SWEEP_SHARE = 1 / 8;
 
-/** A group of records with a byte limit of its own. `events` are the events but audit records. */
+/**
+ * A group of records with a byte limit of its own. `events` are the events other than audit
+ * records.
+ */
 type RecordGroup = 'events' | 'audit' | 'requests';
 
 /** A record to delete. */

@@ -18,8 +18,8 @@ const MIB = 1024 * 1024;
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * The default: enough for about 12 000 events and 50 000 audit records of 330 bytes each, and 65
- * 000 request results of 1 KiB.
+ * The default: enough for about 12 000 events and 50 000 audit records of 330 bytes each, and about
+ * 65 000 request results of 1 KiB.
  */
 export const DEFAULT_RETENTION: RetentionLimits = {
   eventMs: 30 * DAY_MS,

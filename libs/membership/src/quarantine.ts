@@ -14,7 +14,7 @@ export interface QuarantineOptions {
 
 /**
  * Keeps new replicas off nodes that are lost repeatedly. Never delays the replacement of lost
- * replicas. The lengths start over with the first one when a node was stable for as long as its
+ * replicas. The lengths start over with `firstMs` when a node was stable for as long as its
  * last quarantine: neither in quarantine nor lost for that time. Every `nowMs` is monotonic
  * milliseconds of the caller's clock.
  */

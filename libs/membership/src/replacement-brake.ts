@@ -73,8 +73,8 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       } else if (nowMs - sinceMs >= holdMs) {
         silent.clear();
       }
-      // The majority is one of the nodes that were alive before the loss: nodes that were lost long
-      // ago are in neither number.
+      // Only nodes that were alive before the loss count: nodes that were lost long ago are neither
+      // silent nor alive.
       const totalNodes = aliveCount + silent.size;
       const isMajority = silent.size * 2 > totalNodes;
       if (sinceMs === undefined && isMajority && silent.size >= minNodes) sinceMs = nowMs;

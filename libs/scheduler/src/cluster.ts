@@ -86,8 +86,8 @@ export interface Cluster {
   /** Returns the reserved and free resources of a node; undefined for an unknown node. */
   usage(nodeId: NodeId): NodeUsage | undefined;
   /**
-   * Chooses nodes for `count` replicas. Each decision considers the ones before it as if they had
-   * been reserved.
+   * Chooses nodes for `count` replicas. Each decision considers the placements before as if they
+   * had been reserved.
    * @returns One placement per replica. After the first refusal all further replicas are refused
    *   for the same reasons.
    * @throws InvalidInputError when the request is invalid or `count` is not a whole number of at
@@ -240,7 +240,7 @@ class IncrementalCluster implements Cluster {
 
 /** Places one replica on a candidate for the rest of the run. */
 function assign(run: PlacementRun, candidate: Candidate): Placement {
-  // Read the score first: the booking changes it.
+  // The score is read before the placement, which changes the score.
   const placement: Placement = {
     placed: true,
     nodeId: candidate.node.id,

@@ -47,8 +47,9 @@ export function findEviction(
 }
 
 /**
- * Returns the milliseconds until the deadline of a drain: 0 after the deadline, undefined without
- * one. Never more than the whole period of the drain, even when the clock was set back.
+ * Returns the milliseconds until the deadline of a drain: 0 after the deadline, undefined when the
+ * drain has no deadline. Never more than the whole period of the drain, even when the clock was set
+ * back.
  * @param nowMs - Wall-clock milliseconds.
  */
 export function getRemainingDrainMs(

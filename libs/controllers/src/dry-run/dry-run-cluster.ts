@@ -51,7 +51,7 @@ export class DryRunCluster {
   /** Returns the predicted record of a key, else the record of the state. */
   readonly view: DryRunView;
   private readonly base: ClusterView;
-  // Predicted records. The version is the newest one of the workload.
+  // Predicted records by id. A change makes at most one new version of a workload.
   private readonly workloads = new Map<string, WorkloadRecord>();
   private readonly controls = new Map<string, ControlRecord>();
   private readonly newVersions = new Map<string, VersionRecord>();

@@ -34,7 +34,8 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
 }
 
 /**
- * Predicts changes one after the other, each on the result of the previous ones. Commits nothing.
+ * Predicts changes one after the other, each on the predicted state after the changes before.
+ * Commits nothing.
  */
 export class DryRunPlanner {
   private readonly cluster: DryRunCluster;

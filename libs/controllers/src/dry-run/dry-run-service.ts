@@ -32,7 +32,7 @@ export class DryRunService {
     return this.createPlanner().planChange(subject);
   }
 
-  /** Returns a planner for several changes, each on the result of the previous ones. */
+  /** Returns a planner that predicts each change on the state after the changes before. */
   createPlanner(): DryRunPlanner {
     return new DryRunPlanner(this.deps);
   }

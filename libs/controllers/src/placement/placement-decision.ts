@@ -17,7 +17,7 @@ import {
 } from '@cloudless/scheduler';
 import { countStillWanted } from '../replica/finished.js';
 
-/** The decision for one replica: a node, or the reason why it has none. */
+/** The decision for one replica: a node, or the reason why no node fits. */
 export interface ReplicaDecision {
   readonly replica: Stored<ReplicaRecord>;
   readonly outcome:

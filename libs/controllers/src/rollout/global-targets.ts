@@ -22,8 +22,8 @@ export interface GlobalTargets {
    */
   readonly nodeIds: readonly string[];
   /**
-   * Target nodes where the planner keeps a replica: all but {@link ended} and those of {@link
-   * pinned}.
+   * Target nodes where the planner keeps a replica: all target nodes without a finished or a pinned
+   * replica.
    */
   readonly schedulable: readonly string[];
   /** Target nodes whose replica has finished. The replica does not run there again. */

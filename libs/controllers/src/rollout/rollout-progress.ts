@@ -80,8 +80,8 @@ export function advancePass(
 }
 
 /**
- * Updates the failure in the control record. The failure is kept until the next rollout begins,
- * also during and after the rollback that the failure caused.
+ * Updates the failure in the control record. The failure is kept until its rollout completes after
+ * all or another rollout begins; the rollback that the failure caused keeps it.
  */
 function updateFailure(
   { nextControl, replicas, view }: RolloutPass,

@@ -234,7 +234,7 @@ interface StatusFacts {
   readonly live: readonly ReplicaRecord[];
   /** Live replicas that are not ordered to stop. */
   readonly serving: readonly ReplicaRecord[];
-  /** Number of endpoints. */
+  /** Number of ready replicas that serve: under BLUE_GREEN only those of the active version. */
   readonly ready: number;
   /** Number of serving replicas with the wanted template. */
   readonly updated: number;

@@ -15,7 +15,7 @@ export interface PredictedStep {
   readonly decision: number;
   /**
    * Available replicas after this step, if new replicas become available before the next decision;
-   * under blue/green only those of the active version.
+   * under blue/green only replicas of the active version.
    */
   readonly available: number;
   /** Live replicas after this step, including stopping replicas. */
@@ -37,7 +37,7 @@ export type PredictedOutcome =
 export interface PredictionGrants {
   /**
    * The canary steps after `strategy.updated`, in order, each as a number of updated replicas. All
-   * replicas follow after the last one. Default none.
+   * replicas follow after the last step. Default none.
    */
   readonly canarySteps?: readonly number[];
 }

@@ -107,7 +107,7 @@ function startIfNewVersion(
     startedAtMs: nowMs,
     bestProgress: Number.MIN_SAFE_INTEGER,
     progressAtMs: nowMs,
-    // No promotion is needed to return to the previous version while it is kept.
+    // No promotion is needed to return to the previous version while its replicas are kept.
     promoted:
       switchedAtMs !== undefined &&
       fromVersion !== 0 &&

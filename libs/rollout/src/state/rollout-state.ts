@@ -33,7 +33,7 @@ export interface RolloutSettings {
    */
   readonly maxFailedNew: number | { readonly percent: number };
   /**
-   * What follows a failure: the rollout stays failed, or the previous template is written again.
+   * Reaction to a failure: the rollout stays failed, or the previous template is written again.
    */
   readonly onFailure: 'pause' | 'rollback';
 }
@@ -48,7 +48,7 @@ export interface RolloutState {
   /** The active version at the start of the rollout; 0 when there was none. */
   readonly fromVersion: number;
   /**
-   * The version that was rolled out last; under blue/green the serving one; 0 when there is none.
+   * The version that was rolled out last; under blue/green the serving version; 0 before the first.
    */
   readonly activeVersion: number;
   readonly strategy: RolloutStrategy['kind'];
@@ -71,7 +71,7 @@ export interface RolloutState {
   readonly progressAtMs: number;
   /** Time of the blue/green switch. */
   readonly switchedAtMs?: number;
-  /** The failed version that this rollout rolls back from; 0 when it is no rollback. */
+  /** The failed version that this rollout rolls back from; 0 when this rollout is no rollback. */
   readonly rollsBackFrom: number;
   /** Time at which the current wait, or the progress deadline, ends. */
   readonly waitsUntilMs?: number;

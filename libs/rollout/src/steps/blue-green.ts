@@ -19,7 +19,7 @@ type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
 /**
  * Decides the next steps of a blue/green rollout: keeps the active set complete within
- * `minAvailable`, creates the new set beside it all at once, and switches when the new set is
+ * `minAvailable`, creates the whole new set in one decision, and switches when the new set is
  * complete and available. `minAvailable` does not protect replicas that are not active, as they
  * serve nobody.
  */
@@ -51,7 +51,7 @@ interface SetStatus {
   /** Unconfirmed stops of any version. */
   readonly leaving: number;
   readonly active: ReplicaTally;
-  /** The new set; undefined when the active version is the wanted one, or the rollout is paused. */
+  /** The new set; undefined when the active version is the wanted version, or while paused. */
   readonly newSet: ReplicaTally | undefined;
   /** Replicas that the new set lacks. */
   readonly missing: readonly MissingReplica[];

@@ -5,7 +5,7 @@ export type RolloutStep =
   /** @property nodeId - The only node that the replica may run on; absent: any node. */
   | { readonly kind: 'createReplica'; readonly version: number; readonly nodeId?: string }
   | { readonly kind: 'stopReplica'; readonly replicaId: ReplicaId }
-  /** Makes `version` the active one (blue/green). Always the only step of its decision. */
+  /** Makes `version` the active version (blue/green). Always the only step of its decision. */
   | { readonly kind: 'switchVersion'; readonly version: number };
 
 /** Reason why no step is possible although the goal is not reached. `text` is for users. */

@@ -46,10 +46,10 @@ export type RolloutStrategy =
    *   `baseVersion`. Absent: all.
    */
   | { readonly kind: 'rollingUpdate'; readonly updated?: number }
-  /** Stops all replicas of other versions, then creates all new ones. */
+  /** Stops all replicas of other versions, then creates all new replicas. */
   | { readonly kind: 'recreate' }
   | {
-      /** Creates the whole new set beside the active one, then switches. */
+      /** Creates the whole new set beside the active set, then switches. */
       readonly kind: 'blueGreen';
       /**
        * The serving version: only its replicas count for `minAvailable`. Equal to `version` in a

@@ -30,7 +30,7 @@ export type ChooseReplicas = (
 
 /** The replicas of a workload, counted and sorted into groups. */
 export interface ReplicaTally {
-  /** Number of replicas that hold resources: all but those on lost nodes. */
+  /** Number of replicas that hold resources: all replicas but those on lost nodes. */
   readonly live: number;
   /** Number of available replicas that are not stopping: the number that `minAvailable` limits. */
   readonly available: number;

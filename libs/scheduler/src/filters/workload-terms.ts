@@ -82,7 +82,8 @@ export function addReplicas(matches: TermMatches, domain: DomainCount, replicas:
 
 /**
  * Returns true when a required affinity term allows a replica in `domain`: the domain has a
- * matching replica, or no domain has one and the term matches the request's own workload.
+ * matching replica, or no domain has a matching replica and the term matches the request's own
+ * workload.
  */
 export function satisfiesAffinity(matches: TermMatches, domain: DomainCount | undefined): boolean {
   if (domain === undefined) return false;

@@ -28,7 +28,9 @@ export interface SchedulerNode {
   readonly capacity: ResourceAmounts;
   /** Part of the capacity that is never given to replicas. Default: nothing. */
   readonly systemReserved?: Pick<Resources, 'cpuMillis' | 'memoryBytes'>;
-  /** Largest number of replicas, including leaving ones. Default: {@link DEFAULT_MAX_REPLICAS}. */
+  /**
+   * Largest number of replicas, including leaving replicas. Default: {@link DEFAULT_MAX_REPLICAS}.
+   */
   readonly maxReplicas?: number;
   /** Capabilities of the node's runtimes, such as `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
