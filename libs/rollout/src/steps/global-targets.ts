@@ -65,13 +65,15 @@ const NO_SUCCESSOR = 2;
 const NONE_SERVING = -1;
 
 function toOutdatedTarget({ nodeId, replicas }: GlobalTarget, version: number): OutdatedTarget {
-  const old = replicas.filter((replica) => replica.version !== version);
+  const outdated = replicas.filter((replica) => replica.version !== version);
   const current =
-    replicas.length === old.length ? [] : replicas.filter((replica) => replica.version === version);
-  const serving = old.filter((replica) => !isUnready(replica));
+    replicas.length === outdated.length
+      ? []
+      : replicas.filter((replica) => replica.version === version);
+  const serving = outdated.filter((replica) => !isUnready(replica));
   return {
     nodeId,
-    outdated: old,
+    outdated,
     successor: current.some(isAvailable)
       ? AVAILABLE
       : current.length > 0

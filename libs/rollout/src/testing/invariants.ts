@@ -42,7 +42,7 @@ export function isMoving(observed: RolloutObserved): ReplicaPredicate {
   return (replica) => hasToLeave(replica) || !isOnTarget(replica) || isDuplicate(replica);
 }
 
-/** The higher, the better: available, then not yet available, then unready; then the oldest. */
+/** Rank of a replica, best highest: available, not yet available, unready; then the oldest. */
 const getRank = ({ available, notYetAvailable, createdSequence }: RolloutReplica): number =>
   (available ? 2 : notYetAvailable === true ? 1 : 0) * 1_000_000 - createdSequence;
 

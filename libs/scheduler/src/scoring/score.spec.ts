@@ -96,7 +96,7 @@ describe('score term locality', () => {
 describe('score term reliability', () => {
   it.each<{ name: string; node: NodeChanges; expected: number }>([
     { name: 'the reliability is absent', node: {}, expected: 1 },
-    { name: 'the reliability is given', node: { reliability: 0.75 }, expected: 0.75 },
+    { name: 'the reliability is 0.75', node: { reliability: 0.75 }, expected: 0.75 },
     {
       name: 'memory is under pressure',
       node: { conditions: { memoryPressure: true } },
@@ -146,7 +146,7 @@ describe('score term cost', () => {
       expected: 0.7,
     },
     {
-      name: 'the node has a GPU and it is requested',
+      name: 'the node has a GPU that is requested',
       node: { capacity: { ...thousandths, gpus: 1 } },
       request: { resources: { cpuMillis: 100, memoryBytes: 100, gpus: 1 } },
       expected: 1,
@@ -171,7 +171,7 @@ describe('score term utilisation', () => {
     expected: number;
   }>([
     { name: 'the utilisation is the target', request: shares(650, 650), expected: 1 },
-    { name: 'a tenth is used', request: shares(100, 100), expected: 0.45 },
+    { name: 'a tenth of the machine is used', request: shares(100, 100), expected: 0.45 },
     {
       name: 'the utilisation with reservations is 0.55',
       request: shares(100, 100),
@@ -185,7 +185,7 @@ describe('score term utilisation', () => {
       expected: 0.9,
     },
     {
-      name: 'the shares are unequal, by the mean of their distances',
+      name: 'the distances of the CPU and memory share from the target are 0.4 and 0',
       request: shares(250, 650),
       expected: 0.8,
     },
@@ -269,7 +269,7 @@ describe('score term networkPenalty', () => {
       expected: 0.3,
     },
     {
-      name: 'everything applies, clamped to 1',
+      name: 'network, bandwidth and region are missing, clamped to 1',
       node: { conditions: { networkUnavailable: true } },
       request: { ...needs(2_000), regions: ['us'] },
       expected: 1,
