@@ -19,19 +19,19 @@ afterEach(() => bed.close());
 
 const start = (retention: Partial<RetentionLimits> = {}): Janitor =>
   bed.use(new Janitor(bed.dependencies({ retention })));
-const agoMs = (ms: number) => timestampFromMs(bed.clock.wallTime() - ms);
+const toTimeAgo = (ms: number) => timestampFromMs(bed.clock.wallTime() - ms);
 
-describe('Janitor: tombstones', () => {
+describe('Janitor for tombstones', () => {
   const addTombstone = (ageMs: number): Promise<void> =>
     bed.addReplicas(1, () => ({
       lost: true,
-      lostAt: agoMs(ageMs),
+      lostAt: toTimeAgo(ageMs),
       phase: Phase.FAILED,
       ready: false,
       desiredRunning: false,
     }));
 
-  it('keeps a tombstone for 30 days', async () => {
+  it('deletes a tombstone after 30 days', async () => {
     await addTombstone(30 * DAY_MS - 5 * MINUTE_MS);
     start();
     await bed.advance(4 * MINUTE_MS);
@@ -41,7 +41,7 @@ describe('Janitor: tombstones', () => {
   });
 
   it('keeps a replica that is not lost', async () => {
-    await bed.addReplicas(1, () => ({ lostAt: agoMs(90 * DAY_MS) }));
+    await bed.addReplicas(1, () => ({ lostAt: toTimeAgo(90 * DAY_MS) }));
     start();
     await bed.advance(2 * MINUTE_MS);
     expect(bed.replicas()).toHaveLength(1);
@@ -49,19 +49,19 @@ describe('Janitor: tombstones', () => {
 
   it('keeps a tombstone that changes between plan and commit', async () => {
     await addTombstone(40 * DAY_MS);
-    bed.beforeNextCommit(() => bed.changeReplica('web-1', { lostAt: agoMs(0) }));
+    bed.beforeNextCommit(() => bed.changeReplica('web-1', { lostAt: toTimeAgo(0) }));
     start();
     await bed.advance(5 * MINUTE_MS);
     expect(bed.replicas()).toHaveLength(1);
   });
 });
 
-describe('Janitor: requests and plans', () => {
+describe('Janitor for request results and plans', () => {
   const putRequest = (id: string, ageMs: number) =>
     bed.state.commitObserved(
       bed.state
         .transaction()
-        .put('request', id, create(RequestRecordSchema, { method: 'x', at: agoMs(ageMs) })),
+        .put('request', id, create(RequestRecordSchema, { method: 'x', at: toTimeAgo(ageMs) })),
     );
   const requests = () => [...bed.state.view().requests()].map(([id]) => id);
 
@@ -99,7 +99,7 @@ describe('Janitor: requests and plans', () => {
   });
 });
 
-describe('Janitor: events', () => {
+describe('Janitor for events', () => {
   const addEvents = async (count: number, category = Category.ROLLOUT): Promise<void> => {
     for (let index = 0; index < count; index += 1)
       await bed.state.commitObserved(
@@ -107,7 +107,7 @@ describe('Janitor: events', () => {
       );
   };
 
-  it('deletes events after their time and records the newest deleted one of each category', async () => {
+  it('deletes events after eventMs and records the newest deleted event of each category', async () => {
     await addEvents(2);
     start({ eventMs: HOUR_MS });
     await bed.advance(59 * MINUTE_MS);
@@ -121,7 +121,7 @@ describe('Janitor: events', () => {
     });
   });
 
-  it('keeps audit records for their own time', async () => {
+  it('deletes audit records after auditMs, independent of other events', async () => {
     await addEvents(1);
     await addEvents(1, Category.AUDIT);
     start({ eventMs: HOUR_MS, auditMs: 3 * HOUR_MS });
@@ -143,7 +143,7 @@ describe('Janitor: events', () => {
     expect(bytes).toBeGreaterThan(500);
   });
 
-  it('deletes at most 90 records in one commit, and all of them in the end', async () => {
+  it('deletes 200 due events in commits of at most 90 deletions', async () => {
     await addEvents(200);
     const sizes = bed.recordCommitSizes();
     await bed.advance(2 * HOUR_MS);

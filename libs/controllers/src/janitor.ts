@@ -42,12 +42,14 @@ export interface JanitorDeps {
   readonly retention?: Partial<RetentionLimits>;
 }
 
-/** How long results of requests are kept for retries. */
+/** Milliseconds for which results of requests are kept for retries of the clients. */
 const REQUEST_RETENTION_MS = 3_600_000;
 /**
- * How long tombstones are kept, so that the replicas are stopped when their node returns: 30 days.
+ * Milliseconds for which a tombstone is kept, so that the replica is stopped when its node returns:
+ * 30 days.
  */
 const TOMBSTONE_RETENTION_MS = 30 * 24 * 3_600_000;
+/** Milliseconds between two regular sweeps. */
 const PERIOD_MS = 60_000;
 /**
  * Most deletions in one commit. Leaves room for the record of removed events in the 100 writes of a
@@ -55,18 +57,22 @@ const PERIOD_MS = 60_000;
  */
 const MAX_DELETES_PER_COMMIT = 90;
 /**
- * The share of its limit by which a group of records may exceed the limit before an early sweep:
- * each sweep reads all records.
+ * Share of the byte limit by which a group of records may exceed its limit before an early sweep.
+ * Above 0, because each sweep reads all records.
  */
 const EARLY_SWEEP_SHARE = 1 / 8;
 
-/** Groups of records with a byte limit each. */
+/**
+ * A group of records with a byte limit of its own. `events` are the events other than audit
+ * records.
+ */
 type RecordGroup = 'events' | 'audit' | 'requests';
 
 /** A record to delete. */
 interface DueRecord {
   readonly kind: RecordKind;
   readonly id: string;
+  /** The event, when the record is one. */
   readonly event?: Event;
   /** The record as it was read; the deletion requires it to be unchanged. */
   readonly unchangedSince?: Stored<ReplicaRecord>;
@@ -106,8 +112,8 @@ export class Janitor {
   }
 
   /**
-   * Counts new records, and wakes a sweep when a group has grown over its limit. The sweep counts
-   * deletions.
+   * Adds the bytes of new records, and wakes a sweep when a group exceeds its limit by an eighth.
+   * Deletions are not subtracted here: each sweep sets the bytes that stay.
    */
   private watchGrowth(changes: readonly RecordChange[]): void {
     const view = this.deps.state.view();
@@ -131,9 +137,9 @@ export class Janitor {
   private async sweep(): Promise<WorkResult> {
     const { state } = this.deps;
     const due = state.storeRolledBack === undefined ? this.findDue() : [];
-    for (let done = 0; done < due.length && !this.isClosed; done += MAX_DELETES_PER_COMMIT) {
+    for (let from = 0; from < due.length && !this.isClosed; from += MAX_DELETES_PER_COMMIT) {
       const transaction = state.transaction();
-      putDeletions(state, transaction, due.slice(done, done + MAX_DELETES_PER_COMMIT));
+      putDeletions(state, transaction, due.slice(from, from + MAX_DELETES_PER_COMMIT));
       try {
         await state.commit(transaction);
       } catch (reason) {
@@ -147,11 +153,11 @@ export class Janitor {
 
   private findDue(): readonly DueRecord[] {
     const view = this.deps.state.view();
-    const now = this.deps.clock.wallTime();
+    const nowMs = this.deps.clock.wallTime();
     const plans = [...view.plans()]
       .filter(
         ([, { value }]) =>
-          value.plan?.expiresAt === undefined || now >= timestampMs(value.plan.expiresAt),
+          value.plan?.expiresAt === undefined || nowMs >= timestampMs(value.plan.expiresAt),
       )
       .map(([id]): DueRecord => ({ kind: 'plan', id }));
     const tombstones = [...view.replicas()]
@@ -159,17 +165,17 @@ export class Janitor {
         ({ value }) =>
           value.lost &&
           value.lostAt !== undefined &&
-          now - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS,
+          nowMs - timestampMs(value.lostAt) > TOMBSTONE_RETENTION_MS,
       )
       .map((read): DueRecord => ({
         kind: 'replica',
         id: toReplicaKeyId(read.value.uid, read.value.sequence),
         unchangedSince: read,
       }));
-    return [...tombstones, ...plans, ...this.findDueRequests(now), ...this.findDueEvents(now)];
+    return [...tombstones, ...plans, ...this.findDueRequests(nowMs), ...this.findDueEvents(nowMs)];
   }
 
-  private findDueRequests(now: number): readonly DueRecord[] {
+  private findDueRequests(nowMs: number): readonly DueRecord[] {
     const records = [...this.deps.state.view().requests()]
       .map(([id, { value, bytes = 0 }]) => ({
         id,
@@ -179,13 +185,13 @@ export class Janitor {
       }))
       .sort((a, b) => (a.atMs ?? 0) - (b.atMs ?? 0));
     const limits = { maxMs: REQUEST_RETENTION_MS, maxBytes: this.limits.requestBytes };
-    return this.planRemoval('requests', records, limits, now).map(({ id }) => ({
+    return this.planRemoval('requests', records, limits, nowMs).map(({ id }) => ({
       kind: 'request',
       id,
     }));
   }
 
-  private findDueEvents(now: number): readonly DueRecord[] {
+  private findDueEvents(nowMs: number): readonly DueRecord[] {
     const { eventMs, eventBytes, auditMs, auditBytes } = this.limits;
     const view = this.deps.state.view();
     const toRemovable = (event: Event): RemovableRecord & { readonly event: Event } => {
@@ -193,34 +199,37 @@ export class Janitor {
       const atMs = time === undefined ? undefined : timestampMs(time);
       return { id, event, share: toShare(event), bytes: view.event(id)?.bytes ?? 0, atMs };
     };
-    const [audit, events] = [true, false].map((wanted) =>
+    const [audit, events] = [true, false].map((wantsAudit) =>
       view
         .events()
-        .filter((event) => isAudit(event) === wanted)
+        .filter((event) => isAudit(event) === wantsAudit)
         .map(toRemovable),
     );
     return [
-      ...this.planRemoval('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, now),
-      ...this.planRemoval('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, now),
+      ...this.planRemoval('events', events ?? [], { maxMs: eventMs, maxBytes: eventBytes }, nowMs),
+      ...this.planRemoval('audit', audit ?? [], { maxMs: auditMs, maxBytes: auditBytes }, nowMs),
     ].map(({ id, event }) => ({ kind: 'event', id, event }));
   }
 
-  /** Plans the deletions of one group, and records how many bytes stay. */
+  /** Plans the deletions of one group, and records the bytes of the records that stay. */
   private planRemoval<Record extends RemovableRecord>(
     group: RecordGroup,
     records: readonly Record[],
     limits: Parameters<typeof planRemovals>[1],
-    now: number,
+    nowMs: number,
   ): readonly Record[] {
-    const removed = planRemovals(records, limits, now);
-    const bytesOf = (some: readonly RemovableRecord[]): number =>
-      some.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.keptBytes[group] = bytesOf(records) - bytesOf(removed);
+    const removed = planRemovals(records, limits, nowMs);
+    const sumBytes = (counted: readonly RemovableRecord[]): number =>
+      counted.reduce((sum, { bytes }) => sum + bytes, 0);
+    this.keptBytes[group] = sumBytes(records) - sumBytes(removed);
     return removed;
   }
 }
 
-/** Adds the deletions to a transaction, and the newest removed event of each category. */
+/**
+ * Adds the deletions to a transaction, and updates the record of the newest removed event of each
+ * category.
+ */
 function putDeletions(
   state: ClusterState,
   transaction: Transaction,

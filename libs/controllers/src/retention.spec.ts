@@ -5,7 +5,7 @@ const HOUR_MS = 3_600_000;
 const NO_LIMITS = { maxMs: 24 * HOUR_MS, maxBytes: 1_000_000 };
 const NOW = 100 * HOUR_MS;
 
-/** Records `<share><number>` of 10 bytes, an hour apart, the last one written now. */
+/** Records of 10 bytes with the ids `<share><index>`, an hour apart, the last one written now. */
 function recordsOf(...shares: readonly string[]): readonly RemovableRecord[] {
   return shares.map((share, index) => ({
     id: `${share}${index}`,
@@ -20,7 +20,7 @@ const idsOf = (records: readonly RemovableRecord[]): readonly string[] =>
 
 describe('planRemovals', () => {
   it.each([
-    { name: 'removes nothing within the bounds', limits: {}, removed: [] },
+    { name: 'removes nothing within the limits', limits: {}, removed: [] },
     {
       name: 'removes records that are older than maxMs',
       limits: { maxMs: 2 * HOUR_MS },
@@ -51,7 +51,7 @@ describe('planRemovals', () => {
     expect(idsOf(planRemovals(records, NO_LIMITS, NOW))).toEqual(['a']);
   });
 
-  it('keeps at most maxBytes, and removes nothing from a share below the equal part', () => {
+  it('keeps at most maxBytes, and removes nothing from a share of at most maxBytes / shares', () => {
     const arbRecords = fc.array(
       fc.record({
         share: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -59,18 +59,22 @@ describe('planRemovals', () => {
       }),
     );
     fc.assert(
-      fc.property(arbRecords, fc.integer({ min: 0, max: 2_000 }), (made, maxBytes) => {
-        const records = made.map((record, index) => ({ ...record, id: `${index}`, atMs: NOW }));
+      fc.property(arbRecords, fc.integer({ min: 0, max: 2_000 }), (generated, maxBytes) => {
+        const records = generated.map((record, index) => ({
+          ...record,
+          id: `${index}`,
+          atMs: NOW,
+        }));
         const removed = new Set(planRemovals(records, { ...NO_LIMITS, maxBytes }, NOW));
-        const bytesOf = (some: readonly RemovableRecord[]): number =>
-          some.reduce((sum, { bytes }) => sum + bytes, 0);
+        const bytesOf = (counted: readonly RemovableRecord[]): number =>
+          counted.reduce((sum, { bytes }) => sum + bytes, 0);
         const kept = records.filter((record) => !removed.has(record));
         expect(bytesOf(kept)).toBeLessThanOrEqual(maxBytes);
         const shares = [...new Set(records.map(({ share }) => share))];
         for (const share of shares) {
-          const own = records.filter((record) => record.share === share);
-          if (bytesOf(own) > maxBytes / shares.length) continue;
-          expect(own.filter((record) => removed.has(record))).toEqual([]);
+          const ofShare = records.filter((record) => record.share === share);
+          if (bytesOf(ofShare) > maxBytes / shares.length) continue;
+          expect(ofShare.filter((record) => removed.has(record))).toEqual([]);
         }
       }),
     );
@@ -80,10 +84,10 @@ describe('planRemovals', () => {
     const records = recordsOf(...Array.from({ length: 60 }, (_, index) => 'abc'[index % 3] ?? 'a'));
     const removed = new Set(planRemovals(records, { maxMs: 100 * HOUR_MS, maxBytes: 200 }, NOW));
     for (const share of ['a', 'b', 'c']) {
-      const own = records
+      const isRemoved = records
         .filter((record) => record.share === share)
         .map((record) => removed.has(record));
-      expect(own).toEqual([...own].sort((a, b) => Number(b) - Number(a)));
+      expect(isRemoved).toEqual([...isRemoved].sort((a, b) => Number(b) - Number(a)));
     }
   });
 });

@@ -1,16 +1,16 @@
 import { Event_Category as Category, type Event } from '@cloudless/api';
 
-/** How long, and up to how many bytes, the store keeps records that only document the past. */
+/** Limits of the time and the bytes for which the store keeps records of the past. */
 export interface RetentionLimits {
-  /** Time that events other than audit records are kept, milliseconds. */
+  /** Milliseconds for which events other than audit records are kept. */
   readonly eventMs: number;
-  /** Bytes that events other than audit records take. */
+  /** Most bytes of all events other than audit records. */
   readonly eventBytes: number;
-  /** Time that audit records are kept, milliseconds. */
+  /** Milliseconds for which audit records are kept. */
   readonly auditMs: number;
-  /** Bytes that audit records take. */
+  /** Most bytes of all audit records. */
   readonly auditBytes: number;
-  /** Bytes that the results of requests with a request id take. They are kept for an hour. */
+  /** Most bytes of all results of requests with a request id. Results are kept for an hour. */
   readonly requestBytes: number;
 }
 
@@ -18,8 +18,8 @@ const MIB = 1024 * 1024;
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * Enough for about 12 000 events and 50 000 audit records of 330 bytes, and 65 000 request results
- * of 1 KiB.
+ * The default: enough for about 12 000 events and 50 000 audit records of 330 bytes each, and about
+ * 65 000 request results of 1 KiB.
  */
 export const DEFAULT_RETENTION: RetentionLimits = {
   eventMs: 30 * DAY_MS,
@@ -32,7 +32,7 @@ export const DEFAULT_RETENTION: RetentionLimits = {
 /** A record that may be deleted. */
 export interface RemovableRecord {
   readonly id: string;
-  /** The share of the bytes that the record counts against: see {@link planRemovals}. */
+  /** Name of the share of the bytes that the record counts against, see {@link planRemovals}. */
   readonly share: string;
   readonly bytes: number;
   /** When the record was written, wall-clock milliseconds; undefined when unknown. */
@@ -40,10 +40,11 @@ export interface RemovableRecord {
 }
 
 /**
- * Decides which records to delete: first all that are older than `maxMs`, then as many as exceed
- * `maxBytes`. The oldest record of the largest share goes first, so that a small share loses
- * nothing however much others write.
+ * Decides which records to delete: first all records that are older than `maxMs` or have no time,
+ * then as many records as exceed `maxBytes`. The oldest record of the largest share is deleted
+ * first, so that a small share loses no record however much the other shares grow.
  * @param records - Oldest first.
+ * @param nowMs - Wall-clock milliseconds.
  * @returns The records to delete, oldest first.
  */
 export function planRemovals<Record extends RemovableRecord>(
@@ -68,8 +69,8 @@ export function planRemovals<Record extends RemovableRecord>(
     shares.set(record.share, share);
   }
   while (total > limits.maxBytes) {
-    const largest = [...shares.values()].reduce((most, share) =>
-      share.bytes > most.bytes ? share : most,
+    const largest = [...shares.values()].reduce((maximum, share) =>
+      share.bytes > maximum.bytes ? share : maximum,
     );
     const oldest = largest.records[largest.next];
     if (oldest === undefined) break;
@@ -82,8 +83,8 @@ export function planRemovals<Record extends RemovableRecord>(
 }
 
 /**
- * The share that an event counts against: caller and method for audit records, the category for
- * other events.
+ * Returns the share that an event counts against: for an audit record its caller, address and
+ * method, for another event its category.
  */
 export function toShare({ audit, category }: Event): string {
   return audit === undefined
@@ -91,7 +92,7 @@ export function toShare({ audit, category }: Event): string {
     : `${audit.principal} ${audit.address} ${audit.rpc}`;
 }
 
-/** Tells whether an event is an audit record. Audit records have limits of their own. */
+/** Returns true for an audit record. Audit records have limits of their own. */
 export function isAudit({ category }: Pick<Event, 'category'>): boolean {
   return category === Category.AUDIT;
 }

@@ -4,7 +4,7 @@ import { createMembership } from './index.js';
 
 const NODES = 7;
 const arbAction = fc.record({
-  what: fc.constantFrom(
+  kind: fc.constantFrom(
     'join',
     'renew',
     'renew',
@@ -13,10 +13,10 @@ const arbAction = fc.record({
     'leave',
     'sweep',
     'sweep',
-    'freeze',
-    'fresh',
+    'extendLeases',
+    'renewAll',
   ),
-  who: fc.nat(NODES - 1).map((index) => toNodeId(`n${index}`)),
+  nodeId: fc.nat(NODES - 1).map((index) => toNodeId(`n${index}`)),
   afterMs: fc.nat(900),
   lagMs: fc.nat(400),
 });
@@ -27,40 +27,40 @@ describe('Membership with random actions', () => {
       fc.property(fc.array(arbAction, { maxLength: 120, size: 'max' }), (actions) => {
         const membership = createMembership();
         let nowMs = 0;
-        /**
-         * Time of the last renewal of each trusted node, plus every extension since.
-         */
+        /** Time of the last renewal of each trusted node, plus every extension since. */
         const renewedAt = new Map<NodeId, number>();
+        /** Nodes whose connection broke and that have not joined again. */
         const reset = new Set<NodeId>();
+        /** Kind of the last reported transition of each node. */
         const reported = new Map<NodeId, string>();
         /** A message never shortens a lease that was extended. */
-        const renewInModel = (nodeId: NodeId): void => {
-          renewedAt.set(nodeId, Math.max(nowMs, renewedAt.get(nodeId) ?? 0));
+        const renewInModel = (id: NodeId): void => {
+          renewedAt.set(id, Math.max(nowMs, renewedAt.get(id) ?? 0));
         };
-        for (const { what, who, afterMs, lagMs } of actions) {
+        for (const { kind: action, nodeId, afterMs, lagMs } of actions) {
           nowMs += afterMs;
-          if (what === 'join') {
+          if (action === 'join') {
             // The lease that a new leader grants ends with the first session.
-            if (membership.getState(who) === 'expected') renewedAt.delete(who);
-            membership.join(who, nowMs);
-            renewInModel(who);
-            reset.delete(who);
-          } else if (what === 'renew') {
-            if (membership.renew(who, nowMs) === 'renewed') renewInModel(who);
-          } else if (what === 'reset') {
-            membership.loseConnection(who, nowMs);
-            if (membership.getState(who) === 'reconnecting') reset.add(who);
-          } else if (what === 'leave') {
-            membership.leave(who);
-            renewedAt.delete(who);
-            reported.delete(who);
-            reset.delete(who);
-          } else if (what === 'freeze') {
+            if (membership.getState(nodeId) === 'expected') renewedAt.delete(nodeId);
+            membership.join(nodeId, nowMs);
+            renewInModel(nodeId);
+            reset.delete(nodeId);
+          } else if (action === 'renew') {
+            if (membership.renew(nodeId, nowMs) === 'renewed') renewInModel(nodeId);
+          } else if (action === 'reset') {
+            membership.loseConnection(nodeId, nowMs);
+            if (membership.getState(nodeId) === 'reconnecting') reset.add(nodeId);
+          } else if (action === 'leave') {
+            membership.leave(nodeId);
+            renewedAt.delete(nodeId);
+            reported.delete(nodeId);
+            reset.delete(nodeId);
+          } else if (action === 'extendLeases') {
             membership.extendLeases(lagMs);
-            for (const [nodeId, at] of renewedAt) renewedAt.set(nodeId, at + lagMs);
-          } else if (what === 'fresh') {
+            for (const [renewedId, at] of renewedAt) renewedAt.set(renewedId, at + lagMs);
+          } else if (action === 'renewAll') {
             membership.renewAll(nowMs);
-            for (const nodeId of renewedAt.keys()) renewInModel(nodeId);
+            for (const renewedId of renewedAt.keys()) renewInModel(renewedId);
             reset.clear();
           } else {
             const due = membership.nextDeadline();
@@ -69,15 +69,15 @@ describe('Membership with random actions', () => {
               due !== undefined && due <= nowMs,
             );
             for (const transition of transitions) {
-              const { nodeId, kind } = transition;
+              const { nodeId: changedId, kind } = transition;
               if (kind === 'lost') {
-                expect(reported.get(nodeId)).toBe('alive');
-                const silentMs = nowMs - (renewedAt.get(nodeId) ?? NaN);
+                expect(reported.get(changedId)).toBe('alive');
+                const silentMs = nowMs - (renewedAt.get(changedId) ?? NaN);
                 if (transition.cause === 'silence') expect(silentMs).toBeGreaterThanOrEqual(3_000);
-                else expect(reset).toContain(nodeId);
-                renewedAt.delete(nodeId);
+                else expect(reset).toContain(changedId);
+                renewedAt.delete(changedId);
               }
-              reported.set(nodeId, kind);
+              reported.set(changedId, kind);
             }
             for (const at of renewedAt.values()) expect(nowMs - at).toBeLessThan(3_000);
           }
@@ -85,7 +85,7 @@ describe('Membership with random actions', () => {
           expect(expected + connected + reconnecting).toBe(renewedAt.size);
           expect(lost).toBe(
             [...reported.values()].filter((kind) => kind === 'lost').length -
-              rejoined(reported, renewedAt),
+              countRejoined(reported, renewedAt),
           );
         }
       }),
@@ -106,7 +106,7 @@ describe('Membership with random actions', () => {
 });
 
 /** The number of lost nodes that have joined again and whose transition is still pending. */
-function rejoined(
+function countRejoined(
   reported: ReadonlyMap<NodeId, string>,
   renewedAt: ReadonlyMap<NodeId, number>,
 ): number {

@@ -4,7 +4,7 @@ import { createMembership, type Membership } from './index.js';
 const a = toNodeId('a');
 const nodeIds = (count: number) =>
   Array.from({ length: count }, (_, index) => toNodeId(`n${index}`));
-/** `alive a`, `lost a silence`. */
+/** Sweeps and returns the transitions as texts, such as `alive a` or `lost a silence`. */
 const sweep = (membership: Membership, nowMs: number) =>
   membership
     .sweep(nowMs)
@@ -109,14 +109,17 @@ describe('Membership', () => {
     });
 
     it.each([
-      { name: '3 of 3 nodes: too few for a network failure', nodes: 3, resets: 3, lost: 3 },
-      { name: '4 of 8 nodes: not more than half', nodes: 8, resets: 4, lost: 4 },
-      { name: 'none while the lease decides, for 5 of 8 nodes', nodes: 8, resets: 5, lost: 0 },
-    ])('loses $lost nodes after $resets resets, $name', ({ nodes, resets, lost }) => {
-      const membership = aMembershipOf(nodes);
-      for (const nodeId of nodeIds(resets)) membership.loseConnection(nodeId, 100);
-      expect(sweep(membership, 350)).toHaveLength(lost);
-    });
+      { name: 'fewer than 4 resets are no mass reset', nodes: 3, resets: 3, lost: 3 },
+      { name: 'half of the nodes is no mass reset', nodes: 8, resets: 4, lost: 4 },
+      { name: 'the lease decides after a mass reset', nodes: 8, resets: 5, lost: 0 },
+    ])(
+      'loses $lost of $nodes nodes when $resets of them are reset, as $name',
+      ({ nodes, resets, lost }) => {
+        const membership = aMembershipOf(nodes);
+        for (const nodeId of nodeIds(resets)) membership.loseConnection(nodeId, 100);
+        expect(sweep(membership, 350)).toHaveLength(lost);
+      },
+    );
 
     it('gives the last node of a mass reset the whole lease, and loses it by silence', () => {
       const membership = aMembershipOf(8);
@@ -128,7 +131,7 @@ describe('Membership', () => {
     });
   });
 
-  it('extends leases and reconnect windows by the lag of the caller', () => {
+  it('extends leases and reconnect windows by the lag of the event loop', () => {
     const membership = aMembershipOf(2);
     membership.loseConnection(toNodeId('n1'), 1_000);
     membership.extendLeases(5_000);
@@ -140,7 +143,7 @@ describe('Membership', () => {
   });
 
   describe('after a change of the leader', () => {
-    it('gives every registered node a full lease, and reports it alive when it joins', () => {
+    it('gives every registered node a full lease, and reports a node alive when the node joins', () => {
       const membership = createMembership();
       membership.renewAll(10_000, nodeIds(2));
       expect(membership.counts()).toEqual({ expected: 2, connected: 0, reconnecting: 0, lost: 0 });
@@ -158,7 +161,7 @@ describe('Membership', () => {
       expect(sweep(membership, 15_000)).toEqual(['lost n0 silence']);
     });
 
-    it('adds extraMs until the first message of a node, then uses the usual lease', () => {
+    it('adds extraMs to the lease until a node joins, then uses the usual lease', () => {
       const membership = createMembership();
       membership.renewAll(10_000, nodeIds(2), 5_000);
       membership.join(toNodeId('n0'), 11_000);
@@ -167,7 +170,7 @@ describe('Membership', () => {
       expect(sweep(membership, 18_000)).toEqual(['lost n1 silence']);
     });
 
-    it('renews silent and reconnecting nodes, and lost nodes only when they are registered', () => {
+    it('renews connected and reconnecting nodes, and lost nodes only when they are registered', () => {
       const membership = aMembershipOf(3);
       membership.renew(toNodeId('n0'), 2_900);
       membership.renew(toNodeId('n1'), 2_900);
@@ -181,13 +184,13 @@ describe('Membership', () => {
     });
   });
 
-  it('refuses a reconnect window longer than the lease', () => {
+  it('throws when the reconnect window is longer than the lease', () => {
     expect(() => createMembership({ leaseMs: 100 })).toThrow('no longer than the lease');
   });
 });
 
 describe('example of the README', () => {
-  it('joins, renews, resets and loses a node', () => {
+  it('shows a node that joins, renews, is reset and is lost', () => {
     const membership = createMembership();
     const session = membership.join(a, 0);
     expect(membership.sweep(0)).toEqual([{ kind: 'alive', nodeId: a, atMs: 0 }]);

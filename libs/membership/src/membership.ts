@@ -48,23 +48,28 @@ export type RenewalResult = 'renewed' | 'lost' | 'unknown';
  */
 export interface Membership {
   /**
-   * Records a new session of a node.
+   * Records a new session of a node and gives the node a full lease. The next sweep reports
+   * `alive`, unless the node had a session or could still reconnect.
    * @returns The session number for `loseConnection`, so that the late end of an older session
    *   changes nothing.
    */
   join(nodeId: NodeId, nowMs: number): number;
-  /** Renews the lease of a node, also of an expected one that has not joined yet. */
+  /**
+   * Renews the lease of a node. A node in state `expected` needs no join for this, and stays
+   * `expected`.
+   */
   renew(nodeId: NodeId, nowMs: number): RenewalResult;
   /**
-   * Records that the connection of a session broke.
-   * @param session - Default: the newest session.
+   * Records that the connection of a session broke. Starts the reconnect window when the node is
+   * `connected` and the session is its newest one; changes nothing otherwise.
+   * @param session - Number that `join` returned. Default: the newest session of the node.
    */
   loseConnection(nodeId: NodeId, nowMs: number, session?: number): void;
-  /** Removes a node without a transition. */
+  /** Removes a node. No sweep reports a transition of the node any more. */
   leave(nodeId: NodeId): void;
   /**
-   * Ends leases that are due.
-   * @returns The transitions since the last sweep, in order of time.
+   * Ends the leases and reconnect windows that are due.
+   * @returns The transitions since the last sweep, oldest first.
    */
   sweep(nowMs: number): readonly Transition[];
   /**
@@ -73,20 +78,22 @@ export interface Membership {
    */
   extendLeases(lagMs: number): void;
   /**
-   * After a change of the leader: gives a full lease to every node that is not lost, and to each
-   * node of `registered`, known or not, lost or not. A new leader cannot know which nodes were
-   * silent before.
-   * @param extraMs - Added to the lease until the first message of the node, as many nodes cannot
-   *   reconnect at the same moment. Default 0.
+   * Gives a full lease to every node that is not lost, and to each node of `registered`, known or
+   * not, lost or not. Called after a change of the leader, as a new leader cannot know which nodes
+   * were silent before. No node becomes `alive` by this call.
+   * @param extraMs - Milliseconds added to these leases, as many nodes cannot reconnect at the same
+   *   moment. The first join of an expected node ends its extra time. Default 0.
    */
   renewAll(nowMs: number, registered?: Iterable<NodeId>, extraMs?: number): void;
   /**
-   * When the next lease or reconnect window ends without a renewal; undefined when none is running.
-   * A sweep before that time changes nothing.
+   * Returns the time at which the next lease or reconnect window ends without a renewal. No sweep
+   * before that time reports a loss.
+   * @returns Undefined when no lease is running.
    */
   nextDeadline(): number | undefined;
+  /** Returns the state of a node; undefined when the node never joined, or has left. */
   getState(nodeId: NodeId): NodeState | undefined;
-  /** The number of nodes in each state. */
+  /** Returns the number of nodes in each state. */
   counts(): Readonly<Record<NodeState, number>>;
 }
 
@@ -118,7 +125,7 @@ const MASS_RESET_NODES = 4;
 interface NodeLease {
   state: NodeState;
   session: number;
-  /** Time of the last renewal, minus all extensions. */
+  /** Time of the last renewal, minus all extensions by `extendLeases` so far. */
   renewedAt: number;
   /**
    * Begin of the reconnect window, minus all extensions; Infinity when the lease decides instead.
@@ -198,7 +205,8 @@ class LeaseTable implements Membership {
   sweep(nowMs: number): readonly Transition[] {
     const massReset = this.isMassReset();
     for (const [nodeId, entry] of this.entries) {
-      // Permanent until the node joins again: the last of many nodes has as much time as the first.
+      // Infinity stays until the node joins again, so that the last node of a mass reset has as
+      // much time as the first, although fewer than half of the nodes are still reconnecting.
       if (massReset && entry.state === 'reconnecting') entry.reconnectSince = Infinity;
       if (entry.state === 'lost' || this.getDeadline(entry, massReset) + this.extendedMs > nowMs)
         continue;
@@ -248,8 +256,8 @@ class LeaseTable implements Membership {
   }
 
   /**
-   * Tells whether so many connections broke at once that the network or the coordinator is the
-   * cause. Then the lease decides, not the reconnect window.
+   * Returns true when so many connections broke at once that the network or the coordinator is the
+   * cause. The lease then decides about the loss of a node, not the reconnect window.
    */
   private isMassReset(): boolean {
     const { expected, connected, reconnecting } = this.stateCounts;

@@ -4,7 +4,10 @@ import { createQuarantine } from './index.js';
 const a = toNodeId('a');
 const MINUTE = 60_000;
 
-/** Three losses at once, at `atMinute`; returns the end of the quarantine in minutes. */
+/**
+ * Records three losses at `atMinute`.
+ * @returns The end of the quarantine in minutes; undefined without a quarantine.
+ */
 function recordThreeLosses(
   quarantine: ReturnType<typeof createQuarantine>,
   atMinute: number,
@@ -27,7 +30,11 @@ describe('Quarantine', () => {
       lossesAt: [0, 5, 10],
       until: undefined,
     },
-    { name: 'counts the last three losses', lossesAt: [0, 8, 11, 12], until: 22 },
+    {
+      name: 'quarantines a node after three losses within 10 minutes that follow an older loss',
+      lossesAt: [0, 8, 11, 12],
+      until: 22,
+    },
   ])('$name', ({ lossesAt, until }) => {
     const quarantine = createQuarantine();
     for (const minute of lossesAt) quarantine.recordLoss(a, minute * MINUTE);
@@ -37,7 +44,7 @@ describe('Quarantine', () => {
     );
   });
 
-  it('ends by itself, doubles when repeated, and starts over after a stable time as long as the last one', () => {
+  it('ends by itself, doubles when repeated, and starts over after a stable time of its last length', () => {
     const quarantine = createQuarantine();
     expect(recordThreeLosses(quarantine, 0)).toBe(10);
     expect(quarantine.quarantinedUntil(a, 10 * MINUTE)).toBeUndefined();

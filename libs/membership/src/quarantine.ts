@@ -1,12 +1,12 @@
 import { backoffDelayMs, type NodeId } from '@cloudless/base';
 
-/** When a node is quarantined, and for how long. Durations in milliseconds. */
+/** Conditions and lengths of a quarantine. All durations in milliseconds. */
 export interface QuarantineOptions {
-  /** This many losses within `windowMs` quarantine a node. Default 3. */
+  /** Number of losses within `windowMs` that quarantine a node. Default 3. */
   readonly maxLosses?: number;
   /** Time in which losses count together. Default 600 000. */
   readonly windowMs?: number;
-  /** Length of the first quarantine; each next one is twice as long. Default 600 000. */
+  /** Length of the first quarantine. Each further quarantine is twice as long. Default 600 000. */
   readonly firstMs?: number;
   /** Longest quarantine. Default 86 400 000, a day. */
   readonly maxMs?: number;
@@ -14,25 +14,31 @@ export interface QuarantineOptions {
 
 /**
  * Keeps new replicas off nodes that are lost repeatedly. Never delays the replacement of lost
- * replicas. When a node was not lost for as long as its last quarantine, counted from its end, the
- * next quarantine has the first length again.
+ * replicas. The lengths start over with `firstMs` when a node was stable for as long as its
+ * last quarantine: neither in quarantine nor lost for that time. Every `nowMs` is monotonic
+ * milliseconds of the caller's clock.
  */
 export interface Quarantine {
   /** Records a loss of a node, whatever its cause. */
   recordLoss(nodeId: NodeId, nowMs: number): void;
-  /** When the current quarantine ends; undefined when there is none. */
+  /** Returns the time at which the current quarantine ends; undefined without a quarantine. */
   quarantinedUntil(nodeId: NodeId, nowMs: number): number | undefined;
   /**
-   * Ends the quarantine and deletes the recorded losses, as when the node was deleted or repaired.
+   * Ends the quarantine and deletes the recorded losses. Called when the node was deleted.
    */
   forget(nodeId: NodeId): void;
 }
 
 interface LossHistory {
+  /** Times of the losses within the window that led to no quarantine yet. */
   losses: number[];
+  /** Number of quarantines since the lengths started over. */
   quarantines: number;
+  /** Length of the last quarantine; 0 before the first. */
   lastLengthMs: number;
+  /** End of the last quarantine. */
   untilMs: number;
+  /** Time of the last loss. */
   lastLossMs: number;
 }
 

@@ -106,24 +106,24 @@ describe('Reliability', () => {
     expect(reliability.score(a, 2 * MINUTE)).toBe(1);
   });
 
-  it('equals the share of ready milliseconds for random histories', () => {
+  it('scores the share of ready milliseconds of the last hour, rounded to 1/32', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ ready: fc.boolean(), forMs: fc.integer({ min: 1, max: 900_000 }) }), {
           minLength: 1,
           maxLength: 40,
         }),
-        (spells) => {
+        (periods) => {
           const reliability = createReliability();
           let nowMs = 0;
-          for (const { ready, forMs } of spells) {
+          for (const { ready, forMs } of periods) {
             reliability.record(a, ready, nowMs);
             nowMs += forMs;
           }
           const from = Math.max(0, nowMs - 3_600_000);
           let readyMs = 0;
           let at = 0;
-          for (const { ready, forMs } of spells) {
+          for (const { ready, forMs } of periods) {
             if (ready) readyMs += Math.max(0, at + forMs - Math.max(at, from));
             at += forMs;
           }
@@ -135,7 +135,7 @@ describe('Reliability', () => {
     );
   });
 
-  it('bounds the history of a node that flaps without end, and does not raise its score', () => {
+  it('scores a node that flaps every second for an hour at most 0.5', () => {
     const reliability = createReliability();
     reliability.record(a, true, 0);
     for (let second = 1; second < 3_600; second += 2) {

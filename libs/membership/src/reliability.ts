@@ -4,7 +4,7 @@ import type { NodeId } from '@cloudless/base';
  * Reliability of each node: the share of the last hour, or of the time since it joined when that is
  * shorter, in which the node was ready; 1 at first (CLD-REQ-021). The score is rounded to 1/32 and
  * changes at most every 10 s, so that placements do not follow noise and two coordinators with the
- * same observations agree.
+ * same observations agree. Every `nowMs` is monotonic milliseconds of the caller's clock.
  */
 export interface Reliability {
   /**
@@ -12,26 +12,28 @@ export interface Reliability {
    * join. A repeated record changes nothing.
    */
   record(nodeId: NodeId, ready: boolean, nowMs: number): void;
-  /** The score, 0 to 1 in steps of 1/32; 1 for an unknown node. */
+  /** Returns the score, 0 to 1 in steps of 1/32; 1 for an unknown node. */
   score(nodeId: NodeId, nowMs: number): number;
+  /** Deletes the history of a node. Its next record counts as a join. */
   forget(nodeId: NodeId): void;
 }
 
-/** Length of the evaluated past. */
+/** Length of the evaluated past, milliseconds: an hour. */
 const WINDOW_MS = 3_600_000;
 /** Shortest time between two changes of a score. */
 const MIN_CHANGE_INTERVAL_MS = 10_000;
-/** Number of steps between 0 and 1. */
+/** Number of equal steps between the scores 0 and 1. */
 const STEPS = 32;
 /**
- * Most recorded outages. Beyond that, the two oldest are merged, the time between them included;
- * such a node is unreliable in any case.
+ * Most recorded outages of a node. Beyond that, the two oldest outages become one that includes the
+ * ready time between them; a node with so many outages in an hour is unreliable in any case.
  */
 const MAX_OUTAGES = 128;
 
+/** A time in which a node was not ready, milliseconds. */
 interface Outage {
   from: number;
-  /** Infinity while it lasts. */
+  /** Infinity while the outage lasts. */
   to: number;
 }
 

@@ -56,44 +56,44 @@ describe('ReplacementBrake', () => {
     expect(brake.check(0, 0).kind).toBe('released');
   });
 
-  it('counts losses within 30 s together', () => {
+  it('holds for losses within 30 s, and not for the same losses over a longer time', () => {
     const brake = createReplacementBrake();
     brake.apply(lostNodes(3, 0));
     expect(brake.check(0, 4).kind).toBe('released');
     brake.apply(lostNodes(2, 30_000, 'silence', 3));
     expect(brake.check(30_000, 2).kind).toBe('holding');
-    const slow = createReplacementBrake();
-    slow.apply(lostNodes(3, 0));
-    slow.apply(lostNodes(2, 30_001, 'silence', 3));
-    expect(slow.check(30_001, 2).kind).toBe('released');
+    const laterBrake = createReplacementBrake();
+    laterBrake.apply(lostNodes(3, 0));
+    laterBrake.apply(lostNodes(2, 30_001, 'silence', 3));
+    expect(laterBrake.check(30_001, 2).kind).toBe('released');
   });
 
-  it('ends when half of the nodes are alive again', () => {
+  it('releases when half of the nodes are alive again', () => {
     const brake = aHoldingBrake();
     brake.apply(aliveNodes(1, 200_000));
     expect(brake.check(200_000, 5).kind).toBe('released');
     expect(brake.check(200_001, 5).kind).toBe('released');
   });
 
-  it('ends after 5 minutes and does not hold again for the same losses', () => {
+  it('releases after 5 minutes and does not hold again for the same losses', () => {
     const brake = aHoldingBrake();
     expect(brake.check(299_999, 4).kind).toBe('holding');
     expect(brake.check(300_000, 4).kind).toBe('released');
     expect(brake.check(300_050, 4).kind).toBe('released');
   });
 
-  it('ends when an operator confirms the losses', () => {
+  it('releases when an operator confirms enough losses, or all of them', () => {
     const brake = aHoldingBrake();
     brake.confirmLost([node(0), node(77)]);
     expect(brake.check(1, 4).kind).toBe('holding');
     brake.confirmLost([node(1)]);
     expect(brake.check(1, 4).kind).toBe('released');
-    const all = aHoldingBrake();
-    all.confirmLost();
-    expect(all.check(1, 4).kind).toBe('released');
+    const confirmedBrake = aHoldingBrake();
+    confirmedBrake.confirmLost();
+    expect(confirmedBrake.check(1, 4).kind).toBe('released');
   });
 
-  it('counts nodes that fall silent during a hold', () => {
+  it('adds nodes that fall silent during a hold to the same hold', () => {
     const brake = aHoldingBrake();
     brake.apply(lostNodes(2, 100_000, 'silence', 6));
     expect(brake.check(100_000, 2)).toMatchObject({

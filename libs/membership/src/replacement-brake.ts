@@ -3,33 +3,40 @@ import type { Transition } from './membership.js';
 
 /** Thresholds and durations of the brake. */
 export interface BrakeOptions {
-  /** Losses within this time count together, milliseconds. Default 30 000. */
+  /** Milliseconds within which losses count together. Default 30 000. */
   readonly windowMs?: number;
   /** Fewer silent nodes than this never engage the brake. Default 4. */
   readonly minNodes?: number;
-  /** Longest hold, milliseconds. Default 300 000. */
+  /** Milliseconds that one hold lasts at most. Default 300 000. */
   readonly holdMs?: number;
 }
 
-/** Whether replicas of lost nodes may be replaced now. `reason` is for users. */
+/**
+ * State of the brake: while `released`, replicas of lost nodes may be replaced; while `holding`,
+ * they may not. Times are milliseconds of the caller's clock.
+ */
 export type BrakeState =
   | { readonly kind: 'released' }
   | {
       readonly kind: 'holding';
       readonly sinceMs: number;
+      /** Time at which the hold ends at the latest. */
       readonly untilMs: number;
+      /** Number of nodes that fell silent and count for this hold. */
       readonly silent: number;
+      /** Number of the silent nodes and the nodes that are alive. */
       readonly total: number;
+      /** Explanation for users. */
       readonly reason: string;
     };
 
 /**
- * Pauses replacement when more than half of the nodes fall silent together: then the coordinator is
- * more likely cut off than all these nodes dead, and the other nodes could not take the load.
- * Losses by reset do not count: a reset is an answer of the other machine.
+ * Pauses replacement when more than half of the nodes fall silent together: the coordinator is then
+ * more likely cut off than all these nodes are dead, and the other nodes could not take the load.
+ * Losses by reset do not count: a machine that resets a connection is reachable.
  */
 export interface ReplacementBrake {
-  /** Applies the transitions of a membership sweep. */
+  /** Records the transitions of a membership sweep. */
   apply(transitions: readonly Transition[]): void;
   /**
    * Evaluates the brake. The hold ends when half or fewer of the nodes are silent, or after its
@@ -38,8 +45,8 @@ export interface ReplacementBrake {
    */
   check(nowMs: number, aliveCount: number): BrakeState;
   /**
-   * Records that an operator confirmed the loss of these nodes; without an argument, of all silent
-   * ones. They no longer count.
+   * Records that an operator confirmed the loss of nodes, which then no longer count.
+   * @param nodeIds - Default: all silent nodes.
    */
   confirmLost(nodeIds?: Iterable<NodeId>): void;
 }
@@ -66,8 +73,8 @@ export function createReplacementBrake(options: BrakeOptions = {}): ReplacementB
       } else if (nowMs - sinceMs >= holdMs) {
         silent.clear();
       }
-      // The share is that of the nodes that were alive before the loss; nodes lost long ago do not
-      // count.
+      // Only nodes that were alive before the loss count: nodes that were lost long ago are neither
+      // silent nor alive.
       const totalNodes = aliveCount + silent.size;
       const isMajority = silent.size * 2 > totalNodes;
       if (sinceMs === undefined && isMajority && silent.size >= minNodes) sinceMs = nowMs;

@@ -26,8 +26,8 @@ const leaving = { desired: 'stopped' as const };
 const draining = { draining: true };
 const blueGreenActive = (
   activeVersion: number,
-  more: { maySwitch?: boolean; keepVersion?: number } = {},
-) => ({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true, ...more } }) as const;
+  changes: { maySwitch?: boolean; keepVersion?: number } = {},
+) => ({ strategy: { kind: 'blueGreen', activeVersion, maySwitch: true, ...changes } }) as const;
 const recreate = { strategy: { kind: 'recreate' } } as const;
 
 /**
@@ -37,11 +37,11 @@ const recreate = { strategy: { kind: 'recreate' } } as const;
 interface Row {
   readonly name: string;
   readonly changes: Partial<RolloutObserved>;
-  readonly gives: string;
+  readonly expected: string;
 }
 const describeRule = (sentence: string, rows: readonly Row[]): void =>
   describe(sentence, () =>
-    it.each(rows)('$name', ({ changes, gives }) => expect(decideShape(changes)).toBe(gives)),
+    it.each(rows)('$name', ({ changes, expected }) => expect(decideShape(changes)).toBe(expected)),
   );
 
 describe('"A rolling update keeps minAvailable replicas ready at every instant."', () => {
@@ -62,21 +62,29 @@ describe('"A rolling update keeps minAvailable replicas ready at every instant."
 describeRule(
   '"Strategies: ROLLING_UPDATE, RECREATE, BLUE_GREEN"; "steps (canary: replicas or percent, then a wait or MANUAL)"',
   [
-    { name: 'ROLLING_UPDATE', changes: { replicas: outdated(3) }, gives: '+2 -3' },
-    { name: 'RECREATE', changes: { replicas: outdated(3), ...recreate }, gives: '-3 -2 -1' },
     {
-      name: 'BLUE_GREEN',
-      changes: { replicas: outdated(3), ...blueGreenActive(1) },
-      gives: '+2 +2 +2',
+      name: 'ROLLING_UPDATE creates one replica and stops one',
+      changes: { replicas: outdated(3) },
+      expected: '+2 -3',
     },
     {
-      name: 'a canary step waits when it is reached',
+      name: 'RECREATE stops all replicas',
+      changes: { replicas: outdated(3), ...recreate },
+      expected: '-3 -2 -1',
+    },
+    {
+      name: 'BLUE_GREEN creates a whole set',
+      changes: { replicas: outdated(3), ...blueGreenActive(1) },
+      expected: '+2 +2 +2',
+    },
+    {
+      name: 'a canary step waits when its replicas are available',
       changes: {
         replicas: [...outdated(2), ...current(1)],
         baseVersion: 1,
         strategy: { kind: 'rollingUpdate', updated: 1 },
       },
-      gives: 'stepReached',
+      expected: 'stepReached',
     },
   ],
 );
@@ -87,7 +95,7 @@ describe('"Default of min_available (when 0): desired − max_unavailable if max
     { spec: { desired: 5, minAvailable: 0, maxUnavailable: 0 }, minAvailable: 4 },
     { spec: { desired: 5 }, minAvailable: 4 },
     { spec: { desired: 1 }, minAvailable: 1 },
-  ])('$spec: $minAvailable', ({ spec, minAvailable }) =>
+  ])('resolves $spec to min_available $minAvailable', ({ spec, minAvailable }) =>
     expect(resolveLimits(spec)).toMatchObject({ minAvailable }),
   );
 });
@@ -97,7 +105,7 @@ describe('"always clamped to 0..desired"', () => {
     { spec: { desired: 3, minAvailable: 9 }, minAvailable: 3 },
     { spec: { desired: 3, maxUnavailable: 9 }, minAvailable: 0 },
     { spec: { desired: 0 }, minAvailable: 0 },
-  ])('$spec: $minAvailable', ({ spec, minAvailable }) =>
+  ])('resolves $spec to min_available $minAvailable', ({ spec, minAvailable }) =>
     expect(resolveLimits(spec)).toMatchObject({ minAvailable }),
   );
 });
@@ -111,26 +119,42 @@ describe('"min_available wins over max_unavailable."', () => {
 });
 
 describeRule('"Stoppable now = freshly ready − min_available, never below 0."', [
-  { name: '3 − 2', changes: { minAvailable: 2, batch: 3, replicas: outdated(3) }, gives: '+2 -3' },
-  { name: '3 − 3', changes: { minAvailable: 3, batch: 3, replicas: outdated(3) }, gives: '+2' },
-  { name: '2 − 3', changes: { minAvailable: 3, batch: 3, replicas: outdated(2) }, gives: '+2 +2' },
   {
-    name: 'a replica that is ready for less than min_ready_duration does not count',
+    name: 'stops 1 of 3 available replicas with min_available 2',
+    changes: { minAvailable: 2, batch: 3, replicas: outdated(3) },
+    expected: '+2 -3',
+  },
+  {
+    name: 'stops none of 3 available replicas with min_available 3',
+    changes: { minAvailable: 3, batch: 3, replicas: outdated(3) },
+    expected: '+2',
+  },
+  {
+    name: 'stops none of 2 available replicas with min_available 3',
+    changes: { minAvailable: 3, batch: 3, replicas: outdated(2) },
+    expected: '+2 +2',
+  },
+  {
+    name: 'does not count a replica that is ready for less than min_ready_duration',
     changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, notYetAvailable)] },
-    gives: 'notYetAvailable',
+    expected: 'notYetAvailable',
   },
 ]);
 
 describe('"validateVoluntaryStop(ready, min) (ready = freshly ready after the stop) fails when ready < min, naming both numbers"', () => {
   it.each([
-    { ready: 2, min: 2, gives: { allowed: true } },
+    { ready: 2, min: 2, expected: { allowed: true } },
     {
       ready: 1,
       min: 2,
-      gives: { allowed: false, reason: 'the stop would leave 1 available, below min_available 2' },
+      expected: {
+        allowed: false,
+        reason: 'the stop would leave 1 available, below min_available 2',
+      },
     },
-  ])('$ready, $min', ({ ready, min, gives }) =>
-    expect(validateVoluntaryStop(ready, min)).toMatchObject(gives),
+  ])(
+    'validates a stop that leaves $ready ready replicas with min_available $min',
+    ({ ready, min, expected }) => expect(validateVoluntaryStop(ready, min)).toMatchObject(expected),
   );
 });
 
@@ -140,12 +164,12 @@ describeRule(
     {
       name: 'stops all old replicas when none is ready',
       changes: { minAvailable: 3, replicas: outdated(3, unready) },
-      gives: '+2 -3 -2 -1',
+      expected: '+2 -3 -2 -1',
     },
     {
       name: 'stops an unready replica below the minimum',
       changes: { minAvailable: 3, replicas: [...outdated(2), aReplica(9, unready)] },
-      gives: '+2 -9',
+      expected: '+2 -9',
     },
   ],
 );
@@ -156,44 +180,49 @@ describeRule(
     {
       name: 'stops one replica with max_unavailable 0',
       changes: { ...resolveLimits({ desired: 4 }), replicas: outdated(4) },
-      gives: '+2 -4',
+      expected: '+2 -4',
     },
     {
       name: 'stops two replicas with max_unavailable 2',
       changes: { ...resolveLimits({ desired: 4, maxUnavailable: 2 }), replicas: outdated(4) },
-      gives: '+2 -4 -3',
+      expected: '+2 -4 -3',
     },
     {
       name: 'counts an old replica that failed',
       changes: { ...resolveLimits({ desired: 4, maxUnavailable: 2 }), replicas: outdated(3) },
-      gives: '+2 +2 -3',
+      expected: '+2 +2 -3',
     },
   ],
 );
 
 describe('"When that is 0, surge first: max_surge is optional, unset means 1."', () => {
   it.each([
-    { maxSurge: undefined, gives: '+2' },
-    { maxSurge: 2, gives: '+2 +2' },
-  ])('max_surge $maxSurge', ({ maxSurge, gives }) => {
-    const limits = resolveLimits({
-      desired: 3,
-      minAvailable: 3,
-      ...definedFields({ maxSurge }),
-    });
-    expect(decideShape({ ...limits, replicas: outdated(3) })).toBe(gives);
-  });
+    { maxSurge: undefined, created: 1, expected: '+2' },
+    { maxSurge: 2, created: 2, expected: '+2 +2' },
+  ])(
+    'creates $created of 3 new replicas first with max_surge $maxSurge',
+    ({ maxSurge, expected }) => {
+      const limits = resolveLimits({
+        desired: 3,
+        minAvailable: 3,
+        ...definedFields({ maxSurge }),
+      });
+      expect(decideShape({ ...limits, replicas: outdated(3) })).toBe(expected);
+    },
+  );
 });
 
 describe('"an explicit 0 that leaves no possible move […] is refused at create and update"', () => {
-  it.each([
-    {
-      spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
-      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
-    },
-    { spec: { desired: 3, maxSurge: 0, minAvailable: 2 }, text: undefined },
-    { spec: { desired: 0, maxSurge: 0, minAvailable: 3 }, text: undefined },
-  ])('$spec: $text', ({ spec, text }) => expect(findImpossibleLimits(spec)).toBe(text));
+  it.each(
+    [
+      {
+        spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
+        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+      },
+      { spec: { desired: 3, maxSurge: 0, minAvailable: 2 }, text: undefined },
+      { spec: { desired: 0, maxSurge: 0, minAvailable: 3 }, text: undefined },
+    ].map((row) => ({ ...row, result: row.text === undefined ? 'undefined' : 'a reason' })),
+  )('returns $result for $spec', ({ spec, text }) => expect(findImpossibleLimits(spec)).toBe(text));
 });
 
 describe('"if it arises later by scaling, the rollout pauses with that text"', () => {
@@ -214,26 +243,30 @@ describeRule('"It never goes below the minimum to make progress."', [
   {
     name: 'waits while a new replica is not ready',
     changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, unready)] },
-    gives: 'notReady',
+    expected: 'notReady',
   },
   {
     name: 'waits for the replacement of a lost replica',
     changes: { replicas: [...outdated(2), ...current(1, unready), aReplica(9, { lost: true })] },
-    gives: '+2',
+    expected: '+2',
   },
 ]);
 
 describeRule('"Ceiling of live replicas: desired + max_surge (rolling)"', [
-  { name: '3 + 1', changes: { minAvailable: 3, replicas: outdated(3) }, gives: '+2' },
   {
-    name: '3 + 2',
+    name: 'allows 3 + 1 live replicas',
+    changes: { minAvailable: 3, replicas: outdated(3) },
+    expected: '+2',
+  },
+  {
+    name: 'allows 3 + 2 live replicas with max_surge 2',
     changes: { minAvailable: 3, maxSurge: 2, replicas: outdated(3) },
-    gives: '+2 +2',
+    expected: '+2 +2',
   },
   {
     name: 'counts stopping replicas as live',
     changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, leaving)] },
-    gives: 'stopping',
+    expected: 'stopping',
   },
 ]);
 
@@ -246,12 +279,12 @@ describeRule('"+ 1 per replica being drained"', [
       maxSurge: 0,
       replicas: [...outdated(1), ...someReplicas(2, draining, 8)],
     },
-    gives: '+1 +1',
+    expected: '+1 +1',
   },
   {
     name: 'adds a replacement beside the surge',
     changes: { minAvailable: 3, replicas: [...outdated(2), aReplica(9, draining)] },
-    gives: '+2 +2',
+    expected: '+2 +2',
   },
 ]);
 
@@ -259,12 +292,12 @@ describeRule('"2 × desired (blue/green)"', [
   {
     name: 'creates a second set',
     changes: { replicas: outdated(3), ...blueGreenActive(1) },
-    gives: '+2 +2 +2',
+    expected: '+2 +2 +2',
   },
   {
     name: 'does not create a third set',
     changes: { version: 3, replicas: [...outdated(3), ...current(3)], ...blueGreenActive(1) },
-    gives: '-103 -102 -101',
+    expected: '-103 -102 -101',
   },
   {
     name: 'waits until a third set is gone',
@@ -273,7 +306,7 @@ describeRule('"2 × desired (blue/green)"', [
       replicas: [...outdated(3), ...current(3, leaving)],
       ...blueGreenActive(1),
     },
-    gives: 'stopping',
+    expected: 'stopping',
   },
 ]);
 
@@ -281,7 +314,7 @@ describeRule('"max(old, desired) while scaling down"', [
   {
     name: 'adds nothing to 6 replicas on the way to 3',
     changes: { minAvailable: 3, replicas: outdated(6) },
-    gives: '-6 -5 -4',
+    expected: '-6 -5 -4',
   },
 ]);
 
@@ -289,12 +322,12 @@ describeRule('"replicas on lost nodes do not count."', [
   {
     name: 'ignores lost replicas for the maximum',
     changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, { lost: true })] },
-    gives: '+2',
+    expected: '+2',
   },
   {
     name: 'ignores lost replicas for the wanted count',
     changes: { version: 1, replicas: [...outdated(3), aReplica(9, { lost: true })] },
-    gives: 'converged',
+    expected: 'converged',
   },
 ]);
 
@@ -302,17 +335,17 @@ describeRule('"Steps wait for readiness held for min_ready_duration […] not fo
   {
     name: 'waits for a replica that is not ready',
     changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, unready)] },
-    gives: 'notReady',
+    expected: 'notReady',
   },
   {
     name: 'waits for a replica that is ready for less than min_ready_duration',
     changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, notYetAvailable)] },
-    gives: 'notYetAvailable',
+    expected: 'notYetAvailable',
   },
   {
     name: 'continues when the replica is available',
     changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1)] },
-    gives: '-3',
+    expected: '-3',
   },
 ]);
 
@@ -320,12 +353,12 @@ describeRule('"Extra old replicas are deleted, not restarted."', [
   {
     name: 'stops the surplus of a scale-down during an update',
     changes: { minAvailable: 2, replicas: outdated(5) },
-    gives: '-5 -4',
+    expected: '-5 -4',
   },
   {
     name: 'stops surplus replicas that are not ready first',
     changes: { replicas: [...outdated(2), ...current(3), aReplica(9, unready)] },
-    gives: '-9 -2 -1',
+    expected: '-9 -2 -1',
   },
 ]);
 
@@ -335,7 +368,7 @@ describe('"Scale and update combined end at the desired count exactly."', () => 
     { from: 5, to: 3 },
     { from: 10, to: 1 },
     { from: 2, to: 0 },
-  ])('from $from to $to', ({ from, to }) => {
+  ])('holds for an update that scales from $from to $to replicas', ({ from, to }) => {
     for (const strategy of [undefined, recreate.strategy, blueGreenActive(1).strategy]) {
       const { steps, outcome } = predictRollout(
         anObserved({
@@ -345,11 +378,13 @@ describe('"Scale and update combined end at the desired count exactly."', () => 
         }),
       );
       expect(outcome).toEqual({ kind: 'completes' });
-      const made = steps.filter(({ step }) => step.kind === 'createReplica').length;
+      const created = steps.filter(({ step }) => step.kind === 'createReplica').length;
       const stopped = steps.filter(({ step }) => step.kind === 'stopReplica').length;
-      expect(from + made - stopped).toBe(to);
-      const ofNew = steps.filter(({ step }) => step.kind === 'createReplica' && step.version === 2);
-      expect(ofNew).toHaveLength(to);
+      expect(from + created - stopped).toBe(to);
+      const createdNew = steps.filter(
+        ({ step }) => step.kind === 'createReplica' && step.version === 2,
+      );
+      expect(createdNew).toHaveLength(to);
     }
   });
 });
@@ -358,14 +393,18 @@ describeRule('"RECREATE stops all, then starts all; its own stops count min_avai
   {
     name: 'stops all replicas of the old version',
     changes: { minAvailable: 3, replicas: outdated(3), ...recreate },
-    gives: '-3 -2 -1',
+    expected: '-3 -2 -1',
   },
   {
     name: 'waits for the last stop',
     changes: { replicas: [aReplica(1, leaving)], ...recreate },
-    gives: 'stopping',
+    expected: 'stopping',
   },
-  { name: 'creates all new replicas', changes: { replicas: [], ...recreate }, gives: '+2 +2 +2' },
+  {
+    name: 'creates all new replicas',
+    changes: { replicas: [], ...recreate },
+    expected: '+2 +2 +2',
+  },
   {
     name: 'replaces a draining replica first',
     changes: {
@@ -373,7 +412,7 @@ describeRule('"RECREATE stops all, then starts all; its own stops count min_avai
       replicas: [...current(2), aReplica(9, { version: 2, ...draining })],
       ...recreate,
     },
-    gives: '+2',
+    expected: '+2',
   },
 ]);
 
@@ -383,7 +422,7 @@ describeRule(
     {
       name: 'creates the whole new set in one decision',
       changes: { replicas: outdated(3), ...blueGreenActive(1) },
-      gives: '+2 +2 +2',
+      expected: '+2 +2 +2',
     },
     {
       name: 'creates nothing when there is room for a part only',
@@ -391,7 +430,7 @@ describeRule(
         replicas: [...outdated(3), aReplica(9, { version: 3, ...leaving })],
         ...blueGreenActive(1),
       },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'waits until the new set is ready',
@@ -399,12 +438,12 @@ describeRule(
         replicas: [...outdated(3), ...current(2), aReplica(9, { version: 2, ...unready })],
         ...blueGreenActive(1),
       },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'switches in one step',
       changes: { replicas: [...outdated(3), ...current(3)], ...blueGreenActive(1) },
-      gives: '=2',
+      expected: '=2',
     },
     {
       name: 'waits for a promotion with MANUAL',
@@ -412,7 +451,7 @@ describeRule(
         replicas: [...outdated(3), ...current(3)],
         ...blueGreenActive(1, { maySwitch: false }),
       },
-      gives: 'promotion',
+      expected: 'promotion',
     },
     {
       name: 'keeps the previous set',
@@ -420,12 +459,12 @@ describeRule(
         replicas: [...outdated(3), ...current(3)],
         ...blueGreenActive(2, { keepVersion: 1 }),
       },
-      gives: 'kept',
+      expected: 'kept',
     },
     {
       name: 'stops the previous set afterwards',
       changes: { replicas: [...outdated(3), ...current(3)], ...blueGreenActive(2) },
-      gives: '-3 -2 -1',
+      expected: '-3 -2 -1',
     },
   ],
 );
@@ -434,32 +473,32 @@ describeRule('"can be paused, resumed, undone; a new update supersedes it"', [
   {
     name: 'rolls nothing while paused',
     changes: { paused: true, baseVersion: 1, replicas: [...outdated(2), ...current(1)] },
-    gives: 'paused',
+    expected: 'paused',
   },
   {
     name: 'replaces a lost replica with the previous version while paused',
     changes: { paused: true, baseVersion: 1, replicas: outdated(2) },
-    gives: '+1',
+    expected: '+1',
   },
   {
     name: 'continues after the resume',
     changes: { replicas: [...outdated(2), ...current(1)] },
-    gives: '+2 -2',
+    expected: '+2 -2',
   },
   {
     name: 'returns to the old version after an undo',
     changes: { version: 1, replicas: [...outdated(2), ...current(1)] },
-    gives: '+1 -101',
+    expected: '+1 -101',
   },
   {
     name: 'rolls to a newer version',
     changes: { version: 3, minAvailable: 3, replicas: [...outdated(3), ...current(1, unready)] },
-    gives: '-101',
+    expected: '-101',
   },
   {
     name: 'replaces the new set by that of a newer version',
     changes: { version: 3, replicas: [...outdated(3), ...current(3)], ...blueGreenActive(1) },
-    gives: '-103 -102 -101',
+    expected: '-103 -102 -101',
   },
 ]);
 
@@ -472,7 +511,7 @@ describeRule(
         minAvailable: 3,
         replicas: [...outdated(2), aReplica(9, draining), ...current(1)],
       },
-      gives: '+2 -9',
+      expected: '+2 -9',
     },
     {
       name: 'does not count a new replica under blue/green',
@@ -486,7 +525,7 @@ describeRule(
         ],
         ...blueGreenActive(1),
       },
-      gives: '+1',
+      expected: '+1',
     },
   ],
 );

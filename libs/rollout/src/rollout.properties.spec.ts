@@ -28,7 +28,11 @@ const MAX_DECISIONS = 200;
 /** Number of applied and checked steps. */
 let steps = 0;
 
-/** Lets time pass without failures and grants every permission. @returns The final decision. */
+/**
+ * Applies decisions, lets time pass without failures, and grants every permission, until no step is
+ * possible.
+ * @returns `converged`, or the reason of a wait that only a change of the spec can end.
+ */
 function runUntilSettled(workload: SimulatedWorkload): string {
   for (let round = 0; round < MAX_DECISIONS; round += 1) {
     const decision = workload.applyNextDecision();
@@ -41,7 +45,10 @@ function runUntilSettled(workload: SimulatedWorkload): string {
   return 'no end';
 }
 
-/** Checks that a converged workload has exactly the wanted replicas. */
+/**
+ * Checks that a workload has exactly the wanted replicas, or impossible limits.
+ * @param end - Result of {@link runUntilSettled}.
+ */
 function checkEnd(workload: SimulatedWorkload, end: string): void {
   const { want, minAvailable, maxSurge, version, strategy, globalTargets } = workload.observe();
   if (end === 'impossibleLimits') {
@@ -55,14 +62,20 @@ function checkEnd(workload: SimulatedWorkload, end: string): void {
   assert(workload.live.length === want, `${workload.live.length} of ${want} live`);
   assert(
     workload.live.every(
-      (one) => one.available && one.version === version && !one.draining && one.forced !== true,
+      (replica) =>
+        replica.available &&
+        replica.version === version &&
+        !replica.draining &&
+        replica.forced !== true,
     ),
     'an unwanted replica is left',
   );
-  const places = workload.live.map(({ nodeId }) => nodeId ?? '').sort();
+  const nodeIds = workload.live.map(({ nodeId }) => nodeId ?? '').sort();
   assert(
-    globalTargets === undefined || want === 0 || places.join() === [...globalTargets].sort().join(),
-    `replicas on ${places.join()}`,
+    globalTargets === undefined ||
+      want === 0 ||
+      nodeIds.join() === [...globalTargets].sort().join(),
+    `replicas on ${nodeIds.join()}`,
   );
   assert(
     strategy?.kind !== 'blueGreen' || strategy.activeVersion === version || want === 0,
@@ -110,8 +123,8 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
           strategy?.kind === 'blueGreen'
             ? countAvailable(workload.observe())
             : workload.live.length;
-        const most = strategy?.kind === 'rollingUpdate' && want > 0 ? want + maxSurge : want;
-        assert(serving >= want && serving <= most, `${serving} of ${want}`);
+        const maxServing = strategy?.kind === 'rollingUpdate' && want > 0 ? want + maxSurge : want;
+        assert(serving >= want && serving <= maxServing, `${serving} of ${want}`);
         steps += workload.steps;
       }),
       { numRuns: 500 },
@@ -140,10 +153,10 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
     fc.assert(
       fc.property(arbObserved(kind), fc.nat(11), (observed, turn) => {
         const { replicas, globalTargets } = observed;
-        const turned = [...replicas.slice(turn), ...replicas.slice(0, turn)].reverse();
+        const reordered = [...replicas.slice(turn), ...replicas.slice(0, turn)].reverse();
         const other = {
           ...observed,
-          replicas: turned,
+          replicas: reordered,
           ...(globalTargets === undefined ? {} : { globalTargets: [...globalTargets].reverse() }),
         };
         expect(decideNextSteps(other)).toEqual(decideNextSteps(observed));
@@ -152,20 +165,20 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
     );
   });
 
-  it('is predicted with the decisions of decideNextSteps, within minAvailable and the maximum', () => {
+  it('makes the decisions that predictRollout predicts, within minAvailable and the maximum', () => {
     fc.assert(
       fc.property(arbObserved(kind), (observed) => {
         const prediction = predictRollout(observed, {});
-        const driven = runDecisions(observed);
+        const simulated = runDecisions(observed);
         expect(sortForGlobalTargets(observed, toStepTexts(prediction))).toEqual(
-          sortForGlobalTargets(observed, driven.steps),
+          sortForGlobalTargets(observed, simulated.steps),
         );
-        const left = prediction.steps
+        const counts = prediction.steps
           .filter(({ step }) => step.kind !== 'stepReached')
           .map(({ available, live }) => [available, live]);
-        expect({ left, end: prediction.outcome.kind }).toEqual({
-          left: driven.left,
-          end: driven.end,
+        expect({ counts, end: prediction.outcome.kind }).toEqual({
+          counts: simulated.counts,
+          end: simulated.end,
         });
         const connected = assumeAllConnected(observed);
         const minAvailable = Math.min(countAvailable(connected), observed.minAvailable);
@@ -187,10 +200,10 @@ describe.each(ROLLOUT_KINDS)('decideNextSteps, %s, with random input', (kind) =>
 /** Makes one replica available, or confirms one stop. */
 function progressOneReplica(workload: SimulatedWorkload, choice: number): void {
   const { replicas } = workload.observe();
-  const open = replicas.flatMap((one, index) =>
-    !one.lost && (one.desired === 'stopped' || !one.available) ? [index] : [],
+  const pending = replicas.flatMap((replica, index) =>
+    !replica.lost && (replica.desired === 'stopped' || !replica.available) ? [index] : [],
   );
-  const chosen = open[choice % open.length];
+  const chosen = pending[choice % pending.length];
   assert(chosen !== undefined, 'there is something to wait for');
   if (replicas[chosen]?.desired === 'stopped') workload.removeReplica(chosen);
   else workload.changeReplica(chosen, { available: true, notYetAvailable: false });
@@ -204,24 +217,25 @@ const assumeAllConnected = (observed: RolloutObserved): RolloutObserved => ({
   ),
 });
 
-/** Applies every decision of `decideNextSteps`, as `predictRollout` promises to. */
+/** Applies every decision of `decideNextSteps`, which `predictRollout` has to predict. */
 function runDecisions(observed: RolloutObserved) {
   const workload = new SimulatedWorkload(assumeAllConnected(observed));
-  const taken: string[] = [];
-  const left: (readonly [number, number])[] = [];
+  const stepTexts: string[] = [];
+  /** The available and the live replicas after each step. */
+  const counts: (readonly [number, number])[] = [];
   for (let round = 0; round < MAX_DECISIONS; round += 1) {
     const decision = decideNextSteps(workload.observe());
-    if (decision.kind === 'converged') return { steps: taken, left, end: 'completes' };
+    if (decision.kind === 'converged') return { steps: stepTexts, counts, end: 'completes' };
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'spec')
-      return { steps: taken, left, end: 'stuck' };
+      return { steps: stepTexts, counts, end: 'stuck' };
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'permission')
       workload.grantPermission();
     if (decision.kind === 'waiting' && decision.wakeOn.kind === 'replicas') workload.settle();
     if (decision.kind !== 'steps') continue;
     for (const step of decision.steps) {
       workload.applyStep(step);
-      taken.push(JSON.stringify(step));
-      left.push([countReachable(workload.observe()), workload.live.length]);
+      stepTexts.push(JSON.stringify(step));
+      counts.push([countReachable(workload.observe()), workload.live.length]);
     }
     workload.settle();
   }

@@ -74,7 +74,7 @@ describe('Cluster.reserve and Cluster.release', () => {
     expect(cluster.usage(toNodeId('n2'))).toMatchObject({ allocated: nothing, replicas: 0 });
   });
 
-  it('keeps reservations that come before their node or outlive it', () => {
+  it('keeps reservations that are added before their node or outlive the node', () => {
     const cluster = createCluster();
     cluster.reserve(aReservation('web-1'));
     expect(cluster.usage(n1)).toBeUndefined();
@@ -87,7 +87,7 @@ describe('Cluster.reserve and Cluster.release', () => {
     expect(cluster.usage(n1)).toMatchObject({ replicas: 1 });
   });
 
-  it('keeps reservations on a node that has shrunk: nothing is free, and a request that needs no shrunk resource still fits', () => {
+  it('keeps reservations on a node that has shrunk, and fits a request without the shrunk resource', () => {
     const cluster = aCluster(
       [aNode('n1', { capacity: { cpuMillis: 400, memoryBytes: 8 * GIB } })],
       [aReservation('web-1')],
@@ -106,7 +106,7 @@ describe('Cluster.reserve and Cluster.release', () => {
 });
 
 describe('Cluster.place', () => {
-  it('counts its own placements and does not change the cluster', () => {
+  it('considers its earlier placements and does not change the cluster', () => {
     const cluster = aCluster([
       aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } }),
     ]);
@@ -131,10 +131,10 @@ describe('Cluster.place', () => {
     ]);
   });
 
-  it('does not exceed maxReplicas of a node', () => {
-    const none = { resources: { cpuMillis: 0, memoryBytes: 0 } };
+  it('places at most maxReplicas replicas on a node', () => {
+    const noResources = { resources: { cpuMillis: 0, memoryBytes: 0 } };
     expect(
-      placedOn(aCluster([aNode('n1')]), aRequest(none), 111).filter((id) => id === 'n1'),
+      placedOn(aCluster([aNode('n1')]), aRequest(noResources), 111).filter((id) => id === 'n1'),
     ).toHaveLength(110);
   });
 });
@@ -163,7 +163,7 @@ describe('Cluster.explain', () => {
 });
 
 describe('Cluster.clone', () => {
-  function counts(cluster: Cluster): (number | undefined)[] {
+  function countReplicas(cluster: Cluster): (number | undefined)[] {
     return ['n1', 'n2'].map((id) => cluster.usage(toNodeId(id))?.replicas);
   }
 
@@ -183,7 +183,7 @@ describe('Cluster.clone', () => {
 
     copy.release(toReplicaId('web-1'));
     copy.reserve(reservationFor(request, 'web-2', 'n2'));
-    expect([counts(original), counts(copy)]).toEqual([
+    expect([countReplicas(original), countReplicas(copy)]).toEqual([
       [1, 0],
       [0, 1],
     ]);
@@ -193,7 +193,7 @@ describe('Cluster.clone', () => {
     original.release(toReplicaId('web-1'));
     expect(copy.node(n1)).toBeDefined();
     copy.removeNode(toNodeId('n2'));
-    expect([counts(original), counts(copy)]).toEqual([
+    expect([countReplicas(original), countReplicas(copy)]).toEqual([
       [undefined, 0],
       [0, undefined],
     ]);
@@ -201,9 +201,10 @@ describe('Cluster.clone', () => {
 });
 
 describe('Cluster input validation', () => {
-  function violations(act: () => unknown): string[] {
+  /** Returns the invalid fields that the error of `call` names; none without an error. */
+  function findInvalidFields(call: () => unknown): string[] {
     try {
-      act();
+      call();
     } catch (reason) {
       if (reason instanceof InvalidInputError)
         return reason.violations.map(({ field }: Violation) => field);
@@ -212,8 +213,13 @@ describe('Cluster input validation', () => {
     return [];
   }
 
+  it('accepts a valid node and a valid request', () => {
+    expect(findInvalidFields(() => createCluster().upsertNode(aNode('n1')))).toEqual([]);
+    expect(findInvalidFields(() => createCluster().place(aRequest(), 1))).toEqual([]);
+    expect(findInvalidFields(() => createCluster().explain(aRequest()))).toEqual([]);
+  });
+
   it.each<{ node: Partial<SchedulerNode>; fields: string[] }>([
-    { node: {}, fields: [] },
     { node: { id: toNodeId('') }, fields: ['id'] },
     {
       node: { capacity: { cpuMillis: -1, memoryBytes: 0.5, gpus: Number.NaN } },
@@ -235,15 +241,14 @@ describe('Cluster input validation', () => {
       },
       fields: ['taints[0].key', 'taints[1].effect'],
     },
-  ])('rejects the node $node and names the field', ({ node, fields }) => {
-    expect(violations(() => createCluster().upsertNode({ ...aNode('n1'), ...node }))).toEqual(
-      fields,
-    );
+  ])('names the invalid fields $fields of a node', ({ node, fields }) => {
+    expect(
+      findInvalidFields(() => createCluster().upsertNode({ ...aNode('n1'), ...node })),
+    ).toEqual(fields);
   });
 
   const selector = [{ key: 'a', operator: 'Exists' }] as const;
   it.each<{ request: Partial<PlacementRequest>; fields: string[] }>([
-    { request: {}, fields: [] },
     {
       request: { resources: { cpuMillis: 0.5, memoryBytes: -1 }, priority: 1001 },
       fields: ['resources.cpuMillis', 'resources.memoryBytes', 'priority'],
@@ -311,19 +316,19 @@ describe('Cluster input validation', () => {
       request: { spread: { topology: '', mode: 'required', maxSkew: 0 } },
       fields: ['spread.topology', 'spread.maxSkew'],
     },
-  ])('rejects the request $request and names the field', ({ request, fields }) => {
-    expect(violations(() => createCluster().place(aRequest(request), 1))).toEqual(fields);
-    expect(violations(() => createCluster().explain(aRequest(request)))).toEqual(fields);
+  ])('names the invalid fields $fields of a request', ({ request, fields }) => {
+    expect(findInvalidFields(() => createCluster().place(aRequest(request), 1))).toEqual(fields);
+    expect(findInvalidFields(() => createCluster().explain(aRequest(request)))).toEqual(fields);
   });
 
   it.each([-1, 1.5, Number.NaN, Infinity])('rejects the count %d', (count) => {
-    expect(violations(() => createCluster().place(aRequest(), count))).toEqual(['count']);
+    expect(findInvalidFields(() => createCluster().place(aRequest(), count))).toEqual(['count']);
   });
 
-  it('rejects an invalid reservation and names the field', () => {
+  it('names the invalid fields of a reservation, which is not added', () => {
     const cluster = aCluster([aNode('n1')]);
     expect(
-      violations(() =>
+      findInvalidFields(() =>
         cluster.reserve(aReservation('', { resources: { cpuMillis: -1, memoryBytes: 0 } })),
       ),
     ).toEqual(['replicaId', 'resources.cpuMillis']);

@@ -50,7 +50,9 @@ export interface NodeUsage {
   readonly allocated: Resources;
   /** Allocatable minus allocated, at least 0 (a node may shrink below its reservations). */
   readonly free: Resources;
+  /** Number of reservations, including those of leaving replicas. */
   readonly replicas: number;
+  /** Most replicas of the node. */
   readonly maxReplicas: number;
 }
 
@@ -81,11 +83,11 @@ export interface Cluster {
   release(replicaId: ReplicaId): void;
   /** Returns the node as it was passed to `upsertNode`, or undefined for an unknown node. */
   node(nodeId: NodeId): SchedulerNode | undefined;
-  /** Returns undefined for an unknown node. */
+  /** Returns the reserved and free resources of a node; undefined for an unknown node. */
   usage(nodeId: NodeId): NodeUsage | undefined;
   /**
-   * Chooses nodes for `count` replicas. Each decision considers the ones before it as if they had
-   * been reserved.
+   * Chooses nodes for `count` replicas. Each decision considers the placements before as if they
+   * had been reserved.
    * @returns One placement per replica. After the first refusal all further replicas are refused
    *   for the same reasons.
    * @throws InvalidInputError when the request is invalid or `count` is not a whole number of at
@@ -184,12 +186,12 @@ class IncrementalCluster implements Cluster {
     const run = this.startRun(request);
     const placements: Placement[] = [];
     while (placements.length < count) {
-      const best = run.best();
+      const best = run.findBest();
       if (best === undefined) {
         // Nothing was placed, so the result is the same for all remaining replicas.
         const refusal: Placement = {
           placed: false,
-          reasons: countReasons(run.failures().filter((failure) => failure !== undefined)),
+          reasons: countReasons(run.listFailures().filter((failure) => failure !== undefined)),
         };
         return [...placements, ...Array.from({ length: count - placements.length }, () => refusal)];
       }
@@ -236,9 +238,9 @@ class IncrementalCluster implements Cluster {
   }
 }
 
-/** Adds a placement on a candidate to the run. */
+/** Places one replica on a candidate for the rest of the run. */
 function assign(run: PlacementRun, candidate: Candidate): Placement {
-  // Read the score first: the booking changes it.
+  // The score is read before the placement, which changes the score.
   const placement: Placement = {
     placed: true,
     nodeId: candidate.node.id,

@@ -22,19 +22,20 @@ const counts = fc.integer({ min: 1, max: 6 });
 const RUNS = { numRuns: 300 };
 
 /**
- * Places each request of the world one replica at a time and reserves it. Calls `look` with each
- * decision and the world in which it was made.
+ * Places `count` replicas of each request of the world, one at a time, and reserves each. Calls
+ * `inspect` before each decision with the cluster and an equal world.
+ * @returns The world after all placements.
  */
 function placeAll(
   world: World,
   count: number,
-  look: (cluster: Cluster, plain: PlainWorld, request: PlacementRequest) => void,
+  inspect: (cluster: Cluster, plain: PlainWorld, request: PlacementRequest) => void,
 ): PlainWorld {
   const cluster = aCluster(world.nodes, world.reservations);
   let plain: PlainWorld = world;
   world.requests.forEach((request, index) => {
     for (let n = 0; n < count; n += 1) {
-      look(cluster, plain, request);
+      inspect(cluster, plain, request);
       const [placement] = cluster.place(request, 1);
       if (placement?.placed !== true) continue;
       const reservation = reservationFor(request, `new-${index}-${n}`, placement.nodeId);
@@ -50,21 +51,21 @@ function findFirstFilter(found: ReadonlySet<PlacementFilter>): PlacementFilter |
   return PLACEMENT_FILTERS.find((filter) => found.has(filter));
 }
 
-/** Replica counts by which the ranking orders a node: declared domain, zone, node. */
+/** Replica counts by which the ranking orders nodes: in the declared domain, zone and node. */
 function replicaCountsOf(
   plain: PlainWorld,
   request: PlacementRequest,
   node: SchedulerNode,
 ): number[] {
   const { spread } = request;
-  const mine = spread && domainOfNode(node, spread.topology);
+  const domain = spread && domainOfNode(node, spread.topology);
   const inDomain =
-    mine === undefined
+    domain === undefined
       ? Infinity
       : countReplicas(
           plain,
           request,
-          (other) => domainOfNode(other, spread?.topology ?? '') === mine,
+          (other) => domainOfNode(other, spread?.topology ?? '') === domain,
         );
   const inZone = countReplicas(
     plain,
@@ -78,12 +79,12 @@ function replicaCountsOf(
   ];
 }
 
-describe('placement compared with the brute-force oracle', () => {
-  it('fits exactly the nodes that the oracle accepts, and reports the first failing filter for the others', () => {
+describe('Cluster, compared with the brute-force oracle,', () => {
+  it('accepts the same nodes as the oracle, and reports the first failing filter for the others', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         placeAll(world, count, (cluster, plain, request) => {
-          const said = Object.fromEntries(
+          const actual = Object.fromEntries(
             cluster
               .explain(request)
               .map((node) => [node.nodeId, node.fits ? undefined : node.filter]),
@@ -94,7 +95,7 @@ describe('placement compared with the brute-force oracle', () => {
               findFirstFilter(findFailingFilters(plain, request, node)),
             ]),
           );
-          expect(said).toEqual(expected);
+          expect(actual).toEqual(expected);
         });
       }),
       RUNS,
@@ -139,12 +140,12 @@ describe('placement compared with the brute-force oracle', () => {
             const filter = findFirstFilter(findFailingFilters(plain, request, node));
             expected.set(filter, (expected.get(filter) ?? 0) + 1);
           }
-          const said = new Map<PlacementFilter | undefined, number>();
+          const actual = new Map<PlacementFilter | undefined, number>();
           for (const { filter, nodes, of } of placement.reasons) {
-            said.set(filter, (said.get(filter) ?? 0) + nodes);
+            actual.set(filter, (actual.get(filter) ?? 0) + nodes);
             expect(of).toBe(plain.nodes.length);
           }
-          expect(said).toEqual(expected);
+          expect(actual).toEqual(expected);
         });
       }),
       RUNS,
@@ -154,8 +155,8 @@ describe('placement compared with the brute-force oracle', () => {
   });
 });
 
-describe('placement invariants', () => {
-  it('never reserves more than a node has', () => {
+describe('Cluster in random worlds', () => {
+  it('never places more on a node than the node has', () => {
     fc.assert(
       fc.property(worlds, counts, ({ world }, count) => {
         // Only placements: initial reservations may exceed the capacity of a node that has shrunk.
@@ -218,12 +219,13 @@ describe('placement invariants', () => {
             shuffle(world.nodes).map((node) => ({ ...node, taints: shuffle(node.taints) })),
           );
           shuffle(world.reservations).forEach((reservation) => shuffled.reserve(reservation));
-          const late = aCluster([], world.reservations);
-          world.nodes.forEach((node) => late.upsertNode(node));
+          const reservedFirst = aCluster([], world.reservations);
+          world.nodes.forEach((node) => reservedFirst.upsertNode(node));
           for (const request of world.requests) {
-            const mixed: PlacementRequest = {
+            const shuffledRequest: PlacementRequest = {
               ...request,
-              zones: shuffle(request.zones), // regions are ordered by preference
+              // The regions stay: their order is the preference.
+              zones: shuffle(request.zones),
               capabilities: shuffle(request.capabilities),
               tolerations: shuffle(request.tolerations),
               hostPorts: shuffle(request.hostPorts),
@@ -233,8 +235,13 @@ describe('placement invariants', () => {
             };
             const cluster = aCluster(world.nodes, world.reservations);
             const expected = [cluster.place(request, count), cluster.explain(request)];
-            expect([shuffled.place(mixed, count), shuffled.explain(mixed)]).toEqual(expected);
-            expect([late.place(request, count), late.explain(request)]).toEqual(expected);
+            expect([
+              shuffled.place(shuffledRequest, count),
+              shuffled.explain(shuffledRequest),
+            ]).toEqual(expected);
+            expect([reservedFirst.place(request, count), reservedFirst.explain(request)]).toEqual(
+              expected,
+            );
           }
         },
       ),
@@ -292,8 +299,8 @@ describe('placement invariants', () => {
   });
 });
 
-describe('spread evenness', () => {
-  const roomy = fc.array(
+describe('number of replicas', () => {
+  const arbNodes = fc.array(
     fc.record({
       zone: fc.constantFrom('a', 'b', 'c', 'd'),
       region: fc.constantFrom('eu', 'us'),
@@ -306,27 +313,31 @@ describe('spread evenness', () => {
   );
   const capacity = { cpuMillis: 1e6, memoryBytes: 1e15 };
 
-  it.each<PlacementRequest['spread']>([
-    undefined,
-    ...(['node', 'zone', 'region'] as const).flatMap((topology) => [
-      { topology, mode: 'required' as const },
-      { topology, mode: 'preferred' as const },
-    ]),
-  ])('differs by at most 1 replica between the domains of %j when capacity suffices', (spread) => {
+  it.each<{ readonly name: string; readonly spread?: PlacementRequest['spread'] & object }>([
+    { name: 'zones without a declared spread' },
+    ...(['node', 'zone', 'region'] as const).flatMap((topology) =>
+      (['required', 'preferred'] as const).map((mode) => ({
+        name: `the domains of a ${mode} spread over topology ${topology}`,
+        spread: { topology, mode },
+      })),
+    ),
+  ])('differs by at most 1 between $name when capacity suffices', ({ spread }) => {
     fc.assert(
-      fc.property(roomy, fc.integer({ min: 1, max: 30 }), (kinds, count) => {
-        const nodes = kinds.map((kind, index) => aNode(`n${index}`, { ...kind, capacity }));
+      fc.property(arbNodes, fc.integer({ min: 1, max: 30 }), (drawn, count) => {
+        const nodes = drawn.map((fields, index) => aNode(`n${index}`, { ...fields, capacity }));
         const request = aRequest(spread === undefined ? {} : { spread });
-        const loads = new Map(
+        const replicasByDomain = new Map(
           nodes.map((node) => [domainOfNode(node, spread?.topology ?? 'zone'), 0]),
         );
         for (const placement of aCluster(nodes).place(request, count)) {
           const node = nodes.find(({ id }) => placement.placed && id === placement.nodeId);
           if (node === undefined) throw new Error('the cluster has capacity for all replicas');
           const key = domainOfNode(node, spread?.topology ?? 'zone');
-          loads.set(key, (loads.get(key) ?? 0) + 1);
+          replicasByDomain.set(key, (replicasByDomain.get(key) ?? 0) + 1);
         }
-        expect(Math.max(...loads.values()) - Math.min(...loads.values())).toBeLessThanOrEqual(1);
+        expect(
+          Math.max(...replicasByDomain.values()) - Math.min(...replicasByDomain.values()),
+        ).toBeLessThanOrEqual(1);
       }),
     );
   });

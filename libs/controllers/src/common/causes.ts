@@ -4,8 +4,8 @@ import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
 
 /**
- * The part of the view in which the causes of events are looked up. A cause whose event is no
- * longer kept is not found.
+ * The part of the view in which the functions of this file look up the causes of events. They
+ * return undefined for a cause whose event is no longer kept.
  */
 export type EventView = Pick<ClusterView, 'revision' | 'lastEvent' | 'lastEventOfReplica' | 'node'>;
 
@@ -21,10 +21,10 @@ const CHANGE_REASONS = [
 const DRAIN_REASONS = ['NodeDraining', 'NodeDrainChanged'];
 /** Reasons of events that may report new taints. */
 const NODE_CHANGE_REASONS = ['NodeUpdated', 'NodeChanged', 'NodeJoined'];
-/** Reasons of events about replicas that ended without an order. */
+/** Reasons of events about replicas that ended without a stop order. */
 const END_REASONS = new Set(['ReplicasLost', 'ReplicaFailed']);
 
-/** The event of the newest change of a workload. */
+/** Returns the event of the newest change of a workload's spec, or of its deletion request. */
 export function findChangeEvent(
   view: EventView,
   workload: Pick<WorkloadRecord, 'namespace' | 'name'>,
@@ -35,7 +35,10 @@ export function findChangeEvent(
   );
 }
 
-/** The event that evicts a replica from its node: the drain, or the change that added a taint. */
+/**
+ * Returns the event that evicts a replica from its node: of the drain, or of the newest change of
+ * the node, which may have added a taint. Undefined for a replica without a node.
+ */
 export function findEvictionEvent(
   view: EventView,
   { nodeId }: Pick<ReplicaRecord, 'nodeId'>,
@@ -47,20 +50,21 @@ export function findEvictionEvent(
   );
 }
 
-/** The newest failed or lost replica of each slot. */
+/** Returns the newest failed or lost replica of each slot, by slot number. */
 export function findNewestEnded(
   replicas: readonly ReplicaRecord[],
 ): ReadonlyMap<number, ReplicaRecord> {
   const newest = new Map<number, ReplicaRecord>();
   for (const replica of replicas) {
     if (!replica.lost && replica.phase !== Phase.FAILED) continue;
-    const known = newest.get(replica.slot);
-    if (known === undefined || known.sequence < replica.sequence) newest.set(replica.slot, replica);
+    const earlier = newest.get(replica.slot);
+    if (earlier === undefined || earlier.sequence < replica.sequence)
+      newest.set(replica.slot, replica);
   }
   return newest;
 }
 
-/** The event of the end of a failed or lost replica. */
+/** Returns the event that reports the failure or the loss of a replica. */
 export function findEndEvent(
   view: EventView,
   replica: ReplicaRecord | undefined,
@@ -69,7 +73,7 @@ export function findEndEvent(
   return event !== undefined && END_REASONS.has(event.reason) ? event : undefined;
 }
 
-/** The newest of several events. */
+/** Returns the newest of several events; undefined when none is defined. */
 export function selectNewest(...events: readonly (Event | undefined)[]): Event | undefined {
   return events.reduce<Event | undefined>(
     (newest, event) =>

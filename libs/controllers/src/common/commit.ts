@@ -7,10 +7,11 @@ import {
 } from '@cloudless/cluster-state';
 
 /**
- * Commits the decision of a pass and asks for another pass: after success because more may be left,
- * after a conflict because the pass read records that have changed (the view shows the change by
- * then). Returns `done` when this coordinator no longer leads or its store has been rolled back.
- * @throws Every error other than a conflict.
+ * Commits the decision of a pass.
+ * @returns `again` after success, because more may be left to do, and after a conflict, because the
+ *   pass read records that have changed (the view shows the change by then); `done` when this
+ *   coordinator no longer leads or its store has been rolled back.
+ * @throws Every other error of the commit.
  */
 export async function commitOrReconcileAgain(
   state: ClusterState,
@@ -27,8 +28,8 @@ export async function commitOrReconcileAgain(
 }
 
 /**
- * Tells whether an error means that no later commit of this coordinator can succeed either: it no
- * longer leads, or its store has been rolled back.
+ * Returns true for the error of a coordinator that no longer leads, or whose store has been rolled
+ * back: a later commit would fail in the same way.
  */
 export function isFinalRefusal(reason: unknown): boolean {
   return reason instanceof LeadershipLostError || reason instanceof RestoredStateError;

@@ -1,6 +1,6 @@
 import { durationMs } from '@bufbuild/protobuf/wkt';
 
-/** Milliseconds of an optional duration; 0 when absent. */
+/** Converts an optional duration to milliseconds. Returns 0 for undefined. */
 export function toMs(duration: Parameters<typeof durationMs>[0] | undefined): number {
   return duration === undefined ? 0 : durationMs(duration);
 }

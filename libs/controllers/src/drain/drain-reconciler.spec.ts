@@ -12,12 +12,14 @@ beforeEach(async () => {
 });
 afterEach(() => bed.close());
 
-interface Drain {
+interface DrainOptions {
+  /** Milliseconds until the deadline. Default: no deadline. */
   readonly deadlineMs?: number;
   readonly force?: boolean;
 }
 
-async function drainNode({ deadlineMs, force = false }: Drain = {}): Promise<void> {
+/** Starts a drain of node-1. */
+async function drainNode({ deadlineMs, force = false }: DrainOptions = {}): Promise<void> {
   const nowMs = bed.clock.wallTime();
   await bed.changeNode('node-1', {
     cordoned: true,
@@ -50,7 +52,7 @@ describe('DrainReconciler', () => {
     ]);
   });
 
-  it('waits until the last replica has stopped', async () => {
+  it('marks the node as drained only when its last replica has stopped', async () => {
     await bed.addReplicas(2);
     await drainNode();
     await bed.changeReplica('web-1', { phase: Phase.STOPPED, ready: false });
@@ -70,7 +72,7 @@ describe('DrainReconciler', () => {
     expect(bed.node('node-1').drain?.phase).toBe(DrainPhase.DRAINED);
   });
 
-  it('fails at the deadline, names what is left, and ends the eviction', async () => {
+  it('marks the drain as failed at its deadline, names the remaining replicas, and ends the eviction', async () => {
     await bed.addReplicas(2);
     await drainNode({ deadlineMs: 60_000 });
     await bed.advance(59_000);
@@ -93,7 +95,7 @@ describe('DrainReconciler', () => {
     expect(bed.node('node-1').drain?.phase).toBe(DrainPhase.DRAINING);
   });
 
-  it('does not end a drain whose node record changes between plan and commit', async () => {
+  it('does not end a drain that a user cancels between plan and commit', async () => {
     await bed.addReplicas(1);
     await drainNode();
     bed.beforeNextCommit(() => bed.changeNode('node-1', { cordoned: false, draining: false }));
@@ -121,7 +123,7 @@ describe('DrainReconciler', () => {
     expect(bed.state.view().revision).toBe(revision + 1n);
   });
 
-  it('does nothing while the store is rolled back, and ends the drain after the acceptance', async () => {
+  it('ends no drain while the store is rolled back, and ends it when an operator accepts the state', async () => {
     bed.state.reportNewerState({ nodeId: 'node-2', epoch: 9n, orderRevision: 0n });
     await drainNode();
     expect(bed.node('node-1').drain?.phase).toBe(DrainPhase.DRAINING);

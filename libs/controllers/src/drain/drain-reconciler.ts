@@ -43,10 +43,10 @@ export interface DrainReconcilerDeps {
   readonly meter?: Meter;
 }
 
-/** Most workloads that the event names; the status of the node lists more. */
+/** Most workloads that the event of a failed drain names; the status of the node lists more. */
 const MAX_NAMED = 5;
 
-/** How a drain ends. */
+/** Result of a drain, with the event that reports it. */
 interface DrainOutcome {
   readonly phase: DrainPhase.DRAINED | DrainPhase.FAILED;
   readonly severity: Event_Severity;
@@ -109,12 +109,12 @@ export class DrainReconciler {
     const node = view.node(nodeId);
     if (node?.value.draining !== true) return { kind: 'done' };
     const drain = node.value.drain ?? create(DrainRecordSchema, { phase: DrainPhase.DRAINING });
-    // A drained node accepts nothing new: it stays drained.
+    // A drained node accepts nothing new, so no replica can appear on it again.
     if (drain.phase === DrainPhase.DRAINED) return { kind: 'done' };
     if (listReplicasHeldBy(view, nodeId).length === 0)
       return this.finishDrain(node, drain, createDrainedOutcome(nodeId, drain));
     const remainingMs = getRemainingDrainMs(drain, clock.wallTime());
-    // The workload reconcilers stop what is left of a forced drain.
+    // A forced drain does not fail: the workload reconcilers stop the remaining replicas.
     if (remainingMs === undefined || drain.force) return { kind: 'done' };
     if (remainingMs > 0) return { kind: 'after', delayMs: remainingMs };
     return this.finishDrain(
@@ -134,8 +134,8 @@ export class DrainReconciler {
     const { phase, ...event } = outcome;
     const next = Object.assign(clone(NodeRecordSchema, node.value), {
       drain: Object.assign(clone(DrainRecordSchema, drain), { phase }),
-      // A drained node stays in draining until it is uncordoned; a failed drain evicts nothing
-      // more.
+      // A drained node keeps `draining` until a user uncordons it. After a failed drain, `draining`
+      // is false, so that no further replica is evicted.
       draining: phase === DrainPhase.DRAINED,
     });
     const transaction = state.transaction().require('node', id, node).put('node', id, next);

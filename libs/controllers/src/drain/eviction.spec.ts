@@ -35,7 +35,8 @@ function findEvictionUnder(
   return findEviction(view, { nodeId, uid: 'u', version: 1 }, NOW_MS);
 }
 
-const drain = (startedMs: number, deadlineMs: number | undefined, force: boolean) => ({
+/** A draining node; start and deadline of the drain are milliseconds relative to now. */
+const drainingNode = (startedMs: number, deadlineMs: number | undefined, force: boolean) => ({
   draining: true,
   drain: create(DrainRecordSchema, {
     startedAt: timestampFromMs(NOW_MS + startedMs),
@@ -44,56 +45,70 @@ const drain = (startedMs: number, deadlineMs: number | undefined, force: boolean
   }),
 });
 
-describe('findEviction on a draining node', () => {
+describe('findEviction for a drain', () => {
   it.each([
-    { name: 'keeps a replica on a node without a drain', node: {}, is: NOT_EVICTED },
-    { name: 'evicts for a drain without a drain record', node: { draining: true }, is: EVICTED },
     {
-      name: 'evicts for a drain without a deadline',
-      node: drain(-5, undefined, false),
-      is: EVICTED,
+      name: 'keeps a replica on a node that is not draining',
+      node: {},
+      expected: NOT_EVICTED,
+    },
+    {
+      name: 'evicts from a draining node without a drain record',
+      node: { draining: true },
+      expected: EVICTED,
+    },
+    {
+      name: 'evicts from a draining node without a deadline',
+      node: drainingNode(-5, undefined, false),
+      expected: EVICTED,
     },
     {
       name: 'forces the eviction for a forced drain without a deadline',
-      node: drain(-5, undefined, true),
-      is: FORCED_EVICTION,
+      node: drainingNode(-5, undefined, true),
+      expected: FORCED_EVICTION,
     },
-    { name: 'evicts before the deadline', node: drain(-5, 10, false), is: EVICTED },
+    {
+      name: 'evicts before the deadline of the drain',
+      node: drainingNode(-5, 10, false),
+      expected: EVICTED,
+    },
     {
       name: 'evicts after the deadline until the drain is marked as failed',
-      node: drain(-5, -1, false),
-      is: EVICTED,
+      node: drainingNode(-5, -1, false),
+      expected: EVICTED,
     },
     {
       name: 'evicts without force before the deadline of a forced drain',
-      node: drain(-5, 10, true),
-      is: { ...EVICTED, changesInMs: 10 },
+      node: drainingNode(-5, 10, true),
+      expected: { ...EVICTED, changesInMs: 10 },
     },
     {
       name: 'forces the eviction at the deadline of a forced drain',
-      node: drain(-5, 0, true),
-      is: FORCED_EVICTION,
+      node: drainingNode(-5, 0, true),
+      expected: FORCED_EVICTION,
     },
     {
-      name: 'waits no longer than the drain period after the clock was set back',
-      node: drain(90_000, 100_000, true),
-      is: { ...EVICTED, changesInMs: 10_000 },
+      name: 'forces the eviction after at most the period of the drain when the clock was set back',
+      node: drainingNode(90_000, 100_000, true),
+      expected: { ...EVICTED, changesInMs: 10_000 },
     },
     {
       name: 'keeps a replica after a failed drain',
-      node: { ...drain(-5, -1, false), draining: false },
-      is: NOT_EVICTED,
+      node: { ...drainingNode(-5, -1, false), draining: false },
+      expected: NOT_EVICTED,
     },
-  ])('$name', ({ node, is }) => {
-    expect(findEvictionUnder(node)).toEqual(is);
+  ])('$name', ({ node, expected }) => {
+    expect(findEvictionUnder(node)).toEqual(expected);
   });
 
   it('keeps a replica that has no node or whose node has no record', () => {
     expect(findEvictionUnder({ draining: true }, [], '')).toEqual(NOT_EVICTED);
     expect(findEvictionUnder({ draining: true }, [], 'node-gone')).toEqual(NOT_EVICTED);
   });
+});
 
-  it('getRemainingDrainMs returns undefined for a drain without a deadline', () => {
+describe('getRemainingDrainMs', () => {
+  it('returns undefined for a drain without a deadline', () => {
     expect(getRemainingDrainMs(create(DrainRecordSchema), NOW_MS)).toBeUndefined();
   });
 });
@@ -111,55 +126,55 @@ const toleratedFor = (periodMs: number) => ({
   tolerationPeriod: durationFromMs(periodMs),
 });
 
-describe('findEviction on a node with a NO_EXECUTE taint', () => {
+describe('findEviction for a NO_EXECUTE taint', () => {
   it.each([
     {
       name: 'evicts a replica without tolerations',
       node: taintedFor(0, spot),
       tolerations: [],
-      is: EVICTED,
+      expected: EVICTED,
     },
     {
       name: 'evicts a replica that tolerates another value',
       node: taintedFor(0, spot),
       tolerations: [{ key: 'spot', value: 'no' }],
-      is: EVICTED,
+      expected: EVICTED,
     },
     {
       name: 'keeps a replica that tolerates the taint without a period',
       node: taintedFor(9_999, spot),
       tolerations: [{ key: 'spot', value: 'yes' }],
-      is: NOT_EVICTED,
+      expected: NOT_EVICTED,
     },
     {
       name: 'keeps a replica during its toleration period',
       node: taintedFor(300, spot),
       tolerations: [toleratedFor(1_000)],
-      is: { ...NOT_EVICTED, changesInMs: 700 },
+      expected: { ...NOT_EVICTED, changesInMs: 700 },
     },
     {
       name: 'evicts a replica after its toleration period',
       node: taintedFor(1_000, spot),
       tolerations: [toleratedFor(1_000)],
-      is: EVICTED,
+      expected: EVICTED,
     },
     {
       name: 'evicts a replica with a toleration period of 0',
       node: taintedFor(0, spot),
       tolerations: [toleratedFor(0)],
-      is: EVICTED,
+      expected: EVICTED,
     },
     {
       name: 'applies the longest of several toleration periods',
       node: taintedFor(300, spot),
       tolerations: [toleratedFor(1_000), toleratedFor(400)],
-      is: { ...NOT_EVICTED, changesInMs: 700 },
+      expected: { ...NOT_EVICTED, changesInMs: 700 },
     },
     {
       name: 'prefers a toleration without a period to one with a period',
       node: taintedFor(300, spot),
       tolerations: [toleratedFor(1), { key: 'spot', value: 'yes' }],
-      is: NOT_EVICTED,
+      expected: NOT_EVICTED,
     },
     {
       name: 'applies the taint whose toleration ends first',
@@ -168,27 +183,27 @@ describe('findEviction on a node with a NO_EXECUTE taint', () => {
         toleratedFor(1_000),
         { key: 'b', value: 'yes', tolerationPeriod: durationFromMs(500) },
       ],
-      is: { ...NOT_EVICTED, changesInMs: 200 },
+      expected: { ...NOT_EVICTED, changesInMs: 200 },
     },
     {
-      name: 'ignores taints with other effects',
+      name: 'keeps a replica on a node with a NO_SCHEDULE taint',
       node: { taints: [{ ...spot, effect: Effect.NO_SCHEDULE }] },
       tolerations: [],
-      is: NOT_EVICTED,
+      expected: NOT_EVICTED,
     },
     {
       name: 'uses the age of the node for a taint of unknown age',
       node: { taints: [spot] },
       tolerations: [toleratedFor(60_500)],
-      is: { ...NOT_EVICTED, changesInMs: 500 },
+      expected: { ...NOT_EVICTED, changesInMs: 500 },
     },
     {
-      name: 'waits no longer than the toleration period after the clock was set back',
+      name: 'keeps a replica for at most its toleration period when the clock was set back',
       node: taintedFor(-90_000, spot),
       tolerations: [toleratedFor(1_000)],
-      is: { ...NOT_EVICTED, changesInMs: 1_000 },
+      expected: { ...NOT_EVICTED, changesInMs: 1_000 },
     },
-  ])('$name', ({ node, tolerations, is }) => {
-    expect(findEvictionUnder(node, tolerations)).toEqual(is);
+  ])('$name', ({ node, tolerations, expected }) => {
+    expect(findEvictionUnder(node, tolerations)).toEqual(expected);
   });
 });

@@ -6,11 +6,11 @@ import { isTolerated } from '@cloudless/scheduler';
 import { toMs } from '../common/duration.js';
 import { isSupportedTaint, toTaint, toToleration } from '../placement/taints.js';
 
-/** Tells whether and when a replica has to leave its node. */
+/** Eviction of a replica from its node, by a drain or by a NO_EXECUTE taint. */
 export interface Eviction {
   /**
-   * True while the node is drained, or has a NO_EXECUTE taint that the replica does not tolerate or
-   * no longer tolerates.
+   * True when the replica has to leave: its node is draining, or has a NO_EXECUTE taint that the
+   * replica does not tolerate or no longer tolerates.
    */
   readonly draining: boolean;
   /**
@@ -18,14 +18,15 @@ export interface Eviction {
    * deadline or has passed it.
    */
   readonly forced: boolean;
-  /** Milliseconds until the answer changes by time alone; absent when it never does. */
+  /** Milliseconds until the eviction changes by time alone; absent when it never does. */
   readonly changesInMs?: number;
 }
 
 const NOT_EVICTED: Eviction = { draining: false, forced: false };
 
 /**
- * The eviction of a replica from its node by a drain or a NO_EXECUTE taint.
+ * Decides about the eviction of a replica from its node. A replica without a node, or whose node
+ * has no record, is not evicted.
  * @param nowMs - Wall-clock milliseconds: deadlines and taints outlive a coordinator.
  */
 export function findEviction(
@@ -46,8 +47,10 @@ export function findEviction(
 }
 
 /**
- * Milliseconds until the deadline of a drain, 0 when it has passed, undefined without a deadline.
- * Never more than the whole period of the drain, even when the clock was set back.
+ * Returns the milliseconds until the deadline of a drain: 0 after the deadline, undefined when the
+ * drain has no deadline. Never more than the whole period of the drain, even when the clock was set
+ * back.
+ * @param nowMs - Wall-clock milliseconds.
  */
 export function getRemainingDrainMs(
   { startedAt, deadline }: DrainRecord,
@@ -69,22 +72,23 @@ function evictForDrain(drain: DrainRecord | undefined, nowMs: number): Eviction 
 }
 
 /**
- * Milliseconds for which a replica may still stay under the NO_EXECUTE taints of its node: 0 when
- * it has to leave, `Infinity` without a limit.
+ * Returns the milliseconds for which a replica may still stay under the NO_EXECUTE taints of its
+ * node: 0 when the replica has to leave, `Infinity` without a limit.
+ * @param getTolerations - Called only when the node has such a taint, as most nodes have none.
  */
 function getRemainingTolerationMs(
   node: NodeRecord,
-  tolerations: () => readonly Toleration[] | undefined,
+  getTolerations: () => readonly Toleration[] | undefined,
   nowMs: number,
 ): number {
   const taints = toEffectiveNode(node).taints.filter(
     (taint) => taint.effect === Effect.NO_EXECUTE && isSupportedTaint(taint),
   );
   if (taints.length === 0) return Number.POSITIVE_INFINITY;
-  const tolerationList = tolerations() ?? [];
+  const tolerations = getTolerations() ?? [];
   return Math.min(
     ...taints.map((taint) => {
-      const periodsMs = tolerationList
+      const periodsMs = tolerations
         .filter((toleration) => isTolerated(toTaint(taint), [toToleration(toleration)]))
         .map(({ tolerationPeriod }) =>
           tolerationPeriod === undefined ? Number.POSITIVE_INFINITY : toMs(tolerationPeriod),

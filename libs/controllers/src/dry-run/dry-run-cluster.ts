@@ -51,12 +51,14 @@ export class DryRunCluster {
   /** Returns the predicted record of a key, else the record of the state. */
   readonly view: DryRunView;
   private readonly base: ClusterView;
+  // Predicted records by id. A change makes at most one new version of a workload.
   private readonly workloads = new Map<string, WorkloadRecord>();
   private readonly controls = new Map<string, ControlRecord>();
   private readonly newVersions = new Map<string, VersionRecord>();
   private readonly nodeRecords = new Map<string, NodeRecord>();
+  /** All replicas of each workload with a predicted replica, by workload id. */
   private readonly replicas = new Map<string, readonly ReplicaRecord[]>();
-  /** The sequence number of the next predicted replica, by workload. */
+  /** The sequence number of the next predicted replica, by workload id. */
   private readonly sequences = new Map<string, bigint>();
   private readonly nodeCount: number;
   private evaluatedNodes = 0;
@@ -154,7 +156,7 @@ export class DryRunCluster {
 
   /**
    * Counts one placement decision against the budget of the plan.
-   * @returns Whether the budget allows the decision.
+   * @returns False when the budget is exhausted, so that the decision must not be made.
    */
   consumePlacementBudget(): boolean {
     this.evaluatedNodes += this.nodeCount;
@@ -211,8 +213,8 @@ export class DryRunCluster {
   }
 
   /**
-   * Predicts the state of a workload after the steps of one round: the remaining replicas are
-   * ready, and the stopped replicas are gone.
+   * Predicts the state of a workload after the steps of one round: the remaining replicas that have
+   * a node are ready and available, and the stopped replicas are gone.
    * @param stopped - Ids of the replicas that the steps stop.
    * @param changed - Replicas that the steps created or placed.
    */
@@ -221,8 +223,8 @@ export class DryRunCluster {
     stopped: ReadonlySet<string>,
     changed: readonly ReplicaRecord[],
   ): void {
-    const replaced = new Set(changed.map(({ id }) => id));
-    const others = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !replaced.has(id));
+    const changedIds = new Set(changed.map(({ id }) => id));
+    const others = this.replicasOf(uid).filter(({ id }) => !stopped.has(id) && !changedIds.has(id));
     const settled = others.flatMap((replica) => {
       if (!isLive(replica) || replica.lost) return [replica];
       if (!replica.desiredRunning) {
@@ -242,18 +244,19 @@ export class DryRunCluster {
 
   private createOverlay(): DryRunView {
     const { base } = this;
-    const stored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
+    const toStored = <Value>(value: Value): Stored<Value> => ({ value, revision: base.revision });
     const preferPredicted = <Value>(
-      planned: Value | undefined,
-      otherwise: () => Stored<Value> | undefined,
-    ): Stored<Value> | undefined => (planned === undefined ? otherwise() : stored(planned));
+      predicted: Value | undefined,
+      findExisting: () => Stored<Value> | undefined,
+    ): Stored<Value> | undefined =>
+      predicted === undefined ? findExisting() : toStored(predicted);
     return {
       workload: (uid) => preferPredicted(this.workloads.get(uid), () => base.workload(uid)),
       control: (uid) => preferPredicted(this.controls.get(uid), () => base.control(uid)),
       node: (id) => preferPredicted(this.nodeRecords.get(id), () => base.node(id)),
       version: (uid, version) => {
-        const added = this.newVersions.get(uid);
-        return added?.version === version ? added : base.version(uid, version);
+        const newVersion = this.newVersions.get(uid);
+        return newVersion?.version === version ? newVersion : base.version(uid, version);
       },
     };
   }

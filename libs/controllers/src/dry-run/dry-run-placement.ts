@@ -17,9 +17,9 @@ export class DryRunPlacement {
   readonly placements: { readonly nodeId: string; readonly score: number }[] = [];
   /** Existing or predicted replicas without a node. */
   unplaced: readonly ReplicaRecord[] = [];
-  /** Why no node fitted the last of {@link unplaced}. */
+  /** Reason why no node fits the last of {@link unplaced}. */
   reason = '';
-  /** Number of replicas whose placement was not predicted. */
+  /** Number of replicas whose placement was not predicted: the budget of the plan was exhausted. */
   notPredicted = 0;
 
   constructor(
@@ -28,9 +28,9 @@ export class DryRunPlacement {
   ) {}
 
   /**
-   * Places replicas as the placer would. Replicas that no node fits are in {@link unplaced}
-   * afterwards.
-   * @returns The placed replicas.
+   * Predicts the decisions of the placer. Replaces {@link unplaced} by the replicas that no node
+   * fits.
+   * @returns The placed replicas, also those whose node was not predicted.
    */
   placeReplicas(
     replicas: readonly ReplicaRecord[],
@@ -87,7 +87,7 @@ export class DryRunPlacement {
   }
 }
 
-/** The reason without the prefix that the plan has already said. */
+/** Removes the prefix that would repeat the warning of the plan about unplaced replicas. */
 function shortenReason(reason: string): string {
   return reason.replace(/^no node fits: /, '');
 }

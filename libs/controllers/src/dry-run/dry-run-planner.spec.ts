@@ -54,14 +54,15 @@ const plan = (spec: SpecInit, name = 'web'): WorkloadPlan =>
 const textsOf = ({ steps }: WorkloadPlan) =>
   steps.map(({ description, ready, live }) => `${description} (${ready}/${live})`);
 const cpu = (cpuMillis: number) => ({ resources: { requests: { cpuMillis } } });
-const drained = (id: string, force = false) =>
+/** The node record as a drain would leave it. */
+const drainedNode = (id: string, force = false) =>
   Object.assign(clone(NodeRecordSchema, bed.node(id)), {
     cordoned: true,
     draining: true,
     drain: create(DrainRecordSchema, { force, total: 1 }),
   });
 
-describe('DryRunPlanner: change', () => {
+describe('DryRunPlanner.planChange', () => {
   it('predicts the creation of a workload with nodes and zones, and commits nothing', async () => {
     await openWith(['node-1', 'node-2']);
     await bed.changeNode('node-1', { zone: 'a' });
@@ -83,7 +84,7 @@ describe('DryRunPlanner: change', () => {
     expect(bed.state.view().revision).toBe(revision);
   });
 
-  it('predicts that no node fits', async () => {
+  it('predicts the replicas that no node fits, with the reason and a warning', async () => {
     await openWith(['node-1']);
     const result = plan({ replicas: 2, ...cpu(3_000) });
     expect(result).toMatchObject({ unplaced: 1, unplacedReason: 'cpu: 1 of 1 nodes' });
@@ -104,7 +105,7 @@ describe('DryRunPlanner: change', () => {
     });
   });
 
-  it('predicts a rolling update with the difference and the lowest ready count', async () => {
+  it('predicts a rolling update with the difference of the specs and the lowest ready count', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2, rollout: { minAvailable: 2 } });
     const result = plan({ replicas: 2, command: ['new'], rollout: { minAvailable: 2 } });
@@ -134,13 +135,13 @@ describe('DryRunPlanner: change', () => {
   });
 
   it.each([
-    { name: 'the time', step: { replicas: 1, wait: { seconds: 60n } }, text: 'wait 1m' },
+    { name: 'a time', step: { replicas: 1, wait: { seconds: 60n } }, text: 'wait 1m' },
     {
-      name: 'the promotion',
+      name: 'a promotion',
       step: { replicas: 1, promotion: Promotion.MANUAL },
       text: 'wait until promoted',
     },
-  ])('predicts $name of a canary step', async ({ step, text }) => {
+  ])('predicts a canary step that waits for $name', async ({ step, text }) => {
     await openWith(['node-1', 'node-2']);
     const rollout = { minAvailable: 2, steps: [step] };
     await runWorkload({ replicas: 2, rollout });
@@ -153,7 +154,7 @@ describe('DryRunPlanner: change', () => {
     ]);
   });
 
-  it('predicts the switch of a blue/green rollout and the time of the previous set', async () => {
+  it('predicts the switch of a blue/green rollout and the time for which it keeps the previous set', async () => {
     await openWith(['node-1', 'node-2']);
     const rollout = { strategy: Strategy.BLUE_GREEN, pauseDuration: { seconds: 60n } };
     await runWorkload({ replicas: 1, rollout });
@@ -165,7 +166,7 @@ describe('DryRunPlanner: change', () => {
     ]);
   });
 
-  it('places a replacement only after RECREATE has released the resources', async () => {
+  it('predicts a node for a replacement that needs the resources that RECREATE releases', async () => {
     await openWith(['node-1']);
     const rollout = { strategy: Strategy.RECREATE };
     await runWorkload({ replicas: 1, rollout, ...cpu(3_000) }, ['node-1']);
@@ -173,7 +174,7 @@ describe('DryRunPlanner: change', () => {
     expect(result).toMatchObject({ unplaced: 0, lowestReady: 0, totalPlacements: 1 });
   });
 
-  it('warns about min_available under RECREATE', async () => {
+  it('warns that RECREATE cannot keep min_available', async () => {
     await openWith(['node-1']);
     const rollout = { strategy: Strategy.RECREATE, minAvailable: 1 };
     expect(plan({ replicas: 1, rollout }).warnings).toEqual([
@@ -200,7 +201,7 @@ describe('DryRunPlanner: change', () => {
     expect(result.placements.map(({ nodeId }) => nodeId)).toEqual(['node-1', 'node-2']);
   });
 
-  it('predicts each change on the result of the previous ones', async () => {
+  it('predicts a change on the result of the change that was predicted before', async () => {
     await openWith(['node-1']);
     const planner = dryRun.createPlanner();
     const subject = (name: string) => ({
@@ -213,7 +214,7 @@ describe('DryRunPlanner: change', () => {
     expect(planner.planChange(subject('second')).unplaced).toBe(1);
   });
 
-  it('stops to predict placements of a very large plan', async () => {
+  it('warns that placements of a very large plan were not predicted', async () => {
     await openWith(Array.from({ length: 150 }, (_, index) => `node-${index}`));
     const rollout = { minAvailable: 300, maxSurge: 1 };
     await runWorkload({ replicas: 300, rollout, ...cpu(1) }, ['node-1']);
@@ -224,21 +225,21 @@ describe('DryRunPlanner: change', () => {
   });
 });
 
-describe('DryRunPlanner: drain', () => {
-  it('predicts the replacement of each replica of the node', async () => {
+describe('DryRunPlanner.planDrain', () => {
+  it('predicts the replacement of the replica on the drained node', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2 });
-    const [result, ...others] = dryRun.createPlanner().planDrain(drained('node-1'));
+    const [result, ...others] = dryRun.createPlanner().planDrain(drainedNode('node-1'));
     expect(others).toEqual([]);
     expect(result).toMatchObject({ action: Action.MOVE, name: 'web', warnings: [], unplaced: 0 });
     expect(textsOf(result!)).toEqual(['create 1 of version 1 (2/3)', 'stop 1 of version 1 (1/3)']);
     expect(result?.placements.map(({ nodeId }) => nodeId)).toEqual(['node-2']);
   });
 
-  it('warns that the drain would not finish', async () => {
+  it('warns that the drain would not finish when no other node fits', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 2, ...cpu(3_000) });
-    const [result] = dryRun.createPlanner().planDrain(drained('node-1'));
+    const [result] = dryRun.createPlanner().planDrain(drainedNode('node-1'));
     expect(result?.warnings).toEqual([
       'the drain of node-1 would not finish: 1 replica would find no node: draining: 1 of 2 nodes, cpu: 1 of 2 nodes',
     ]);
@@ -247,7 +248,7 @@ describe('DryRunPlanner: drain', () => {
   it('warns that a forced drain goes below min_available', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1, rollout: { minAvailable: 1 } }, ['node-1']);
-    const [result] = dryRun.createPlanner().planDrain(drained('node-1', true));
+    const [result] = dryRun.createPlanner().planDrain(drainedNode('node-1', true));
     expect(result?.warnings).toEqual([
       'the drain is forced: as few as 0 would be ready, and min_available is 1',
     ]);
@@ -256,12 +257,12 @@ describe('DryRunPlanner: drain', () => {
   it('ignores workloads without replicas on the node', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1 }, ['node-2']);
-    expect(dryRun.createPlanner().planDrain(drained('node-1'))).toEqual([]);
+    expect(dryRun.createPlanner().planDrain(drainedNode('node-1'))).toEqual([]);
   });
 });
 
-describe('DryRunService: explain', () => {
-  it('lists for each node whether it would take one more replica, with the reason', async () => {
+describe('DryRunService.explain', () => {
+  it('lists for each node whether the node would take one more replica, with the reason', async () => {
     await openWith(['node-1', 'node-2']);
     await runWorkload({ replicas: 1, ...cpu(3_000) }, ['node-1']);
     const result = dryRun.explain(bed.workload());
@@ -273,7 +274,7 @@ describe('DryRunService: explain', () => {
     expect(result.replicas).toHaveLength(1);
   });
 
-  it('counts a node that runs its GLOBAL replica as fitting', async () => {
+  it('counts a node that runs its replica of a GLOBAL workload as fitting', async () => {
     await openWith(['node-1']);
     await runWorkload({ mode: Mode.GLOBAL, ...cpu(3_000) });
     const result = dryRun.explain(bed.workload());

@@ -34,7 +34,8 @@ export interface DryRunPlannerDeps extends DryRunClusterDeps {
 }
 
 /**
- * Predicts changes one after the other, each on the result of the previous ones. Commits nothing.
+ * Predicts changes one after the other, each on the predicted state after the changes before.
+ * Commits nothing.
  */
 export class DryRunPlanner {
   private readonly cluster: DryRunCluster;
@@ -45,7 +46,7 @@ export class DryRunPlanner {
 
   /**
    * Predicts a change of one workload: the difference of the specs, the steps in order with the
-   * ready count after each, the nodes of new replicas, and warnings.
+   * counts of ready and live replicas after each step, the nodes of new replicas, and warnings.
    */
   planChange(subject: PlanSubject): WorkloadPlan {
     const { current } = subject;
@@ -55,21 +56,21 @@ export class DryRunPlanner {
       current === undefined ||
       !equals(WorkloadSpecSchema, toTemplate(before), toTemplate(subject.spec));
     const control = current === undefined ? undefined : this.cluster.copyControl(current.uid);
-    const planned = this.enterWorkload(subject, newVersion, changes.length > 0);
-    const result = simulateRollout(this.cluster, this.deps, planned);
+    const predicted = this.putPredictedWorkload(subject, newVersion, changes.length > 0);
+    const result = simulateRollout(this.cluster, this.deps, predicted);
     return create(WorkloadPlanSchema, {
-      ...this.describe(planned, result),
+      ...this.toPlanFields(predicted, result),
       action:
         current === undefined ? Action.CREATE : changes.length > 0 ? Action.UPDATE : Action.NOTHING,
-      changes: changes.map(({ path, before: was, after: is }) => ({
-        path,
-        before: toJson(was),
-        after: toJson(is),
+      changes: changes.map((change) => ({
+        path: change.path,
+        before: toJson(change.before),
+        after: toJson(change.after),
       })),
       newVersion,
       generation: current?.generation ?? 0n,
       warnings: [
-        ...(newVersion ? warnSuperseded(control, planned.version) : []),
+        ...(newVersion ? warnSuperseded(control, predicted.version) : []),
         ...(changes.length > 0 ? warnMinAvailable(subject.spec) : []),
         ...createEndWarnings(result, `${formatReplicaCount(result.unplaced)} would find no node`),
       ],
@@ -96,18 +97,18 @@ export class DryRunPlanner {
     const result = simulateRollout(this.cluster, this.deps, workload);
     const { minAvailable, lowestReady } = result;
     const subject = `the drain of ${id} would not finish`;
-    const below =
+    const belowMinAvailable =
       drain?.force === true && lowestReady < minAvailable
         ? [
             `the drain is forced: as few as ${lowestReady} would be ready, and min_available is ${minAvailable}`,
           ]
         : [];
     return create(WorkloadPlanSchema, {
-      ...this.describe(workload, result),
+      ...this.toPlanFields(workload, result),
       action: Action.MOVE,
       generation: workload.generation,
       warnings: [
-        ...below,
+        ...belowMinAvailable,
         ...createEndWarnings(
           result,
           `${subject}: ${formatReplicaCount(result.unplaced)} would find no node`,
@@ -116,30 +117,34 @@ export class DryRunPlanner {
     });
   }
 
-  /** Adds the workload to the simulated cluster as the change would leave it. */
-  private enterWorkload(
+  /**
+   * Adds the workload to the simulated cluster as the change would leave it.
+   * @param newVersion - True when the change makes a new version.
+   * @param changed - True when the spec changes.
+   */
+  private putPredictedWorkload(
     { namespace, name, current, spec }: PlanSubject,
     newVersion: boolean,
     changed: boolean,
   ): WorkloadRecord {
-    const planned =
+    const predicted =
       current === undefined
         ? create(WorkloadRecordSchema, { uid: `planned/${namespace}/${name}`, namespace, name })
         : clone(WorkloadRecordSchema, current);
-    planned.spec = spec;
-    if (changed || newVersion) planned.generation += 1n;
-    if (newVersion) planned.version += 1;
-    const { uid, version } = planned;
+    predicted.spec = spec;
+    if (changed || newVersion) predicted.generation += 1n;
+    if (newVersion) predicted.version += 1;
+    const { uid, version } = predicted;
     const nowMs = this.deps.clock.wallTime();
     const earlier = this.deps.state.view().versions(uid);
     this.cluster.putWorkload(
-      planned,
+      predicted,
       newVersion ? createVersionRecord(spec, { version, nowMs, earlier }) : undefined,
     );
-    return planned;
+    return predicted;
   }
 
-  private describe({ namespace, name }: WorkloadRecord, result: DryRunResult) {
+  private toPlanFields({ namespace, name }: WorkloadRecord, result: DryRunResult) {
     const { steps, placements, unplaced, unplacedReason, lowestReady, highestLive, minAvailable } =
       result;
     return {
@@ -167,8 +172,8 @@ export class DryRunPlanner {
   }
 }
 
-/** A warning about placements that were not predicted. */
-function describeNotPredicted({ notPredicted }: DryRunResult): readonly string[] {
+/** Returns the warning about placements that were not predicted. */
+function warnNotPredicted({ notPredicted }: DryRunResult): readonly string[] {
   return notPredicted === 0
     ? []
     : [
@@ -177,16 +182,17 @@ function describeNotPredicted({ notPredicted }: DryRunResult): readonly string[]
 }
 
 /**
- * Warnings about why the change would not complete by itself. Replicas without a node block
- * everything after them, so one reason is enough.
+ * Returns the warnings about a change that would not complete by itself. Replicas without a node
+ * block all later steps, so no further reason is needed beside them.
+ * @param unplacedText - Warning about the replicas without a node, without the reason.
  */
-function createEndWarnings(result: DryRunResult, noNode: string): readonly string[] {
+function createEndWarnings(result: DryRunResult, unplacedText: string): readonly string[] {
   const { unplaced, unplacedReason, stuckReason } = result;
-  if (unplaced > 0) return [...describeNotPredicted(result), `${noNode}: ${unplacedReason}`];
-  return [...describeNotPredicted(result), ...(stuckReason === undefined ? [] : [stuckReason])];
+  if (unplaced > 0) return [...warnNotPredicted(result), `${unplacedText}: ${unplacedReason}`];
+  return [...warnNotPredicted(result), ...(stuckReason === undefined ? [] : [stuckReason])];
 }
 
-/** A warning that the change supersedes a rollout that is not complete. */
+/** Returns the warning that the change supersedes a rollout that is not complete. */
 function warnSuperseded(control: ControlRecord | undefined, version: number): readonly string[] {
   const currentVersion = control?.rollout?.version ?? 0;
   const isSettled = isRolledOut(control?.rolloutPhase);

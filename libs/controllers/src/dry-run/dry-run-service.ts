@@ -32,29 +32,34 @@ export class DryRunService {
     return this.createPlanner().planChange(subject);
   }
 
-  /** Returns a planner for several changes, each on the result of the previous ones. */
+  /** Returns a planner that predicts each change on the state after the changes before. */
   createPlanner(): DryRunPlanner {
     return new DryRunPlanner(this.deps);
   }
 
-  /** Explains for each node whether it could run one more replica of the workload. */
+  /**
+   * Explains for each node whether the node could run one more replica of the workload. In mode
+   * GLOBAL, a node that already runs its replica counts as fitting.
+   */
   explain(record: WorkloadRecord): ExplainWorkloadResponse {
     const { cluster, presenter, state } = this.deps;
     const template = toTemplate(record.spec ?? create(WorkloadSpecSchema));
     const view = state.view();
     const replicas = [...view.replicasOf(record.uid)].map(({ value }) => value);
     const targets = findGlobalTargets({ ...this.deps, view }, record, replicas);
-    const occupied = targets && findOccupiedTargets(targets, replicas);
+    const occupiedTargets = targets && findOccupiedTargets(targets, replicas);
     const verdicts = cluster
       .explain(toPlacementRequest(record, template))
       .map((verdict) =>
-        occupied?.has(verdict.nodeId) === true ? { ...verdict, fits: true as const } : verdict,
+        occupiedTargets?.has(verdict.nodeId) === true
+          ? { ...verdict, fits: true as const }
+          : verdict,
       );
     const presented = presenter.present(record, true);
     const fitting = verdicts.filter(({ fits }) => fits).length;
     const status = presented.status;
     const verdictText =
-      occupied === undefined ? 'would take one more' : 'run their replica or would take it';
+      occupiedTargets === undefined ? 'would take one more' : 'run their replica or would take it';
     return create(ExplainWorkloadResponseSchema, {
       namespace: record.namespace,
       name: record.name,
@@ -80,7 +85,10 @@ export class DryRunService {
   }
 }
 
-/** Why the limits of a spec allow no step of an update; undefined when they allow one. */
+/**
+ * Returns the reason why the rollout limits of a spec allow no step of an update; undefined when
+ * they allow one.
+ */
 export function explainImpossibleLimits(spec: WorkloadSpec): string | undefined {
   const { rollout, replicas } = withDefaults(spec);
   return findImpossibleLimits({

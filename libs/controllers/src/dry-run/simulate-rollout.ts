@@ -20,14 +20,17 @@ import { countStillWanted } from '../replica/finished.js';
 import { DryRunPlacement } from './dry-run-placement.js';
 import type { DryRunCluster } from './dry-run-cluster.js';
 
-/** One predicted step, with the counts after it. */
+/** One predicted step. */
 export interface DryRunStep {
+  /** Text for users, for example `create 1 of version 2`. */
   readonly description: string;
+  /** Number of available replicas that serve after the step. */
   readonly ready: number;
+  /** Number of live replicas after the step. */
   readonly live: number;
 }
 
-/** The predicted steps of one workload, up to the point where nothing more happens by itself. */
+/** Prediction for one workload, up to the point where nothing more happens by itself. */
 export interface DryRunResult {
   readonly steps: readonly DryRunStep[];
   readonly placements: readonly { readonly nodeId: string; readonly score: number }[];
@@ -36,10 +39,12 @@ export interface DryRunResult {
   readonly unplacedReason: string;
   /** Number of new replicas whose placement was not predicted. */
   readonly notPredicted: number;
+  /** Lowest {@link DryRunStep.ready} and highest {@link DryRunStep.live} of all steps. */
   readonly lowestReady: number;
   readonly highestLive: number;
+  /** The resolved `min_available` at the begin. */
   readonly minAvailable: number;
-  /** Why the workload does not reach its wanted state by itself; undefined when it does. */
+  /** Reason why the workload does not reach its spec by itself; undefined when it does. */
   readonly stuckReason: string | undefined;
 }
 
@@ -49,8 +54,8 @@ export interface DryRunDeps {
 }
 
 /**
- * Most rounds of a dry run. A rollout has at most 32 canary steps, each with a wait; more rounds
- * mean that it never ends.
+ * Most rounds of a dry run. A rollout has at most 32 canary steps, each with a wait; a dry run with
+ * more rounds than this would not end.
  */
 const MAX_ROUNDS = 200;
 
@@ -102,8 +107,9 @@ class WorkloadDryRun {
     if (rounds === MAX_ROUNDS)
       this.stuckReason = 'the rollout needs more rounds than a dry run predicts';
     this.storeState();
-    const unchanged = predictRollout(observed);
-    const [first] = this.steps;
+    // The counts of a workload that needs no step.
+    const prediction = predictRollout(observed);
+    const [firstStep] = this.steps;
     return {
       steps: this.steps,
       placements: this.placement.placements,
@@ -112,11 +118,11 @@ class WorkloadDryRun {
       notPredicted: this.placement.notPredicted,
       lowestReady: this.steps.reduce(
         (lowest, { ready }) => Math.min(lowest, ready),
-        first?.ready ?? unchanged.lowestAvailable,
+        firstStep?.ready ?? prediction.lowestAvailable,
       ),
       highestLive: this.steps.reduce(
         (highest, { live }) => Math.max(highest, live),
-        first?.live ?? unchanged.highestLive,
+        firstStep?.live ?? prediction.highestLive,
       ),
       minAvailable: observed.minAvailable,
       stuckReason: this.stuckReason,
@@ -125,7 +131,7 @@ class WorkloadDryRun {
 
   /**
    * Predicts the steps of one round.
-   * @returns Whether more may follow.
+   * @returns True when another round may follow.
    */
   private runRound(): boolean {
     const { observed, state, decision } = this.advance();
@@ -146,8 +152,8 @@ class WorkloadDryRun {
   }
 
   /**
-   * Handles a round without steps: a switch, a promotion, or a wait.
-   * @returns Whether more may follow.
+   * Predicts a round that neither creates nor stops replicas: a switch, a promotion, or a wait.
+   * @returns True when another round may follow.
    */
   private handleWait({ state, decision, observed }: RolloutAdvance): boolean {
     const before = this.state;
@@ -173,7 +179,7 @@ class WorkloadDryRun {
     }
     if (
       state.waitsUntilMs !== undefined &&
-      this.endsWithTime(state, decision.reason.kind, observed)
+      this.addTimedWait(state, decision.reason.kind, observed)
     ) {
       this.nowMs = Math.max(this.nowMs, state.waitsUntilMs);
       return true;
@@ -184,10 +190,11 @@ class WorkloadDryRun {
   }
 
   /**
-   * Tells whether the wait ends by time alone, and adds it as a step. The full time is shown even
-   * when a part has passed already.
+   * Adds a wait that ends by time alone as a step. The step shows the full time, even when a part
+   * of the time has passed already.
+   * @returns False, without a step, when the wait does not end by time alone.
    */
-  private endsWithTime(
+  private addTimedWait(
     state: RolloutState,
     waitKind: WaitReason['kind'],
     observed: RolloutObserved,
@@ -195,9 +202,14 @@ class WorkloadDryRun {
     const { canarySteps, pauseMs } = toRolloutSettings(
       this.workload.spec ?? create(WorkloadSpecSchema),
     );
-    const stage = canarySteps[state.stepsDone];
-    if (state.stepReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion') {
-      if (stage.wait.ms > 0) this.addStep(`wait ${formatDuration(stage.wait.ms)}`, observed);
+    const canaryStep = canarySteps[state.stepsDone];
+    if (
+      state.stepReachedAtMs !== undefined &&
+      canaryStep !== undefined &&
+      canaryStep.wait !== 'promotion'
+    ) {
+      const waitMs = canaryStep.wait.ms;
+      if (waitMs > 0) this.addStep(`wait ${formatDuration(waitMs)}`, observed);
       return true;
     }
     if (waitKind === 'kept')
@@ -255,7 +267,7 @@ class WorkloadDryRun {
       if (end === applied) break;
       placed.push(...this.applyDecision(steps.slice(applied, end), stopped, observed));
       applied = end;
-      // Later decisions assume that all of these become ready.
+      // The prediction of later decisions assumes that all new replicas become ready.
       if (this.placement.unplaced.length > 0) break;
     }
     this.cluster.settleReplicas(this.workload.uid, stopped, [
@@ -266,26 +278,29 @@ class WorkloadDryRun {
   }
 
   /**
-   * Applies the steps of one decision. New replicas are placed before resources are released, as
-   * stops take time; those that found no node are tried again after the release.
+   * Applies the steps of one decision. New replicas are placed before the stopped replicas release
+   * their resources, as stops take time; new replicas that no node fits are placed again after the
+   * release.
+   * @param stopped - Gets the ids of the replicas that the steps stop.
+   * @returns The placed replicas.
    */
   private applyDecision(
     steps: readonly PredictedStep[],
     stopped: Set<string>,
     observed: RolloutObserved,
   ): readonly ReplicaRecord[] {
-    const wanted = [...this.placement.unplaced];
+    const waiting = [...this.placement.unplaced];
     const releasedIds: string[] = [];
     for (const predicted of steps) {
       const { step } = predicted;
       const counts = { ready: predicted.available, live: predicted.live };
       if (step.kind === 'createReplica') {
-        const where = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
+        const onNode = step.nodeId === undefined ? '' : ` on ${step.nodeId}`;
         this.steps.push({
-          description: `create 1 of version ${this.toShownVersion(step.version)}${where}`,
+          description: `create 1 of version ${this.toShownVersion(step.version)}${onNode}`,
           ...counts,
         });
-        wanted.push(this.cluster.createReplica(this.workload, step.version, step.nodeId ?? ''));
+        waiting.push(this.cluster.createReplica(this.workload, step.version, step.nodeId ?? ''));
       } else if (step.kind === 'stopReplica') {
         this.steps.push({
           description: `stop 1 of version ${this.getVersionOf(step.replicaId)}`,
@@ -297,8 +312,8 @@ class WorkloadDryRun {
         releasedIds.push(step.replicaId);
       }
     }
-    const staying = wanted.filter(({ id }) => !stopped.has(id));
-    const placed = this.placement.placeReplicas(staying, observed);
+    const notStopped = waiting.filter(({ id }) => !stopped.has(id));
+    const placed = this.placement.placeReplicas(notStopped, observed);
     for (const replicaId of releasedIds) this.cluster.release(replicaId);
     return releasedIds.length > 0
       ? [...placed, ...this.placement.placeReplicas(this.placement.unplaced, observed)]
@@ -313,15 +328,21 @@ class WorkloadDryRun {
     this.cluster.putControl(control);
   }
 
-  private addStep(description: string, observed: RolloutObserved, active?: number): void {
+  /**
+   * Adds a step with the counts of the observed replicas.
+   * @param activeVersion - Version that serves after a switch. Default: the active version of a
+   *   blue/green rollout; every version of another rollout serves.
+   */
+  private addStep(description: string, observed: RolloutObserved, activeVersion?: number): void {
     const { strategy, replicas } = observed;
-    const serving = active ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
+    const servingVersion =
+      activeVersion ?? (strategy?.kind === 'blueGreen' ? strategy.activeVersion : undefined);
     const live = replicas.filter(({ lost }) => !lost);
     const ready = live.filter(
       (replica) =>
         replica.available &&
         replica.desired === 'running' &&
-        (serving === undefined || replica.version === serving),
+        (servingVersion === undefined || replica.version === servingVersion),
     );
     this.steps.push({ description, ready: ready.length, live: live.length });
   }
@@ -331,8 +352,8 @@ class WorkloadDryRun {
   }
 
   /**
-   * The version number to show. The planner uses the oldest version with the same template; users
-   * know the wanted version by its newest number.
+   * Returns the version number to show. The planner uses the number of the oldest version with the
+   * same template; users know the wanted version by its newest number.
    */
   private toShownVersion(version: number): number {
     return this.toCanonical(this.workload.version) === version ? this.workload.version : version;
@@ -344,14 +365,15 @@ class WorkloadDryRun {
 }
 
 /**
- * The index after the last step of a decision, or of a switch in it. The steps after a switch
- * follow from the state that the switch leaves.
+ * Returns the index after the last step of the decision that begins at `from`, or the index of its
+ * first switch: the steps after a switch depend on the state that the switch leaves.
  */
 function findEndOfDecision(steps: readonly PredictedStep[], from: number): number {
   const decision = steps[from]?.decision;
-  const isMove = (next: PredictedStep): boolean =>
+  const belongsToDecision = (next: PredictedStep): boolean =>
     next.decision === decision && next.step.kind !== 'switchVersion';
   let end = from;
-  for (let next = steps[end]; next !== undefined && isMove(next); next = steps[end]) end += 1;
+  for (let next = steps[end]; next !== undefined && belongsToDecision(next); next = steps[end])
+    end += 1;
   return end;
 }

@@ -29,11 +29,12 @@ import { NodeMetrics } from './node-metrics.js';
 export interface NodeDirectoryOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Milliseconds for which a node is trusted after its last message. */
+  /** Milliseconds for which a node is trusted after its last message, above 0. */
   readonly leaseMs: number;
   readonly meter?: Meter;
 }
 
+/** Last report of a node, kept in memory only. Times are wall-clock milliseconds. */
 interface LiveState {
   conditions: ReadonlyMap<ConditionType, boolean>;
   usage?: NodeUsage;
@@ -42,18 +43,18 @@ interface LiveState {
 }
 
 /**
- * Extra lease time for each registered node after a start, milliseconds: all nodes reconnect at
- * once, and admitting one takes about this long on one core of a small machine.
+ * Milliseconds that each registered node adds to all leases after a start: all nodes reconnect at
+ * once, and the admission of one node takes about this long on one core of a small machine.
  */
 const RETURN_MS_PER_NODE = 2;
 /**
- * Interval of the lease sweep, milliseconds. Short compared with the lease, so that a loss is
- * detected quickly.
+ * Milliseconds between two lease sweeps. Short compared with the lease, so that a loss is detected
+ * quickly.
  */
 const SWEEP_MS = 50;
 /**
- * A sweep that is later than this was delayed by the coordinator's own event loop; leases are then
- * extended by the delay.
+ * Delay of a sweep in milliseconds above which the coordinator's own event loop was blocked. The
+ * leases are then extended by the delay, as no message could be received. Two intervals.
  */
 const MAX_SWEEP_DELAY_MS = 100;
 
@@ -100,6 +101,7 @@ export class NodeDirectory {
 
   /**
    * Gives every registered node a full lease plus time to reconnect, and starts the lease sweep.
+   * @param registered - Ids of the nodes that are expected to have a running agent.
    */
   start(registered: Iterable<string>): void {
     const nodeIds = [...registered].map(toNodeId);
@@ -112,6 +114,7 @@ export class NodeDirectory {
     this.scheduleSweep();
   }
 
+  /** Stops the lease sweep and the metrics. */
   close(): void {
     this.metrics.close();
     this.timer?.cancel();
@@ -119,8 +122,8 @@ export class NodeDirectory {
   }
 
   /**
-   * Calls `listener` with the id of a node whose liveness or conditions changed.
-   * @returns Ends the subscription.
+   * Calls `listener` with the id of each node whose liveness or conditions change.
+   * @returns A function that ends the subscription.
    */
   subscribe(listener: (nodeId: string) => void): () => void {
     this.listeners.add(listener);
@@ -128,8 +131,8 @@ export class NodeDirectory {
   }
 
   /**
-   * Calls `listener` with the id of a node that reported its usage.
-   * @returns Ends the subscription.
+   * Calls `listener` with the id of each node that reports its usage.
+   * @returns A function that ends the subscription.
    */
   onUsage(listener: (nodeId: string) => void): () => void {
     this.usageListeners.add(listener);
@@ -197,7 +200,7 @@ export class NodeDirectory {
   }
 
   /**
-   * Milliseconds since the lease of a node ended, as this coordinator saw it; undefined when the
+   * Returns the milliseconds since this coordinator saw the lease of a node end; undefined when the
    * node is not lost.
    */
   lostForMs(nodeId: string): number | undefined {
@@ -214,11 +217,15 @@ export class NodeDirectory {
     this.notify(nodeId);
   }
 
-  /** Tells whether a node has a live session. Cheap: every pass calls it for every replica. */
+  /**
+   * Returns true when a node has a live session. Cheap, as every pass calls this function for every
+   * replica.
+   */
   isAlive(nodeId: string): boolean {
     return this.membership.getState(toNodeId(nodeId)) === 'connected';
   }
 
+  /** Returns the liveness, conditions and usage of a node, also of an unknown one. */
   status(nodeId: string): NodeLiveStatus {
     const id = toNodeId(nodeId);
     const now = this.options.clock.now();
@@ -244,7 +251,10 @@ export class NodeDirectory {
     };
   }
 
-  /** Tells whether replicas of lost nodes may be replaced now. */
+  /**
+   * Evaluates the replacement brake now, which may engage or release it.
+   * @returns `holding` while replicas of lost nodes must not be replaced.
+   */
   checkReplacementBrake(): BrakeState {
     const { connected, expected, reconnecting } = this.membership.counts();
     return this.brake.check(this.options.clock.now(), connected + expected + reconnecting);
@@ -259,14 +269,14 @@ export class NodeDirectory {
 
   private sweep(): void {
     const now = this.options.clock.now();
-    const lateMs = now - this.lastSweepMs - SWEEP_MS;
+    const delayMs = now - this.lastSweepMs - SWEEP_MS;
     this.lastSweepMs = now;
-    this.metrics.recordSweep(lateMs);
-    if (lateMs > MAX_SWEEP_DELAY_MS) this.membership.extendLeases(lateMs);
+    this.metrics.recordSweep(delayMs);
+    if (delayMs > MAX_SWEEP_DELAY_MS) this.membership.extendLeases(delayMs);
     const transitions = this.membership.sweep(now);
     this.brake.apply(transitions);
-    // Checked immediately: a later check may fall outside the window in which losses count
-    // together.
+    // The brake is checked immediately: a later check may fall outside the window within which
+    // losses count together.
     if (transitions.length > 0) this.checkReplacementBrake();
     for (const { kind, nodeId } of transitions) {
       if (kind !== 'lost') continue;

@@ -4,9 +4,9 @@ import type { Counter, Meter } from '@cloudless/base';
 export class NodeMetrics {
   private readonly losses: Counter;
   private readonly stop: () => void;
-  private maxLateMs = 0;
+  private maxDelayMs = 0;
 
-  /** @param readState - Reads the current values, at each scrape. */
+  /** @param readState - Called at each scrape. `held`: the replacement brake holds. */
   constructor(
     meter: Meter,
     readState: () => { readonly quarantined: number; readonly held: boolean },
@@ -23,24 +23,28 @@ export class NodeMetrics {
       name: 'cloudless_replacement_held',
       help: '1 while the replicas of lost nodes are not replaced because too many nodes fell silent together, else 0.',
     });
-    const late = meter.gauge({
+    const sweepDelay = meter.gauge({
       name: 'cloudless_lease_sweep_lag_seconds',
       help: 'Longest delay of the lease sweep since the last scrape.',
     });
     this.stop = meter.onExpose(() => {
-      const now = readState();
-      quarantined.set(now.quarantined);
-      held.set(now.held ? 1 : 0);
-      late.set(this.maxLateMs / 1_000);
-      this.maxLateMs = 0;
+      const state = readState();
+      quarantined.set(state.quarantined);
+      held.set(state.held ? 1 : 0);
+      sweepDelay.set(this.maxDelayMs / 1_000);
+      this.maxDelayMs = 0;
     });
   }
 
-  /** Records the delay of a sweep, milliseconds; negative values count as no delay. */
-  recordSweep(lateMs: number): void {
-    this.maxLateMs = Math.max(this.maxLateMs, lateMs);
+  /**
+   * Records a lease sweep.
+   * @param delayMs - Milliseconds by which the sweep was late; a negative value counts as 0.
+   */
+  recordSweep(delayMs: number): void {
+    this.maxDelayMs = Math.max(this.maxDelayMs, delayMs);
   }
 
+  /** Counts a node whose lease ended. */
   recordLoss(): void {
     this.losses.add();
   }

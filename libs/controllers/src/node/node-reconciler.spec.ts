@@ -12,7 +12,7 @@ async function openWith(nodes: readonly string[]): Promise<void> {
 
 afterEach(() => bed.close());
 
-describe('NodeReconciler: loss', () => {
+describe('NodeReconciler after the loss of a node', () => {
   beforeEach(() => openWith(['node-1', 'node-2', 'node-3']));
 
   it('marks a node and its replicas as lost when the lease has ended', async () => {
@@ -55,7 +55,7 @@ describe('NodeReconciler: loss', () => {
     ]);
   });
 
-  it('changes the readiness guard of each workload', async () => {
+  it('changes the readiness guard of the workload of a lost replica', async () => {
     await bed.addReplicas(1);
     const before = bed.state.view().readinessGuard('web');
     bed.silence('node-1');
@@ -75,14 +75,14 @@ describe('NodeReconciler: loss', () => {
     expect(bed.events('ReplicasLost')).toEqual([]);
   });
 
-  it('does not mark the node as lost when its record changes between plan and commit', async () => {
+  it('marks the node as lost in another pass when its record changes between plan and commit', async () => {
     bed.silence('node-1');
     bed.beforeNextCommit(() => bed.changeNode('node-1', { cordoned: true }));
     await bed.advance(5_000);
     expect(bed.node('node-1')).toMatchObject({ cordoned: true, lost: true });
   });
 
-  it('waits for lost_after of each replica', async () => {
+  it('marks each replica as lost when its own lost_after has passed', async () => {
     await bed.addReplicas(2, (index) => ({ lostAfter: durationFromMs(index * 20_000) }));
     bed.silence('node-1');
     await bed.advance(10_000);
@@ -103,7 +103,7 @@ describe('NodeReconciler: loss', () => {
     expect(bed.replicas()[0]?.lost).toBe(true);
   });
 
-  it('marks at most 45 replicas in one commit, and all of them in the end', async () => {
+  it('marks 100 replicas as lost in commits of at most 45', async () => {
     await bed.addReplicas(100);
     const sizes = bed.recordCommitSizes();
     bed.silence('node-1');
@@ -115,14 +115,14 @@ describe('NodeReconciler: loss', () => {
     expect(Math.max(...sizes)).toBeLessThan(100);
   });
 
-  it('ignores replicas that have ended', async () => {
+  it('does not mark an ended replica as lost', async () => {
     await bed.addReplicas(1, () => ({ phase: Phase.SUCCEEDED, ready: false }));
     bed.silence('node-1');
     await bed.advance(5_000);
     expect(bed.replicas()[0]).toMatchObject({ lost: false, phase: Phase.SUCCEEDED });
   });
 
-  it('does nothing while the store is rolled back', async () => {
+  it('marks no node as lost while the store is rolled back, until an operator accepts the state', async () => {
     bed.state.reportNewerState({ nodeId: 'node-2', epoch: 9n, orderRevision: 0n });
     bed.silence('node-1');
     await bed.advance(5_000);
@@ -133,10 +133,10 @@ describe('NodeReconciler: loss', () => {
   });
 });
 
-describe('NodeReconciler: return', () => {
+describe('NodeReconciler after the return of a node', () => {
   beforeEach(() => openWith(['node-1', 'node-2', 'node-3']));
 
-  it('clears the loss of a node that starts a session, and keeps the tombstones', async () => {
+  it('clears the loss when the node starts a session, and keeps the tombstones', async () => {
     await bed.addReplicas(1);
     bed.silence('node-1');
     await bed.advance(5_000);
@@ -151,11 +151,11 @@ describe('NodeReconciler: return', () => {
   });
 });
 
-describe('NodeReconciler: replacement brake', () => {
+describe('NodeReconciler after the loss of all nodes', () => {
   const nodes = ['node-1', 'node-2', 'node-3', 'node-4', 'node-5'];
   beforeEach(() => openWith(nodes));
 
-  it('marks no replica as lost while the brake holds, and adds one event', async () => {
+  it('marks no replica as lost while the replacement brake holds, and adds one event', async () => {
     await bed.addReplicas(5, (index) => ({ nodeId: nodes[index] ?? '' }));
     bed.silence(...nodes);
     await bed.advance(60_000);
@@ -164,14 +164,14 @@ describe('NodeReconciler: replacement brake', () => {
     expect(bed.events('ReplacementHeld')).toHaveLength(1);
   });
 
-  it('replaces after five minutes', async () => {
+  it('marks replicas as lost when the replacement brake releases after five minutes', async () => {
     await bed.addReplicas(1);
     bed.silence(...nodes);
     await bed.advance(320_000);
     expect(bed.replicas()[0]?.lost).toBe(true);
   });
 
-  it('replaces the replicas of a node whose loss an operator confirmed', async () => {
+  it('marks the replicas of a node as lost while the brake holds when an operator confirms the loss', async () => {
     await bed.addReplicas(2, (index) => ({
       nodeId: nodes[index] ?? '',
       lostAfter: durationFromMs(600_000),

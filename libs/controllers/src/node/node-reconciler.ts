@@ -39,11 +39,11 @@ export interface NodeReconcilerDeps {
 }
 
 /**
- * Most replicas marked lost in one commit. With a readiness guard for each, the node and an event,
- * the commit stays below the 100 writes of a transaction.
+ * Most replicas marked as lost in one commit. With a readiness guard for each replica and one
+ * event, the commit stays below the 100 writes of a transaction.
  */
 const MAX_LOST_PER_COMMIT = 45;
-/** How often the replacement brake is checked again while it holds. */
+/** Milliseconds until the replacement brake is checked again while it holds. */
 const BRAKE_RECHECK_MS = 1_000;
 
 /**
@@ -53,6 +53,7 @@ const BRAKE_RECHECK_MS = 1_000;
 export class NodeReconciler {
   private readonly queue: WorkQueue<string>;
   private readonly unsubscribes: (() => void)[];
+  /** Begin of the hold of the replacement brake that the last event reported. */
   private reportedPauseMs: number | undefined;
 
   constructor(private readonly deps: NodeReconcilerDeps) {
@@ -82,12 +83,12 @@ export class NodeReconciler {
     for (const { kind, id, before, after } of changes) {
       if (kind === 'node') this.queue.wake(id);
       else if (kind === 'meta') this.wakeAll();
-      else if (kind === 'replica') this.wakeForChangedWait(before, after);
+      else if (kind === 'replica') this.wakeForChangedLostAfter(before, after);
     }
   }
 
-  /** Wakes the reconciler of a lost node when `lost_after` of one of its replicas changed. */
-  private wakeForChangedWait(
+  /** Wakes the pass over a lost node when `lost_after` of one of its replicas changed. */
+  private wakeForChangedLostAfter(
     before: ReplicaRecord | undefined,
     after: ReplicaRecord | undefined,
   ): void {

@@ -13,7 +13,7 @@ import { toReservation, toSchedulerNode } from './scheduler-input.js';
 export interface ClusterModelDeps {
   readonly state: ClusterState;
   readonly nodes: NodeDirectory;
-  /** An empty model. From then on only this class writes to it. */
+  /** An empty model. Only this class may write to the model. */
   readonly cluster: Cluster;
 }
 

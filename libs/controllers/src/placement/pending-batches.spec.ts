@@ -57,14 +57,14 @@ const updatedChange = (before: ReplicaRecord, fields: Fields) => ({
   before,
 });
 
-/** Workload ids of all batches of a round; sets each batch aside. */
+/** Returns the workload ids of all batches of a round, and sets each batch aside. */
 function drainRound(batches: PendingBatches): string[] {
-  const keys: string[] = [];
+  const uids: string[] = [];
   for (let batch = batches.next(); batch !== undefined; batch = batches.next()) {
-    keys.push(batch.uid);
+    uids.push(batch.uid);
     batches.setAside(batch);
   }
-  return keys;
+  return uids;
 }
 
 describe('PendingBatches', () => {
@@ -83,7 +83,7 @@ describe('PendingBatches', () => {
     expect(drainRound(batches)).toEqual(['high', 'old', 'young', 'low']);
   });
 
-  it('groups replicas by workload and version, and separates those bound to one node', () => {
+  it('groups replicas by workload and version, and separates replicas that are bound to one node', () => {
     const waiting = [
       aReplica('web', 1),
       aReplica('web', 2),
@@ -105,21 +105,21 @@ describe('PendingBatches', () => {
   });
 
   it('returns a batch until it is empty', () => {
-    const [one, two] = [aReplica('web', 1), aReplica('web', 2)];
-    const batches = new PendingBatches(aView([{ uid: 'web' }], [one, two]).view);
+    const [first, second] = [aReplica('web', 1), aReplica('web', 2)];
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [first, second]).view);
     batches.beginRound();
-    batches.apply([updatedChange(one, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
+    batches.apply([updatedChange(first, { nodeId: 'node-a', phase: Phase.ASSIGNED })]);
     expect([...(batches.next()?.replicaIds ?? [])]).toEqual(['web-2']);
-    batches.apply([{ kind: 'replica', id: two.id, before: two }]);
+    batches.apply([{ kind: 'replica', id: second.id, before: second }]);
     expect(batches.next()).toBeUndefined();
   });
 
   it('does not return a batch again when only the reason of a replica changes', () => {
-    const one = aReplica('web', 1);
-    const batches = new PendingBatches(aView([{ uid: 'web' }], [one]).view);
+    const replica = aReplica('web', 1);
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [replica]).view);
     batches.beginRound();
     batches.setAside(batches.next()!);
-    batches.apply([updatedChange(one, { reason: 'no node fits: cpu: 1 of 1 nodes' })]);
+    batches.apply([updatedChange(replica, { reason: 'no node fits: cpu: 1 of 1 nodes' })]);
     expect(batches.next()).toBeUndefined();
   });
 
@@ -141,10 +141,10 @@ describe('PendingBatches', () => {
     expect(drainRound(batches)).toEqual(['late', 'a', 'c', 'b']);
   });
 
-  it('drops a replica that was stopped before its placement', () => {
-    const one = aReplica('web', 1);
-    const batches = new PendingBatches(aView([{ uid: 'web' }], [one]).view);
-    batches.apply([updatedChange(one, { desiredRunning: false })]);
+  it('removes a replica that was stopped before its placement', () => {
+    const replica = aReplica('web', 1);
+    const batches = new PendingBatches(aView([{ uid: 'web' }], [replica]).view);
+    batches.apply([updatedChange(replica, { desiredRunning: false })]);
     batches.beginRound();
     expect(batches.next()).toBeUndefined();
   });

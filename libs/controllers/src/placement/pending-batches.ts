@@ -2,7 +2,10 @@ import { ReplicaStatus_Phase as Phase } from '@cloudless/api';
 import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ClusterView, RecordChange } from '@cloudless/cluster-state';
 
-/** Waiting replicas of one workload and version. They have the same placement requirements. */
+/**
+ * The waiting replicas of one workload and version, which have the same placement requirements.
+ * Replicas that are bound to a node have a batch of their own.
+ */
 export interface PendingBatch {
   readonly key: string;
   readonly uid: string;
@@ -10,8 +13,9 @@ export interface PendingBatch {
   /** True when each replica may run on one given node only (mode GLOBAL). */
   readonly bound: boolean;
   readonly priority: number;
-  /** Creation time of the workload, seconds. */
+  /** Creation time of the workload, seconds since the epoch. */
   readonly createdAt: number;
+  /** Changes while replicas begin and cease to wait. */
   readonly replicaIds: ReadonlySet<string>;
 }
 
@@ -19,30 +23,32 @@ interface MutableBatch extends PendingBatch {
   readonly replicaIds: Set<string>;
 }
 
+/** The part of the cluster view that {@link PendingBatches} reads. */
 export type PendingView = Pick<ClusterView, 'unplaced' | 'workload' | 'version'>;
 
 /**
- * The replicas that wait for a node, in batches, kept up to date by state changes: finding the next
- * batch does not scan all waiting replicas. A round returns the most urgent batch until it is empty
- * or set aside; replicas that start to wait during a round join it in order of urgency.
+ * The replicas that wait for a node, in batches. State changes keep the batches up to date, so that
+ * no search for the next batch scans all waiting replicas. A round returns the most urgent batch
+ * until the batch is empty or set aside; a batch whose replicas start to wait during a round joins
+ * the round in order of urgency.
  */
 export class PendingBatches {
   private readonly batches = new Map<string, MutableBatch>();
   /** The remaining batches of the round, the most urgent last. */
   private round: MutableBatch[] = [];
 
-  constructor(private readonly view: () => PendingView) {
-    for (const { value } of view().unplaced()) this.add(value);
+  constructor(private readonly getView: () => PendingView) {
+    for (const { value } of getView().unplaced()) this.add(value);
   }
 
-  /** Applies state changes. The view must show them already. */
+  /** Applies state changes, which the view must already show. */
   apply(changes: readonly RecordChange[]): void {
     for (const { kind, before, after } of changes) {
       if (kind !== 'replica') continue;
-      const waited = before !== undefined && isWaiting(before);
+      const wasWaiting = before !== undefined && isWaiting(before);
       const waits = after !== undefined && isWaiting(after);
-      if (waited && !waits) this.remove(before);
-      else if (waits && !waited) this.add(after);
+      if (wasWaiting && !waits) this.remove(before);
+      else if (waits && !wasWaiting) this.add(after);
     }
   }
 
@@ -52,8 +58,8 @@ export class PendingBatches {
   }
 
   /**
-   * The most urgent batch of the round, the same one until it is empty or set aside; undefined at
-   * the end of the round.
+   * Returns the most urgent batch of the round: the same batch until it is empty or set aside.
+   * Undefined at the end of the round.
    */
   next(): PendingBatch | undefined {
     while (this.round.at(-1)?.replicaIds.size === 0) this.round.pop();
@@ -61,8 +67,8 @@ export class PendingBatches {
   }
 
   /**
-   * Removes a batch from this round. It returns in this round only when another of its replicas
-   * starts to wait.
+   * Removes a batch from this round. The batch returns in this round only when another of its
+   * replicas starts to wait.
    */
   setAside(batch: PendingBatch): void {
     const index = this.round.findLastIndex((other) => other === batch);
@@ -85,7 +91,7 @@ export class PendingBatches {
 
   private createBatch(replica: ReplicaRecord): MutableBatch {
     const { uid, version, onlyNodeId } = replica;
-    const view = this.view();
+    const view = this.getView();
     const batch: MutableBatch = {
       key: toBatchKey(replica),
       uid,
@@ -99,7 +105,7 @@ export class PendingBatches {
     return batch;
   }
 
-  /** Binary search for the position: the round is sorted. */
+  /** Inserts a batch into the sorted round, by binary search. A batch of the round stays once. */
   private enterRound(batch: MutableBatch): void {
     let low = 0;
     let high = this.round.length;

@@ -62,17 +62,17 @@ const outcomesOf = ({ decided }: PlacementDecision) =>
   decided.map(({ outcome }) => ('reason' in outcome ? outcome.reason : outcome.nodeId));
 
 describe('decideAny', () => {
-  it('places as many replicas as fit, and gives the reason to all others, also beyond one commit', () => {
+  it('places as many replicas as fit, and gives the reason to all others, also beyond the limit', () => {
     const decision = decideAny(aClusterWithRoomFor(1, 1), request, waitingReplicas(6), 4);
-    const why = 'no node fits: cpu: 2 of 2 nodes';
-    expect(outcomesOf(decision)).toEqual(['n1', 'n2', why, why, why, why]);
+    const reason = 'no node fits: cpu: 2 of 2 nodes';
+    expect(outcomesOf(decision)).toEqual(['n1', 'n2', reason, reason, reason, reason]);
     expect(decision).toMatchObject({
       isAtomic: false,
       refusal: 'no node fits 4 replicas: cpu: 2 of 2 nodes',
     });
   });
 
-  it('decides for as many replicas as fit into one commit while resources are free', () => {
+  it('decides for as many replicas as the limit allows while resources are free', () => {
     const decision = decideAny(aClusterWithRoomFor(9), request, waitingReplicas(6), 4);
     expect(outcomesOf(decision)).toEqual(['n1', 'n1', 'n1', 'n1']);
     expect(decision.refusal).toBeUndefined();
@@ -115,15 +115,15 @@ describe('decideSet', () => {
   });
 
   it('places no replica when a part of the set finds no node, and gives the size of that part', () => {
-    const why =
+    const reason =
       'the new set of 5 replicas is placed as a whole, and 2 of them find no node: cpu: 3 of 3 nodes';
     const decision = decideSet(aClusterWithRoomFor(1, 1, 1), request, waitingReplicas(5), {
       size: 5,
       missing: 5,
       complete: true,
     });
-    expect(outcomesOf(decision)).toEqual(Array(5).fill(why));
-    expect(decision.refusal).toBe(why);
+    expect(outcomesOf(decision)).toEqual(Array(5).fill(reason));
+    expect(decision.refusal).toBe(reason);
   });
 
   it('counts replicas of the set that are still to be created', () => {
@@ -188,7 +188,7 @@ describe('findNewSet', () => {
     { name: 'returns undefined for a first deployment', active: 0, expected: undefined },
     { name: 'returns undefined for the serving version', active: 2, expected: undefined },
     {
-      name: 'returns undefined for a version with the template of the serving one',
+      name: 'returns undefined for a version with the template of the serving version',
       sameAs: 1,
       expected: undefined,
     },
@@ -208,7 +208,7 @@ describe('findNewSet', () => {
       expected: { size: 3, missing: 3, complete: true },
     },
     {
-      name: 'counts one missing replica when one of the set is being replaced',
+      name: 'counts one missing replica when a replica of the set is being replaced',
       replicas: [placed, placed, {}],
       expected: { size: 3, missing: 1, complete: true },
     },
@@ -227,7 +227,7 @@ describe('findNewSet', () => {
       replicas: [{ ...placed, phase: Phase.SUCCEEDED }, {}, {}],
       expected: { size: 2, missing: 2, complete: true },
     },
-  ])('$name', ({ expected, name: _name, ...given }) => {
-    expect(findSet(given)).toEqual(expected);
+  ])('$name', ({ expected, name: _name, ...testCase }) => {
+    expect(findSet(testCase)).toEqual(expected);
   });
 });

@@ -17,7 +17,7 @@ import {
 } from '@cloudless/scheduler';
 import { countStillWanted } from '../replica/finished.js';
 
-/** The decision for one replica: a node, or the reason why it has none. */
+/** The decision for one replica: a node, or the reason why no node fits. */
 export interface ReplicaDecision {
   readonly replica: Stored<ReplicaRecord>;
   readonly outcome:
@@ -28,18 +28,20 @@ export interface ReplicaDecision {
 export interface PlacementDecision {
   /** The replicas with a decision, in input order. */
   readonly decided: readonly ReplicaDecision[];
-  /** Whether all placements have to be committed before any other decision. */
+  /** True when all placements have to be committed before any other decision is made. */
   readonly isAtomic: boolean;
   /**
-   * Why some replicas have no node, for the event; undefined when every considered replica has one.
+   * Reason why some replicas have no node, for the event; undefined when every replica in `decided`
+   * has a node.
    */
   readonly refusal?: string;
 }
 
 /**
  * Decides for replicas that may run on any node.
- * @param limit - Most replicas to place now. The rest is decided in the next call, on the state of
- *   that time.
+ * @param limit - Most replicas to place now. The caller decides about the rest in its next call, on
+ *   the state of that time.
+ * @returns As soon as no node fits one replica, a decision for all replicas, also beyond `limit`.
  */
 export function decideAny(
   cluster: Cluster,
@@ -49,7 +51,7 @@ export function decideAny(
 ): PlacementDecision {
   const placements = cluster.place(request, Math.min(replicas.length, limit));
   const refused = placements.find((placement) => !placement.placed);
-  // A refusal of one replica holds for all after it, also for those beyond this commit.
+  // All replicas have the same requirements: when no node fits one, none fits the others.
   const outcomes =
     refused === undefined ? placements : replicas.map((_, index) => placements[index] ?? refused);
   const decided = pairWithPlacements(replicas, outcomes, (why) => `no node fits: ${why}`);
@@ -84,15 +86,20 @@ export function decideBound(
   return { decided, isAtomic: false, refusal };
 }
 
-/** The new set of a blue/green rollout: its size, and how many of its replicas have no node yet. */
+/** The new set of a blue/green rollout. */
 export interface NewSet {
+  /** Wanted number of replicas. */
   readonly size: number;
+  /** Number of replicas of the set that have no node yet, or are still to be created. */
   readonly missing: number;
-  /** False while its first replicas are still being created. */
+  /** False while the first replicas of the set are still being created. */
   readonly complete: boolean;
 }
 
-/** Places a whole set or nothing: a part would hold resources and never serve. */
+/**
+ * Decides for the replicas of a new set: all get a node, or none, as a part of a set would hold
+ * resources and never serve. Decides nothing for a set that is not complete.
+ */
 export function decideSet(
   cluster: Cluster,
   request: PlacementRequest,
@@ -116,9 +123,9 @@ export function decideSet(
 }
 
 /**
- * The new set that replicas of a version belong to: that of a blue/green rollout to a version other
- * than the serving one. Undefined for all other replicas, also for a first deployment, where some
- * replicas are better than none.
+ * Returns the new set of a blue/green rollout that the replicas of `version` belong to. Undefined
+ * for the serving version, for other strategies, and for a first deployment, where some replicas
+ * are better than none.
  */
 export function findNewSet(
   view: ClusterView,

@@ -10,14 +10,14 @@ export interface PlacedReplica {
   readonly score: number;
 }
 
-/** Shared by all events of one decision. */
+/** Facts that all events of one decision share. */
 export interface DecisionFacts {
   readonly view: Pick<ClusterView, 'lastEventOfReplica'>;
   readonly workload: WorkloadRecord;
   readonly decisionId: string;
 }
 
-/** The event for replicas that were placed. */
+/** Creates the event for replicas that were placed. */
 export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedReplica[]) {
   const counts = new Map<string, number>();
   for (const { nodeId } of placed) counts.set(nodeId, (counts.get(nodeId) ?? 0) + 1);
@@ -35,7 +35,10 @@ export function createPlacedEvent(facts: DecisionFacts, placed: readonly PlacedR
   };
 }
 
-/** The event for replicas that no node fits. */
+/**
+ * Creates the event for replicas that no node fits.
+ * @param why - Message of the event.
+ */
 export function createUnplacedEvent(
   facts: DecisionFacts,
   refused: readonly ReplicaRecord[],
@@ -67,8 +70,8 @@ function describeSubject(
 }
 
 /**
- * Explains a placement by its scores. A score is that at the moment of the placement: the next
- * replica finds a fuller node.
+ * Explains placements by their scores. The scores of equal replicas differ, as each placement makes
+ * its node fuller for the next one.
  */
 function explainScores(placed: readonly PlacedReplica[]): string {
   const [first] = placed;

@@ -43,7 +43,7 @@ describe('Placer', () => {
     expect(bed.events('ReplicasPlaced')).toHaveLength(1);
   });
 
-  it('places as many replicas as fit and writes the reason for the others', async () => {
+  it('places as many replicas as fit and writes the reason into the other replicas', async () => {
     await openWith(['node-1']);
     await bed.createWorkload({ replicas: 3, ...cpu(2_000) });
     await addWaiting(3);
@@ -82,7 +82,7 @@ describe('Placer', () => {
     expect(nodesOf()).toEqual(['node-1']);
   });
 
-  it('places a waiting replica when a stopped one releases its resources', async () => {
+  it('places a waiting replica when a stopped replica releases its resources', async () => {
     await openWith(['node-1']);
     await bed.createWorkload({ replicas: 2, ...cpu(3_000) });
     await addWaiting(2);
@@ -126,13 +126,13 @@ describe('Placer', () => {
     await bed.advance();
     await bed.addNode('node-1');
     await bed.advance();
-    expect([bed.replicas('urgent'), bed.replicas()].map(([one]) => one?.nodeId)).toEqual([
+    expect([bed.replicas('urgent'), bed.replicas()].map(([replica]) => replica?.nodeId)).toEqual([
       'node-1',
       '',
     ]);
   });
 
-  it('places at most 45 replicas in one commit, and all of them in the end', async () => {
+  it('places 100 replicas in commits of at most 45', async () => {
     await openWith(['node-1']);
     await bed.createWorkload({ replicas: 100, ...cpu(10) });
     const sizes = bed.recordCommitSizes();
@@ -154,7 +154,7 @@ describe('Placer', () => {
     expect(nodesOf()).toEqual(['node-1']);
   });
 
-  it('places no replica under a taint that it does not tolerate', async () => {
+  it('places no replica on a node with a taint that the replica does not tolerate', async () => {
     await openWith(['node-1', 'node-2']);
     await bed.changeNode('node-1', { taints: [{ key: 'gpu', effect: Effect.NO_SCHEDULE }] });
     await bed.createWorkload({ replicas: 2 });
@@ -163,7 +163,7 @@ describe('Placer', () => {
     expect(nodesOf()).toEqual(['node-2', 'node-2']);
   });
 
-  it('places each bound replica on its node only', async () => {
+  it('places a replica that is bound to one node on that node only', async () => {
     await openWith(['node-1', 'node-2']);
     await bed.createWorkload({ replicas: 2 });
     await addWaiting(2, (index) => ({ onlyNodeId: ['node-2', 'node-9'][index] ?? '' }));
@@ -174,7 +174,7 @@ describe('Placer', () => {
     ]);
   });
 
-  it('does nothing while the store is rolled back, and places after the acceptance', async () => {
+  it('places no replica while the store is rolled back, until an operator accepts the state', async () => {
     await openWith(['node-1']);
     bed.state.reportNewerState({ nodeId: 'node-1', epoch: 9n, orderRevision: 0n });
     await bed.createWorkload({ replicas: 1 });
@@ -187,7 +187,7 @@ describe('Placer', () => {
   });
 });
 
-describe('Placer: new set of a blue/green rollout', () => {
+describe('Placer with the new set of a blue/green rollout', () => {
   /** A workload whose version 1 serves, with waiting replicas of version 2. */
   async function waitForSet(replicas: number): Promise<void> {
     const rollout = { strategy: Strategy.BLUE_GREEN };
@@ -198,13 +198,13 @@ describe('Placer: new set of a blue/green rollout', () => {
     await bed.advance();
   }
 
-  it('places the whole set', async () => {
+  it('places the whole set when it fits', async () => {
     await openWith(['node-1', 'node-2']);
     await waitForSet(8);
     expect(nodesOf().filter((nodeId) => nodeId === '')).toEqual([]);
   });
 
-  it('places nothing while a part of the set does not fit, and all when it fits', async () => {
+  it('places no replica while a part of the set does not fit, and all when a node joins', async () => {
     await openWith(['node-1']);
     await waitForSet(5);
     expect(new Set(nodesOf())).toEqual(new Set(['']));
@@ -214,7 +214,7 @@ describe('Placer: new set of a blue/green rollout', () => {
     expect(nodesOf()).not.toContain('');
   });
 
-  it('places the set when a smaller size fits', async () => {
+  it('places the set when a scale-down makes it fit', async () => {
     await openWith(['node-1']);
     await waitForSet(5);
     const read = bed.state.view().replica('web-5')!;

@@ -59,8 +59,9 @@ export interface PlacerDeps {
 }
 
 /**
- * Most replicas placed in one commit. Two writes for each fit into the 100 of a transaction; a
- * larger commit only makes a conflict more expensive.
+ * Most replicas placed in one commit. Each adds up to two conditions, for the replica and for its
+ * node, to the at most 100 conditions of a transaction; a larger commit would only make a conflict
+ * more expensive.
  */
 const MAX_PLACED_PER_COMMIT = 45;
 
@@ -72,7 +73,6 @@ export class Placer {
   private readonly queue: WorkQueue<'place'>;
   private readonly pending: PendingBatches;
   private readonly unsubscribes: (() => void)[];
-
   private readonly placements: Counter;
 
   constructor(private readonly deps: PlacerDeps) {
@@ -113,8 +113,8 @@ export class Placer {
       const result = await this.placeTraced(batch);
       // The view shows the conflicting change by now.
       if (result === 'conflict') return { kind: 'again' };
-      if (result === 'over') return { kind: 'done' };
-      if (result === 'none') this.pending.setAside(batch);
+      if (result === 'refused') return { kind: 'done' };
+      if (result === 'unchanged') this.pending.setAside(batch);
     }
     return { kind: 'done' };
   }
@@ -129,7 +129,7 @@ export class Placer {
     const view = this.deps.state.view();
     const workload = view.workload(batch.uid)?.value;
     const template = view.version(batch.uid, batch.version)?.template;
-    if (workload === undefined || template === undefined) return 'none';
+    if (workload === undefined || template === undefined) return 'unchanged';
     const replicas = [...batch.replicaIds].flatMap((id) => view.replica(id) ?? []);
     replicas.sort((a, b) => Number(a.value.sequence - b.value.sequence));
     const decision = this.decide(
@@ -146,9 +146,9 @@ export class Placer {
     const limit = decision.isAtomic ? changes.length : MAX_PLACED_PER_COMMIT;
     for (let from = 0; from < limit && from < changes.length; from += MAX_PLACED_PER_COMMIT) {
       const result = await this.commit(context, changes.slice(from, from + MAX_PLACED_PER_COMMIT));
-      if (result !== 'some') return result;
+      if (result !== 'committed') return result;
     }
-    return changes.length === 0 ? 'none' : 'some';
+    return changes.length === 0 ? 'unchanged' : 'committed';
   }
 
   private decide(
@@ -189,7 +189,7 @@ export class Placer {
     try {
       await state.commit(transaction);
     } catch (reason) {
-      if (isFinalRefusal(reason)) return 'over';
+      if (isFinalRefusal(reason)) return 'refused';
       if (errorKindOf(reason) === 'conflict') return 'conflict';
       throw reason;
     }
@@ -200,11 +200,11 @@ export class Placer {
       placed: placed.length,
       unplaced: refused.length,
     });
-    return 'some';
+    return 'committed';
   }
 }
 
-/** Shared by the commits of one decision. */
+/** Input that all commits of one decision share. */
 interface PlacementContext extends DecisionFacts {
   readonly view: ClusterView;
   /** The chosen nodes as of the decision: the view changes with each commit. */
@@ -231,10 +231,13 @@ function createContext(
   };
 }
 
-/** Result of one decision for a batch; `none` when nothing could be changed. */
-type BatchResult = 'some' | 'none' | 'conflict' | 'over';
+/**
+ * Result of one decision for a batch: `unchanged` when every replica has its node or its reason
+ * already; `refused` when this coordinator no longer leads or its store has been rolled back.
+ */
+type BatchResult = 'committed' | 'unchanged' | 'conflict' | 'refused';
 
-/** The replica with its node, or with the reason why it has none. */
+/** Returns a copy of the replica with its node, or with the reason why no node fits. */
 function applyOutcome(
   replica: ReplicaRecord,
   outcome: ReplicaDecision['outcome'],
@@ -263,16 +266,24 @@ function affectsPlacement({ kind, before, after }: RecordChange): boolean {
 }
 
 /**
- * A changed size of a blue/green set may complete the set that is waiting to be placed as a whole.
+ * Returns true for a change of the size of a blue/green set: the change may complete a set that
+ * waits to be placed as a whole.
  */
-function isSetSizeChange(was: WorkloadRecord | undefined, is: WorkloadRecord | undefined): boolean {
-  const rollout = is?.spec?.rollout;
-  return rollout?.strategy === Strategy.BLUE_GREEN && was?.spec?.replicas !== is?.spec?.replicas;
+function isSetSizeChange(
+  before: WorkloadRecord | undefined,
+  after: WorkloadRecord | undefined,
+): boolean {
+  const isBlueGreen = after?.spec?.rollout?.strategy === Strategy.BLUE_GREEN;
+  return isBlueGreen && before?.spec?.replicas !== after.spec?.replicas;
 }
 
-/** Tells whether another version is placed as a whole now. */
-function isActiveSetChange(was: ControlRecord | undefined, is: ControlRecord | undefined): boolean {
+/** Returns true for a change after which another version, or none, is placed as a whole. */
+function isActiveSetChange(
+  before: ControlRecord | undefined,
+  after: ControlRecord | undefined,
+): boolean {
   return (
-    was?.activeVersion !== is?.activeVersion || was?.rollout?.strategy !== is?.rollout?.strategy
+    before?.activeVersion !== after?.activeVersion ||
+    before?.rollout?.strategy !== after?.rollout?.strategy
   );
 }

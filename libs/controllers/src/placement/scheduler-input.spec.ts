@@ -4,13 +4,13 @@ import { NodeRecordSchema } from '@cloudless/api/store';
 import { toSchedulerNode } from './scheduler-input.js';
 
 describe('toSchedulerNode', () => {
-  it('replaces impossible figures of the agent by possible ones', () => {
+  it('replaces impossible amounts of the agent by the nearest possible ones, and drops bad taints', () => {
     const impossible = create(HelloSchema, {
       capacity: { cpuMillis: -5, memoryBytes: 2n ** 62n },
       maxReplicas: -1,
       taints: [{ key: '', effect: Effect.NO_SCHEDULE }],
     });
-    const soft = {
+    const conditions = {
       memoryPressure: false,
       diskPressure: false,
       networkUnavailable: false,
@@ -18,7 +18,7 @@ describe('toSchedulerNode', () => {
       quarantined: false,
     };
     const node = toSchedulerNode(create(NodeRecordSchema, { id: 'node-1', hello: impossible }), {
-      ...soft,
+      ...conditions,
       phase: 1,
       alive: true,
       reason: '',

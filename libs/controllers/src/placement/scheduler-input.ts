@@ -35,10 +35,10 @@ const operators: Record<LabelOperator, LabelRequirement['operator']> = {
   [LabelOperator.LT]: 'Lt',
 };
 
-/** The capability that every OCI container needs. */
+/** The capability that every OCI container needs; suspended while the container runtime is away. */
 const CONTAINER_CAPABILITY = 'runtime.cri';
 
-/** The scheduler's node, from a node record and the live status. */
+/** Converts a node record and the live status of the node to the node of the scheduler. */
 export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus): SchedulerNode {
   const { hello } = record;
   const { region, zone, labels, taints } = toEffectiveNode(record);
@@ -69,7 +69,10 @@ export function toSchedulerNode(record: NodeRecord, liveStatus: NodeLiveStatus):
   };
 }
 
-/** The placement request of one replica, from the replica template. */
+/**
+ * Creates the placement request of one new replica.
+ * @param template - The replica template, which may be that of an older version.
+ */
 export function toPlacementRequest(
   workload: WorkloadRecord,
   template: WorkloadSpec,
@@ -107,8 +110,8 @@ export function toPlacementRequest(
 }
 
 /**
- * The placement request that decides whether a replica may stay on its node: taints that are
- * tolerated for a limited time count as tolerated.
+ * Creates the placement request that decides whether a replica may stay on its node: taints that
+ * the replica tolerates for a limited time count as tolerated.
  */
 export function toStayingRequest(
   workload: WorkloadRecord,
@@ -120,7 +123,7 @@ export function toStayingRequest(
   };
 }
 
-/** The reservation of a placed replica on its node. */
+/** Creates the reservation of a replica that has a node. */
 export function toReservation(
   workload: { readonly namespace: string },
   replica: ReplicaRecord,
@@ -144,7 +147,7 @@ function toRequests(template: WorkloadSpec): ResourceAmounts {
   return { cpuMillis: requests?.cpuMillis ?? 0, memoryBytes: Number(requests?.memoryBytes ?? 0n) };
 }
 
-/** Agents are not trusted input: impossible figures are replaced by the nearest possible ones. */
+/** Replaces impossible amounts by the nearest possible ones, as agents are not trusted input. */
 function toAmounts(capacity: NodeCapacity | undefined): ResourceAmounts {
   return {
     cpuMillis: toAmount(capacity?.cpuMillis),
@@ -164,16 +167,16 @@ function toAmount(value: number | bigint | undefined): number {
 }
 
 /**
- * The tolerations of a new replica. A NO_EXECUTE taint that is tolerated only for a time keeps new
- * replicas away, as they would have to leave again.
+ * Converts a toleration for the placement of a new replica. A NO_EXECUTE taint that is tolerated
+ * only for a time keeps new replicas away, as they would have to leave again.
  */
 function toPlacingTolerations(toleration: ApiToleration): readonly Toleration[] {
-  const tolerated = toToleration(toleration);
-  if (toleration.tolerationPeriod === undefined) return [tolerated];
+  const converted = toToleration(toleration);
+  if (toleration.tolerationPeriod === undefined) return [converted];
   if (toleration.effect !== undefined) return [];
   return [
-    { ...tolerated, effect: 'NoSchedule' },
-    { ...tolerated, effect: 'PreferNoSchedule' },
+    { ...converted, effect: 'NoSchedule' },
+    { ...converted, effect: 'PreferNoSchedule' },
   ];
 }
 

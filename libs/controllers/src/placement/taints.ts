@@ -13,17 +13,19 @@ const effects: Record<Effect, TaintEffect> = {
 };
 
 /**
- * Tells whether this version supports a taint. Unknown effects and taints without a key are
- * ignored.
+ * Returns true for a taint with a key and a known effect. Every other taint has to be ignored, for
+ * example one with an effect of a newer version.
  */
 export function isSupportedTaint({ key, effect }: ApiTaint): boolean {
   return key !== '' && Object.hasOwn(effects, effect);
 }
 
+/** Converts a supported taint, see {@link isSupportedTaint}. */
 export function toTaint(taint: ApiTaint): Taint {
   return { key: taint.key, value: taint.value, effect: effects[taint.effect] };
 }
 
+/** Converts a toleration. The toleration period is lost. */
 export function toToleration(toleration: ApiToleration): Toleration {
   return {
     key: toleration.key,

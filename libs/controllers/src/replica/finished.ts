@@ -3,9 +3,9 @@ import type { ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import { toCanonicalVersion, type ClusterView } from '@cloudless/cluster-state';
 
 /**
- * Tells whether a replica has finished for good: SUCCEEDED, or FAILED under restart policy NEVER,
- * with the wanted template. Such a replica counts as one of the wanted replicas and is not
- * replaced.
+ * Returns true for a replica with the wanted template that has finished for good: SUCCEEDED, or
+ * FAILED under restart policy NEVER. Such a replica counts as one of the wanted replicas and is not
+ * replaced. A lost replica has not finished.
  */
 export function isFinished(
   view: Pick<ClusterView, 'version'>,
@@ -16,9 +16,10 @@ export function isFinished(
 }
 
 /**
- * Tells whether a replica has finished for good with the active version while another version is
- * rolled out. Where that rollout keeps replicas of the active version, the replica counts as one of
- * them and is not replaced.
+ * Returns true for a replica of the active version that has finished for good while another version
+ * is rolled out. Where the rollout keeps replicas of the active version, the replica counts as one
+ * of them and is not replaced.
+ * @param activeVersion - 0 when no version is active.
  */
 export function isFinishedOfActiveVersion(
   view: Pick<ClusterView, 'version'>,
@@ -45,11 +46,14 @@ function isFinishedOfVersion(
     toCanonicalVersion(view, uid, replica.version) !== toCanonicalVersion(view, uid, version)
   )
     return false;
-  const never = spec?.restart?.policy === RestartMode.NEVER;
-  return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && never);
+  const neverRestarts = spec?.restart?.policy === RestartMode.NEVER;
+  return replica.phase === Phase.SUCCEEDED || (replica.phase === Phase.FAILED && neverRestarts);
 }
 
-/** The number of replicas that have to run: the wanted count minus the finished replicas. */
+/**
+ * Returns the number of replicas that have to run: the wanted count minus the finished replicas.
+ * @param wanted - The wanted count of the spec.
+ */
 export function countStillWanted(
   view: Pick<ClusterView, 'version'>,
   workload: WorkloadRecord,

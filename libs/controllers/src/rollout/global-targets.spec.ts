@@ -17,9 +17,10 @@ import { findGlobalTargets, findOccupiedTargets } from './global-targets.js';
 
 interface Node {
   readonly id: string;
+  /** Why the node accepts nothing new. */
   readonly closed?: keyof NodeAvailability;
   readonly taints?: readonly Taint[];
-  /** Set in the node record too, which evicts replicas. */
+  /** Also set in the node record, which evicts the replicas of the node. */
   readonly draining?: boolean;
 }
 
@@ -73,7 +74,7 @@ describe('findGlobalTargets', () => {
     pinned?: readonly string[];
   }>([
     {
-      name: 'returns the fitting nodes, full or not',
+      name: 'returns the fitting nodes, sorted by id',
       nodes: [{ id: 'b' }, { id: 'a' }],
       replicas: [],
       nodeIds: ['a', 'b'],
@@ -91,7 +92,7 @@ describe('findGlobalTargets', () => {
       nodeIds: ['a'],
     })),
     {
-      name: 'keeps a node with a NoSchedule taint and excludes one with a NoExecute taint',
+      name: 'keeps a node with a NoSchedule taint and excludes a node with a NoExecute taint',
       nodes: [
         { id: 'a', taints: [{ key: 'k', effect: 'NoSchedule' }] },
         { id: 'b', taints: [{ key: 'k', effect: 'NoExecute' }] },
@@ -127,7 +128,7 @@ describe('findGlobalTargets', () => {
       pinned: ['w-1'],
     },
     {
-      name: 'unpins the node once it has a replica of the wanted version',
+      name: 'pins no replica on a cordoned node that has a replica of the wanted version',
       nodes: [{ id: 'b', closed: 'cordoned' }],
       replicas: [
         { nodeId: 'b', version: 1 },
@@ -136,7 +137,7 @@ describe('findGlobalTargets', () => {
       nodeIds: ['b'],
     },
     {
-      name: 'counts nodes whose replica has finished but does not schedule on them, also when the node is gone',
+      name: 'returns nodes whose replica has finished as ended, also when the node is gone',
       nodes: [{ id: 'a' }, { id: 'b' }, { id: 'c', draining: true }],
       replicas: [
         { nodeId: 'a', phase: Phase.SUCCEEDED },
@@ -165,8 +166,10 @@ describe('findGlobalTargets', () => {
   it('returns undefined for a REPLICATED workload', () => {
     expect(findTargets([{ id: 'a' }], [], Mode.REPLICATED).targets).toBeUndefined();
   });
+});
 
-  it('findOccupiedTargets returns nodes with a replica, also a finished one', () => {
+describe('findOccupiedTargets', () => {
+  it('returns the target nodes with a replica, also a finished one', () => {
     const nodes = ['a', 'b', 'c'].map((id) => ({ id }));
     const { targets, records } = findTargets(nodes, [
       { nodeId: 'a' },

@@ -22,30 +22,30 @@ export interface GlobalTargets {
    */
   readonly nodeIds: readonly string[];
   /**
-   * Target nodes where the planner keeps a replica: all but {@link ended} and those of {@link
-   * pinned}.
+   * Target nodes where the planner keeps a replica: all target nodes without a finished or a pinned
+   * replica.
    */
   readonly schedulable: readonly string[];
   /** Target nodes whose replica has finished. The replica does not run there again. */
   readonly ended: readonly string[];
   /**
-   * Ids of replicas of another version on nodes that accept nothing new. No replacement could be
-   * placed there, so they stay until the node accepts replicas again. The planner does not see
-   * them.
+   * Ids of the pinned replicas: replicas of another version on nodes that accept nothing new. No
+   * replacement could be placed there, so these replicas stay until the node accepts replicas
+   * again, and are no input of the planner.
    */
   readonly pinned: ReadonlySet<string>;
 }
 
-/** Tells whether a workload runs one replica on each fitting node, as a DaemonSet does. */
+/** Returns true for mode GLOBAL: one replica on each fitting node, as a DaemonSet has. */
 export function isGlobal(spec: Pick<WorkloadSpec, 'mode'> | undefined): boolean {
   return spec?.mode === Mode.GLOBAL;
 }
 
 /**
- * The nodes on which a GLOBAL workload has or gets a replica: all nodes that fit, free capacity
- * aside. A node that accepts nothing new (cordoned, quarantined, silent, lost but its replica not
- * yet replaced, or under a NO_SCHEDULE taint) keeps its replica. A node that is drained or no
- * longer fits loses it.
+ * Returns the nodes on which a GLOBAL workload has or gets a replica: all nodes that fit, free
+ * capacity aside. A node that accepts nothing new (cordoned, quarantined, silent, lost but its
+ * replica not yet replaced, or with a NO_SCHEDULE taint) keeps its replica. A node that is drained
+ * or no longer fits loses its replica.
  * @returns Undefined for a workload in mode REPLICATED.
  */
 export function findGlobalTargets(
@@ -79,10 +79,10 @@ export function findGlobalTargets(
   const onClosedNodes = wantedReplicas.filter(
     (replica) => !openNodes.has(replica.nodeId) && isLive(replica) && mayRemain(replica),
   );
-  const canonical = (version: number): number =>
+  const toCanonical = (version: number): number =>
     toCanonicalVersion(sources.view, workload.uid, version);
   const isCurrent = ({ version }: ReplicaRecord): boolean =>
-    canonical(version) === canonical(workload.version);
+    toCanonical(version) === toCanonical(workload.version);
   const current = new Set(onClosedNodes.filter(isCurrent).map(({ nodeId }) => nodeId));
   const pinned = onClosedNodes.filter(({ nodeId }) => !current.has(nodeId) && !ended.has(nodeId));
   const isNotEnded = (nodeId: string): boolean => !ended.has(nodeId);
@@ -94,7 +94,7 @@ export function findGlobalTargets(
   };
 }
 
-/** The target nodes that have their replica, also a finished one. */
+/** Returns the target nodes that have a replica, also a finished one. */
 export function findOccupiedTargets(
   { nodeIds }: GlobalTargets,
   replicas: readonly ReplicaRecord[],

@@ -2,8 +2,8 @@ import { RolloutStatus_Phase as Phase, type RolloutStatus, isRolledOut } from '@
 import type { ControlRecord, RolloutRecord } from '@cloudless/api/store';
 
 /**
- * Returns true unless the rollout is completed or rolled back. A failed rollout counts as in
- * progress, because a user can resume the rollout.
+ * Returns true unless the rollout is completed or rolled back. A failed rollout counts as
+ * unfinished, because a user can retry it.
  */
 export const isUnfinished = ({ rolloutPhase }: ControlRecord): boolean =>
   !isRolledOut(rolloutPhase);

@@ -4,12 +4,14 @@ import type { ClusterState, RecordChange } from '@cloudless/cluster-state';
 import type { NodeDirectory } from '../node/node-directory.js';
 
 /**
- * Tracks since when each replica has been ready, on the coordinator's monotonic clock; no wall
- * clock is used. After a restart of the coordinator every count starts at 0, which only delays
+ * Tracks for how long each replica has been ready, on the coordinator's monotonic clock; no wall
+ * clock is used. After a restart of the coordinator every time starts at 0, which only delays
  * voluntary stops.
  */
 export class ReadinessTracker {
+  /** Time at which each ready replica became ready, by replica id. */
   private readonly readySince = new Map<string, number>();
+  /** Duration of the last readiness of replicas that are not ready, by replica id. */
   private readonly lastReadyMs = new Map<string, number>();
   private readonly unsubscribe: () => void;
 
@@ -27,8 +29,8 @@ export class ReadinessTracker {
   }
 
   /**
-   * Milliseconds since the replica became ready; undefined when it is not ready, is stopping, or
-   * its node is silent.
+   * Returns the milliseconds since the replica became ready; undefined when the replica is not
+   * ready or is ordered to stop, or its node has no live session.
    */
   readyForMs(replica: ReplicaRecord): number | undefined {
     const since = this.readySince.get(replica.id);
@@ -38,8 +40,8 @@ export class ReadinessTracker {
   }
 
   /**
-   * Milliseconds for which the replica was ready before it last stopped being ready; 0 when it
-   * never was.
+   * Returns the milliseconds for which the replica was ready before it last stopped being ready; 0
+   * for a replica that this coordinator never saw ready.
    */
   lastReadyForMs(replicaId: string): number {
     return this.lastReadyMs.get(replicaId) ?? 0;

@@ -35,22 +35,22 @@ function isCreatedByRollout(
 /**
  * Creates the failure of a rollout. Replica, node, exit code and log lines are those of the replica
  * that {@link findWorstReplica} returns.
- * @param about - Why the rollout failed, the failed version, and the time in milliseconds since the
- *   epoch.
+ * @param cause - Why the rollout failed, the failed version, and the time of the failure in
+ *   milliseconds since the epoch.
  */
 export function toRolloutFailure(
   sources: FailureSources,
   replicas: readonly ReplicaRecord[],
-  about: { readonly reason: string; readonly version: number; readonly nowMs: number },
+  cause: { readonly reason: string; readonly version: number; readonly nowMs: number },
 ): RolloutFailure {
   const worst = findWorstReplica(sources, replicas);
   const replicaReason = worst === undefined ? '' : worst.lastEndReason || worst.reason;
-  const { version, nowMs } = about;
+  const { reason, version, nowMs } = cause;
   return create(RolloutFailureSchema, {
     reason:
-      worst === undefined || about.reason.includes(replicaReason)
-        ? about.reason
-        : `${about.reason}; replica ${worst.id}: ${replicaReason}`,
+      worst === undefined || reason.includes(replicaReason)
+        ? reason
+        : `${reason}; replica ${worst.id}: ${replicaReason}`,
     replicaId: worst?.id ?? '',
     nodeId: worst?.nodeId ?? '',
     ...definedFields({ exitCode: worst?.lastExitCode }),

@@ -27,12 +27,12 @@ import {
 } from './global-targets.js';
 import type { ReadinessTracker } from './readiness-tracker.js';
 
-/** The input of the rollout planner, and when it changes by time alone. */
+/** The input of the rollout planner, and the time until time alone changes it. */
 export interface RolloutInput {
   readonly observed: RolloutObserved;
   /**
-   * Milliseconds until the next ready replica becomes available, or a replica has to leave its
-   * node, by time alone; undefined when neither is pending.
+   * Milliseconds until the next ready replica becomes available, or the eviction of a replica
+   * changes by time alone; undefined when neither is pending.
    */
   readonly recheckInMs: number | undefined;
 }
@@ -43,7 +43,7 @@ export interface RolloutInputSources extends GlobalTargetSources {
   readonly readiness: Pick<ReadinessTracker, 'readyForMs'>;
 }
 
-/** The rollout limits of a spec for a wanted number of replicas. */
+/** Resolves the rollout limits of a spec for a wanted number of replicas. */
 export function resolveSpecLimits(spec: WorkloadSpec, desired: number): RolloutLimits {
   const { rollout } = spec;
   return resolveLimits({
@@ -57,8 +57,9 @@ export function resolveSpecLimits(spec: WorkloadSpec, desired: number): RolloutL
 }
 
 /**
+ * Converts the records of a workload to the input of the rollout planner.
  * @param desired - Number of wanted replicas; 0 while the workload is being deleted. Ignored in
- *   mode GLOBAL, where the number of targets counts.
+ *   mode GLOBAL unless the workload is being deleted: there, the number of targets counts.
  */
 export function toRolloutInput(
   sources: RolloutInputSources,
@@ -81,7 +82,7 @@ export function toRolloutInput(
     return {
       id: toReplicaId(replica.id),
       version: toCanonicalVersion(sources.view, workload.uid, replica.version),
-      // A stopping replica counts against the batch while it still serves.
+      // A stopping replica that still serves counts as a part of the current batch.
       available: replica.desiredRunning
         ? readyForMs !== undefined && readyForMs >= minReadyMs
         : replica.ready,
@@ -89,8 +90,8 @@ export function toRolloutInput(
       lost: replica.lost,
       draining: eviction.draining,
       forced: eviction.forced,
-      // Ready for less than min_ready_duration, or on a silent node: the replica may serve, so it
-      // must not be stopped like an unready one.
+      // A replica that is ready for less than min_ready_duration, or is on a silent node, may
+      // serve, so it must not be stopped like an unready replica.
       notYetAvailable:
         readyForMs !== undefined ||
         (replica.nodeId !== '' && !sources.nodes.isAlive(replica.nodeId)),
@@ -119,15 +120,15 @@ export function toRolloutInput(
   return { observed, recheckInMs };
 }
 
-/** Tells whether the placer has tried to place a replica and found no node. */
+/** Returns true when the placer has tried to place the replica and found no node. */
 function isUnplaceable({ nodeId, reason }: ReplicaRecord): boolean {
   return nodeId === '' && reason !== '' && reason !== WAITS_FOR_NODE;
 }
 
 /**
- * Finished replicas of the active version, where the rollout of another version keeps replicas of
- * the active one: they count as available replicas. A plain update replaces them all, so it gets
- * none.
+ * Returns the finished replicas of the active version as available replicas, when the rollout of
+ * another version keeps replicas of the active version. A rolling update without canary steps
+ * replaces all of them, so the result is empty for it.
  */
 function findFinishedOfActiveVersion(
   view: RolloutInputSources['view'],
@@ -158,9 +159,10 @@ function findFinishedOfActiveVersion(
 }
 
 /**
- * The limits of a GLOBAL workload for its schedulable targets. `min_available` is about all
- * replicas, so available pinned replicas, which the planner does not see, reduce it. It exceeds the
- * wanted count when pinned replicas are not available: then no other replica may stop.
+ * Resolves the limits of a GLOBAL workload for its schedulable targets. `min_available` is about
+ * all replicas, so it is reduced by the available pinned replicas, which are no input of the
+ * planner. It exceeds the wanted count when pinned replicas are not available: then no other
+ * replica may stop.
  */
 function resolveGlobalLimits(
   spec: WorkloadSpec,

@@ -13,14 +13,17 @@ export interface RolloutPass {
   readonly view: EventView & Pick<ClusterView, 'version'>;
   readonly workload: Stored<WorkloadRecord>;
   readonly control: Stored<ControlRecord>;
-  /** The versions that still have a record, ascending. */
+  /** The versions that have a record, in ascending order. */
   readonly versions: readonly VersionRecord[];
-  /** Ascending by sequence. */
+  /** In ascending order of the sequence number. */
   readonly replicas: readonly Stored<ReplicaRecord>[];
   readonly transaction: Transaction;
-  /** The control record as the pass will write it. Changed in place. */
+  /** The control record that the pass writes. The functions of a pass change it in place. */
   readonly nextControl: ControlRecord;
 }
 
-/** Most writes of a pass, without the final events and the control record. */
+/**
+ * Most writes of a pass before its last events and the control record, which then still fit into
+ * the 100 writes of a transaction.
+ */
 export const MAX_PASS_WRITES = 90;

@@ -29,12 +29,13 @@ import { countFailures, toRolloutFailure } from './rollout-failure.js';
 import { writeRolloutState, toRolloutState, toRolloutSettings } from './rollout-state.js';
 import { MAX_PASS_WRITES, type RolloutPass } from './rollout-pass.js';
 
-/** Versions that are kept for `UndoRollout`. */
+/** Number of newest versions that are kept, so that `UndoRollout` can return to them. */
 const MAX_VERSIONS = 10;
 
 /**
- * Advances the rollout of a pass by one decision, and writes its new state and its events into the
+ * Advances the rollout of a pass by one decision, and adds its new state and its events to the
  * pass. The caller applies the steps.
+ * @param nowMs - Wall-clock milliseconds.
  */
 export function advancePass(
   pass: RolloutPass,
@@ -72,15 +73,15 @@ export function advancePass(
       });
   }
   updateFailure(pass, advance, isNewRollout, nowMs);
-  for (const news of advance.events) addRolloutEvent(pass, news);
+  for (const event of advance.events) addRolloutEvent(pass, event);
   if (nextControl.activeVersion !== state.activeVersion) markVersionRolledOut(pass);
   if (advance.rollBackTo !== undefined) rollBack(pass, advance.rollBackTo, nowMs);
   return advance;
 }
 
 /**
- * Updates the failure in the control record. It is kept until the next rollout begins, and during
- * the rollback that it caused.
+ * Updates the failure in the control record. The failure is kept until its rollout completes after
+ * all or another rollout begins; the rollback that the failure caused keeps it.
  */
 function updateFailure(
   { nextControl, replicas, view }: RolloutPass,
@@ -89,11 +90,11 @@ function updateFailure(
   nowMs: number,
 ): void {
   if (nextControl.rollout === undefined) return;
-  // A rollback may begin and end in one pass; only its phase shows it then.
-  const isOver = isNewRollout
+  // A rollback may begin and end in one pass; then only the phase shows that it was a rollback.
+  const isObsolete = isNewRollout
     ? state.rollsBackFrom === 0 && state.phase !== 'rolledBack'
     : state.phase === 'completed';
-  if (isOver) delete nextControl.rollout.failure;
+  if (isObsolete) delete nextControl.rollout.failure;
   if (!events.some(({ kind }) => kind === 'failed')) return;
   const values = replicas.map(({ value }) => value);
   const failure = toRolloutFailure({ view, rollout: nextControl.rollout }, values, {
@@ -105,7 +106,7 @@ function updateFailure(
   nextControl.rolloutReason = failure.reason;
 }
 
-/** Marks the newly active version as one that `UndoRollout` may return to. */
+/** Marks the new active version as rolled out, so that `UndoRollout` may return to it. */
 function markVersionRolledOut({ nextControl, versions, workload, transaction }: RolloutPass): void {
   const activeVersion = versions.find(({ version }) => version === nextControl.activeVersion);
   if (activeVersion === undefined || activeVersion.rolledOut) return;
@@ -113,6 +114,7 @@ function markVersionRolledOut({ nextControl, versions, workload, transaction }: 
   transaction.put('version', toVersionKeyId(workload.value.uid, activeVersion.version), record);
 }
 
+/** Writes the template of an earlier version as the newest version. */
 function rollBack(pass: RolloutPass, version: number, nowMs: number): void {
   const { transaction, workload, nextControl } = pass;
   const target = pass.versions.find((record) => record.version === version);
@@ -142,7 +144,7 @@ const eventTypes: Readonly<
   rolledBack: { reason: 'RolloutRolledBack', severity: Severity.WARNING },
   paused: { reason: 'RolloutPaused', severity: Severity.INFO },
   resumed: { reason: 'RolloutResumed', severity: Severity.INFO },
-  stageReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
+  canaryStepReached: { reason: 'RolloutStepReached', severity: Severity.INFO },
   awaitsPromotion: { reason: 'RolloutAwaitsPromotion', severity: Severity.INFO },
   switched: { reason: 'TrafficSwitched', severity: Severity.INFO },
 };
@@ -178,9 +180,9 @@ function describeSubject({
 }
 
 /**
- * Deletes old versions. Keeps the newest {@link MAX_VERSIONS}, the active version, and versions
- * that replicas still run.
- * @param versions - Ascending.
+ * Deletes old versions. Keeps the newest {@link MAX_VERSIONS}, the active version, the version that
+ * the rollout replaces, and the versions of existing replicas.
+ * @param versions - In ascending order.
  */
 export function pruneVersions(
   { workload, replicas, transaction, nextControl }: RolloutPass,
@@ -196,6 +198,7 @@ export function pruneVersions(
   }
 }
 
+/** Returns true when two control records have equal fields. */
 export function isSameControl(a: ControlRecord, b: ControlRecord): boolean {
   return equals(ControlRecordSchema, a, b);
 }

@@ -48,12 +48,12 @@ const phaseNumbers: Record<RolloutPhase, Phase> = {
   rolledBack: Phase.ROLLED_BACK,
 };
 
-/** The rollout settings of a spec. */
+/** Converts the rollout settings of a spec, with their defaults. */
 export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   const { rollout } = withDefaults(spec);
   return {
     strategy: strategies[rollout?.strategy ?? Strategy.ROLLING_UPDATE],
-    canarySteps: (rollout?.steps ?? []).map(toStage),
+    canarySteps: (rollout?.steps ?? []).map(toCanaryStep),
     manualSwitch: rollout?.promotion === Promotion.MANUAL,
     pauseMs: toMs(rollout?.pauseDuration),
     progressDeadlineMs: toMs(rollout?.progressDeadline),
@@ -65,14 +65,14 @@ export function toRolloutSettings(spec: WorkloadSpec): RolloutSettings {
   };
 }
 
-function toStage({ replicas, percent, wait, promotion }: Rollout_Step): CanaryStep {
+function toCanaryStep({ replicas, percent, wait, promotion }: Rollout_Step): CanaryStep {
   return {
     size: replicas > 0 ? { replicas } : { percent },
     wait: promotion === Promotion.MANUAL ? 'promotion' : { ms: toMs(wait) },
   };
 }
 
-/** The rollout state that a control record holds. */
+/** Returns the rollout state that a control record holds. */
 export function toRolloutState(control: ControlRecord): RolloutState {
   const { rollout } = control;
   if (rollout === undefined) {
@@ -107,8 +107,8 @@ export function toRolloutState(control: ControlRecord): RolloutState {
 }
 
 /**
- * Writes a rollout state into a control record, in place. Fields that the state does not cover stay
- * as they are.
+ * Writes a rollout state into a control record, in place. Fields without a counterpart in the
+ * state, such as the failure, stay as they are.
  */
 export function writeRolloutState(control: ControlRecord, state: RolloutState): void {
   const { failure, failedNew = 0, failedGone = 0, firstSequence = 0n } = control.rollout ?? {};

@@ -37,18 +37,19 @@ import { ReadinessTracker } from '../rollout/readiness-tracker.js';
 
 /** Lease of the nodes of a test bed, milliseconds. */
 export const LEASE_MS = 3_000;
+/** Milliseconds between two renewals of a lease, as agents renew theirs. */
 const RENEWAL_MS = 900;
 
-/** The fields of a record, without what identifies its type. */
+/** The fields of a record, without the name of its type. */
 type Fields<Schema extends DescMessage> = Omit<MessageInitShape<Schema>, '$typeName' | '$unknown'>;
 
-/** The fields of a replica that a test sets. */
+/** The fields of a replica that a test changes. */
 export type ReplicaChanges = Fields<typeof ReplicaRecordSchema>;
 
 /**
- * A cluster for the test of one controller: an in-memory store, virtual time, nodes with leases that
- * are renewed until the test silences them, and the scheduler's model. No controller runs until the
- * test creates one.
+ * A cluster for the test of one controller: an in-memory store, virtual time, nodes with leases
+ * that are renewed until the test silences them, and the scheduler's model. No controller runs
+ * until the test creates one.
  * @example
  * const bed = await TestBed.open({ nodes: ['node-1'] });
  * bed.use(new Placer(bed));
@@ -104,7 +105,7 @@ export class TestBed {
     return { state, nodes, clock, random, log, cluster, readiness, ...extra };
   }
 
-  /** Closes a controller together with the test bed. */
+  /** Registers a controller, which {@link close} then closes before the test bed. */
   use<Controller extends { close(): unknown }>(controller: Controller): Controller {
     this.closers.unshift(() => controller.close());
     return controller;
@@ -115,7 +116,7 @@ export class TestBed {
     await this.state.close();
   }
 
-  /** Lets everything run that can run, and moves time by `ms`. */
+  /** Runs all work that is due, and advances the virtual clock by `ms`. */
   advance(ms = 0): Promise<void> {
     return this.clock.advance(ms);
   }
@@ -136,18 +137,19 @@ export class TestBed {
     this.connect(id);
   }
 
+  /** Starts a session of a node and renews its lease from then on. */
   connect(nodeId: string): void {
     this.silent.delete(nodeId);
     this.sessions.set(nodeId, this.nodes.startSession(nodeId));
   }
 
-  /** The connection of the node breaks. */
+  /** Breaks the connection of a node and ends the renewal of its lease. */
   disconnect(nodeId: string): void {
     this.silent.add(nodeId);
     this.nodes.endSession(nodeId, this.sessions.get(nodeId) ?? 0);
   }
 
-  /** The node stops renewing its lease. */
+  /** Ends the renewal of the leases of nodes. Their connections stay. */
   silence(...nodeIds: readonly string[]): void {
     for (const nodeId of nodeIds) this.silent.add(nodeId);
   }
@@ -257,7 +259,10 @@ export class TestBed {
       .sort((a, b) => Number(a.sequence - b.sequence));
   }
 
-  /** Writes replicas of the workload `web` that run ready on a node. */
+  /**
+   * Writes replicas of the workload `web` that run ready on node-1.
+   * @param changes - Returns the fields of a replica that differ, by its index from 0.
+   */
   async addReplicas(
     count: number,
     changes: (index: number) => Fields<typeof ReplicaRecordSchema> = () => ({}),
@@ -286,7 +291,7 @@ export class TestBed {
     }
   }
 
-  /** Changes a replica as a status report of its agent does. */
+  /** Changes a replica in a commit of an observation, as a report of its agent does. */
   async changeReplica(id: string, changes: Parameters<typeof copyReplica>[1]): Promise<void> {
     const read = required(this.state.view().replica(id), `replica ${id}`);
     await this.state.commitObserved(
@@ -294,7 +299,7 @@ export class TestBed {
     );
   }
 
-  /** Assigns every waiting replica to a node and reports all replicas as running and ready. */
+  /** Assigns every waiting replica to `nodeId`, and reports all wanted replicas as ready. */
   async runAll(nodeId = 'node-1', uid = 'web'): Promise<void> {
     for (const replica of this.replicas(uid)) {
       if (!replica.desiredRunning || replica.phase > Phase.RUNNING || replica.ready) continue;
@@ -308,14 +313,14 @@ export class TestBed {
     }
   }
 
-  /** Confirms every ordered stop. */
+  /** Reports every replica that was ordered to stop as stopped. */
   async confirmStops(uid = 'web'): Promise<void> {
     for (const { id, desiredRunning, phase } of this.replicas(uid))
       if (!desiredRunning && phase <= Phase.STOPPING)
         await this.changeReplica(id, { phase: Phase.STOPPED, ready: false });
   }
 
-  /** The events with a reason, oldest first. */
+  /** Returns the events with a reason, oldest first. */
   events(reason: string): readonly Event[] {
     return this.state
       .view()
@@ -323,7 +328,7 @@ export class TestBed {
       .filter((event) => event.reason === reason);
   }
 
-  /** Runs `action` between the plan and the commit of the next decision. */
+  /** Runs `action` before the next commit of a controller, after the decision was made. */
   beforeNextCommit(action: () => Promise<void>): void {
     const commit = this.state.commit.bind(this.state);
     this.state.commit = async (transaction) => {
@@ -333,7 +338,10 @@ export class TestBed {
     };
   }
 
-  /** Records the number of writes of every commit of a decision. */
+  /**
+   * Records the number of writes of every further commit of a controller.
+   * @returns The numbers, to which each commit adds one.
+   */
   recordCommitSizes(): readonly number[] {
     const sizes: number[] = [];
     const commit = this.state.commit.bind(this.state);
@@ -369,8 +377,8 @@ export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {})
   return create(WorkloadSpecSchema, { command: ['serve'], ...changes });
 }
 
-function required<Value>(value: Value | undefined, what: string): Value {
-  if (value === undefined) throw new Error(`${what} does not exist`);
+function required<Value>(value: Value | undefined, name: string): Value {
+  if (value === undefined) throw new Error(`${name} does not exist`);
   return value;
 }
 

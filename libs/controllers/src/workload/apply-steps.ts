@@ -20,7 +20,8 @@ export interface AppliedSteps extends ReplicaSteps {
 
 /**
  * Adds the steps of a decision to the transaction of the pass, up to {@link MAX_REPLICA_WRITES}.
- * Any prefix of a decision is safe; the next pass decides the rest anew.
+ * Any prefix of a decision is safe; the next pass makes a new decision about the rest.
+ * @param now - The current time, and the revision of the view for the stop orders.
  */
 export function applySteps(
   pass: WorkloadPass,
@@ -62,9 +63,9 @@ export function applySteps(
 }
 
 /**
- * Adds the workload's readiness guard to the condition of the commit when the pass stops a replica
- * that serves or may serve, switches versions, or completes the rollout. A replica that stops being
- * ready at the same moment then fails the commit, and the workload is reconciled again.
+ * Adds the workload's readiness guard to the conditions of the commit when the pass stops a replica
+ * that serves or may serve, or makes another version the active version. A concurrent readiness
+ * loss then fails the commit, and the workload is reconciled again.
  */
 export function requireReadinessGuard(
   pass: WorkloadPass,
@@ -111,18 +112,19 @@ function createReplica(
 }
 
 /**
- * The version number that a new replica gets. The planner uses the oldest version with the same
- * template, whose record may be gone; the wanted version and the active version always have a
- * record.
+ * Returns the version number for a new replica. The planner uses the oldest version with the same
+ * template, whose record may have been deleted; the wanted version and the active version always
+ * have a record.
  */
 function selectRecordedVersion(
   { view, nextControl, workload }: WorkloadPass,
   version: number,
 ): number {
   const { uid } = workload.value;
-  const recorded = [workload.value.version, nextControl.activeVersion];
+  const recordedVersions = [workload.value.version, nextControl.activeVersion];
   return (
-    recorded.find((candidate) => toCanonicalVersion(view, uid, candidate) === version) ?? version
+    recordedVersions.find((candidate) => toCanonicalVersion(view, uid, candidate) === version) ??
+    version
   );
 }
 
@@ -149,9 +151,9 @@ function stopReplica(
 }
 
 /**
- * Tells which replicas occupy their slots. A stopping replica frees its slot at once, except under
- * the disconnect policy EXCLUSIVE, where at most one process may run in each slot: there, it frees
- * the slot when it has ended.
+ * Returns a filter for the replicas that occupy their slots. A stopping replica frees its slot at
+ * once, except under the disconnect policy EXCLUSIVE, where at most one process may run in each
+ * slot: there, a stopping replica frees its slot when it has ended.
  */
 function createSlotFilter({ workload, view }: WorkloadPass): (replica: ReplicaRecord) => boolean {
   const exclusive = resolveDisconnectTimes(workload.value.spec).stopAfterMs !== undefined;
@@ -161,42 +163,43 @@ function createSlotFilter({ workload, view }: WorkloadPass): (replica: ReplicaRe
 }
 
 /**
- * The slot of the latest replica on each node that a step names. A GLOBAL workload reuses the slot
- * of the node, so that each node has its own back-off.
+ * Returns the slot of the newest replica on each node that a step names. A GLOBAL workload reuses
+ * this slot, so that each node has its own back-off.
  */
 function findSlotsOfNodes(
   { replicas }: WorkloadPass,
   steps: readonly RolloutStep[],
 ): ReadonlyMap<string, number> {
-  const wanted = new Set(
+  const nodeIds = new Set(
     steps.map((step) => (step.kind === 'createReplica' ? step.nodeId : undefined)),
   );
   const slots = new Map<string, number>();
   for (const { value } of replicas)
-    if (wanted.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
+    if (nodeIds.has(value.onlyNodeId)) slots.set(value.onlyNodeId, value.slot);
   return slots;
 }
 
 /** Allocates slots that no replica occupies, lowest first. */
 class FreeSlots {
-  private readonly used: Set<number>;
+  private readonly occupied: Set<number>;
   private lowest = 0;
 
-  /** @param reserved - Slots that are allocated only when `take` names them. */
+  /** @param reserved - Slots that {@link allocate} returns only as `preferred`. */
   constructor(
     replicas: readonly ReplicaRecord[],
     private readonly reserved: ReadonlySet<number>,
   ) {
-    this.used = new Set(replicas.map(({ slot }) => slot));
+    this.occupied = new Set(replicas.map(({ slot }) => slot));
   }
 
+  /** Returns `preferred` when it is free, else the lowest free slot. */
   allocate(preferred?: number): number {
-    if (preferred !== undefined && !this.used.has(preferred)) {
-      this.used.add(preferred);
+    if (preferred !== undefined && !this.occupied.has(preferred)) {
+      this.occupied.add(preferred);
       return preferred;
     }
-    while (this.used.has(this.lowest) || this.reserved.has(this.lowest)) this.lowest += 1;
-    this.used.add(this.lowest);
+    while (this.occupied.has(this.lowest) || this.reserved.has(this.lowest)) this.lowest += 1;
+    this.occupied.add(this.lowest);
     return this.lowest;
   }
 }

@@ -14,13 +14,13 @@ import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
  * Deletes the records of replicas that have stopped as ordered, and retires failed replicas: their
  * slots enter back-off, and replacements follow. Adds at most {@link MAX_REPLICA_WRITES} writes;
  * the next pass handles the rest.
- * @param readyForMs - Returns for how many milliseconds a replica was ready before it last stopped
- *   being ready.
+ * @param getLastReadyMs - Returns for how many milliseconds a replica was ready before it last
+ *   stopped being ready.
  */
 export function retireEndedReplicas(
   pass: WorkloadPass,
   backoffs: SlotBackoffs,
-  readyForMs: (replicaId: string) => number,
+  getLastReadyMs: (replicaId: string) => number,
 ): void {
   const { transaction, deleting } = pass;
   const newestFailed = findNewestFailedBySlot(pass);
@@ -37,12 +37,13 @@ export function retireEndedReplicas(
     );
     const finished = finishedOfActiveVersion || isFinished(view, workload.value, value);
     if (value.phase === Phase.STOPPED || deleting) {
-      // A replica that stopped without an order may do so again at once.
+      // A replica that stopped without an order counts as a failure: its successor may stop in the
+      // same way.
       if (value.desiredRunning && !deleting)
-        backoffs.recordFailure(value.slot, readyForMs(value.id));
+        backoffs.recordFailure(value.slot, getLastReadyMs(value.id));
       deleteReplicaRecord(pass, replica);
     } else if (value.phase === Phase.FAILED && value.desiredRunning && !finished) {
-      backoffs.recordFailure(value.slot, readyForMs(value.id));
+      backoffs.recordFailure(value.slot, getLastReadyMs(value.id));
       transaction.updateReplica(
         replica,
         copyReplica(value, { desiredRunning: false, stopReason: value.reason }),
@@ -67,8 +68,8 @@ function deleteReplicaRecord(
 }
 
 /**
- * Tells whether an ended replica can be deleted. The newest failed replica of each slot is kept for
- * diagnosis.
+ * Returns true for an ended replica that can be deleted. The newest failed replica of each slot is
+ * kept for diagnosis.
  */
 function isDeletable(replica: ReplicaRecord, newestFailed: ReadonlyMap<number, bigint>): boolean {
   return (

@@ -3,7 +3,7 @@ import { ControlRecordSchema } from '@cloudless/api/store';
 import { SlotBackoffs } from './slot-backoff.js';
 
 describe('SlotBackoffs', () => {
-  it('delays a slot by 0 s up to 5 min, and no other slot', () => {
+  it('delays a slot by 0 s, 1 s, 2 s and so on up to 5 min, and no other slot', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
     const waits: number[] = [];
     for (let failure = 0; failure < 12; failure += 1) {
@@ -15,7 +15,7 @@ describe('SlotBackoffs', () => {
     expect(new SlotBackoffs(control, 1_000_000).getWaitMs(1)).toBe(0);
   });
 
-  it('resets the delay after ten minutes of readiness', () => {
+  it('resets the delay when the failed replica was ready for ten minutes', () => {
     const control = create(ControlRecordSchema, { uid: 'w' });
     const backoffs = new SlotBackoffs(control, 0);
     for (let failure = 0; failure < 5; failure += 1) backoffs.recordFailure(0, 0);

@@ -3,20 +3,25 @@ import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt';
 import { SlotBackoffSchema, type ControlRecord } from '@cloudless/api/store';
 import { backoffDelayMs, type BackoffPolicy } from '@cloudless/base';
 
-/** Delays before a replacement: none, then 1 s, 2 s, 4 s, up to 5 minutes. */
+/**
+ * Delays before a replacement: none after the first failure, then 1 s, 2 s, 4 s, up to 5 minutes.
+ */
 const POLICY: BackoffPolicy = { firstMs: 1_000, maxMs: 300_000 };
 /**
- * A replica that was ready for this long did not fail at its start: its failure counts as the
- * first.
+ * Milliseconds after which a ready replica did not fail because of its start: its failure counts as
+ * the first failure of the slot.
  */
 const RESET_AFTER_READY_MS = 600_000;
 
 /**
- * The back-off of each slot of a workload. Kept in the control record, so that a restart of the
- * coordinator resets nothing.
+ * The back-off of each slot of a workload. The failures are kept in the control record, so that
+ * they survive a restart of the coordinator.
  */
 export class SlotBackoffs {
-  /** @param control - Changed in place. */
+  /**
+   * @param control - Changed in place by {@link recordFailure}.
+   * @param wallTimeMs - The current time, in wall-clock milliseconds.
+   */
   constructor(
     private readonly control: ControlRecord,
     private readonly wallTimeMs: number,
@@ -34,8 +39,8 @@ export class SlotBackoffs {
   }
 
   /**
-   * Milliseconds until the slot may be filled again, at most 5 minutes even when the clock was set
-   * back.
+   * Returns the milliseconds until the slot may be filled again: 0 without a back-off, and at most
+   * 5 minutes even when the clock was set back.
    */
   getWaitMs(slot: number): number {
     const notBefore = this.control.backoff[slot]?.notBefore;

@@ -40,7 +40,7 @@ export function addStepEvents(
 ): void {
   if (steps.created.length === 0 && steps.stopped.length === 0) return;
   const { view, workload } = pass;
-  const values = pass.replicas.map(({ value }) => value);
+  const replicas = pass.replicas.map(({ value }) => value);
   const change = findChangeEvent(view, workload.value);
   const evicted = new Set<string>(
     observed.replicas.filter(({ draining }) => draining).map(({ id }) => id),
@@ -48,11 +48,11 @@ export function addStepEvents(
   const findEvictionOf = (replica: ReplicaRecord) =>
     evicted.has(replica.id) ? findEvictionEvent(view, replica) : undefined;
   const eviction = selectNewest(
-    ...values.map((replica) =>
+    ...replicas.map((replica) =>
       replica.desiredRunning && !replica.lost ? findEvictionOf(replica) : undefined,
     ),
   );
-  const newestEnded = findNewestEnded(values);
+  const newestEnded = findNewestEnded(replicas);
   const findCreateCause = ({ slot }: ReplicaRecord): Event | undefined =>
     selectNewest(change, eviction, findEndEvent(view, newestEnded.get(slot)));
   for (const [cause, created] of groupByCause(steps.created, findCreateCause)) {
@@ -78,6 +78,7 @@ export function addStepEvents(
   }
 }
 
+/** An event about created or stopped replicas, for example `2 replicas created: <why>`. */
 interface StepEvent {
   readonly reason: string;
   readonly verb: string;
@@ -123,14 +124,14 @@ function explainStops(
   stopped: readonly ReplicaRecord[],
 ): string {
   const { want, version, minAvailable, replicas } = observed;
-  const ids = new Set<string>(stopped.map(({ id }) => id));
-  const stopping = replicas.filter(({ id }) => ids.has(id));
-  const ready = replicas.filter(
-    (replica) => replica.available && replica.desired === 'running' && !ids.has(replica.id),
+  const stoppedIds = new Set<string>(stopped.map(({ id }) => id));
+  const stopping = replicas.filter(({ id }) => stoppedIds.has(id));
+  const available = replicas.filter(
+    (replica) => replica.available && replica.desired === 'running' && !stoppedIds.has(replica.id),
   ).length;
-  const stays = `${ready} ready ${ready === 1 ? 'replica remains' : 'replicas remain'}`;
+  const remaining = `${available} available ${available === 1 ? 'replica remains' : 'replicas remain'}`;
   if (stopping.some(({ forced }) => forced === true)) {
-    return `the drain of the node is forced; ${stays}, min_available ${minAvailable} is not enforced`;
+    return `the drain of the node is forced; ${remaining}, min_available ${minAvailable} is not enforced`;
   }
   const reason = stopping.some(({ draining }) => draining)
     ? stopped.some(({ nodeId }) => view.node(nodeId)?.value.draining === true)
@@ -139,9 +140,10 @@ function explainStops(
     : stopping.some((replica) => replica.version !== version)
       ? `replaced by version ${version}`
       : `only ${want} ${want === 1 ? 'is' : 'are'} wanted`;
-  return `${reason}; ${stays}, min_available is ${minAvailable}`;
+  return `${reason}; ${remaining}, min_available is ${minAvailable}`;
 }
 
+/** Groups replicas by their cause, into at most {@link MAX_CAUSES} groups. */
 function groupByCause(
   replicas: readonly ReplicaRecord[],
   findCause: (replica: ReplicaRecord) => Event | undefined,

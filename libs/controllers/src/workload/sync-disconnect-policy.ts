@@ -9,7 +9,7 @@ import { MAX_REPLICA_WRITES, type WorkloadPass } from './workload-pass.js';
 /** The fields of a replica that hold the disconnect policy. */
 export type DisconnectFields = Pick<ReplicaRecord, 'stopAfter' | 'lostAfter'>;
 
-/** The disconnect fields of a new replica. */
+/** Returns the disconnect fields of a new replica. */
 export function toDisconnectFields({
   stopAfterMs,
   lostAfterMs,
@@ -22,9 +22,10 @@ export function toDisconnectFields({
 
 /**
  * Updates the disconnect fields of running replicas to the current spec without a restart. A
- * changed stop time sends a new order to the agent. A shorter `lost_after` applies only after the
- * agent has confirmed the newest order: until then the agent may still act on the older one. Adds
- * at most {@link MAX_REPLICA_WRITES} writes.
+ * changed stop time makes a new order for the agent. A shorter `lost_after` applies only after the
+ * agent has confirmed the newest order, as the agent may act on the older order until then. Adds at
+ * most {@link MAX_REPLICA_WRITES} writes.
+ * @param revision - Revision of the view, for the new orders.
  */
 export function syncDisconnectPolicy(
   { workload, replicas, transaction, deleting }: WorkloadPass,

@@ -18,6 +18,7 @@ const NOW = { wallTimeMs: 0, revision: 9n };
 /** Most writes of a store transaction. */
 const MAX_WRITES = 100;
 
+/** A pass over a workload with `count` wanted replicas, whose fields may be changed. */
 function aPass(
   count: number,
   fields: Partial<Pick<ReplicaRecord, 'phase' | 'ready'>>,
@@ -56,12 +57,13 @@ function aPass(
   };
 }
 
-describe('workload pass', () => {
+describe('WorkloadPass', () => {
   it('fits into one transaction when 500 replicas failed at once', () => {
     const pass = aPass(500, { phase: Phase.FAILED });
     retireEndedReplicas(pass, new SlotBackoffs(pass.nextControl, 0), () => 0);
     expect(pass.transaction.size).toBeGreaterThan(50);
-    expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1); // and the control record
+    // One write is left for the control record.
+    expect(pass.transaction.size).toBeLessThan(MAX_WRITES - 1);
   });
 
   it('fits into one transaction when 500 replicas are wanted', () => {
@@ -96,38 +98,43 @@ describe('workload pass', () => {
     readonly name: string;
     readonly facts: Partial<RolloutReplica>;
     readonly steps: readonly RolloutStep[];
-    readonly rests: boolean;
+    readonly isRequired: boolean;
   }>([
-    { name: 'the stop of a ready replica', facts: { available: true }, steps: stop, rests: true },
     {
-      name: 'the stop of a replica that may serve',
+      name: 'requires the readiness guard for the stop of an available replica',
+      facts: { available: true },
+      steps: stop,
+      isRequired: true,
+    },
+    {
+      name: 'requires the readiness guard for the stop of a replica that may serve',
       facts: { available: false, notYetAvailable: true },
       steps: stop,
-      rests: true,
+      isRequired: true,
     },
     {
-      name: 'the stop of an unready replica',
+      name: 'does not require the readiness guard for the stop of an unready replica',
       facts: { available: false },
       steps: stop,
-      rests: false,
+      isRequired: false,
     },
     {
-      name: 'a version switch',
+      name: 'requires the readiness guard for a version switch',
       facts: { available: true },
       steps: [{ kind: 'switchVersion', version: 2 }],
-      rests: true,
+      isRequired: true,
     },
     {
-      name: 'a creation',
+      name: 'does not require the readiness guard for a creation',
       facts: { available: true },
       steps: [{ kind: 'createReplica', version: 1 }],
-      rests: false,
+      isRequired: false,
     },
-  ])('requires the readiness guard for $name: $rests', ({ facts, steps, rests }) => {
+  ])('$name', ({ facts, steps, isRequired }) => {
     const pass = aPass(3, { phase: Phase.RUNNING, ready: facts.available ?? false });
     requireReadinessGuard(pass, anObserved(pass, facts), steps);
     expect(pass.transaction.toCompares()).toEqual(
-      rests ? [{ key: '/evidence/w', is: 'absent' }] : [],
+      isRequired ? [{ key: '/evidence/w', is: 'absent' }] : [],
     );
   });
 });

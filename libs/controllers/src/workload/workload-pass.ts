@@ -4,8 +4,9 @@ import type { RolloutPass } from '../rollout/rollout-pass.js';
 
 /** The input of one pass over a workload, and the transaction that the pass fills. */
 export interface WorkloadPass extends RolloutPass {
-  /** The readiness guard: changes when a replica of the workload stops being ready. */
+  /** The readiness guard, which changes when a replica of the workload stops being ready. */
   readonly readinessGuard: Stored<EvidenceRecord> | 'absent';
+  /** True when a user has requested the deletion of the workload. */
   readonly deleting: boolean;
 }
 

@@ -52,8 +52,8 @@ export class WorkloadPresenter {
   ) {}
 
   /**
-   * The API message of a workload.
-   * @param full - Whether to include replicas and versions.
+   * Builds the API message of a workload.
+   * @param full - True to include the replicas and the versions.
    */
   present(record: WorkloadRecord, full: boolean): Workload {
     const view = this.state.view();
@@ -83,7 +83,7 @@ export class WorkloadPresenter {
     });
   }
 
-  /** The API message of a replica. */
+  /** Builds the API message of a replica. */
   presentReplica(replica: ReplicaRecord): ReplicaStatus {
     const node = this.state.view().node(replica.nodeId)?.value;
     return create(ReplicaStatusSchema, {
@@ -115,8 +115,8 @@ export class WorkloadPresenter {
 }
 
 /**
- * The phase that users see: STOPPING from the moment of the stop order, before the agent reports
- * it.
+ * Returns the phase that users see: STOPPING from the stop order on, before the agent reports this
+ * phase.
  */
 function toShownPhase({ phase, desiredRunning }: ReplicaRecord): ReplicaPhase {
   return isLive({ phase }) && !desiredRunning ? ReplicaPhase.STOPPING : phase;
@@ -173,7 +173,7 @@ function toWorkloadStatus(
   });
 }
 
-/** Tells which replicas have the wanted template. */
+/** Returns a filter for the replicas with the wanted template. */
 function createVersionFilter(
   view: ClusterView,
   { uid, version }: WorkloadRecord,
@@ -182,7 +182,10 @@ function createVersionFilter(
   return (replica) => toCanonicalVersion(view, uid, replica.version) === wanted;
 }
 
-/** The rollout status of a workload. A rollout that no pass has begun shows only its version. */
+/**
+ * Builds the rollout status of a workload. A rollout that no pass has begun has phase STARTING, its
+ * versions and the counts only.
+ */
 function toRolloutStatus(
   { version, spec }: WorkloadRecord,
   control: ControlRecord | undefined,
@@ -222,15 +225,21 @@ function toRolloutStatus(
   });
 }
 
+/** The counts and records that phase and reason of a workload follow from. */
 interface StatusFacts {
   readonly record: WorkloadRecord;
   readonly control: ControlRecord | undefined;
   readonly desired: number;
+  /** Replicas that hold resources on nodes that are not lost. */
   readonly live: readonly ReplicaRecord[];
+  /** Live replicas that are not ordered to stop. */
   readonly serving: readonly ReplicaRecord[];
+  /** Number of ready replicas that serve: under BLUE_GREEN only those of the active version. */
   readonly ready: number;
+  /** Number of serving replicas with the wanted template. */
   readonly updated: number;
   readonly succeeded: number;
+  /** Replicas that failed for good under restart policy NEVER. */
   readonly failed: readonly ReplicaRecord[];
   readonly replicas: readonly ReplicaRecord[];
   /** Defined in mode GLOBAL only. */
@@ -261,7 +270,10 @@ function toPhase({
   return settled && isExact ? Phase.RUNNING : Phase.UPDATING;
 }
 
-/** Why the workload is not in its wanted state; the most severe cause comes first. */
+/**
+ * Explains why the workload is not in its wanted state, by the most severe cause. Empty when there
+ * is nothing to explain.
+ */
 function explainStatus({
   serving,
   ready,
@@ -293,7 +305,7 @@ function explainStatus({
   return control?.rolloutReason ?? '';
 }
 
-/** What is unusual although every target node has its replica. */
+/** Explains what is unusual although every target node has its replica; empty when nothing is. */
 function explainGlobalTargets(
   { nodeIds, pinned }: GlobalTargets,
   replicas: readonly ReplicaRecord[],
@@ -322,12 +334,12 @@ function toVersionInfo(
   });
 }
 
-/** A one-line summary of a template: its image, or its command line. */
+/** Returns a summary of a template in one line: its image, or its command line. */
 export function summarizeTemplate(spec: WorkloadSpec): string {
   const words = spec.image !== '' ? [spec.image] : [...spec.command, ...spec.args];
   const text = words.join(' ');
   return text.length > MAX_SUMMARY ? `${text.slice(0, MAX_SUMMARY - 1)}…` : text;
 }
 
-/** Longest summary, so that it fits into a table column. */
+/** Most characters of a summary, so that it fits into a table column. */
 const MAX_SUMMARY = 80;

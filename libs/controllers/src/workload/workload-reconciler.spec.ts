@@ -10,7 +10,7 @@ import { TestBed } from '../testing/test-bed.js';
 import { WorkloadReconciler } from './workload-reconciler.js';
 
 let bed: TestBed;
-/** Longer than the default min_ready_duration. */
+/** Milliseconds after which a ready replica is available: more than min_ready_duration. */
 const AVAILABLE_MS = 15_000;
 
 beforeEach(async () => {
@@ -30,7 +30,7 @@ async function runWorkload(changes: Parameters<TestBed['createWorkload']>[0]): P
 const running = () => bed.replicas().filter(({ desiredRunning }) => desiredRunning);
 const idsOf = (replicas: readonly { readonly id: string }[]) => replicas.map(({ id }) => id);
 
-describe('WorkloadReconciler: create and scale', () => {
+describe('WorkloadReconciler at creation and scaling', () => {
   it('creates the wanted replicas, one for each slot, and adds one event', async () => {
     await bed.createWorkload({ replicas: 3 });
     await bed.advance();
@@ -60,7 +60,7 @@ describe('WorkloadReconciler: create and scale', () => {
     expect(bed.state.view().revision).toBe(revision);
   });
 
-  it('creates at most 60 replicas in one commit, and continues until all are created', async () => {
+  it('creates 130 replicas in commits of at most 60', async () => {
     const sizes = bed.recordCommitSizes();
     await bed.createWorkload({ replicas: 130 });
     await bed.advance();
@@ -82,7 +82,7 @@ describe('WorkloadReconciler: create and scale', () => {
     expect(bed.events('ReplicasStopping')).toMatchObject([
       {
         message:
-          '1 replica ordered to stop: only 2 are wanted; 2 ready replicas remain, min_available is 1',
+          '1 replica ordered to stop: only 2 are wanted; 2 available replicas remain, min_available is 1',
       },
     ]);
   });
@@ -99,7 +99,7 @@ describe('WorkloadReconciler: create and scale', () => {
     expect(bed.replicas().map(({ slot }) => slot)).toEqual([0, 1]);
   });
 
-  it('deletes a replica that has no node at once when it is not wanted', async () => {
+  it('deletes a waiting replica without a node at once when a scale-down makes it surplus', async () => {
     await bed.createWorkload({ replicas: 2 });
     await bed.advance();
     await bed.updateWorkload({ replicas: 1 });
@@ -107,7 +107,7 @@ describe('WorkloadReconciler: create and scale', () => {
     expect(bed.replicas()).toHaveLength(1);
   });
 
-  it('does nothing while the store is rolled back, and continues after the acceptance', async () => {
+  it('creates no replica while the store is rolled back, until an operator accepts the state', async () => {
     bed.state.reportNewerState({ nodeId: 'node-1', epoch: 9n, orderRevision: 0n });
     await bed.createWorkload({ replicas: 1 });
     await bed.advance(1_000);
@@ -118,7 +118,7 @@ describe('WorkloadReconciler: create and scale', () => {
   });
 });
 
-describe('WorkloadReconciler: failures', () => {
+describe('WorkloadReconciler after failures', () => {
   const fail = async (id: string, reason = 'exit code 1') =>
     bed.changeReplica(id, { phase: Phase.FAILED, ready: false, reason });
 
@@ -135,7 +135,7 @@ describe('WorkloadReconciler: failures', () => {
     expect(waits).toEqual([0, 1_000, 2_000, 4_000]);
   });
 
-  it('adds an event with the reason of a failure', async () => {
+  it('adds an event with the reason when a replica fails', async () => {
     await runWorkload({ replicas: 1 });
     await fail('web-1', 'out of memory');
     await bed.advance();
@@ -145,7 +145,7 @@ describe('WorkloadReconciler: failures', () => {
     expect(bed.replicas()[0]).toMatchObject({ desiredRunning: false, stopReason: 'out of memory' });
   });
 
-  it('keeps the newest failed replica of a slot and deletes older ones', async () => {
+  it('keeps the newest failed replica of a slot and deletes older failed replicas', async () => {
     await runWorkload({ replicas: 1 });
     const first = running()[0]!.id;
     await fail(first);
@@ -209,7 +209,7 @@ describe('WorkloadReconciler: failures', () => {
     expect(running().filter(({ version, ready }) => version === 1 && ready)).not.toHaveLength(0);
   });
 
-  it('writes the previous template as a new version with onFailure ROLLBACK', async () => {
+  it('writes the previous template as a new version when a rollout with onFailure ROLLBACK fails', async () => {
     const rollout = { maxFailedNew: 1, onFailure: 1 };
     await runWorkload({ replicas: 1, rollout });
     await bed.updateWorkload({ replicas: 1, command: ['broken'], rollout });
@@ -226,7 +226,7 @@ describe('WorkloadReconciler: failures', () => {
   });
 });
 
-describe('WorkloadReconciler: conditions of a commit', () => {
+describe('WorkloadReconciler with concurrent changes', () => {
   it('plans again when a replica stops being ready between plan and commit of a stop', async () => {
     await runWorkload({ replicas: 3, rollout: { minAvailable: 2 } });
     bed.beforeNextCommit(() => bed.changeReplica('web-1', { ready: false }));
@@ -253,7 +253,7 @@ describe('WorkloadReconciler: conditions of a commit', () => {
   });
 });
 
-describe('WorkloadReconciler: rollouts', () => {
+describe('WorkloadReconciler during a rollout', () => {
   it('replaces replicas one by one and keeps minAvailable', async () => {
     await runWorkload({ replicas: 3, rollout: { minAvailable: 3 } });
     await bed.updateWorkload({ replicas: 3, command: ['new'], rollout: { minAvailable: 3 } });
@@ -274,7 +274,7 @@ describe('WorkloadReconciler: rollouts', () => {
     );
   });
 
-  it('counts a new replica only after minReadyDuration', async () => {
+  it('stops an old replica only when the new replica was ready for minReadyDuration', async () => {
     const rollout = { minAvailable: 2, minReadyDuration: { seconds: 10n } };
     await runWorkload({ replicas: 2, rollout });
     await bed.advance(20_000);
@@ -300,7 +300,7 @@ describe('WorkloadReconciler: rollouts', () => {
     expect(bed.events('TrafficSwitched')).toHaveLength(1);
   });
 
-  it('requires the readiness guard for a switch', async () => {
+  it('does not switch when a replica of the new set stops being ready between plan and commit', async () => {
     const rollout = { strategy: Strategy.BLUE_GREEN };
     await runWorkload({ replicas: 1, rollout });
     await bed.updateWorkload({ replicas: 1, command: ['new'], rollout });
@@ -317,7 +317,7 @@ describe('WorkloadReconciler: rollouts', () => {
     expect(bed.control().activeVersion).toBe(1);
   });
 
-  it('keeps 10 versions and the active one', async () => {
+  it('keeps the 10 newest versions and the active version', async () => {
     await runWorkload({ replicas: 1 });
     for (let change = 0; change < 14; change += 1) {
       await bed.updateWorkload({ replicas: 1, command: ['serve', `${change}`] });
@@ -332,7 +332,7 @@ describe('WorkloadReconciler: rollouts', () => {
   });
 });
 
-describe('WorkloadReconciler: GLOBAL', () => {
+describe('WorkloadReconciler in mode GLOBAL', () => {
   it('creates one replica for each node, also for a node that joins later', async () => {
     await bed.createWorkload({ mode: Mode.GLOBAL });
     await bed.advance();
@@ -347,7 +347,7 @@ describe('WorkloadReconciler: GLOBAL', () => {
     expect(bed.replicas()).toHaveLength(3);
   });
 
-  it('reuses the slot of the node for a replacement', async () => {
+  it('gives a replacement the slot of the failed replica on its node', async () => {
     await bed.createWorkload({ mode: Mode.GLOBAL });
     await bed.advance();
     for (const { id, onlyNodeId } of bed.replicas())
@@ -380,7 +380,7 @@ describe('WorkloadReconciler: GLOBAL', () => {
     expect(running().map(({ nodeId }) => nodeId)).toEqual(['node-2']);
   });
 
-  it('reports a rollout in progress until a cordoned node has the new version', async () => {
+  it('keeps a rollout in progress until a cordoned node has the new version', async () => {
     const runGlobal = async (): Promise<void> => {
       for (let round = 0; round < 5; round += 1) {
         for (const { id, onlyNodeId, ready } of running())
@@ -426,8 +426,8 @@ describe('WorkloadReconciler: GLOBAL', () => {
   });
 });
 
-describe('WorkloadReconciler: eviction and loss', () => {
-  it('replaces the replica of a draining node before it stops it', async () => {
+describe('WorkloadReconciler after an eviction or a loss', () => {
+  it('creates the replacement of a replica on a draining node before it stops the replica', async () => {
     await runWorkload({ replicas: 1 });
     await bed.changeNode('node-1', { cordoned: true, draining: true, drain: { total: 1 } });
     await bed.advance();
@@ -438,7 +438,7 @@ describe('WorkloadReconciler: eviction and loss', () => {
     expect(bed.events('ReplicasStopping')[0]?.message).toContain('the node is being drained');
   });
 
-  it('does not count a replica on a silent node as available', async () => {
+  it('stops no replica at a scale-down while the replicas are on a disconnected node', async () => {
     await runWorkload({ replicas: 2, rollout: { minAvailable: 1 } });
     bed.disconnect('node-1');
     await bed.updateWorkload({ replicas: 1, rollout: { minAvailable: 1 } });
@@ -446,7 +446,7 @@ describe('WorkloadReconciler: eviction and loss', () => {
     expect(running()).toHaveLength(2);
   });
 
-  it('evicts a replica when its toleration period ends', async () => {
+  it('creates a replacement when the toleration period of a replica ends', async () => {
     const placement = {
       tolerations: [{ key: 'spot', operator: 1, tolerationPeriod: { seconds: 30n } }],
     };
@@ -476,7 +476,7 @@ describe('WorkloadReconciler: eviction and loss', () => {
   });
 });
 
-describe('WorkloadReconciler: disconnect policy', () => {
+describe('WorkloadReconciler under a disconnect policy', () => {
   const exclusive = { disconnect: { mode: DisconnectMode.EXCLUSIVE } };
 
   it('orders a new stop time when the policy becomes EXCLUSIVE, without a restart', async () => {
@@ -491,7 +491,7 @@ describe('WorkloadReconciler: disconnect policy', () => {
     expect(after.orderRevision).toBeGreaterThan(before.orderRevision);
   });
 
-  it('shortens lost_after only after the agent confirmed the order', async () => {
+  it('removes lost_after only when the agent has confirmed the new order', async () => {
     await runWorkload({ replicas: 1, ...exclusive });
     const { lostAfter } = bed.replicas()[0]!;
     expect(lostAfter).toBeDefined();
@@ -514,7 +514,7 @@ describe('WorkloadReconciler: disconnect policy', () => {
   });
 });
 
-describe('WorkloadReconciler: deletion', () => {
+describe('WorkloadReconciler for a deleted workload', () => {
   it('stops all replicas, then deletes every record of the workload', async () => {
     await runWorkload({ replicas: 2 });
     await bed.deleteWorkload();
@@ -537,7 +537,7 @@ describe('WorkloadReconciler: deletion', () => {
     ]);
   });
 
-  it('keeps the tombstone of a lost replica and deletes it after its stop', async () => {
+  it('keeps the tombstone of a lost replica and deletes it when the node confirms the stop', async () => {
     await runWorkload({ replicas: 1 });
     await bed.changeReplica('web-1', {
       lost: true,

@@ -183,15 +183,15 @@ export class WorkloadReconciler {
     // A change of the spec resets the back-off of every slot.
     if (nextControl.observedGeneration !== workload.value.generation) nextControl.backoff = {};
     if (deleting) nextControl.observedGeneration = workload.value.generation;
-    const values = pass.replicas.map(({ value }) => value);
+    const replicas = pass.replicas.map(({ value }) => value);
     const wantedReplicas = deleting
       ? 0
-      : countStillWanted(view, workload.value, values, workload.value.spec?.replicas ?? 1);
+      : countStillWanted(view, workload.value, replicas, workload.value.spec?.replicas ?? 1);
     const now = { wallTimeMs: clock.wallTime(), revision: view.revision };
     const input = toRolloutInput(
       { view, nodes, readiness, cluster, clock },
       workload.value,
-      values,
+      replicas,
       wantedReplicas,
     );
     const { recheckInMs } = input;
@@ -254,7 +254,7 @@ export class WorkloadReconciler {
 
   /**
    * Commits a pass. Every creation and every stop requires the control record to be unchanged and
-   * rewrites it, so that all of them share one disruption budget.
+   * rewrites it, so that concurrent decisions cannot both use the same disruption budget.
    */
   private async commit(pass: WorkloadPass): Promise<WorkResult> {
     const { workload, control, transaction, nextControl } = pass;
@@ -265,7 +265,8 @@ export class WorkloadReconciler {
       .put('control', uid, nextControl)
       .require('workload', uid, workload);
     const writes = transaction.size;
-    // Same id as in the events of this pass: the revision of the view changes with the commit.
+    // Read before the commit, which changes the revision of the view: the events of this pass have
+    // the same id.
     const decisionId = toDecisionId(pass);
     const result = await commitOrReconcileAgain(state, transaction);
     const requestField = requestId === '' ? {} : { requestId };
@@ -275,8 +276,8 @@ export class WorkloadReconciler {
 }
 
 /**
- * Message and replica ids of the event of a deletion. The ids are those of replicas that may still
- * run on lost nodes.
+ * Returns message and replica ids of the event of a deletion. The ids are those of replicas that
+ * may still run on lost nodes.
  */
 function describeRemoval(
   { namespace, name }: Pick<WorkloadRecord, 'namespace' | 'name'>,
@@ -296,7 +297,7 @@ function describeRemoval(
   };
 }
 
-/** Most replicas that the message names. */
+/** Most replicas that the message of a deletion names. */
 const MAX_NAMED = 5;
-/** Most replica ids in the event, so that the event stays small. */
+/** Most replica ids in the event of a deletion, so that the event stays small. */
 const MAX_IDS = 1_000;

@@ -14,10 +14,11 @@ import {
 
 /** Records predicted steps. */
 export interface StepRecorder {
-  /** @param stopsAvailable - Whether an available replica stops. */
+  /** @param stopsAvailable - True when the step stops an available replica. Default false. */
   record(step: RolloutStep, stopsAvailable?: boolean): void;
   /**
-   * @param liveReplicas - Number of live replicas after the decision; all of them are available.
+   * Ends the current decision; further steps belong to the next one.
+   * @param liveReplicas - Number of live replicas after the decision, all of which are available.
    */
   endDecision(liveReplicas: number): void;
   /** Number of recorded steps. */
@@ -26,7 +27,7 @@ export interface StepRecorder {
 
 /** The predicted end of the batches. */
 export interface PredictedBatches {
-  /** Whether no step is left, now or at a later canary step. */
+  /** True when no step is left, now or at a later canary step. */
   readonly isComplete: boolean;
   /** Returns the replicas at the end. */
   readonly getReplicas: () => readonly RolloutReplica[];
@@ -46,13 +47,14 @@ export function predictBatches(input: RolloutObserved, recorder: StepRecorder): 
   const counts = toMoveInput(tally);
   /** Indexes of the steps that create replicas. */
   const created: number[] = [];
+  /** Number of stopped replicas. */
   let stopped = 0;
   for (;;) {
     const { creates, availableStops } = computeMoves(observed, counts);
     if (creates + availableStops === 0) break;
-    for (const one of missing.slice(created.length, created.length + creates)) {
+    for (const replica of missing.slice(created.length, created.length + creates)) {
       created.push(recorder.count);
-      recorder.record(toCreateStep(one));
+      recorder.record(toCreateStep(replica));
     }
     const stops = availableVictims.slice(stopped, stopped + availableStops);
     for (const { id } of stops) recorder.record({ kind: 'stopReplica', replicaId: id }, true);
@@ -64,11 +66,11 @@ export function predictBatches(input: RolloutObserved, recorder: StepRecorder): 
     isComplete:
       updated === undefined && counts.missing === 0 && stopped === availableVictims.length,
     getReplicas: () => {
-      const gone = new Set<string>(availableVictims.slice(0, stopped).map(({ id }) => id));
-      const made = missing
+      const stoppedIds = new Set<string>(availableVictims.slice(0, stopped).map(({ id }) => id));
+      const createdReplicas = missing
         .slice(0, created.length)
-        .map((one, index) => createPlannedReplica(one, created[index] ?? 0));
-      return [...observed.replicas.filter(({ id }) => !gone.has(id)), ...made];
+        .map((replica, index) => createPredictedReplica(replica, created[index] ?? 0));
+      return [...observed.replicas.filter(({ id }) => !stoppedIds.has(id)), ...createdReplicas];
     },
   };
 }
@@ -91,7 +93,7 @@ function toMoveInput(tally: ReplicaTally): Writable<MoveInput> {
   };
 }
 
-/** Confirms every stop and makes every new replica available. */
+/** Updates the counts as if every stop were confirmed and every new replica available. */
 function settleCounts(
   counts: Writable<MoveInput>,
   creates: number,
@@ -102,7 +104,7 @@ function settleCounts(
   counts.available = counts.live;
   for (const { draining } of stops) {
     if (draining) counts.draining -= 1;
-    // Same order as in `availableVictims`.
+    // The stops are in the order of `availableVictims`: surplus, draining, outdated.
     if (counts.surplusAvailable > 0) counts.surplusAvailable -= 1;
     else if (counts.drainingAvailable > 0) counts.drainingAvailable -= 1;
     else counts.outdatedAvailable -= 1;
@@ -110,16 +112,16 @@ function settleCounts(
 }
 
 /**
- * The available replica of a predicted creation.
- * @param index - Unique within the prediction.
+ * Returns the available replica that a predicted step creates.
+ * @param index - A number that is unique within the prediction, such as the index of the step.
  */
-export function createPlannedReplica(
+export function createPredictedReplica(
   { version, nodeId }: MissingReplica,
   index: number,
 ): RolloutReplica {
   const id = toReplicaId(`planned-${index}`);
-  const createdSequence = PLANNED_SEQUENCE_START + index;
-  const planned: RolloutReplica = {
+  const createdSequence = FIRST_PREDICTED_SEQUENCE + index;
+  const predicted: RolloutReplica = {
     id,
     version,
     available: true,
@@ -128,8 +130,8 @@ export function createPlannedReplica(
     draining: false,
     createdSequence,
   };
-  return nodeId === undefined ? planned : { ...planned, nodeId };
+  return nodeId === undefined ? predicted : { ...predicted, nodeId };
 }
 
-/** Sequence of the first predicted replica: newer than every existing one. */
-const PLANNED_SEQUENCE_START = 2 ** 40;
+/** Sequence number of the first predicted replica: above that of every existing replica. */
+const FIRST_PREDICTED_SEQUENCE = 2 ** 40;

@@ -45,7 +45,7 @@ describe('predictRollout', () => {
     });
   });
 
-  it('is stuck without a step at impossible limits', () => {
+  it('predicts a stuck rollout without a step when the limits are impossible', () => {
     const limits = resolveLimits({ desired: 3, maxSurge: 0, minAvailable: 3 });
     expect(predictRollout(anObserved({ ...limits, replicas: someReplicas(3) }))).toEqual({
       steps: [],
@@ -61,7 +61,7 @@ describe('predictRollout', () => {
     });
   });
 
-  it('counts unready replicas at the start', () => {
+  it('does not count unready and lost replicas as available at the start', () => {
     const replicas = [aReplica(1), aReplica(2, { available: false }), aReplica(3, { lost: true })];
     expect(predictRollout(anObserved({ want: 2, minAvailable: 1, replicas }))).toMatchObject({
       lowestAvailable: 1,
@@ -69,7 +69,7 @@ describe('predictRollout', () => {
     });
   });
 
-  it('ends at a canary step unless its end is granted', () => {
+  it('ends at a canary step unless the grants continue past it', () => {
     const canary = {
       baseVersion: 1,
       strategy: { kind: 'rollingUpdate', updated: 1 },
@@ -145,7 +145,7 @@ describe('predictRollout', () => {
     });
   });
 
-  it('names the target node of each creation', () => {
+  it('names the target node of each creation of a GLOBAL workload', () => {
     const replicas = ['n1', 'n2'].map((nodeId, index) => aReplica(index + 1, { nodeId }));
     expect(
       formatPrediction(
@@ -154,7 +154,7 @@ describe('predictRollout', () => {
     ).toEqual(['0: +v2@n2 2/3', '1: -w-2 2/3', '2: +v2@n1 2/3', '3: -w-1 2/3']);
   });
 
-  it('is stuck while the rollout is paused', () => {
+  it('predicts a stuck rollout while the rollout is paused', () => {
     expect(predictRollout(anObserved({ paused: true, replicas: someReplicas(3) }))).toMatchObject({
       steps: [],
       outcome: {

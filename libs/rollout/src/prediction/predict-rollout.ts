@@ -2,11 +2,11 @@ import type { RolloutStep, WaitReason } from '../steps/decision.js';
 import { decideNextSteps } from '../steps/next-steps.js';
 import type { RolloutObserved, RolloutReplica } from '../steps/observed.js';
 import { countWhere, isStaying } from '../steps/replica-tally.js';
-import { predictBatches, createPlannedReplica, type StepRecorder } from './predict-batches.js';
+import { predictBatches, createPredictedReplica, type StepRecorder } from './predict-batches.js';
 
 /** One predicted step. */
 export interface PredictedStep {
-  /** The step, or the wait at a canary step, which then continues. */
+  /** The step, or a wait at a canary step that the prediction continues past. */
   readonly step: RolloutStep | { readonly kind: 'stepReached'; readonly updated: number };
   /**
    * Index of the decision that the step belongs to. The steps of one decision may happen in any
@@ -15,16 +15,16 @@ export interface PredictedStep {
   readonly decision: number;
   /**
    * Available replicas after this step, if new replicas become available before the next decision;
-   * under blue/green only those of the active version.
+   * under blue/green only replicas of the active version.
    */
   readonly available: number;
-  /** Live replicas after this step, stopping ones included. */
+  /** Live replicas after this step, including stopping replicas. */
   readonly live: number;
 }
 
 /**
- * How a rollout ends when nothing fails: it completes, waits for a promotion or time that was not
- * granted, or is stuck without a possible step.
+ * End of a rollout in which nothing fails: the rollout completes, waits for a promotion or a time
+ * that was not granted, or is stuck without a possible step.
  */
 export type PredictedOutcome =
   | { readonly kind: 'completes' }
@@ -37,12 +37,12 @@ export type PredictedOutcome =
 export interface PredictionGrants {
   /**
    * The canary steps after `strategy.updated`, in order, each as a number of updated replicas. All
-   * replicas follow after the last one. Default none.
+   * replicas follow after the last step. Default none.
    */
   readonly canarySteps?: readonly number[];
 }
 
-/** The prediction of a whole rollout. */
+/** Prediction of a whole rollout. */
 export interface RolloutPrediction {
   readonly steps: readonly PredictedStep[];
   readonly outcome: PredictedOutcome;
@@ -56,7 +56,7 @@ export interface RolloutPrediction {
  * Predicts a whole rollout with the decisions that `decideNextSteps` would make if nothing failed:
  * between two decisions every remaining replica becomes available, every stop is confirmed, and
  * silent nodes reconnect.
- * @param grants - Absent: the prediction ends where a permission is needed.
+ * @param grants - Absent: the prediction ends at the first wait for a promotion or a time.
  */
 export function predictRollout(
   input: RolloutObserved,
@@ -86,8 +86,8 @@ export function predictRollout(
 }
 
 /**
- * Tells whether the rest may need one decision for each replica. Every other rollout needs only a
- * few.
+ * Returns true for a rollout that may need one decision for each replica. Every other rollout needs
+ * only a few decisions.
  */
 const isPredictedInBatches = ({ strategy, paused }: RolloutObserved): boolean =>
   paused !== true && (strategy === undefined || strategy.kind === 'rollingUpdate');
@@ -113,7 +113,7 @@ class PredictedState implements StepRecorder {
     return this.steps.length;
   }
 
-  /** Whether time alone changes nothing any more. */
+  /** True when all replicas are available and none is stopping, so that time changes nothing. */
   get isSettled(): boolean {
     return this.observed.replicas.every(
       (replica) => replica.available && replica.desired === 'running',
@@ -121,18 +121,18 @@ class PredictedState implements StepRecorder {
   }
 
   applyDecision(steps: readonly RolloutStep[]): void {
-    const ids = new Set<string>(
+    const stoppedIds = new Set<string>(
       steps.map((step) => (step.kind === 'stopReplica' ? step.replicaId : '')),
     );
     const stopped = new Map<string, RolloutReplica>();
     for (const replica of this.observed.replicas)
-      if (ids.has(replica.id)) stopped.set(replica.id, replica);
-    const replicas = this.observed.replicas.map((one): RolloutReplica =>
-      stopped.has(one.id) ? { ...one, desired: 'stopped' } : one,
+      if (stoppedIds.has(replica.id)) stopped.set(replica.id, replica);
+    const replicas = this.observed.replicas.map((replica): RolloutReplica =>
+      stopped.has(replica.id) ? { ...replica, desired: 'stopped' } : replica,
     );
     for (const step of steps) {
       if (step.kind === 'createReplica')
-        replicas.push({ ...createPlannedReplica(step, this.count), available: false });
+        replicas.push({ ...createPredictedReplica(step, this.count), available: false });
       if (step.kind === 'switchVersion') this.switchActiveVersion(step.version);
       const before = step.kind === 'stopReplica' ? stopped.get(step.replicaId) : undefined;
       this.record(step, before !== undefined && isCountedAvailable(this.observed, before));
@@ -211,7 +211,7 @@ class PredictedState implements StepRecorder {
   }
 }
 
-/** Tells whether a replica is available and counts for `minAvailable`. */
+/** Returns true when a replica is available and counts for `minAvailable`. */
 function isCountedAvailable({ strategy }: RolloutObserved, replica: RolloutReplica): boolean {
   const counts = strategy?.kind !== 'blueGreen' || replica.version === strategy.activeVersion;
   return counts && replica.available && replica.forced !== true && isStaying(replica);

@@ -30,10 +30,11 @@ class SimulatedRollout {
   version = 1;
   failures = 0;
   pausedByUser = false;
-  /** Whether stops are ordered but not confirmed. */
+  /** True while stops are ordered but not confirmed. */
   delaysStops = false;
   /** Versions whose replicas never become available. */
   readonly broken = new Set<number>();
+  /** The oldest version with the same template, by version. */
   readonly sameAs = new Map<number, number>();
   readonly events: string[] = [];
   /** The fewest available replicas of the serving version so far. */
@@ -50,7 +51,7 @@ class SimulatedRollout {
 
   /** Makes one decision and applies its steps. */
   decideOnce(changes: Partial<RolloutSituation> = {}): RolloutAdvance {
-    const canonical = (version: number): number => this.sameAs.get(version) ?? version;
+    const toCanonical = (version: number): number => this.sameAs.get(version) ?? version;
     this.replicas = this.replicas.map((replica): RolloutReplica => ({
       ...replica,
       available: !this.broken.has(replica.version),
@@ -58,7 +59,7 @@ class SimulatedRollout {
     const advance = advanceRollout(this.state, {
       settings: this.settings,
       version: this.version,
-      toCanonical: canonical,
+      toCanonical,
       observed: {
         ...resolveLimits({ desired: this.targets.globalTargets?.length ?? this.want }),
         ...this.targets,
@@ -167,7 +168,7 @@ describe('advanceRollout', () => {
     ]);
   });
 
-  it('supersedes an unfinished rollout', () => {
+  it('replaces all replicas when a new version supersedes an unfinished rollout', () => {
     const rollout = aCompletedRollout().setVersion(2);
     for (let step = 0; step < 3; step += 1) rollout.decideOnce();
     expect(new Set(rollout.versions)).toEqual(new Set([1, 2]));
@@ -215,34 +216,40 @@ describe('advanceRollout with failures', () => {
   it.each([
     { maxFailedNew: 0, failures: 1, text: 'new replicas failed once' },
     { maxFailedNew: 1, failures: 1, text: 'new replicas failed once' },
-  ])('with max_failed_new $maxFailedNew fails at the first', ({ maxFailedNew, failures, text }) => {
-    const rollout = aCompletedRollout({ maxFailedNew }).setVersion(2);
-    rollout.decideOnce();
-    rollout.failures = failures;
-    expect(rollout.decideOnce().state).toMatchObject({ phase: 'failed', reason: text });
-  });
+  ])(
+    'fails at the first failure when max_failed_new is $maxFailedNew',
+    ({ maxFailedNew, failures, text }) => {
+      const rollout = aCompletedRollout({ maxFailedNew }).setVersion(2);
+      rollout.decideOnce();
+      rollout.failures = failures;
+      expect(rollout.decideOnce().state).toMatchObject({ phase: 'failed', reason: text });
+    },
+  );
 
   it.each([
     { percent: 1, want: 3, limit: 1 },
     { percent: 50, want: 5, limit: 3 },
     { percent: 100, want: 4, limit: 4 },
     { percent: 100, want: 2, limit: 2 },
-  ])('with $percent % of $want replicas fails at failure $limit', ({ percent, want, limit }) => {
-    const rollout = aCompletedRollout({ maxFailedNew: { percent } }, want).setVersion(2);
-    rollout.broken.add(2);
-    rollout.decideOnce();
-    rollout.failures = limit - 1;
-    expect(rollout.decideOnce().state.phase).toBe('inProgress');
-    rollout.failures = limit;
-    expect(rollout.decideOnce().state.phase).toBe('failed');
-  });
+  ])(
+    'fails at failure $limit when max_failed_new is $percent % of $want replicas',
+    ({ percent, want, limit }) => {
+      const rollout = aCompletedRollout({ maxFailedNew: { percent } }, want).setVersion(2);
+      rollout.broken.add(2);
+      rollout.decideOnce();
+      rollout.failures = limit - 1;
+      expect(rollout.decideOnce().state.phase).toBe('inProgress');
+      rollout.failures = limit;
+      expect(rollout.decideOnce().state.phase).toBe('failed');
+    },
+  );
 
   it('fails when the progress deadline passes after the last progress', () => {
     const rollout = aCompletedRollout({ progressDeadlineMs: 10_000 }).setVersion(2);
     rollout.broken.add(2);
     rollout.runUntilSettled();
-    const due = rollout.runUntilSettled().wakeAtMs;
-    expect(due).toBe(rollout.nowMs + 10_000);
+    const { wakeAtMs } = rollout.runUntilSettled();
+    expect(wakeAtMs).toBe(rollout.nowMs + 10_000);
     expect(rollout.advanceTime(9_999).runUntilSettled().state.phase).toBe('inProgress');
     expect(rollout.advanceTime(1).runUntilSettled().state.phase).toBe('failed');
     expect(rollout.state.reason).toBe('no progress for 10s: 3 of 4 replicas are ready, 2 not yet');
@@ -300,7 +307,7 @@ describe('advanceRollout with failures', () => {
     expect(rollout.runUntilSettled().state.phase).toBe('completed');
   });
 
-  it('rolls back with onFailure rollback, and ends in phase rolledBack', () => {
+  it('rolls back when onFailure is rollback, and ends in phase rolledBack', () => {
     const rollout = aCompletedRollout({ onFailure: 'rollback' }).setVersion(2);
     rollout.broken.add(2);
     rollout.decideOnce();
@@ -362,20 +369,20 @@ describe('advanceRollout with failures', () => {
 });
 
 describe('advanceRollout with canary steps', () => {
-  const stages: RolloutSettings['canarySteps'] = [
+  const canarySteps: RolloutSettings['canarySteps'] = [
     { size: { replicas: 1 }, wait: 'promotion' },
     { size: { percent: 30 }, wait: { ms: 5_000 } },
   ];
 
   it('waits at each step for a promotion or a time, then updates all replicas', () => {
-    const rollout = aCompletedRollout({ canarySteps: stages }).setVersion(2);
+    const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
     const first = rollout.runUntilSettled();
     expect(first.state).toMatchObject({ phase: 'paused', waitsForPromotion: true, stepsDone: 0 });
     expect(first.state.reason).toBe(
       'step 1 of 2: 1 of 4 replicas run version 2; waits for a promotion',
     );
     expect(rollout.versions).toEqual([1, 1, 1, 2]);
-    // no deadline runs meanwhile
+    // The progress deadline does not run during the wait.
     expect(rollout.advanceTime(3_600_000).runUntilSettled().state.phase).toBe('paused');
     rollout.state = { ...rollout.state, promoted: true };
     const second = rollout.runUntilSettled();
@@ -391,7 +398,12 @@ describe('advanceRollout with canary steps', () => {
     rollout.advanceTime(1).runUntilSettled();
     expect(rollout.state).toMatchObject({ phase: 'completed', stepsDone: 2 });
     expect(rollout.versions).toEqual([2, 2, 2, 2]);
-    expect(rollout.events).toEqual(['started', 'stageReached', 'stageReached', 'completed']);
+    expect(rollout.events).toEqual([
+      'started',
+      'canaryStepReached',
+      'canaryStepReached',
+      'completed',
+    ]);
   });
 
   it('restarts the wait of a step when its replicas did not stay available', () => {
@@ -411,8 +423,8 @@ describe('advanceRollout with canary steps', () => {
     expect(rollout.state.phase).toBe('completed');
   });
 
-  it('rolls back without canary steps', () => {
-    const rollout = aCompletedRollout({ canarySteps: stages, onFailure: 'rollback' }).setVersion(2);
+  it('rolls back without waiting at canary steps', () => {
+    const rollout = aCompletedRollout({ canarySteps, onFailure: 'rollback' }).setVersion(2);
     rollout.runUntilSettled();
     rollout.failures = 3;
     rollout.state = { ...rollout.state, promoted: true };
@@ -440,7 +452,7 @@ describe('advanceRollout with canary steps', () => {
     );
   });
 
-  it('waits also at a step of all replicas', () => {
+  it('waits also at a step that updates all replicas', () => {
     const rollout = aCompletedRollout(
       { canarySteps: [{ size: { percent: 25 }, wait: 'promotion' }] },
       1,
@@ -452,15 +464,15 @@ describe('advanceRollout with canary steps', () => {
     expect(rollout.versions).toEqual([2]);
     rollout.state = { ...rollout.state, promoted: true };
     expect(rollout.runUntilSettled().state.phase).toBe('completed');
-    expect(rollout.events).toEqual(['started', 'stageReached', 'completed']);
+    expect(rollout.events).toEqual(['started', 'canaryStepReached', 'completed']);
   });
 
   it.each<{ name: string; settings: Partial<RolloutSettings> }>([
-    { name: 'its steps are removed from the spec', settings: { canarySteps: [] } },
-    { name: 'its strategy changes', settings: { strategy: 'recreate' } },
-  ])('has a deadline again when $name while it waits', ({ settings }) => {
+    { name: 'the steps are removed from the spec', settings: { canarySteps: [] } },
+    { name: 'the strategy changes', settings: { strategy: 'recreate' } },
+  ])('counts the progress deadline again when $name during the wait', ({ settings }) => {
     const rollout = aCompletedRollout({
-      canarySteps: stages,
+      canarySteps,
       progressDeadlineMs: 10_000,
     }).setVersion(2);
     rollout.runUntilSettled();
@@ -472,7 +484,7 @@ describe('advanceRollout with canary steps', () => {
   });
 
   it('continues to wait while a replica of the previous version is replaced', () => {
-    const rollout = aCompletedRollout({ canarySteps: stages }).setVersion(2);
+    const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
     rollout.runUntilSettled();
     rollout.replicas = rollout.replicas.filter(
       ({ version, id }) => version !== 1 || id !== rollout.replicas[0]?.id,
@@ -480,11 +492,11 @@ describe('advanceRollout with canary steps', () => {
     const { state } = rollout.decideOnce();
     expect(state).toMatchObject({ phase: 'paused', waitsForPromotion: true });
     expect(rollout.runUntilSettled().state.phase).toBe('paused');
-    expect(rollout.events).toEqual(['started', 'stageReached']);
+    expect(rollout.events).toEqual(['started', 'canaryStepReached']);
   });
 
   it('uses no canary steps in a first deployment', () => {
-    const rollout = aCompletedRollout({ canarySteps: stages });
+    const rollout = aCompletedRollout({ canarySteps });
     expect(rollout.events).toEqual(['started', 'completed']);
   });
 });
@@ -538,7 +550,7 @@ describe('advanceRollout with blue/green', () => {
     expect(rollout.events).toEqual(['started', 'switched', 'completed']);
   });
 
-  it('waits for a promotion with manualSwitch', () => {
+  it('waits for a promotion before the switch when manualSwitch is set', () => {
     const rollout = aCompletedRollout({ ...blueGreen, manualSwitch: true }).setVersion(2);
     expect(rollout.runUntilSettled().state).toMatchObject({
       phase: 'paused',
@@ -554,8 +566,8 @@ describe('advanceRollout with blue/green', () => {
   });
 
   it.each([
-    { when: 'while the former set is kept', progressDeadlineMs: 10_000, former: 3 },
-    { when: 'and the former set has gone meanwhile', progressDeadlineMs: 40_000, former: 0 },
+    { when: 'while the previous set is kept', progressDeadlineMs: 10_000, former: 3 },
+    { when: 'after the previous set was stopped', progressDeadlineMs: 40_000, former: 0 },
   ])(
     'fails and rolls back when the new set stops being available $when',
     ({ progressDeadlineMs, former }) => {
@@ -681,7 +693,7 @@ describe('advanceRollout with pinned nodes', () => {
     expect(rollout.advanceTime(1).decideOnce().state.phase).toBe('failed');
   });
 
-  it('completes when the last node is updated', () => {
+  it('completes when the pinned node is updated', () => {
     const rollout = waitForPinned();
     rollout.addOutdated('n2', 1);
     rollout.targets = { globalTargets: ['n0', 'n1', 'n2'] };
@@ -690,7 +702,7 @@ describe('advanceRollout with pinned nodes', () => {
     expect(rollout.state).toMatchObject({ phase: 'completed', activeVersion: 2, reason: '' });
   });
 
-  it('fails while other nodes are still to be updated', () => {
+  it('fails after failures of new replicas while other nodes are still to be updated', () => {
     const rollout = aCompletedRollout(settings, 2).setVersion(2);
     rollout.targets = { globalTargets: ['n0', 'n1'], pinnedNodes: ['n2'] };
     rollout.broken.add(2);
@@ -700,8 +712,8 @@ describe('advanceRollout with pinned nodes', () => {
   });
 });
 
-describe('advanceRollout with a canary step smaller than the update', () => {
-  it('says how many replicas already run the new version', () => {
+describe('advanceRollout at a canary step', () => {
+  it('adds the number of updated replicas to the reason when the step has fewer', () => {
     const canarySteps = [{ size: { replicas: 3 }, wait: 'promotion' as const }];
     const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
     rollout.runUntilSettled();
@@ -716,7 +728,7 @@ describe('advanceRollout with a canary step smaller than the update', () => {
     );
   });
 
-  it('says nothing when the step has the size of the update', () => {
+  it('does not add the number of updated replicas to the reason when the step has as many', () => {
     const canarySteps = [{ size: { replicas: 1 }, wait: 'promotion' as const }];
     const rollout = aCompletedRollout({ canarySteps }).setVersion(2);
     expect(rollout.runUntilSettled().state.reason).toBe(

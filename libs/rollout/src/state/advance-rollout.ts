@@ -18,9 +18,10 @@ import type {
 import { hasOpenCanaryStep, passCanarySteps, explainStepWait } from './canary-steps.js';
 
 /**
- * Advances a rollout by one decision: starts it, passes canary steps, detects its failure, and asks
- * the planner for the next steps. Pure: the caller stores the state and applies the steps in one
- * transaction, so that a crash between two decisions loses nothing.
+ * Advances a rollout by one decision: starts the rollout of a new version, passes canary steps,
+ * detects a failure, and lets the planner decide the next steps. Pure: the caller stores the state
+ * and applies the steps in one transaction, so that a crash between two decisions loses nothing.
+ * @param before - The state that the last decision returned; `NO_ROLLOUT` before the first.
  */
 export function advanceRollout(before: RolloutState, situation: RolloutSituation): RolloutAdvance {
   const events: RolloutEvent[] = [];
@@ -74,7 +75,7 @@ function limitTimesToNow(state: RolloutState, nowMs: number): RolloutState {
   };
 }
 
-/** The decision while a rollback is being written: no steps. */
+/** The decision that starts a rollback: the caller writes the previous template, without steps. */
 const WAIT_FOR_ROLLBACK: RolloutDecision = {
   kind: 'waiting',
   reason: { kind: 'paused', text: 'rolling back to the previous version' },
@@ -106,20 +107,20 @@ function startIfNewVersion(
     startedAtMs: nowMs,
     bestProgress: Number.MIN_SAFE_INTEGER,
     progressAtMs: nowMs,
-    // No promotion is needed to return to the previous version while it is kept.
+    // No promotion is needed to return to the previous version while its replicas are kept.
     promoted:
       switchedAtMs !== undefined &&
       fromVersion !== 0 &&
       toCanonical(fromVersion) === toCanonical(version),
-    // Stays set for the version that the rollback wrote; any other change ends the rollback.
+    // Stays set for the version that the rollback writes; any other new version ends the rollback.
     rollsBackFrom: rollsBackFrom === state.version ? rollsBackFrom : 0,
   };
 }
 
 /**
- * Applies a change of the strategy. A rollout changes to blue/green only while replicas of one
- * version are live, as two versions cannot both be active; it changes from blue/green only when the
- * set that does not serve is gone.
+ * Applies a change of the strategy. A rollout changes to blue/green only while all live replicas
+ * have the active version, as two versions cannot both be active. A rollout changes from blue/green
+ * only when the set that does not serve is gone.
  */
 function followStrategyChange(
   state: RolloutState,
@@ -128,11 +129,14 @@ function followStrategyChange(
   const { strategy } = settings;
   if (state.strategy === strategy) return state;
   const active = toCanonical(state.activeVersion === 0 ? state.version : state.activeVersion);
-  const mixed = observed.replicas.some((replica) => !replica.lost && replica.version !== active);
-  const mayFollow = mixed ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
+  const hasOthers = observed.replicas.some(
+    (replica) => !replica.lost && replica.version !== active,
+  );
+  const mayFollow = hasOthers ? state.strategy !== 'blueGreen' && strategy !== 'blueGreen' : true;
   return mayFollow ? { ...omitTimes(state, 'switchedAtMs'), strategy } : state;
 }
 
+/** Applies a user's retry: the failures so far no longer count. */
 function applyRetry(
   state: RolloutState,
   { failures, nowMs }: RolloutSituation,
@@ -152,20 +156,21 @@ function applyRetry(
   };
 }
 
+/** Returns the reason why the rollout fails now; undefined when it does not. */
 function detectFailure(state: RolloutState, situation: RolloutSituation): string | undefined {
   const { settings, failures, nowMs, pausedByUser } = situation;
   if (state.phase !== 'inProgress' || pausedByUser || isWaitingForPinnedNodes(state, situation))
     return undefined;
-  const failed = failures - state.forgivenFailures;
-  if (failed >= getMaxFailedNew(situation))
-    return `new replicas failed ${failed === 1 ? 'once' : `${failed} times`}`;
+  const failureCount = failures - state.forgivenFailures;
+  if (failureCount >= getMaxFailedNew(situation))
+    return `new replicas failed ${failureCount === 1 ? 'once' : `${failureCount} times`}`;
   const deadlineMs = getProgressDeadline(state, situation);
   if (deadlineMs !== undefined && nowMs >= deadlineMs)
     return `no progress for ${formatDuration(settings.progressDeadlineMs)}${state.reason === '' ? '' : `: ${state.reason}`}`;
   return undefined;
 }
 
-/** The number of failures of new replicas at which the rollout fails, at least 1. */
+/** Returns the number of failures of new replicas at which the rollout fails, at least 1. */
 function getMaxFailedNew({ settings, observed }: RolloutSituation): number {
   const { maxFailedNew } = settings;
   const limit =
@@ -176,7 +181,8 @@ function getMaxFailedNew({ settings, observed }: RolloutSituation): number {
 }
 
 /**
- * When the rollout fails because it makes no progress; undefined while it waits for something else.
+ * Returns the time at which the rollout fails because it makes no progress; undefined while the
+ * rollout waits for something that is no fault of the new version.
  */
 function getProgressDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (
@@ -190,8 +196,8 @@ function getProgressDeadline(state: RolloutState, situation: RolloutSituation): 
 }
 
 /**
- * Tells whether RECREATE still waits for stops of the previous version, which end within their
- * grace period.
+ * Returns true while RECREATE waits for stops of other versions, which end within their termination
+ * grace.
  */
 function isWaitingForStops(
   { strategy, version }: RolloutState,
@@ -207,8 +213,8 @@ function isWaitingForStops(
 }
 
 /**
- * Tells whether only nodes that accept nothing new are left to update. Such a wait ends with a
- * decision of a user, so neither deadline nor failures count until then.
+ * Returns true when only pinned nodes are left to update. Such a wait ends with a decision of a
+ * user, so neither the deadline nor failures count until then.
  */
 function isWaitingForPinnedNodes(
   { version }: RolloutState,
@@ -225,7 +231,9 @@ function isWaitingForPinnedNodes(
   );
 }
 
-/** After a wait for pinned nodes: restarts the deadline, and forgives failures during the wait. */
+/**
+ * Restarts the deadline and forgives the failures during the wait when pinned nodes accept again.
+ */
 function endWaitForPinnedNodes(state: RolloutState, situation: RolloutSituation): RolloutState {
   const hasWaited =
     situation.observed.globalTargets !== undefined &&
@@ -314,18 +322,19 @@ function recordSwitch(
 }
 
 /**
- * Records progress: more available replicas of the wanted version, and fewer of other versions,
- * than ever before in this rollout.
+ * Restarts the progress deadline after progress: more available replicas of the wanted version, or
+ * fewer replicas of other versions, than ever before in this rollout. A change of the spec restarts
+ * the deadline too.
  */
 function recordProgress(state: RolloutState, situation: RolloutSituation): RolloutState {
   if (isSettled(state)) return state;
   const wanted = situation.toCanonical(state.version);
-  const others = situation.observed.replicas.filter(
+  const otherReplicas = situation.observed.replicas.filter(
     (replica) => !replica.lost && replica.version !== wanted,
   ).length;
-  const progress = countAvailable(situation) - others;
-  const further = progress > state.bestProgress;
-  if (!further && !situation.changed) return state;
+  const progress = countAvailable(situation) - otherReplicas;
+  const hasProgressed = progress > state.bestProgress;
+  if (!hasProgressed && !situation.changed) return state;
   return {
     ...state,
     bestProgress: Math.max(progress, state.bestProgress),
@@ -333,6 +342,7 @@ function recordProgress(state: RolloutState, situation: RolloutSituation): Rollo
   };
 }
 
+/** Derives phase, reason and waits of the next state from the decision, and adds their events. */
 function concludeDecision(
   state: RolloutState,
   situation: RolloutSituation,
@@ -366,7 +376,8 @@ function concludeDecision(
     waitsForPromotion,
     // Time in a pause does not count against the progress deadline.
     ...(state.phase === 'paused' && !paused ? { progressAtMs: nowMs } : {}),
-    // Neither does the time for which the previous version is kept while the new set is complete.
+    // The time for which the previous version is kept while the new set is complete does not count
+    // either.
     ...(waitKind === 'kept'
       ? { progressAtMs: (state.switchedAtMs ?? nowMs) + settings.pauseMs }
       : {}),
@@ -375,7 +386,7 @@ function concludeDecision(
   return untilMs === undefined || phase === 'paused' ? next : { ...next, waitsUntilMs: untilMs };
 }
 
-/** Why a rollout waits, also when only pinned nodes are left; empty when it does not. */
+/** Returns the reason of a wait, also of a wait for pinned nodes; empty when there is no wait. */
 function explainDecision(decision: RolloutDecision, { observed }: RolloutSituation): string {
   const { pinnedNodes = [] } = observed;
   if (decision.kind === 'waiting') return decision.reason.text;
@@ -388,8 +399,8 @@ function explainDecision(decision: RolloutDecision, { observed }: RolloutSituati
 }
 
 /**
- * Tells whether a converged decision completes the rollout. At a canary step, or during a change
- * from blue/green to another strategy, it does not.
+ * Returns true when a converged decision completes the rollout. The decision does not complete it
+ * at a canary step, with pinned nodes, or during a change from blue/green to another strategy.
  */
 function isComplete(state: RolloutState, situation: RolloutSituation): boolean {
   const { version, strategy, activeVersion } = state;
@@ -427,24 +438,26 @@ function markCompleted(state: RolloutState, events: RolloutEvent[]): RolloutStat
   };
 }
 
-/** When the current canary step or the progress deadline ends. */
+/** Returns the end of the current canary step, else of the progress deadline. */
 function findNextDeadline(state: RolloutState, situation: RolloutSituation): number | undefined {
   if (state.phase !== 'inProgress') return undefined;
-  const stage = situation.settings.canarySteps[state.stepsDone];
-  if (state.stepReachedAtMs !== undefined && stage !== undefined && stage.wait !== 'promotion')
-    return state.stepReachedAtMs + stage.wait.ms;
+  const step = situation.settings.canarySteps[state.stepsDone];
+  if (state.stepReachedAtMs !== undefined && step !== undefined && step.wait !== 'promotion')
+    return state.stepReachedAtMs + step.wait.ms;
   return getProgressDeadline(state, situation);
 }
 
+/** Returns the time of the next decision that time alone requires. */
 function computeWakeTime(
   { waitsUntilMs }: RolloutState,
   { nowMs }: RolloutSituation,
 ): number | undefined {
-  // A deadline in the past depends on something else by now, such as unconfirmed stops.
+  // A deadline in the past has no effect by now: another change, such as the confirmation of a
+  // stop, causes the next decision.
   return waitsUntilMs === undefined || waitsUntilMs <= nowMs
     ? undefined
     : Math.min(waitsUntilMs, nowMs + MAX_WAKE_MS);
 }
 
-/** Longest time until the next check, as wall clocks may be set. */
+/** Milliseconds until the next decision at the latest, as the wall clock may be set meanwhile. */
 const MAX_WAKE_MS = 60_000;

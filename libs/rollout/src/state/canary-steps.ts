@@ -9,8 +9,10 @@ import {
 import type { RolloutEvent, RolloutSituation, CanaryStep, RolloutState } from './rollout-state.js';
 
 /**
- * Passes completed canary steps.
- * @returns How many replicas may run the new version; undefined: all.
+ * Passes the canary steps whose wait has ended, and begins the wait of a step that is reached.
+ * @param events - Gets an event for each step that is reached.
+ * @returns The next state. `updated` is the number of replicas that may run the new version; absent:
+ *   all.
  */
 export function passCanarySteps(
   state: RolloutState,
@@ -26,8 +28,12 @@ export function passCanarySteps(
     if (step === undefined) break;
     const updated = getStepSize(canarySteps, index, observed.want);
     if (countAvailable(situation) < updated || next.phase === 'failed' || pausedByUser) {
-      const isLost = next.stepReachedAtMs !== undefined && countAvailable(situation) < updated;
-      return { state: isLost ? { ...leaveStep(next, nowMs), promoted: false } : next, updated };
+      const isNoLongerReached =
+        next.stepReachedAtMs !== undefined && countAvailable(situation) < updated;
+      return {
+        state: isNoLongerReached ? { ...leaveStep(next, nowMs), promoted: false } : next,
+        updated,
+      };
     }
     if (next.stepReachedAtMs === undefined) {
       next = {
@@ -36,18 +42,18 @@ export function passCanarySteps(
         progressAtMs: nowMs,
         waitsForPromotion: step.wait === 'promotion',
       };
-      const waits =
+      const waitText =
         step.wait === 'promotion'
           ? 'waits for a promotion'
           : `waits ${formatDuration(step.wait.ms)}`;
       const text = `step ${index + 1} of ${canarySteps.length}: ${updated} of ${observed.want} replicas run version ${state.version}`;
-      events.push({ kind: 'stageReached', message: `${text}; ${waits}` });
+      events.push({ kind: 'canaryStepReached', message: `${text}; ${waitText}` });
     }
     const isOver =
       step.wait === 'promotion'
         ? next.promoted
         : nowMs - (next.stepReachedAtMs ?? nowMs) >= step.wait.ms;
-    // Set at every decision: an unconfirmed stop may have cleared it.
+    // Set at every decision: a failure clears the field, and the spec may have changed the wait.
     if (!isOver)
       return { state: { ...next, waitsForPromotion: step.wait === 'promotion' }, updated };
     next = { ...leaveStep(next, nowMs), stepsDone: index + 1, promoted: false };
@@ -55,13 +61,13 @@ export function passCanarySteps(
   return { state: leaveStep(next, nowMs) };
 }
 
-/** Tells whether canary steps are left. */
+/** Returns true when the rollout has canary steps that are not completed. */
 export const hasOpenCanaryStep = (state: RolloutState, situation: RolloutSituation): boolean =>
   hasCanarySteps(state, situation) && state.stepsDone < situation.settings.canarySteps.length;
 
 /**
- * Tells whether canary steps apply. They do not for a first deployment or a rollback, whose
- * template is known.
+ * Returns true when canary steps apply: in a rolling update that is neither a first deployment nor
+ * a return to the previous template, which has been tried already.
  */
 function hasCanarySteps(state: RolloutState, { observed, toCanonical }: RolloutSituation): boolean {
   if (
@@ -81,8 +87,9 @@ function leaveStep(state: RolloutState, nowMs: number): RolloutState {
 }
 
 /**
- * The number of updated replicas at a canary step: never fewer than at an earlier step, in whatever
- * unit the steps are given.
+ * Returns the number of updated replicas at a canary step: never fewer than at an earlier step,
+ * also when one step is given in replicas and another in percent.
+ * @param want - The wanted number of replicas, which is the most that is returned.
  */
 export function getStepSize(
   canarySteps: readonly CanaryStep[],
@@ -98,8 +105,8 @@ export function getStepSize(
 }
 
 /**
- * The wait reason of a rollout at a canary step.
- * @param text - The wait reason of the planner.
+ * Returns the reason of a rollout for users, with the current canary step when there is one.
+ * @param text - The wait reason of the planner; empty without a wait.
  */
 export function explainStepWait(
   state: RolloutState,
@@ -118,7 +125,10 @@ export function explainStepWait(
   return `${reached}; waits ${canaryStep.wait === 'promotion' ? 'for a promotion' : `${formatDuration(canaryStep.wait.ms)} since they were ready`}`;
 }
 
-/** Says when more replicas run the new version than the step asks for, as after a smaller step. */
+/**
+ * Returns a text when more replicas run the new version than the step updates, as after a change of
+ * the step to fewer replicas; else an empty text.
+ */
 function explainLargerUpdate(
   { version }: RolloutState,
   { observed, toCanonical }: RolloutSituation,

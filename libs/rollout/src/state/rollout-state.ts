@@ -12,7 +12,7 @@ export type RolloutPhase =
 export interface CanaryStep {
   /** A number of replicas, or a percentage of the wanted number, rounded up. */
   readonly size: { readonly replicas: number } | { readonly percent: number };
-  /** A time in milliseconds, or until a promotion. */
+  /** The wait after the step: a time in milliseconds, or until a promotion. */
   readonly wait: { readonly ms: number } | 'promotion';
 }
 
@@ -21,37 +21,43 @@ export interface RolloutSettings {
   readonly strategy: RolloutStrategy['kind'];
   /** Canary steps of a rolling update, in order. */
   readonly canarySteps: readonly CanaryStep[];
+  /** True when a blue/green switch needs a promotion. */
   readonly manualSwitch: boolean;
-  /** How long the previous version is kept after a blue/green switch. */
+  /** Time for which the previous version is kept after a blue/green switch. */
   readonly pauseMs: number;
+  /** Time without progress after which the rollout fails. */
   readonly progressDeadlineMs: number;
   /**
    * Number of failures of new replicas at which the rollout fails, or a percentage of the wanted
    * number of replicas, rounded up; 0 means the first failure.
    */
   readonly maxFailedNew: number | { readonly percent: number };
+  /**
+   * Reaction to a failure: the rollout stays failed, or the previous template is written again.
+   */
   readonly onFailure: 'pause' | 'rollback';
 }
 
 /** The state of a rollout between two decisions. Times are milliseconds of one clock. */
 export interface RolloutState {
   readonly phase: RolloutPhase;
-  /** What the rollout waits for, or why it failed; text for users. */
+  /** Text for users: the reason of a wait or a failure; empty when there is none. */
   readonly reason: string;
   /** The version being rolled out; 0 before the first. */
   readonly version: number;
   /** The active version at the start of the rollout; 0 when there was none. */
   readonly fromVersion: number;
   /**
-   * The version that was rolled out last; under blue/green the serving one; 0 when there is none.
+   * The version that was rolled out last; under blue/green the serving version; 0 before the first.
    */
   readonly activeVersion: number;
   readonly strategy: RolloutStrategy['kind'];
   readonly startedAtMs: number;
   /** Number of completed canary steps. */
   readonly stepsDone: number;
-  /** Since when all replicas of the current canary step have been available. */
+  /** Time since which all replicas of the current canary step have been available. */
   readonly stepReachedAtMs?: number;
+  /** True while the rollout waits for a promotion at a canary step or before a switch. */
   readonly waitsForPromotion: boolean;
   /** A user promoted the rollout past its current wait. */
   readonly promoted: boolean;
@@ -59,13 +65,15 @@ export interface RolloutState {
   readonly retry: boolean;
   /** Number of failures before the last retry, which no longer count. */
   readonly forgivenFailures: number;
-  /** The best progress so far, and its time: the progress deadline counts from there. */
+  /** Most progress so far: available replicas of the version minus replicas of other versions. */
   readonly bestProgress: number;
+  /** Time from which the progress deadline counts. */
   readonly progressAtMs: number;
+  /** Time of the blue/green switch. */
   readonly switchedAtMs?: number;
-  /** The failed version that this rollout rolls back from; 0 when it is no rollback. */
+  /** The failed version that this rollout rolls back from; 0 when this rollout is no rollback. */
   readonly rollsBackFrom: number;
-  /** When the current wait ends by time. */
+  /** Time at which the current wait, or the progress deadline, ends. */
   readonly waitsUntilMs?: number;
 }
 
@@ -100,11 +108,13 @@ export interface RolloutSituation {
   readonly toCanonical: (version: number) => number;
   /** Limits and replicas; replica versions are canonical. */
   readonly observed: Omit<RolloutObserved, 'version' | 'strategy' | 'baseVersion' | 'paused'>;
+  /** True while a user has paused the rollout of this version. */
   readonly pausedByUser: boolean;
   /** Number of restarts and failures of the replicas that this rollout created. */
   readonly failures: number;
-  /** Whether the spec changed since the last decision, which restarts the progress deadline. */
+  /** True when the spec changed since the last decision, which restarts the progress deadline. */
   readonly changed: boolean;
+  /** The current time, on the clock of the times in the state. */
   readonly nowMs: number;
 }
 
@@ -117,7 +127,7 @@ export interface RolloutEvent {
     | 'rolledBack'
     | 'paused'
     | 'resumed'
-    | 'stageReached'
+    | 'canaryStepReached'
     | 'awaitsPromotion'
     | 'switched';
   readonly message: string;
@@ -129,24 +139,27 @@ export interface RolloutAdvance {
   /** The input of the planner, for explanations. */
   readonly observed: RolloutObserved;
   readonly decision: RolloutDecision;
-  /** Instead of applying steps, write this version's template as the newest version. */
+  /**
+   * The version whose template the caller has to write as the newest version; absent without a
+   * rollback. The decision then has no steps.
+   */
   readonly rollBackTo?: number;
   readonly events: readonly RolloutEvent[];
-  /** When the answer changes by time alone. */
+  /** Time at which the decision changes by time alone; absent when it never does. */
   readonly wakeAtMs?: number;
 }
 
-/** Tells whether a rollout has ended successfully; its version is only kept at its count. */
+/** Returns true for a rollout that has ended in phase `completed` or `rolledBack`. */
 export const isSettled = ({ phase }: RolloutState): boolean =>
   phase === 'completed' || phase === 'rolledBack';
 
 /**
- * Tells whether a rollout is the first deployment. It has no previous version to roll back to, so
- * after a failure it continues trying.
+ * Returns true for a first deployment, which has no previous version to roll back to. A failed
+ * first deployment therefore still creates and stops replicas.
  */
 export const isFirstRollout = ({ fromVersion }: RolloutState): boolean => fromVersion === 0;
 
-/** The number of available replicas of the wanted version. */
+/** Returns the number of available replicas of the wanted version. */
 export function countAvailable({ observed, version, toCanonical }: RolloutSituation): number {
   const wanted = toCanonical(version);
   return observed.replicas.filter(
@@ -156,7 +169,7 @@ export function countAvailable({ observed, version, toCanonical }: RolloutSituat
 
 const isStaying = ({ lost, desired }: RolloutReplica): boolean => !lost && desired === 'running';
 
-/** Copies the state without some of its times. */
+/** Returns a copy of the state without the given times. */
 export function omitTimes(
   state: RolloutState,
   ...keys: readonly ('waitsUntilMs' | 'stepReachedAtMs' | 'switchedAtMs')[]
@@ -166,7 +179,7 @@ export function omitTimes(
   return rest;
 }
 
-/** `90s`, `10m`, `250ms`. */
+/** Formats milliseconds for users: `10m` for whole minutes, else `90s`, `1.5s` or `250ms`. */
 export function formatDuration(ms: number): string {
   if (ms >= 60_000 && ms % 60_000 === 0) return `${ms / 60_000}m`;
   return ms >= 1_000 ? `${Math.round(ms / 100) / 10}s` : `${ms}ms`;

@@ -19,7 +19,7 @@ type BlueGreen = Extract<RolloutStrategy, { readonly kind: 'blueGreen' }>;
 
 /**
  * Decides the next steps of a blue/green rollout: keeps the active set complete within
- * `minAvailable`, creates the new set beside it all at once, and switches when the new set is
+ * `minAvailable`, creates the whole new set in one decision, and switches when the new set is
  * complete and available. `minAvailable` does not protect replicas that are not active, as they
  * serve nobody.
  */
@@ -44,21 +44,22 @@ export function decideBlueGreen(observed: RolloutObserved, strategy: BlueGreen):
   return explainWait(observed, sets) ?? { kind: 'converged' };
 }
 
+/** The replicas of a blue/green rollout, counted by set. */
 interface SetStatus {
   readonly live: number;
   readonly draining: number;
   /** Unconfirmed stops of any version. */
   readonly leaving: number;
   readonly active: ReplicaTally;
-  /** The new set; undefined when the active version is the wanted one, or the rollout is paused. */
+  /** The new set; undefined when the active version is the wanted version, or while paused. */
   readonly newSet: ReplicaTally | undefined;
   /** Replicas that the new set lacks. */
   readonly missing: readonly MissingReplica[];
-  /** Whether the new set is complete and available. */
+  /** True when the new set is complete and available. */
   readonly complete: boolean;
   /** Replicas of neither set, which may stop at once. */
   readonly removable: readonly RolloutReplica[];
-  /** Number of replicas that stay beside the active set. */
+  /** Number of replicas that stay beside the active set: of the new or the kept previous set. */
   readonly besideActive: number;
 }
 
@@ -73,13 +74,13 @@ function assessSets(observed: RolloutObserved, strategy: BlueGreen): SetStatus {
   const others = observed.replicas.filter((replica) => isStaying(replica) && !isActive(replica));
   const mayStay = (replica: RolloutReplica): boolean =>
     !replica.draining && mayStayBeside(replica, observed, strategy);
-  const remain = others.filter(mayStay);
+  const remaining = others.filter(mayStay);
   const removable = sortByDisruptionOrder([
     ...others.filter((replica) => !mayStay(replica)),
-    ...findExcess(remain, want),
+    ...findExcess(remaining, want),
   ]);
   const needsNewSet = observed.paused !== true && activeVersion !== version;
-  const newSet = needsNewSet ? tallyReplicas(remain, chooseVersion(version, want)) : undefined;
+  const newSet = needsNewSet ? tallyReplicas(remaining, chooseVersion(version, want)) : undefined;
   const live = countWhere(observed.replicas, (replica) => !replica.lost);
   return {
     live,
@@ -98,8 +99,8 @@ function assessSets(observed: RolloutObserved, strategy: BlueGreen): SetStatus {
 }
 
 /**
- * Tells whether a replica that is not active may stay: a member of the new set; without a new set,
- * one of the former version while it is kept; while paused, every replica.
+ * Returns true when a replica that is not active may stay: a replica of the new set; without a new
+ * set, a replica of the previous version while `keepVersion` names it; while paused, every replica.
  */
 function mayStayBeside(
   { version }: RolloutReplica,
@@ -122,8 +123,9 @@ function explainWait(observed: RolloutObserved, sets: SetStatus): RolloutDecisio
       `version ${version} is complete and ready, and waits for a promotion`,
     );
   const unfinished = newSet === undefined ? undefined : explainUnfinishedSet(observed, newSet);
-  const why = unfinished ?? explainSetWait({ ...observed, maxSurge: want }, { ...active, leaving });
-  if (why !== undefined) return why;
+  const wait =
+    unfinished ?? explainSetWait({ ...observed, maxSurge: want }, { ...active, leaving });
+  if (wait !== undefined) return wait;
   assert(newSet === undefined, 'only stopping replicas occupy the room of a new set');
   const others = countWhere(
     observed.replicas,
@@ -139,7 +141,7 @@ function explainWait(observed: RolloutObserved, sets: SetStatus): RolloutDecisio
     : undefined;
 }
 
-/** Why the new set is not available; undefined when it waits for room. */
+/** Explains why the new set is not available; undefined when it waits for stops to make room. */
 function explainUnfinishedSet(
   { want, version }: RolloutObserved,
   newSet: ReplicaTally,

@@ -5,10 +5,10 @@ export type RolloutStep =
   /** @property nodeId - The only node that the replica may run on; absent: any node. */
   | { readonly kind: 'createReplica'; readonly version: number; readonly nodeId?: string }
   | { readonly kind: 'stopReplica'; readonly replicaId: ReplicaId }
-  /** Makes `version` the active one (blue/green). Always the only step of its decision. */
+  /** Makes `version` the active version (blue/green). Always the only step of its decision. */
   | { readonly kind: 'switchVersion'; readonly version: number };
 
-/** Why no step is possible now although the goal is not reached. `text` is for users. */
+/** Reason why no step is possible although the goal is not reached. `text` is for users. */
 export interface WaitReason {
   readonly kind:
     | 'paused' // paused with replicas of other versions
@@ -23,8 +23,8 @@ export interface WaitReason {
 }
 
 /**
- * What can change the decision: the replicas, a promotion or the end of a wait, or only a change of
- * the spec.
+ * Cause that can change a wait: a change of the replicas, a promotion or the end of a time
+ * (`permission`), or only a change of the spec.
  */
 export type WakeOn =
   { readonly kind: 'replicas' } | { readonly kind: 'permission' } | { readonly kind: 'spec' };

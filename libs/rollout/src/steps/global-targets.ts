@@ -18,28 +18,33 @@ export function chooseGlobalTargets(
   version: number,
 ): ChooseReplicas {
   return (candidates) => {
-    const all = groupByTarget(globalTargets, candidates);
-    const withoutVersion = all.filter(({ replicas }) =>
+    const targets = groupByTarget(globalTargets, candidates);
+    const withoutVersion = targets.filter(({ replicas }) =>
       replicas.every((replica) => replica.version !== version),
     );
-    const outdatedTargets = all.filter(({ replicas }) =>
+    const withOutdated = targets.filter(({ replicas }) =>
       replicas.some((replica) => replica.version !== version),
     );
-    const inOrder = outdatedTargets
+    const outdatedTargets = withOutdated
       .map((target) => toOutdatedTarget(target, version))
       .sort(compareStopOrder);
-    const served = inOrder.filter(
-      ({ successor, oldestServing }) => successor === NO_SUCCESSOR && oldestServing > NONE_SERVING,
+    // Target nodes that only an outdated replica serves.
+    const servedNodeIds = new Set(
+      outdatedTargets
+        .filter(
+          ({ successor, oldestServing }) =>
+            successor === NO_SUCCESSOR && oldestServing > NONE_SERVING,
+        )
+        .map(({ nodeId }) => nodeId),
     );
-    const isServed = new Set(served.map(({ nodeId }) => nodeId));
-    // Nodes without a replica come first: they need no surge.
-    const empty = withoutVersion
+    // Nodes that no replica serves come first: their new replicas need no surge.
+    const unservedNodeIds = withoutVersion
       .map(({ nodeId }) => nodeId)
-      .filter((nodeId) => !isServed.has(nodeId));
+      .filter((nodeId) => !servedNodeIds.has(nodeId));
     return {
       surplus: [],
-      outdated: inOrder.flatMap(({ outdated }) => outdated),
-      missing: [...empty.sort(), ...isServed].map((nodeId) => ({ version, nodeId })),
+      outdated: outdatedTargets.flatMap(({ outdated }) => outdated),
+      missing: [...unservedNodeIds.sort(), ...servedNodeIds].map((nodeId) => ({ version, nodeId })),
     };
   };
 }
@@ -48,23 +53,32 @@ export function chooseGlobalTargets(
 interface OutdatedTarget {
   readonly nodeId: string;
   readonly outdated: readonly RolloutReplica[];
-  /** State of the replacement: 0 available, 1 not available, else {@link NO_SUCCESSOR}. */
-  readonly successor: number;
+  /** State of the replica of the wanted version; the lowest number stops its predecessor first. */
+  readonly successor: typeof AVAILABLE | typeof NOT_AVAILABLE | typeof NO_SUCCESSOR;
   /** Sequence of the oldest outdated replica that serves; {@link NONE_SERVING} when none does. */
   readonly oldestServing: number;
 }
+const AVAILABLE = 0;
+const NOT_AVAILABLE = 1;
 const NO_SUCCESSOR = 2;
+/** Below every sequence number. */
 const NONE_SERVING = -1;
 
 function toOutdatedTarget({ nodeId, replicas }: GlobalTarget, version: number): OutdatedTarget {
-  const old = replicas.filter((replica) => replica.version !== version);
+  const outdated = replicas.filter((replica) => replica.version !== version);
   const current =
-    replicas.length === old.length ? [] : replicas.filter((replica) => replica.version === version);
-  const serving = old.filter((replica) => !isUnready(replica));
+    replicas.length === outdated.length
+      ? []
+      : replicas.filter((replica) => replica.version === version);
+  const serving = outdated.filter((replica) => !isUnready(replica));
   return {
     nodeId,
-    outdated: old,
-    successor: current.some(isAvailable) ? 0 : current.length > 0 ? 1 : NO_SUCCESSOR,
+    outdated,
+    successor: current.some(isAvailable)
+      ? AVAILABLE
+      : current.length > 0
+        ? NOT_AVAILABLE
+        : NO_SUCCESSOR,
     oldestServing:
       serving.length === 0
         ? NONE_SERVING
@@ -75,26 +89,27 @@ function toOutdatedTarget({ nodeId, replicas }: GlobalTarget, version: number): 
 const compareStopOrder = (a: OutdatedTarget, b: OutdatedTarget): number =>
   a.successor - b.successor || b.oldestServing - a.oldestServing || (a.nodeId < b.nodeId ? -1 : 1);
 
-/** Keeps one replica of any version on each target node. */
+/** Keeps one replica of any version on each target node, while the rollout is paused. */
 export function choosePausedGlobalTargets(
   globalTargets: readonly string[],
   baseVersion: number,
 ): ChooseReplicas {
   return (candidates) => {
-    const empty = groupByTarget(globalTargets, candidates).flatMap(({ nodeId, replicas }) =>
+    const emptyNodeIds = groupByTarget(globalTargets, candidates).flatMap(({ nodeId, replicas }) =>
       replicas.length === 0 ? [nodeId] : [],
     );
     return {
       surplus: [],
       outdated: [],
-      missing: empty.sort().map((nodeId) => ({ version: baseVersion, nodeId })),
+      missing: emptyNodeIds.sort().map((nodeId) => ({ version: baseVersion, nodeId })),
     };
   };
 }
 
 /**
- * Replicas that have to leave because their node has another one: of the same version, or, while
- * paused, of another version beyond the surge.
+ * Returns the replicas that have to leave because their node has another replica: of the wanted
+ * version, or, while paused, of any version, where replicas beside another version stay up to
+ * `maxSurge`.
  * @param candidates - Only replicas that are on a target node and could stay there.
  */
 export function findDuplicates(
@@ -110,23 +125,24 @@ export function findDuplicates(
     const current = shared.map(({ replicas }) =>
       replicas.filter((replica) => replica.version === version),
     );
-    return new Set(current.flatMap((alike) => alike.slice(0, -1)));
+    return new Set(current.flatMap((replicas) => replicas.slice(0, -1)));
   }
-  const [sameVersion, mixed]: [RolloutReplica[], RolloutReplica[]] = [[], []];
+  const sameVersion: RolloutReplica[] = [];
+  const otherVersion: RolloutReplica[] = [];
   for (const { replicas } of shared)
     for (const replica of replicas.slice(0, -1))
-      (replica.version === replicas.at(-1)?.version ? sameVersion : mixed).push(replica);
-  return new Set([...sameVersion, ...findExcess(mixed, maxSurge)]);
+      (replica.version === replicas.at(-1)?.version ? sameVersion : otherVersion).push(replica);
+  return new Set([...sameVersion, ...findExcess(otherVersion, maxSurge)]);
 }
 
 interface GlobalTarget {
   readonly nodeId: string;
-  /** In disruption order. */
+  /** In disruption order: the replica to keep is the last. */
   readonly replicas: readonly RolloutReplica[];
 }
 
 /**
- * Every target node with its replicas.
+ * Returns every target node with its replicas.
  * @param candidates - Only replicas on target nodes.
  */
 function groupByTarget(

@@ -4,7 +4,7 @@ import { findImpossibleLimits, resolveLimits, validateVoluntaryStop } from '../i
 describe('resolveLimits', () => {
   it.each([
     {
-      name: 'uses desired − 1 without min_available',
+      name: 'keeps desired − 1 replicas without min_available',
       spec: { desired: 5 },
       minAvailable: 4,
       maxSurge: 1,
@@ -32,21 +32,21 @@ describe('resolveLimits', () => {
       batch: 2,
     },
     {
-      name: 'keeps a single replica',
+      name: 'keeps a single replica without min_available',
       spec: { desired: 1 },
       minAvailable: 1,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'gives up a single replica with max_unavailable 1',
+      name: 'keeps no replica of one with max_unavailable 1',
       spec: { desired: 1, maxUnavailable: 1 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'uses 0 for max_unavailable above desired',
+      name: 'keeps no replica with max_unavailable above desired',
       spec: { desired: 3, maxUnavailable: 9 },
       minAvailable: 0,
       maxSurge: 1,
@@ -67,14 +67,14 @@ describe('resolveLimits', () => {
       batch: 1,
     },
     {
-      name: 'uses 0 when no replica is wanted',
+      name: 'ignores min_available when no replica is wanted',
       spec: { desired: 0, minAvailable: 2 },
       minAvailable: 0,
       maxSurge: 1,
       batch: 1,
     },
     {
-      name: 'uses 0 by default when no replica is wanted',
+      name: 'keeps no replica when none is wanted',
       spec: { desired: 0 },
       minAvailable: 0,
       maxSurge: 1,
@@ -124,43 +124,48 @@ describe('resolveLimits', () => {
 });
 
 describe('findImpossibleLimits', () => {
-  it.each([
-    {
-      spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
-      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
-    },
-    {
-      spec: { desired: 3, maxSurge: 0, minAvailable: 7 },
-      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
-    },
-    {
-      spec: { desired: 1, maxSurge: 0 },
-      text: 'max_surge 0 and min_available 1 of 1 leave no possible move',
-    },
-    { spec: { desired: 1, maxSurge: 0, maxUnavailable: 1 }, text: undefined },
-    {
-      spec: { desired: 3, maxSurge: 0, maxUnavailable: 1, minAvailable: 3 },
-      text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
-    },
-    { spec: { desired: 3, maxSurge: 0 }, text: undefined },
-    { spec: { desired: 3, minAvailable: 3 }, text: undefined },
-    { spec: { desired: 3, maxSurge: 1, minAvailable: 3 }, text: undefined },
-    { spec: { desired: 0, maxSurge: 0, minAvailable: 3 }, text: undefined },
-  ])('$spec', ({ spec, text }) => {
+  it.each(
+    [
+      {
+        spec: { desired: 3, maxSurge: 0, minAvailable: 3 },
+        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+      },
+      {
+        spec: { desired: 3, maxSurge: 0, minAvailable: 7 },
+        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+      },
+      {
+        spec: { desired: 1, maxSurge: 0 },
+        text: 'max_surge 0 and min_available 1 of 1 leave no possible move',
+      },
+      { spec: { desired: 1, maxSurge: 0, maxUnavailable: 1 }, text: undefined },
+      {
+        spec: { desired: 3, maxSurge: 0, maxUnavailable: 1, minAvailable: 3 },
+        text: 'max_surge 0 and min_available 3 of 3 leave no possible move',
+      },
+      { spec: { desired: 3, maxSurge: 0 }, text: undefined },
+      { spec: { desired: 3, minAvailable: 3 }, text: undefined },
+      { spec: { desired: 3, maxSurge: 1, minAvailable: 3 }, text: undefined },
+      { spec: { desired: 0, maxSurge: 0, minAvailable: 3 }, text: undefined },
+    ].map((row) => ({ ...row, result: row.text === undefined ? 'undefined' : 'a reason' })),
+  )('returns $result for $spec', ({ spec, text }) => {
     expect(findImpossibleLimits(spec)).toBe(text);
   });
 });
 
 describe('validateVoluntaryStop', () => {
   it.each([
-    { ready: 3, min: 2 },
-    { ready: 2, min: 2 },
-    { ready: 0, min: 0 },
-  ])('allows a stop that leaves $ready available with min_available $min', ({ ready, min }) => {
-    expect(validateVoluntaryStop(ready, min)).toEqual({ allowed: true });
-  });
+    { available: 3, min: 2 },
+    { available: 2, min: 2 },
+    { available: 0, min: 0 },
+  ])(
+    'allows a stop that leaves $available available with min_available $min',
+    ({ available, min }) => {
+      expect(validateVoluntaryStop(available, min)).toEqual({ allowed: true });
+    },
+  );
 
-  it('names both numbers when it refuses', () => {
+  it('names both numbers when it refuses a stop', () => {
     expect(validateVoluntaryStop(1, 2)).toEqual({
       allowed: false,
       available: 1,

@@ -3,13 +3,13 @@ export interface RolloutLimitsSpec {
   /** The wanted number of replicas. */
   readonly desired: number;
   /**
-   * How many replicas may be live above `desired` during an update. Absent means 1; 0 means none.
+   * Number of replicas that may be live above `desired` during an update. Default 1; 0 means none.
    */
   readonly maxSurge?: number;
-  /** How many replicas may be unavailable during an update. Absent and 0 both mean batches of 1. */
+  /** Number of replicas that may be unavailable during an update. Absent and 0: batches of 1. */
   readonly maxUnavailable?: number;
   /**
-   * How many replicas must stay available. Absent and 0 mean the default, see {@link
+   * Number of replicas that must stay available. Absent and 0: the default of {@link
    * resolveLimits}.
    */
   readonly minAvailable?: number;
@@ -17,12 +17,14 @@ export interface RolloutLimitsSpec {
 
 /** Rollout limits with defaults filled in and clamped. */
 export interface RolloutLimits {
+  /** The wanted number of replicas. */
   readonly want: number;
   /**
    * The number of available replicas that no voluntary stop may go below: 0 to `want`, or more in
    * mode GLOBAL, where `min_available` also counts pinned replicas that are not available.
    */
   readonly minAvailable: number;
+  /** Number of replicas that may be live above `want` during an update. */
   readonly maxSurge: number;
   /**
    * Most available replicas that one decision of an update stops, 1 or more; `minAvailable` may
@@ -34,8 +36,8 @@ export interface RolloutLimits {
 /**
  * Fills in the defaults of CLD-REQ-023: an absent or zero `minAvailable` is `desired −
  * maxUnavailable` when `maxUnavailable` is above 0, else `max(1, desired − 1)`; always clamped to
- * 0..`desired`. `minAvailable` wins over `maxUnavailable`. For `desired` 0 it is 0, so that every
- * replica may stop.
+ * 0..`desired`. `minAvailable` wins over `maxUnavailable`. For `desired` 0 `minAvailable` is 0, so
+ * that every replica may stop.
  * @example
  * resolveLimits({ desired: 3 }); // want 3, minAvailable 2, maxSurge 1, batch 1
  */
@@ -52,7 +54,7 @@ export function resolveLimits(spec: RolloutLimitsSpec): RolloutLimits {
   };
 }
 
-/** An update creates one replica before it stops one, unless the user changes it. */
+/** An update creates one replica before it stops one, unless the user sets `max_surge`. */
 const DEFAULT_MAX_SURGE = 1;
 
 /**
@@ -74,7 +76,7 @@ export function describeImpossibleLimits({
   return `max_surge ${maxSurge} and min_available ${minAvailable} of ${want} leave no possible move`;
 }
 
-/** Whether a stop is allowed, with the reason when it is not. */
+/** Result of {@link validateVoluntaryStop}. `reason` is for users. */
 export type VoluntaryStop =
   | { readonly allowed: true }
   | {
@@ -85,9 +87,9 @@ export type VoluntaryStop =
     };
 
 /**
- * The rule for every voluntary stop of an available replica: by an update, a drain, a preemption or
- * a scale-down. Unready replicas may always stop. The rule applies to stops only: creating and
- * updating a workload is never refused by it.
+ * Checks a voluntary stop of an available replica: by an update, a drain, a preemption or a
+ * scale-down. Unready replicas may always stop. The rule applies to stops only, and never refuses
+ * the creation or the update of a workload.
  * @param available - Available replicas *after* the stop.
  * @param minAvailable - The resolved limit.
  */

@@ -5,7 +5,7 @@ import { isStaying } from './replica-tally.js';
 
 /**
  * Marks every replica that has to leave its node as draining, also a replica on a node that is no
- * target and a duplicate on a target node. A forced replica also counts as unready, so that
+ * target and a duplicate on a target node. Marks a forced replica as unready, so that
  * `minAvailable` does not protect it.
  */
 export function markMovingAsDraining(observed: RolloutObserved): RolloutObserved {
@@ -29,7 +29,8 @@ function markMovingToTargets(
   const isOnTarget = (replica: RolloutReplica): boolean =>
     replica.nodeId !== undefined && targets.has(replica.nodeId);
   const candidates = observed.replicas.filter(
-    (one) => isStaying(one) && isOnTarget(one) && !one.draining && !isForced(one),
+    (replica) =>
+      isStaying(replica) && isOnTarget(replica) && !replica.draining && !isForced(replica),
   );
   const duplicates = findDuplicates(observed, globalTargets, candidates);
   const mayStay = (replica: RolloutReplica): boolean =>

@@ -12,6 +12,7 @@ const outdated = (count: number, changes: Partial<RolloutReplica> = {}) =>
 const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
   someReplicas(count, { version: 2, ...changes }, 101);
 
+/** The number of creations and the ids of the stops; for a wait its kind, or `converged`. */
 function toDetails(decision: RolloutDecision) {
   if (decision.kind !== 'steps')
     return decision.kind === 'waiting' ? decision.reason.kind : decision.kind;
@@ -23,37 +24,37 @@ function toDetails(decision: RolloutDecision) {
 const decideDetails = (changes: Partial<RolloutObserved>) =>
   toDetails(decideNextSteps(anObserved(changes)));
 
-describe('decideNextSteps: create and scale', () => {
+describe('decideNextSteps at creation and scaling', () => {
   it.each([
     {
       name: 'creates all replicas of a new workload at once',
       changes: { want: 5 },
-      gives: { creates: 5, stops: [] },
+      expected: { creates: 5, stops: [] },
     },
     {
       name: 'does not create surplus replicas for max_surge',
       changes: { want: 5, maxSurge: 3 },
-      gives: { creates: 5, stops: [] },
+      expected: { creates: 5, stops: [] },
     },
     {
       name: 'converges when no replica is wanted and none exists',
       changes: { want: 0 },
-      gives: 'converged',
+      expected: 'converged',
     },
     {
       name: 'converges when all wanted replicas are available',
       changes: { replicas: current(3) },
-      gives: 'converged',
+      expected: 'converged',
     },
     {
-      name: 'creates the difference at a scale-up',
+      name: 'creates the missing replicas at a scale-up',
       changes: { want: 5, replicas: current(3) },
-      gives: { creates: 2, stops: [] },
+      expected: { creates: 2, stops: [] },
     },
     {
-      name: 'stops the newest replica at a scale-down',
+      name: 'stops the newest replicas at a scale-down',
       changes: { want: 3, replicas: current(5) },
-      gives: { creates: 0, stops: ['105', '104'] },
+      expected: { creates: 0, stops: ['105', '104'] },
     },
     {
       name: 'stops unready replicas first at a scale-down',
@@ -61,17 +62,17 @@ describe('decideNextSteps: create and scale', () => {
         want: 2,
         replicas: [...current(3), aReplica(99, { version: 2, available: false })],
       },
-      gives: { creates: 0, stops: ['99', '103'] },
+      expected: { creates: 0, stops: ['99', '103'] },
     },
     {
       name: 'stops draining replicas before the newest at a scale-down',
       changes: { want: 2, replicas: [...current(2), aReplica(99, { version: 2, draining: true })] },
-      gives: { creates: 0, stops: ['99'] },
+      expected: { creates: 0, stops: ['99'] },
     },
     {
       name: 'stops all replicas at once when scaled to 0',
       changes: { want: 0, replicas: current(3) },
-      gives: { creates: 0, stops: ['103', '102', '101'] },
+      expected: { creates: 0, stops: ['103', '102', '101'] },
     },
     {
       name: 'stops unready replicas before those not yet available at a scale-down',
@@ -83,7 +84,7 @@ describe('decideNextSteps: create and scale', () => {
           aReplica(99, { version: 2, available: false }),
         ],
       },
-      gives: { creates: 0, stops: ['99'] },
+      expected: { creates: 0, stops: ['99'] },
     },
     {
       name: 'does not wait for unconfirmed stops when scaled to 0',
@@ -91,12 +92,12 @@ describe('decideNextSteps: create and scale', () => {
         want: 0,
         replicas: [...outdated(2), aReplica(9, { desired: 'stopped' as const })],
       },
-      gives: { creates: 0, stops: ['2', '1'] },
+      expected: { creates: 0, stops: ['2', '1'] },
     },
     {
       name: 'stops both versions when scaled to 0 during an update',
       changes: { want: 0, replicas: [...outdated(2), ...current(1, { available: false })] },
-      gives: { creates: 0, stops: ['101', '2', '1'] },
+      expected: { creates: 0, stops: ['101', '2', '1'] },
     },
     {
       name: 'waits until stops are confirmed',
@@ -104,50 +105,50 @@ describe('decideNextSteps: create and scale', () => {
         want: 2,
         replicas: [...current(2), aReplica(9, { version: 2, desired: 'stopped' })],
       },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'waits until new replicas are ready',
       changes: { replicas: current(3, { available: false }) },
-      gives: 'notReady',
+      expected: 'notReady',
     },
-  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
+  ])('$name', ({ changes, expected }) => expect(decideDetails(changes)).toEqual(expected));
 });
 
-describe('decideNextSteps: update', () => {
+describe('decideNextSteps during an update', () => {
   it.each([
     {
-      name: 'creates one and stops one where minAvailable allows',
+      name: 'creates one replica and stops one when minAvailable allows it',
       changes: { replicas: outdated(3) },
-      gives: { creates: 1, stops: ['3'] },
+      expected: { creates: 1, stops: ['3'] },
     },
     {
-      name: 'creates first where minAvailable allows no stop',
+      name: 'creates one replica and stops none when minAvailable allows no stop',
       changes: { minAvailable: 3, replicas: outdated(3) },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'stops the newest old replica when the new one is available',
       changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1)] },
-      gives: { creates: 0, stops: ['3'] },
+      expected: { creates: 0, stops: ['3'] },
     },
     {
       name: 'stops nothing while the new replica is not ready',
       changes: { minAvailable: 3, replicas: [...outdated(3), ...current(1, { available: false })] },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'stops up to max_unavailable replicas at once',
       changes: { want: 6, minAvailable: 3, batch: 3, replicas: outdated(6) },
-      gives: { creates: 1, stops: ['6', '5', '4'] },
+      expected: { creates: 1, stops: ['6', '5', '4'] },
     },
     {
       name: 'stops no more than min_available allows',
       changes: { want: 6, minAvailable: 4, batch: 3, replicas: outdated(6) },
-      gives: { creates: 1, stops: ['6', '5'] },
+      expected: { creates: 1, stops: ['6', '5'] },
     },
     {
-      name: 'starts a batch after the previous one was replaced',
+      name: 'starts no batch before the previous batch was replaced',
       changes: {
         want: 6,
         minAvailable: 1,
@@ -155,7 +156,7 @@ describe('decideNextSteps: update', () => {
         maxSurge: 0,
         replicas: [...outdated(4), ...current(2, { available: false })],
       },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'counts unconfirmed stops as part of the batch',
@@ -164,41 +165,41 @@ describe('decideNextSteps: update', () => {
         maxSurge: 3,
         replicas: [...outdated(2), ...current(3), aReplica(9, { desired: 'stopped' })],
       },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'stops unready old replicas in any case',
       changes: { minAvailable: 3, replicas: outdated(3, { available: false }) },
-      gives: { creates: 1, stops: ['3', '2', '1'] },
+      expected: { creates: 1, stops: ['3', '2', '1'] },
     },
     {
-      name: 'replaces a version that never becomes ready',
+      name: 'stops the unready replicas of an old version first',
       changes: {
         minAvailable: 3,
         maxSurge: 0,
         replicas: [...outdated(2, { available: false }), aReplica(9)],
       },
-      gives: { creates: 0, stops: ['2', '1'] },
+      expected: { creates: 0, stops: ['2', '1'] },
     },
     {
       name: 'creates replicas and stops no available one below minAvailable',
       changes: { minAvailable: 3, replicas: outdated(2) },
-      gives: { creates: 2, stops: [] },
+      expected: { creates: 2, stops: [] },
     },
     {
       name: 'waits at impossible limits',
       changes: { minAvailable: 3, maxSurge: 0, replicas: outdated(3) },
-      gives: 'impossibleLimits',
+      expected: 'impossibleLimits',
     },
     {
-      name: 'stops first with max_surge 0',
+      name: 'stops an old replica before it creates a new one with max_surge 0',
       changes: { maxSurge: 0, replicas: outdated(3) },
-      gives: { creates: 0, stops: ['3'] },
+      expected: { creates: 0, stops: ['3'] },
     },
     {
       name: 'returns to an older version during an update',
       changes: { version: 1, replicas: [...outdated(2), ...current(2)] },
-      gives: { creates: 0, stops: ['102'] },
+      expected: { creates: 0, stops: ['102'] },
     },
     {
       name: 'replaces replicas of two old versions',
@@ -207,53 +208,53 @@ describe('decideNextSteps: update', () => {
         minAvailable: 3,
         replicas: [...outdated(2), ...current(2, { available: false })],
       },
-      gives: { creates: 0, stops: ['102', '101'] },
+      expected: { creates: 0, stops: ['102', '101'] },
     },
     {
       name: 'combines a scale-up with an update',
       changes: { want: 5, replicas: outdated(3) },
-      gives: { creates: 3, stops: [] },
+      expected: { creates: 3, stops: [] },
     },
     {
-      name: 'combines a scale-down with an update: first the surplus, then batches',
+      name: 'stops the surplus at once when an update comes with a scale-down',
       changes: { want: 3, replicas: outdated(10) },
-      gives: { creates: 0, stops: ['10', '9', '8', '7', '6', '5', '4'] },
+      expected: { creates: 0, stops: ['10', '9', '8', '7', '6', '5', '4'] },
     },
-  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
+  ])('$name', ({ changes, expected }) => expect(decideDetails(changes)).toEqual(expected));
 });
 
-describe('decideNextSteps: lost, draining and not yet available replicas', () => {
+describe('decideNextSteps with lost, draining and not yet available replicas', () => {
   it.each([
     {
       name: 'replaces a lost replica and keeps the others',
       changes: {
         replicas: [...current(2), aReplica(9, { version: 2, available: false, lost: true })],
       },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'creates the surge although a lost replica exists',
       changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, { lost: true })] },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'converges although a lost replica exists',
       changes: { replicas: [...current(3), aReplica(9, { lost: true })] },
-      gives: 'converged',
+      expected: 'converged',
     },
     {
-      name: 'halts the update after a loss until replicas are available again',
+      name: 'stops no old replica after a loss until enough replicas are available again',
       changes: {
         want: 4,
         minAvailable: 3,
         replicas: [...outdated(2), ...current(1), aReplica(9, { lost: true })],
       },
-      gives: { creates: 2, stops: [] },
+      expected: { creates: 2, stops: [] },
     },
     {
       name: 'creates the replacement of a draining replica before its stop',
       changes: { want: 1, minAvailable: 1, maxSurge: 0, replicas: current(1, { draining: true }) },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'stops a draining replica when its replacement is available',
@@ -263,12 +264,12 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
         maxSurge: 0,
         replicas: [...current(1, { draining: true }), aReplica(9, { version: 2 })],
       },
-      gives: { creates: 0, stops: ['101'] },
+      expected: { creates: 0, stops: ['101'] },
     },
     {
       name: 'replaces all draining replicas at once',
       changes: { want: 4, minAvailable: 4, replicas: current(4, { draining: true }) },
-      gives: { creates: 4, stops: [] },
+      expected: { creates: 4, stops: [] },
     },
     {
       name: 'stops all draining replicas at once when all replacements are available',
@@ -277,12 +278,12 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
         minAvailable: 4,
         replicas: [...current(4, { draining: true }), ...someReplicas(4, { version: 2 }, 11)],
       },
-      gives: { creates: 0, stops: ['104', '103', '102', '101'] },
+      expected: { creates: 0, stops: ['104', '103', '102', '101'] },
     },
     {
       name: 'stops draining old replicas before other old ones',
       changes: { replicas: [...outdated(2), aReplica(0, { draining: true })] },
-      gives: { creates: 2, stops: ['0'] },
+      expected: { creates: 2, stops: ['0'] },
     },
     {
       name: 'keeps an old replica that is not yet available while the others do not satisfy minAvailable',
@@ -290,15 +291,15 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
         minAvailable: 2,
         replicas: outdated(3, { available: false, notYetAvailable: true }),
       },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
-      name: 'stops it when the others satisfy minAvailable',
+      name: 'stops an old replica that is not yet available when the others satisfy minAvailable',
       changes: {
         minAvailable: 2,
         replicas: [...current(2), aReplica(1, { available: false, notYetAvailable: true })],
       },
-      gives: { creates: 1, stops: ['1'] },
+      expected: { creates: 1, stops: ['1'] },
     },
     {
       name: 'keeps a replica of the wanted version that is not yet available',
@@ -308,38 +309,38 @@ describe('decideNextSteps: lost, draining and not yet available replicas', () =>
           aReplica(9, { version: 2, available: false, notYetAvailable: true }),
         ],
       },
-      gives: 'notYetAvailable',
+      expected: 'notYetAvailable',
     },
     {
       name: 'stops replicas that are not yet available at a deletion',
       changes: { want: 0, replicas: current(1, { available: false, notYetAvailable: true }) },
-      gives: { creates: 0, stops: ['101'] },
+      expected: { creates: 0, stops: ['101'] },
     },
-  ])('$name', ({ changes, gives }) => expect(decideDetails(changes)).toEqual(gives));
+  ])('$name', ({ changes, expected }) => expect(decideDetails(changes)).toEqual(expected));
 });
 
-describe('decideNextSteps: paused', () => {
+describe('decideNextSteps', () => {
   it.each([
-    { name: 'rolls nothing while paused', changes: { replicas: outdated(3) }, gives: 'paused' },
+    { name: 'rolls nothing while paused', changes: { replicas: outdated(3) }, expected: 'paused' },
     {
       name: 'replaces a missing replica while paused',
       changes: { replicas: [...outdated(1), ...current(1)] },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'scales down while paused',
       changes: { want: 1, replicas: outdated(3) },
-      gives: { creates: 0, stops: ['3', '2'] },
+      expected: { creates: 0, stops: ['3', '2'] },
     },
     {
       name: 'keeps a surplus of two versions up to the maximum while paused',
       changes: { replicas: [...outdated(3), ...current(1)] },
-      gives: 'paused',
+      expected: 'paused',
     },
     {
       name: 'stops a surplus above the maximum while paused',
       changes: { replicas: [...outdated(3), ...current(2, { available: false })] },
-      gives: { creates: 0, stops: ['102'] },
+      expected: { creates: 0, stops: ['102'] },
     },
     {
       name: 'replaces a draining replica although a failed new one exists while paused',
@@ -351,29 +352,29 @@ describe('decideNextSteps: paused', () => {
           aReplica(9, { draining: true }),
         ],
       },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'scales to 0 while paused',
       changes: { want: 0, replicas: [...outdated(1), ...current(1)] },
-      gives: { creates: 0, stops: ['101', '1'] },
+      expected: { creates: 0, stops: ['101', '1'] },
     },
     {
       name: 'replaces a draining replica while paused',
       changes: { want: 1, replicas: outdated(1, { draining: true }) },
-      gives: { creates: 1, stops: [] },
+      expected: { creates: 1, stops: [] },
     },
     {
       name: 'converges while paused when all replicas have the version',
       changes: { replicas: current(3) },
-      gives: 'converged',
+      expected: 'converged',
     },
-  ])('$name', ({ changes, gives }) =>
-    expect(decideDetails({ paused: true, baseVersion: 1, ...changes })).toEqual(gives),
+  ])('$name', ({ changes, expected }) =>
+    expect(decideDetails({ paused: true, baseVersion: 1, ...changes })).toEqual(expected),
   );
 });
 
-describe('decideNextSteps: waiting', () => {
+describe('decideNextSteps without a possible step', () => {
   it('returns the wait reason and what can change it', () => {
     expect(
       decideNextSteps(
@@ -442,7 +443,7 @@ describe('decideNextSteps: waiting', () => {
       changes: { minAvailable: 1, maxSurge: 0, replicas: [...outdated(2), unplacedReplica] },
       text: '2 of 3 replicas are ready, 1 not yet',
     },
-  ])('says $name', ({ changes, text }) => {
+  ])('$name', ({ changes, text }) => {
     const decision = decideNextSteps(
       anObserved({ ...resolveLimits({ desired: 3, minAvailable: 3 }), ...changes }),
     );

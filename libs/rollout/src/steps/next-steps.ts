@@ -9,15 +9,15 @@ import { decideRollingUpdate } from './rolling-update.js';
 export type { RolloutDecision, RolloutStep, WaitReason, WakeOn } from './decision.js';
 
 /**
- * Decides the next steps towards `want` available replicas of `version`: creating, scaling,
- * updating, replacing lost and failed replicas, evicting those on draining nodes, or all of it at
- * once. Pure: the same input in any order gives the same decision.
+ * Decides the next steps towards `want` available replicas of `version`. One decision may create,
+ * scale, update, replace lost and failed replicas, and evict replicas from draining nodes. Pure:
+ * the same input in any order gives the same decision.
  * @param observed - Limits resolved by `resolveLimits`, and every replica that still holds
  *   resources. For a deletion, pass limits resolved for 0.
  * @returns Steps that create replicas only up to the maximum of the strategy plus one for each
  *   draining replica, and stop an available replica only while more than `minAvailable` are
  *   available. Unready replicas may always stop; replicas that are not yet available may stop while
- *   the available ones alone satisfy `minAvailable`. Replicas on lost nodes take no room. Under
+ *   the available replicas alone satisfy `minAvailable`. Replicas on lost nodes take no room. Under
  *   blue/green only replicas of the active version count as available.
  */
 export function decideNextSteps(observed: RolloutObserved): RolloutDecision {

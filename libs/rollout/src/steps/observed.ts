@@ -19,15 +19,15 @@ export interface RolloutReplica {
   readonly draining: boolean;
   /**
    * True when the replica may serve although it is not available: its node is silent but not lost,
-   * or it has been ready for less than min_ready_duration. It must not be stopped like an unready
-   * replica. The state ends by time. Default false; ignored when `available`.
+   * or it has been ready for less than min_ready_duration. Such a replica must not be stopped like
+   * an unready replica. The state ends by time. Default false; ignored when `available`.
    */
   readonly notYetAvailable?: boolean;
   /** Creation order within the workload; the newest replica has the highest number. */
   readonly createdSequence: number;
   /**
-   * True when the replica stops whatever `minAvailable` says: the drain of its node is forced. It
-   * then counts as unready. Default false.
+   * True when the replica stops whatever `minAvailable` says: the drain of its node is forced. The
+   * replica then counts as unready. Default false.
    */
   readonly forced?: boolean;
   /**
@@ -35,30 +35,32 @@ export interface RolloutReplica {
    * RolloutObserved.globalTargets} only.
    */
   readonly nodeId?: string;
-  /** Why no node fits the replica. Absent when it has a node, or no placement was tried yet. */
+  /** Reason why no node fits the replica. Absent with a node, or before the first placement. */
   readonly unplaced?: string;
 }
 
-/** How a new version replaces another. */
+/** Strategy by which a new version replaces another. */
 export type RolloutStrategy =
   /**
    * @property updated - The canary step: at most this many replicas run `version`, the others keep
    *   `baseVersion`. Absent: all.
    */
   | { readonly kind: 'rollingUpdate'; readonly updated?: number }
-  /** Stops all replicas of other versions, then creates all new ones. */
+  /** Stops all replicas of other versions, then creates all new replicas. */
   | { readonly kind: 'recreate' }
   | {
-      /** Creates the whole new set beside the active one, then switches. */
+      /** Creates the whole new set beside the active set, then switches. */
       readonly kind: 'blueGreen';
       /**
        * The serving version: only its replicas count for `minAvailable`. Equal to `version` in a
        * first deployment.
        */
       readonly activeVersion: number;
-      /** Whether a complete new set may become active; false waits for a promotion. */
+      /** True when a complete new set may become active; false waits for a promotion. */
       readonly maySwitch: boolean;
-      /** Replicas of this former version are kept for a quick rollback. */
+      /**
+       * The previous version, whose replicas are kept for a quick rollback. Absent: none is kept.
+       */
       readonly keepVersion?: number;
     };
 
@@ -67,7 +69,7 @@ export interface RolloutObserved extends RolloutLimits {
   /** The wanted version of every replica. */
   readonly version: number;
   /**
-   * Whether the rollout is paused: replicas of every version may stay. Scaling, draining and
+   * True while the rollout is paused: replicas of every version may stay. Scaling, draining and
    * replacing continue. Default false.
    */
   readonly paused?: boolean;
@@ -86,7 +88,7 @@ export interface RolloutObserved extends RolloutLimits {
   readonly globalTargets?: readonly string[];
   /**
    * Nodes that accept nothing new and keep a replica of another version (mode GLOBAL). The planner
-   * ignores them; the rollout is not complete while there is one. Default none.
+   * ignores these nodes; the rollout is not complete while there is a pinned node. Default none.
    */
   readonly pinnedNodes?: readonly string[];
 }

@@ -13,8 +13,8 @@ import { formatReplicaCount, waitFor } from './waiting.js';
 
 /**
  * Decides the next steps of RECREATE: stops all replicas of other versions, whatever `minAvailable`
- * says, and creates new ones when none of those is live any more. Replicas on lost nodes do not
- * delay it. Scaling and draining within one version keep `minAvailable`.
+ * says, and creates new replicas when no replica of another version is live. Replicas on lost nodes
+ * do not delay the creation. Scaling and draining within one version keep `minAvailable`.
  */
 export function decideRecreate(observed: RolloutObserved): RolloutDecision {
   const { version, baseVersion = version } = observed;
@@ -27,8 +27,8 @@ export function decideRecreate(observed: RolloutObserved): RolloutDecision {
       baseVersion: others.length > 0 ? baseVersion : version,
     });
   if (others.length === 0) return decideRollingUpdate(observed);
-  const own = observed.replicas.filter((replica) => replica.version === version);
-  const { stops } = decideActions(observed, tallyReplicas(own, createChooser(observed)));
+  const current = observed.replicas.filter((replica) => replica.version === version);
+  const { stops } = decideActions(observed, tallyReplicas(current, createChooser(observed)));
   const steps = toSteps({
     creates: [],
     stops: [...sortByDisruptionOrder(others.filter(isStaying)), ...stops],

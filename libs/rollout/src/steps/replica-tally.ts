@@ -8,7 +8,7 @@ export interface MissingReplica {
   readonly nodeId?: string;
 }
 
-/** Which candidates stop, and which replicas to create. */
+/** The candidates to stop, and the replicas to create. */
 export interface ReplicaChoice {
   /** Replicas above the wanted count. */
   readonly surplus: readonly RolloutReplica[];
@@ -25,19 +25,20 @@ export interface ReplicaChoice {
  */
 export type ChooseReplicas = (
   candidates: readonly RolloutReplica[],
-  drainingReady: number,
+  drainingAvailable: number,
 ) => ReplicaChoice;
 
 /** The replicas of a workload, counted and sorted into groups. */
 export interface ReplicaTally {
-  /** Number of replicas that hold resources: all but those on lost nodes. */
+  /** Number of replicas that hold resources: all replicas but those on lost nodes. */
   readonly live: number;
-  /** Number of available replicas that are not stopping; `minAvailable` is about these. */
+  /** Number of available replicas that are not stopping: the number that `minAvailable` limits. */
   readonly available: number;
   /** Number of replicas that are neither available nor `notYetAvailable`, and not stopping. */
   readonly unready: number;
+  /** Number of replicas that are `notYetAvailable` and not stopping. */
   readonly notYetAvailable: number;
-  /** Why no node fits the oldest replica without a node; undefined when every replica has one. */
+  /** Reason why no node fits the oldest unplaced replica; undefined when none is unplaced. */
   readonly unplaced: string | undefined;
   /** Number of stops that are committed but not confirmed. */
   readonly leaving: number;
@@ -50,10 +51,11 @@ export interface ReplicaTally {
   readonly missing: readonly MissingReplica[];
   /** Replicas that may always stop. */
   readonly unreadyVictims: readonly RolloutReplica[];
-  /** Replicas that may stop while the available ones alone satisfy `minAvailable`. */
+  /** Replicas that may stop while the available replicas alone satisfy `minAvailable`. */
   readonly notYetAvailableVictims: readonly RolloutReplica[];
   /**
-   * Replicas that may stop as `minAvailable` allows: surplus, then draining, then outdated ones.
+   * Available replicas that may stop as `minAvailable` allows: surplus, then draining, then
+   * outdated replicas.
    */
   readonly availableVictims: readonly RolloutReplica[];
   /** Number of `availableVictims` that are surplus. */
@@ -127,11 +129,11 @@ export interface MoveInput {
   readonly missing: number;
   /** Number of available replicas to replace, on nodes that are not draining. */
   readonly outdatedAvailable: number;
-  /** Number of stops of this decision that need no permission. */
+  /** Number of stops of this decision whose replicas are not available. */
   readonly unreadyStops: number;
 }
 
-/** How many replicas to create, and how many available victims to stop. */
+/** Numbers of replicas to create and of available replicas to stop. */
 export interface MoveCounts {
   readonly creates: number;
   readonly availableStops: number;
@@ -144,17 +146,17 @@ export interface MoveCounts {
  * of available replicas, in two shares:
  * - *free*: available replicas beyond `want` and `minAvailable` that exist because of a scale-down
  *   or a drain; without a batch limit, as availability does not suffer;
- * - *batch*: at most `batch` at once, unconfirmed stops included, and only while more than
- *   `minAvailable` and no fewer than `want − batch` are available. The second limit makes a batch
- *   wait until available replicas have replaced the previous one.
+ * - *batch*: at most `batch` at once, unconfirmed stops included, while at least `minAvailable` and
+ *   at least `want − batch` available replicas remain. The second limit makes a batch wait until
+ *   available replicas have replaced the previous batch.
  */
 export function computeMoves(limits: RolloutLimits, counts: MoveInput): MoveCounts {
   const { want, minAvailable, maxSurge, batch } = limits;
   const maxLive = want + maxSurge + counts.draining;
   const creates = Math.max(0, Math.min(counts.missing, maxLive - counts.live));
   const remaining = counts.live - counts.leaving;
-  const departing = counts.unreadyStops + counts.surplusAvailable + counts.drainingAvailable;
-  const overMaxLive = remaining - departing - (want === 0 ? 0 : want + maxSurge);
+  const leavingSoon = counts.unreadyStops + counts.surplusAvailable + counts.drainingAvailable;
+  const overMaxLive = remaining - leavingSoon - (want === 0 ? 0 : want + maxSurge);
   const eligible =
     counts.surplusAvailable +
     counts.drainingAvailable +
@@ -176,7 +178,7 @@ export interface RolloutActions {
   readonly stops: readonly RolloutReplica[];
 }
 
-/** The creations and stops that the limits allow now. */
+/** Decides the creations and stops that the limits allow now. */
 export function decideActions(limits: RolloutLimits, tally: ReplicaTally): RolloutActions {
   const { unreadyVictims, availableVictims, missing } = tally;
   const notYetAvailableVictims =
@@ -197,11 +199,13 @@ export function decideActions(limits: RolloutLimits, tally: ReplicaTally): Rollo
   };
 }
 
+/** Returns the step that creates a missing replica. */
 export const toCreateStep = ({ version, nodeId }: MissingReplica): RolloutStep =>
   nodeId === undefined
     ? { kind: 'createReplica', version }
     : { kind: 'createReplica', version, nodeId };
 
+/** Returns the steps of a decision: creations, then stops. */
 export function toSteps({ creates, stops }: RolloutActions): readonly RolloutStep[] {
   return [
     ...creates.map(toCreateStep),
@@ -212,26 +216,33 @@ export function toSteps({ creates, stops }: RolloutActions): readonly RolloutSte
 const isOlder = (a: RolloutReplica, b: RolloutReplica): boolean =>
   a.createdSequence < b.createdSequence || (a.createdSequence === b.createdSequence && a.id < b.id);
 
+/** Returns true for an available replica, also a stopping one. */
 export const isAvailable = (replica: RolloutReplica): boolean => replica.available;
+/** Returns true for a replica that is not available but may serve. */
 export const isNotYetAvailable = (replica: RolloutReplica): boolean =>
   !replica.available && replica.notYetAvailable === true;
+/** Returns true for a replica that is not available and does not serve. */
 export const isUnready = (replica: RolloutReplica): boolean =>
   !replica.available && replica.notYetAvailable !== true;
-/** Tells whether a replica holds resources and is not stopping. */
+/** Returns true for a replica that holds resources and is not stopping. */
 export const isStaying = (replica: RolloutReplica): boolean =>
   !replica.lost && replica.desired === 'running';
 
-export function countWhere<T>(all: readonly T[], isSo: (one: T) => boolean): number {
+/** Counts the items that meet a condition, without an intermediate list. */
+export function countWhere<Item>(
+  items: readonly Item[],
+  meetsCondition: (item: Item) => boolean,
+): number {
   let count = 0;
-  for (const one of all) if (isSo(one)) count += 1;
+  for (const item of items) if (meetsCondition(item)) count += 1;
   return count;
 }
 
-/** `count` times the same; empty when negative. */
+/** Returns `count` equal replicas to create; none when `count` is negative. */
 export const repeat = (count: number, missing: MissingReplica): readonly MissingReplica[] =>
   new Array<MissingReplica>(Math.max(0, count)).fill(missing);
 
-/** The replicas of a group beyond `count`, in disruption order. */
+/** Returns the replicas of a group beyond `count`, those that stop first in disruption order. */
 export function findExcess(
   group: readonly RolloutReplica[],
   count: number,
@@ -239,7 +250,7 @@ export function findExcess(
   return group.length > count ? sortByDisruptionOrder(group).slice(0, group.length - count) : [];
 }
 
-/** In disruption order: unready, then not yet available, then the newest. */
+/** Sorts in disruption order: unready, then not yet available, then available; newest first. */
 export function sortByDisruptionOrder(
   replicas: readonly RolloutReplica[],
 ): readonly RolloutReplica[] {

@@ -67,8 +67,8 @@ export function chooseVersion(version: number, want: number): ChooseReplicas {
 }
 
 /**
- * Keeps a number of replicas of each version. Replicas above that are outdated and are stopped in
- * batches.
+ * Keeps a number of replicas of each version of `shares`. All other replicas are outdated and stop
+ * in batches.
  */
 function chooseCanary(
   shares: readonly { readonly version: number; readonly count: number }[],
@@ -79,9 +79,9 @@ function chooseCanary(
     );
     const missing: MissingReplica[] = [];
     for (const { version, count } of shares) {
-      const own = candidates.filter((replica) => replica.version === version);
-      outdated.push(...findExcess(own, count));
-      missing.push(...repeat(count - own.length, { version }));
+      const ofVersion = candidates.filter((replica) => replica.version === version);
+      outdated.push(...findExcess(ofVersion, count));
+      missing.push(...repeat(count - ofVersion.length, { version }));
     }
     return { surplus: [], outdated: sortByDisruptionOrder(outdated), missing };
   };
@@ -89,20 +89,20 @@ function chooseCanary(
 
 /**
  * Keeps every replica while the rollout is paused, also a surplus of several versions up to `want +
- * maxSurge`, so that a failed new replica can be examined. As such a replica may never be ready, it
- * does not prevent the replacement of a draining one.
+ * maxSurge`, so that a failed new replica can be examined. As a failed new replica may never be
+ * ready, it does not prevent the replacement of a draining replica.
  */
 function choosePaused({ want, maxSurge }: RolloutObserved, baseVersion: number): ChooseReplicas {
   return (candidates, drainingAvailable) => {
     const count = candidates.length;
-    const mixed = candidates.some(({ version }) => version !== candidates[0]?.version);
+    const isMixed = candidates.some(({ version }) => version !== candidates[0]?.version);
     const maxReplicas = want === 0 ? 0 : want + maxSurge;
     const unreadyNew = countWhere(
       candidates,
       (replica) => isUnready(replica) && replica.version !== baseVersion,
     );
     return {
-      surplus: findExcess(candidates, mixed ? maxReplicas : want),
+      surplus: findExcess(candidates, isMixed ? maxReplicas : want),
       outdated: [],
       missing: repeat(
         Math.min(want - count + Math.min(unreadyNew, drainingAvailable), maxReplicas - count),
@@ -121,9 +121,9 @@ function explainWait(
 ): RolloutDecision | undefined {
   const { want, version, baseVersion = version, paused } = observed;
   const staying = observed.replicas.filter(isStaying);
-  const canary = paused !== true && updated < want && baseVersion !== version;
+  const isCanary = paused !== true && updated < want && baseVersion !== version;
   if (
-    canary &&
+    isCanary &&
     tally.leaving === 0 &&
     tally.availableVictims.length + tally.notYetAvailableVictims.length === 0
   ) {
@@ -139,8 +139,8 @@ function explainWait(
         `${available} of ${want} replicas run version ${version}, as the canary step requires`,
       );
   }
-  const why = explainSetWait(observed, tally);
-  if (why !== undefined) return why;
+  const wait = explainSetWait(observed, tally);
+  if (wait !== undefined) return wait;
   const others = countWhere(staying, (replica) => replica.version !== version);
   return others > 0 ? waitPaused(others) : undefined;
 }

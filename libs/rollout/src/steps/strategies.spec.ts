@@ -9,7 +9,7 @@ const current = (count: number, changes: Partial<RolloutReplica> = {}) =>
 const leaving = { desired: 'stopped' as const };
 const unready: Partial<RolloutReplica> = { available: false };
 
-describe('decideNextSteps: canary', () => {
+describe('decideNextSteps at a canary step', () => {
   const canary = (updated: number, changes: Partial<RolloutObserved>) =>
     decideShape({
       baseVersion: 1,
@@ -22,118 +22,118 @@ describe('decideNextSteps: canary', () => {
       name: 'creates as many replicas as the step allows',
       updated: 1,
       changes: { replicas: outdated(4) },
-      gives: '+2 -4',
+      expected: '+2 -4',
     },
     {
       name: 'waits until the new replicas are ready',
       updated: 1,
       changes: { replicas: [...outdated(3), ...current(1, unready)] },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'waits at the step when the new replicas are available',
       updated: 1,
       changes: { replicas: [...outdated(3), ...current(1)] },
-      gives: 'stepReached',
+      expected: 'stepReached',
     },
     {
       name: 'waits at the step although a replica of the previous version is not ready',
       updated: 1,
       changes: { replicas: [...outdated(2), aReplica(9, unready), ...current(1)] },
-      gives: 'stepReached',
+      expected: 'stepReached',
     },
     {
       name: 'continues with the next step',
       updated: 2,
       changes: { replicas: [...outdated(3), ...current(1)] },
-      gives: '+2 -3',
+      expected: '+2 -3',
     },
     {
       name: 'replaces a missing replica with its own version',
       updated: 1,
       changes: { replicas: [...outdated(2), ...current(1)] },
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'stops new replicas when the step shrinks',
       updated: 1,
       changes: { replicas: [...outdated(2), ...current(2)] },
-      gives: '+1 -102',
+      expected: '+1 -102',
     },
     {
       name: 'replaces replicas of a third version with the previous version',
       updated: 0,
       changes: { replicas: [...outdated(3), aReplica(9, { version: 3 })] },
-      gives: '+1 -9',
+      expected: '+1 -9',
     },
     {
-      name: 'updates all replicas when the step covers all',
+      name: 'converges when the step covers all replicas and all are updated',
       updated: 4,
       changes: { replicas: current(4) },
-      gives: 'converged',
+      expected: 'converged',
     },
     {
       name: 'rolls nothing while paused',
       updated: 2,
       changes: { paused: true, replicas: [...outdated(3), ...current(1)] },
-      gives: 'paused',
+      expected: 'paused',
     },
-  ])('$name', ({ updated, changes, gives }) => expect(canary(updated, changes)).toBe(gives));
+  ])('$name', ({ updated, changes, expected }) => expect(canary(updated, changes)).toBe(expected));
 });
 
-describe('decideNextSteps: recreate', () => {
+describe('decideNextSteps with RECREATE', () => {
   const recreate = (changes: Partial<RolloutObserved>) =>
     decideShape({ baseVersion: 1, strategy: { kind: 'recreate' }, ...changes });
   it.each([
     {
       name: 'stops all replicas of other versions',
       changes: { minAvailable: 3, replicas: outdated(3) },
-      gives: '-3 -2 -1',
+      expected: '-3 -2 -1',
     },
     {
       name: 'creates none while an old replica is live',
       changes: { replicas: [aReplica(1, leaving)] },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'does not wait for a lost replica',
       changes: { replicas: [aReplica(1, { lost: true })] },
-      gives: '+2 +2 +2',
+      expected: '+2 +2 +2',
     },
     {
       name: 'keeps replicas that already have the version',
       changes: { replicas: [...outdated(1), ...current(2)] },
-      gives: '-1',
+      expected: '-1',
     },
     {
       name: 'creates nothing beside existing replicas',
       changes: { replicas: [...current(2), aReplica(9, { version: 2, ...leaving })] },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'replaces a draining replica of one version before its stop',
       changes: { want: 1, minAvailable: 1, replicas: current(1, { draining: true }) },
-      gives: '+2',
+      expected: '+2',
     },
     {
       name: 'stops the surplus at a scale-down',
       changes: { want: 1, replicas: current(3) },
-      gives: '-103 -102',
+      expected: '-103 -102',
     },
     {
-      name: 'replaces with the previous version while paused and one of it is live',
+      name: 'creates the previous version while paused when an old replica is live',
       changes: { paused: true, replicas: outdated(2) },
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'creates the new version while paused when no old replica is live',
       changes: { paused: true, replicas: current(2) },
-      gives: '+2',
+      expected: '+2',
     },
-  ])('$name', ({ changes, gives }) => expect(recreate(changes)).toBe(gives));
+  ])('$name', ({ changes, expected }) => expect(recreate(changes)).toBe(expected));
 });
 
-describe('decideNextSteps: blue/green', () => {
+describe('decideNextSteps with BLUE_GREEN', () => {
   const blueGreen = (
     changes: object,
     strategy: Partial<Extract<RolloutStrategy, { kind: 'blueGreen' }>> = {},
@@ -143,21 +143,21 @@ describe('decideNextSteps: blue/green', () => {
       ...changes,
     });
   it.each([
-    { name: 'creates the whole new set', changes: { replicas: outdated(3) }, gives: '+2 +2 +2' },
+    { name: 'creates the whole new set', changes: { replicas: outdated(3) }, expected: '+2 +2 +2' },
     {
       name: 'creates nothing while there is no room for the whole set',
       changes: { replicas: [...outdated(3), aReplica(9, { version: 3, ...leaving })] },
-      gives: 'stopping',
+      expected: 'stopping',
     },
     {
       name: 'stops replicas of a third version at once, and counts them until they are gone',
       changes: { minAvailable: 3, replicas: [...outdated(3), aReplica(9, { version: 3 })] },
-      gives: '-9',
+      expected: '-9',
     },
     {
       name: 'waits until the new set is ready',
       changes: { replicas: [...outdated(3), ...current(3, unready)] },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'waits until the new set is available',
@@ -168,12 +168,12 @@ describe('decideNextSteps: blue/green', () => {
           aReplica(9, { version: 2, ...unready, notYetAvailable: true }),
         ],
       },
-      gives: 'notYetAvailable',
+      expected: 'notYetAvailable',
     },
     {
       name: 'replaces a failed replica of the new set',
       changes: { replicas: [...outdated(3), ...current(2)] },
-      gives: '+2',
+      expected: '+2',
     },
     {
       name: 'replaces a draining replica of the new set without minAvailable',
@@ -181,22 +181,22 @@ describe('decideNextSteps: blue/green', () => {
         minAvailable: 3,
         replicas: [...outdated(3), ...current(2), aReplica(9, { version: 2, draining: true })],
       },
-      gives: '+2 -9',
+      expected: '+2 -9',
     },
     {
       name: 'switches when the new set is complete',
       changes: { replicas: [...outdated(3), ...current(3)] },
-      gives: '=2',
+      expected: '=2',
     },
     {
       name: 'switches while a replica of the active set is being replaced',
       changes: { replicas: [...outdated(1), ...current(3)] },
-      gives: '=2',
+      expected: '=2',
     },
     {
       name: 'replaces a missing replica of the active set',
       changes: { replicas: [...outdated(2), ...current(3, unready)] },
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'replaces draining replicas of the active set within minAvailable',
@@ -204,7 +204,7 @@ describe('decideNextSteps: blue/green', () => {
         minAvailable: 3,
         replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(3, unready)],
       },
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'does not count the new set for minAvailable',
@@ -213,94 +213,96 @@ describe('decideNextSteps: blue/green', () => {
         batch: 3,
         replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(2)],
       },
-      gives: '+1 +2 -9',
+      expected: '+1 +2 -9',
     },
     {
       name: 'scales both sets up',
       changes: { want: 4, replicas: [...outdated(3), ...current(3, unready)] },
-      gives: '+1 +2',
+      expected: '+1 +2',
     },
     {
       name: 'scales both sets down',
       changes: { want: 2, replicas: [...outdated(3), ...current(3, unready)] },
-      gives: '-3 -103',
+      expected: '-3 -103',
     },
     {
       name: 'replaces the new set by that of a newer version',
       changes: { version: 3, replicas: [...outdated(3), ...current(2)] },
-      gives: '-102 -101',
+      expected: '-102 -101',
     },
     {
       name: 'stops all replicas before the switch when scaled to 0',
       changes: { want: 0, replicas: [...outdated(1), ...current(1)] },
-      gives: '-1 -101',
+      expected: '-1 -101',
     },
     {
       name: 'switches when no replica is left after a scale to 0',
       changes: { want: 0, replicas: [] },
-      gives: '=2',
+      expected: '=2',
     },
-  ])('$name', ({ changes, gives }) => expect(blueGreen(changes)).toBe(gives));
+  ])('$name', ({ changes, expected }) => expect(blueGreen(changes)).toBe(expected));
 
   it.each([
     {
       name: 'waits for a promotion',
       changes: { replicas: [...outdated(3), ...current(3)] },
       strategy: { maySwitch: false },
-      gives: 'promotion',
+      expected: 'promotion',
     },
     {
       name: 'replaces replicas of the active set during the wait for a promotion',
       changes: { replicas: [...outdated(2), ...current(3)] },
       strategy: { maySwitch: false },
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'stops the previous set after the switch',
       changes: { minAvailable: 3, replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2 },
-      gives: '-3 -2 -1',
+      expected: '-3 -2 -1',
     },
     {
       name: 'keeps the previous set while keepVersion names it',
       changes: { replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
-      gives: 'kept',
+      expected: 'kept',
     },
     {
       name: 'stops kept replicas on draining nodes without a replacement',
       changes: { replicas: [...outdated(2), aReplica(9, { draining: true }), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
-      gives: '-9',
+      expected: '-9',
     },
     {
       name: 'stops kept replicas for another new set',
       changes: { version: 3, replicas: [...outdated(3), ...current(3)] },
       strategy: { activeVersion: 2, keepVersion: 1 },
-      gives: '-3 -2 -1',
+      expected: '-3 -2 -1',
     },
     {
       name: 'creates one set in a first deployment',
       changes: { replicas: [] },
       strategy: { activeVersion: 2 },
-      gives: '+2 +2 +2',
+      expected: '+2 +2 +2',
     },
     {
       name: 'keeps the new set and repairs the active one while paused',
       changes: { paused: true, replicas: [...outdated(2), ...current(2, unready)] },
       strategy: {},
-      gives: '+1',
+      expected: '+1',
     },
     {
       name: 'does not switch while paused',
       changes: { paused: true, replicas: [...outdated(3), ...current(3)] },
       strategy: {},
-      gives: 'paused',
+      expected: 'paused',
     },
-  ])('$name', ({ changes, strategy, gives }) => expect(blueGreen(changes, strategy)).toBe(gives));
+  ])('$name', ({ changes, strategy, expected }) =>
+    expect(blueGreen(changes, strategy)).toBe(expected),
+  );
 });
 
-describe('decideNextSteps: one replica per node', () => {
+describe('decideNextSteps with one replica per node', () => {
   const replicaOn = (nodeId: string, sequence: number, changes: Partial<RolloutReplica> = {}) =>
     aReplica(sequence, { nodeId, ...changes });
   const decideGlobal = (globalTargets: readonly string[], changes: Partial<RolloutObserved>) =>
@@ -310,31 +312,31 @@ describe('decideNextSteps: one replica per node', () => {
     name: string;
     nodes: readonly string[];
     changes: Partial<RolloutObserved>;
-    gives: string;
+    expected: string;
   }>([
     {
       name: 'creates a replica on every target node',
       nodes: ['n2', 'n1'],
       changes: {},
-      gives: '+2@n1 +2@n2',
+      expected: '+2@n1 +2@n2',
     },
     {
       name: 'creates the new replica beside the old one',
       nodes: ['n1', 'n2'],
       changes: { minAvailable: 2, replicas: [n1, n2] },
-      gives: '+2@n2',
+      expected: '+2@n2',
     },
     {
       name: 'stops the old replica beside an available new one',
       nodes: ['n1', 'n2'],
       changes: { minAvailable: 2, replicas: [n1, n2, replicaOn('n1', 9, { version: 2 })] },
-      gives: '-1',
+      expected: '-1',
     },
     {
-      name: 'stops first without surge',
+      name: 'stops an old replica first without a surge',
       nodes: ['n1', 'n2'],
       changes: { minAvailable: 1, maxSurge: 0, replicas: [n1, n2] },
-      gives: '-2',
+      expected: '-2',
     },
     {
       name: 'keeps a draining replica that min_available needs because a pinned one is not available',
@@ -346,35 +348,35 @@ describe('decideNextSteps: one replica per node', () => {
       name: 'fills an empty target node before a surge',
       nodes: ['n1', 'n2', 'n3'],
       changes: { minAvailable: 3, replicas: [n1, n2], maxSurge: 0 },
-      gives: '+2@n3',
+      expected: '+2@n3',
     },
     {
       name: 'stops the replica on a node that is no target any more',
       nodes: ['n1'],
       changes: { version: 1, minAvailable: 1, replicas: [n1, n2] },
-      gives: '-2',
+      expected: '-2',
     },
     {
-      name: 'keeps that replica while minAvailable needs it',
+      name: 'keeps the replica on a node that is no target any more while minAvailable needs it',
       nodes: ['n1', 'n3'],
       changes: {
         version: 1,
         minAvailable: 2,
         replicas: [n1, n2, replicaOn('n3', 3, { available: false })],
       },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'stops a duplicate on a target node',
       nodes: ['n1', 'n2'],
       changes: { version: 1, replicas: [n1, n2, replicaOn('n2', 9)] },
-      gives: '-9',
+      expected: '-9',
     },
     {
       name: 'stops all replicas before it creates new ones under RECREATE',
       nodes: ['n1', 'n2'],
       changes: { strategy: { kind: 'recreate' }, replicas: [n1, n2] },
-      gives: '-2 -1',
+      expected: '-2 -1',
     },
     {
       name: 'fills an empty target node with the previous version while paused, and keeps a pair',
@@ -384,15 +386,17 @@ describe('decideNextSteps: one replica per node', () => {
         baseVersion: 1,
         replicas: [n1, replicaOn('n1', 9, { version: 2, available: false })],
       },
-      gives: '+1@n2',
+      expected: '+1@n2',
     },
     {
-      name: 'stops all replicas without target nodes',
+      name: 'stops all replicas when no replica is wanted',
       nodes: ['n1', 'n2'],
       changes: { want: 0, minAvailable: 0, replicas: [n1, n2] },
-      gives: '-2 -1',
+      expected: '-2 -1',
     },
-  ])('$name', ({ nodes, changes, gives }) => expect(decideGlobal(nodes, changes)).toBe(gives));
+  ])('$name', ({ nodes, changes, expected }) =>
+    expect(decideGlobal(nodes, changes)).toBe(expected),
+  );
 
   it('refuses blue/green and canary steps', () => {
     expect(() =>
@@ -404,23 +408,23 @@ describe('decideNextSteps: one replica per node', () => {
   });
 });
 
-describe('decideNextSteps: a forced drain', () => {
+describe('decideNextSteps with a forced drain', () => {
   const forced = { draining: true, forced: true };
   it.each([
     {
       name: 'stops the last available replica',
       changes: { want: 1, version: 1, minAvailable: 1, replicas: outdated(1, forced) },
-      gives: '+1 -1',
+      expected: '+1 -1',
     },
     {
       name: 'requires minAvailable of the other replicas only',
       changes: { minAvailable: 2, replicas: [...outdated(2), aReplica(9, forced)] },
-      gives: '+2 +2 -9',
+      expected: '+2 +2 -9',
     },
     {
       name: 'does not stop a lost replica',
       changes: { want: 1, version: 1, replicas: [aReplica(1, { ...forced, lost: true })] },
-      gives: '+1',
+      expected: '+1',
     },
-  ])('$name', ({ changes, gives }) => expect(decideShape(changes)).toBe(gives));
+  ])('$name', ({ changes, expected }) => expect(decideShape(changes)).toBe(expected));
 });

@@ -4,6 +4,7 @@ import { describeImpossibleLimits, type RolloutLimits } from './limits.js';
 import type { RolloutObserved } from './observed.js';
 import type { ReplicaTally } from './replica-tally.js';
 
+/** Returns a wait. `text` is for users. */
 export function waitFor(
   kind: WaitReason['kind'],
   wakeOn: WakeOn['kind'],
@@ -13,8 +14,9 @@ export function waitFor(
 }
 
 /**
- * Why a set of replicas waits; the longest wait is named first, as stops end by themselves.
- * Undefined when the set is in its wanted state.
+ * Explains why a set of replicas waits. Of several causes, the one that lasts longest is named:
+ * stops, which end by themselves, last.
+ * @returns Undefined when the set is in its wanted state.
  */
 export function explainSetWait(
   limits: RolloutLimits & Pick<RolloutObserved, 'pinnedNodes'>,
@@ -51,8 +53,8 @@ export function explainSetWait(
 }
 
 /**
- * What a user has to do when no node fits a new replica and `minAvailable` prevents stopping
- * another one first; empty while something else may free resources.
+ * Returns the advice for the user when no node fits a new replica and `minAvailable` prevents the
+ * stop of another replica before it; empty while a stop may free resources.
  */
 function explainMissingRoom(
   { minAvailable }: RolloutLimits,
@@ -71,6 +73,7 @@ function explainMissingRoom(
   );
 }
 
+/** Returns the wait of a paused rollout with `others` replicas of other versions. */
 export const waitPaused = (others: number): RolloutDecision =>
   waitFor('paused', 'spec', `paused with ${formatReplicaCount(others)} of other versions`);
 

@@ -21,6 +21,7 @@ export const ROLLOUT_KINDS = [
 ] as const;
 export type RolloutKind = (typeof ROLLOUT_KINDS)[number];
 
+/** True in one of six cases. */
 const arbSeldom = fc.nat(5).map((value) => value === 0);
 const arbVersion = fc.integer({ min: 1, max: 3 });
 const NODES = ['n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7'];
@@ -113,11 +114,15 @@ export function arbObserved(kind: RolloutKind): fc.Arbitrary<RolloutObserved> {
     });
 }
 
-/** A random event: its kind, the affected replica, and how many steps of a decision are applied. */
+/** A random event for {@link applyEvent}. */
 export const arbEvent = fc.record({
-  what: fc.nat(24),
-  who: fc.nat(20),
+  /** Number of the event's kind. More than half of the numbers are decisions or progress. */
+  kind: fc.nat(24),
+  /** Index of the affected replica. */
+  index: fc.nat(20),
+  /** Rotation of the steps of a decision; also makes rare events rarer. */
   turn: fc.nat(6),
+  /** Number of applied steps of a decision, 0 for all; also the kind of a user's request. */
   count: fc.nat(6),
   version: arbVersion,
   spec: arbSpec,
@@ -125,19 +130,20 @@ export const arbEvent = fc.record({
 });
 type Event = typeof arbEvent extends fc.Arbitrary<infer T> ? T : never;
 
+/** Applies a random event to a simulated workload: a failure, progress, a request or a decision. */
 export function applyEvent(workload: SimulatedWorkload, event: Event): void {
-  const { what, who, turn, count, spec, globalTargets } = event;
-  if (what === 0) workload.changeReplica(who, { available: false, notYetAvailable: false });
-  else if (what === 1) workload.changeReplica(who, { available: false, notYetAvailable: true });
-  else if (what === 2) workload.changeReplica(who, { lost: true });
-  else if (what === 3) workload.changeReplica(who, { lost: false });
-  else if (what === 4) workload.changeReplica(who, { draining: turn > 2, forced: turn === 6 });
-  else if (what === 5) workload.removeReplica(who);
-  else if (what === 6 && turn < 2) workload.scale(spec);
-  else if (what === 7 && turn < 2) workload.setGlobalTargets(globalTargets, spec);
-  else if (what === 8 && turn < 3) applyRequest(workload, event);
-  else if (what < 16) workload.changeReplica(who, { available: true, notYetAvailable: false });
-  else if (what < 18) workload.settle();
+  const { kind, index, turn, count, spec, globalTargets } = event;
+  if (kind === 0) workload.changeReplica(index, { available: false, notYetAvailable: false });
+  else if (kind === 1) workload.changeReplica(index, { available: false, notYetAvailable: true });
+  else if (kind === 2) workload.changeReplica(index, { lost: true });
+  else if (kind === 3) workload.changeReplica(index, { lost: false });
+  else if (kind === 4) workload.changeReplica(index, { draining: turn > 2, forced: turn === 6 });
+  else if (kind === 5) workload.removeReplica(index);
+  else if (kind === 6 && turn < 2) workload.scale(spec);
+  else if (kind === 7 && turn < 2) workload.setGlobalTargets(globalTargets, spec);
+  else if (kind === 8 && turn < 3) applyRequest(workload, event);
+  else if (kind < 16) workload.changeReplica(index, { available: true, notYetAvailable: false });
+  else if (kind < 18) workload.settle();
   else workload.applyNextDecision(turn, count === 0 ? Infinity : count);
 }
 

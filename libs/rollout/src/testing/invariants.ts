@@ -7,27 +7,27 @@ type ReplicaPredicate = (replica: RolloutReplica) => boolean;
 
 /** A group of wanted replicas, and its maximum size. */
 interface Group {
-  readonly is: ReplicaPredicate;
-  readonly most: number;
+  readonly includes: ReplicaPredicate;
+  readonly maxSize: number;
 }
 
-const countWhere = (observed: RolloutObserved, is: ReplicaPredicate): number =>
-  observed.replicas.reduce((sum, one) => sum + (is(one) ? 1 : 0), 0);
+const countWhere = (observed: RolloutObserved, isCounted: ReplicaPredicate): number =>
+  observed.replicas.reduce((sum, replica) => sum + (isCounted(replica) ? 1 : 0), 0);
 const isLive: ReplicaPredicate = ({ lost }) => !lost;
 const isStaying: ReplicaPredicate = ({ lost, desired }) => !lost && desired === 'running';
 
 /**
- * Tells which replicas have to leave their nodes, also because the node is no target or has a
- * better replica.
+ * Returns a predicate for the replicas that have to leave their nodes, also because the node is no
+ * target or has a better replica.
  */
 export function isMoving(observed: RolloutObserved): ReplicaPredicate {
   const { globalTargets, want, paused, version } = observed;
-  const hasToGo: ReplicaPredicate = ({ draining, forced }) => draining || forced === true;
-  if (globalTargets === undefined) return hasToGo;
+  const hasToLeave: ReplicaPredicate = ({ draining, forced }) => draining || forced === true;
+  if (globalTargets === undefined) return hasToLeave;
   const isOnTarget: ReplicaPredicate = ({ nodeId }) =>
     want > 0 && nodeId !== undefined && globalTargets.includes(nodeId);
   const staysOnTarget: ReplicaPredicate = (replica) =>
-    isStaying(replica) && isOnTarget(replica) && !hasToGo(replica);
+    isStaying(replica) && isOnTarget(replica) && !hasToLeave(replica);
   const hasBetter = (replica: RolloutReplica): boolean =>
     observed.replicas.some(
       (other) =>
@@ -37,16 +37,16 @@ export function isMoving(observed: RolloutObserved): ReplicaPredicate {
     staysOnTarget(replica) &&
     (paused === true || replica.version === version) &&
     hasBetter(replica);
-  const isBetter = (one: RolloutReplica, other: RolloutReplica): boolean =>
-    (paused === true || one.version === other.version) && getRank(one) > getRank(other);
-  return (replica) => hasToGo(replica) || !isOnTarget(replica) || isDuplicate(replica);
+  const isBetter = (a: RolloutReplica, b: RolloutReplica): boolean =>
+    (paused === true || a.version === b.version) && getRank(a) > getRank(b);
+  return (replica) => hasToLeave(replica) || !isOnTarget(replica) || isDuplicate(replica);
 }
 
-/** Available before not yet available, before unready; among equals the oldest first. */
+/** Rank of a replica, best highest: available, not yet available, unready; then the oldest. */
 const getRank = ({ available, notYetAvailable, createdSequence }: RolloutReplica): number =>
   (available ? 2 : notYetAvailable === true ? 1 : 0) * 1_000_000 - createdSequence;
 
-/** Tells which available replicas count for `minAvailable`. */
+/** Returns a predicate for the replicas that count for `minAvailable` when they are available. */
 function isServing({ strategy, paused, version }: RolloutObserved): ReplicaPredicate {
   if (strategy?.kind === 'blueGreen')
     return (replica) => replica.version === strategy.activeVersion;
@@ -55,7 +55,7 @@ function isServing({ strategy, paused, version }: RolloutObserved): ReplicaPredi
     : () => true;
 }
 
-/** The number of available replicas that count for `minAvailable`. */
+/** Returns the number of available replicas that count for `minAvailable`. */
 export function countAvailable(observed: RolloutObserved): number {
   const serves = isServing(observed);
   return countWhere(
@@ -65,15 +65,16 @@ export function countAvailable(observed: RolloutObserved): number {
   );
 }
 
-/** The maximum of live replicas, unless more are live already. */
+/** Returns the maximum of live replicas, unless more are live already. */
 export function getMaxLive(observed: RolloutObserved): number {
   const { want, maxSurge, strategy } = observed;
   const moving = isMoving(observed);
-  const beside =
+  const surge =
     strategy?.kind === 'blueGreen' ? want : strategy?.kind === 'recreate' ? 0 : maxSurge;
-  return want + beside + countWhere(observed, (replica) => isLive(replica) && moving(replica));
+  return want + surge + countWhere(observed, (replica) => isLive(replica) && moving(replica));
 }
 
+/** Checks one step, applied to `before`, with the result `after`. */
 export function checkStep(
   before: RolloutObserved,
   step: RolloutStep,
@@ -90,10 +91,10 @@ function checkStop(before: RolloutObserved, replicaId: string, after: RolloutObs
     (replica.available || replica.notYetAvailable === true) &&
     replica.forced !== true &&
     isServing(before)(replica);
-  const ready = countAvailable(after);
+  const available = countAvailable(after);
   assert(
-    !mayServe || ready >= before.minAvailable,
-    `${ready} available, minAvailable ${before.minAvailable}`,
+    !mayServe || available >= before.minAvailable,
+    `${available} available, minAvailable ${before.minAvailable}`,
   );
 }
 
@@ -123,13 +124,13 @@ function checkCreate(before: RolloutObserved, version: number, nodeId: string | 
 
 /**
  * Checks the result of some steps of one decision.
- * @param whole - Whether these are all of its steps.
+ * @param isWhole - True when these are all steps of the decision.
  */
 export function checkDecision(
   before: RolloutObserved,
   steps: readonly RolloutStep[],
   after: RolloutObserved,
-  whole: boolean,
+  isWhole: boolean,
 ): void {
   const [first] = steps;
   if (first?.kind === 'switchVersion') return checkSwitch(before, steps);
@@ -138,10 +139,10 @@ export function checkDecision(
     'a switch is the only step of its decision',
   );
   const live = countWhere(after, isLive);
-  const most = Math.max(countWhere(before, isLive), getMaxLive(before));
-  assert(live <= most, `${live} live, maximum ${most}`);
+  const maxLive = Math.max(countWhere(before, isLive), getMaxLive(before));
+  assert(live <= maxLive, `${live} live, maximum ${maxLive}`);
   checkGroups(before, after);
-  if (whole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
+  if (isWhole && before.strategy?.kind === 'blueGreen') checkNewSet(before, steps);
 }
 
 function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): void {
@@ -153,11 +154,12 @@ function checkSwitch(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   );
   assert(strategy.activeVersion !== version, 'a switch to the active version');
   const moving = isMoving(before);
-  const fresh = countWhere(
+  const available = countWhere(
     before,
-    (one) => isStaying(one) && one.available && one.version === version && !moving(one),
+    (replica) =>
+      isStaying(replica) && replica.available && replica.version === version && !moving(replica),
   );
-  assert(fresh >= want && fresh >= minAvailable, `a switch to ${fresh} of ${want}`);
+  assert(available >= want && available >= minAvailable, `a switch to ${available} of ${want}`);
 }
 
 /** Checks that the new set is created all at once. */
@@ -165,43 +167,50 @@ function checkNewSet(before: RolloutObserved, steps: readonly RolloutStep[]): vo
   const { strategy, version, want } = before;
   if (strategy?.kind !== 'blueGreen' || strategy.activeVersion === version) return;
   const moving = isMoving(before);
-  const had = countWhere(
+  const existing = countWhere(
     before,
-    (one) => isStaying(one) && one.version === version && !moving(one),
+    (replica) => isStaying(replica) && replica.version === version && !moving(replica),
   );
-  const made = steps.filter(
+  const created = steps.filter(
     (step) => step.kind === 'createReplica' && step.version === version,
   ).length;
-  assert(made === 0 || had + made === want, `${made} added to a new set of ${had}`);
+  assert(
+    created === 0 || existing + created === want,
+    `${created} added to a new set of ${existing}`,
+  );
 }
 
 /** Checks that wanted replicas stay, and that no more are created than are missing. */
 function checkGroups(before: RolloutObserved, after: RolloutObserved): void {
   const moving = isMoving(before);
   const stays = (replica: RolloutReplica): boolean => isStaying(replica) && !moving(replica);
-  const known = new Set(before.replicas.map(({ id }) => id));
-  const made = after.replicas.filter(({ id }) => !known.has(id));
+  const existingIds = new Set(before.replicas.map(({ id }) => id));
+  const created = after.replicas.filter(({ id }) => !existingIds.has(id));
   const groups = toGroups(before);
-  for (const { is, most } of groups) {
-    const had = countWhere(before, (replica) => stays(replica) && is(replica));
+  for (const { includes, maxSize } of groups) {
+    const existing = countWhere(before, (replica) => stays(replica) && includes(replica));
     const kept = countWhere(
       after,
-      (replica) => stays(replica) && is(replica) && known.has(replica.id),
+      (replica) => stays(replica) && includes(replica) && existingIds.has(replica.id),
     );
-    assert(kept >= Math.min(most, had), `${had - kept} of ${had} wanted replicas were stopped`);
     assert(
-      made.filter(is).length <= Math.max(0, most + getRoomWhilePaused(before) - had),
+      kept >= Math.min(maxSize, existing),
+      `${existing - kept} of ${existing} wanted replicas were stopped`,
+    );
+    assert(
+      created.filter(includes).length <=
+        Math.max(0, maxSize + getExtraWhilePaused(before) - existing),
       'more is created than is missing',
     );
   }
   assert(
-    made.every((replica) => groups.some(({ is }) => is(replica))),
+    created.every((replica) => groups.some(({ includes }) => includes(replica))),
     'an unwanted replica is created',
   );
 }
 
-/** While paused, an unready replica may have to be worked around. */
-const getRoomWhilePaused = ({
+/** Returns how many more replicas may exist while paused, beside new replicas that are unready. */
+const getExtraWhilePaused = ({
   paused,
   strategy,
   globalTargets,
@@ -212,6 +221,7 @@ const getRoomWhilePaused = ({
     ? maxSurge
     : 0;
 
+/** Returns the groups of wanted replicas: by version, or by node for a GLOBAL workload. */
 function toGroups(observed: RolloutObserved): readonly Group[] {
   const { want, version, baseVersion = version, globalTargets, paused, strategy } = observed;
   const isOf =
@@ -220,24 +230,25 @@ function toGroups(observed: RolloutObserved): readonly Group[] {
       versions.includes(replica.version);
   if (strategy?.kind === 'blueGreen') {
     const { activeVersion, keepVersion } = strategy;
-    const active = { is: isOf(activeVersion), most: want };
-    if (paused === true) return [active, { is: (one) => !active.is(one), most: want }];
+    const active: Group = { includes: isOf(activeVersion), maxSize: want };
+    if (paused === true)
+      return [active, { includes: (replica) => !active.includes(replica), maxSize: want }];
     const beside = activeVersion === version ? keepVersion : version;
     return beside === undefined || beside === activeVersion
       ? [active]
-      : [active, { is: isOf(beside), most: want }];
+      : [active, { includes: isOf(beside), maxSize: want }];
   }
   const isWanted: ReplicaPredicate = paused === true ? () => true : isOf(version);
   if (globalTargets !== undefined)
     return (want === 0 ? [] : globalTargets).map((nodeId) => ({
-      is: (one) => one.nodeId === nodeId && isWanted(one),
-      most: 1,
+      includes: (replica) => replica.nodeId === nodeId && isWanted(replica),
+      maxSize: 1,
     }));
   const updated = strategy?.kind === 'rollingUpdate' ? (strategy.updated ?? want) : want;
   if (paused === true || updated >= want || version === baseVersion)
-    return [{ is: isWanted, most: want }];
+    return [{ includes: isWanted, maxSize: want }];
   return [
-    { is: isWanted, most: updated },
-    { is: isOf(baseVersion), most: want - updated },
+    { includes: isWanted, maxSize: updated },
+    { includes: isOf(baseVersion), maxSize: want - updated },
   ];
 }

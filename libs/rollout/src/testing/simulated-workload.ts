@@ -16,6 +16,7 @@ import { checkDecision, checkStep } from './invariants.js';
  * checked against the invariants.
  */
 export class SimulatedWorkload {
+  /** Number of applied steps. */
   steps = 0;
   private sequence = 1_000;
   private replicas: readonly RolloutReplica[];
@@ -46,17 +47,21 @@ export class SimulatedWorkload {
     this.observed = { ...this.observed, ...changes };
   }
 
+  /** @param index - Taken modulo the number of replicas. */
   changeReplica(index: number, changes: Partial<RolloutReplica>): void {
-    const at = index % Math.max(1, this.replicas.length);
-    this.replicas = this.replicas.map((replica, each) =>
-      each === at ? { ...replica, ...changes } : replica,
+    const position = index % Math.max(1, this.replicas.length);
+    this.replicas = this.replicas.map((replica, other) =>
+      other === position ? { ...replica, ...changes } : replica,
     );
   }
 
-  /** Removes a replica: it failed, or its stop is confirmed. */
+  /**
+   * Removes a replica, as after its failure or the confirmation of its stop.
+   * @param index - Taken modulo the number of replicas.
+   */
   removeReplica(index: number): void {
-    const at = index % Math.max(1, this.replicas.length);
-    this.replicas = this.replicas.filter((_, each) => each !== at);
+    const position = index % Math.max(1, this.replicas.length);
+    this.replicas = this.replicas.filter((_, other) => other !== position);
   }
 
   /**
@@ -79,7 +84,10 @@ export class SimulatedWorkload {
     }
   }
 
-  /** Applies the first `count` steps of the next decision, rotated by `turn`, and checks each. */
+  /**
+   * Applies the first `count` steps of the next decision, and checks each.
+   * @param turn - Rotates the steps before: the first applied step has this index.
+   */
   applyNextDecision(turn = 0, count = Infinity): RolloutDecision {
     const before = this.observe();
     const decision = decideNextSteps(before);
@@ -89,9 +97,9 @@ export class SimulatedWorkload {
     for (let index = 0; index < Math.min(length, count); index += 1) {
       const step = decision.steps[(index + turn) % length];
       assert(step !== undefined, 'an index within the decision');
-      const last = this.observe();
+      const beforeStep = this.observe();
       this.applyStep(step);
-      checkStep(last, step, this.observe());
+      checkStep(beforeStep, step, this.observe());
     }
     checkDecision(before, decision.steps, this.observe(), count >= length);
     return decision;

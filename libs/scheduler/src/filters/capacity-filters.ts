@@ -15,12 +15,12 @@ export const maxReplicas: Filter = {
     `holds ${replicas} replicas of at most ${node.maxReplicas}`,
 };
 
-/** Excludes nodes with less free than requested of a resource. */
+/** Excludes nodes on which less of a resource is free than the request needs. */
 export const resources: Filter = {
   names: RESOURCE_FIELDS.map((field) => FILTER_OF_RESOURCE[field]),
   check: ({ node, allocated }, { request }) => {
-    const short = findShortage(request.resources, node.allocatable, allocated);
-    return short && { filter: FILTER_OF_RESOURCE[short] };
+    const resource = findShortage(request.resources, node.allocatable, allocated);
+    return resource && { filter: FILTER_OF_RESOURCE[resource] };
   },
   explain: ({ filter }, { node, allocated }, { request }) =>
     RESOURCE_FIELDS.filter((field) => FILTER_OF_RESOURCE[field] === filter)
@@ -34,7 +34,7 @@ export const resources: Filter = {
       .join(),
 };
 
-/** Excludes nodes on which a requested host port is held. */
+/** Excludes nodes on which another replica holds a requested host port. */
 export const hostPorts: Filter = {
   names: ['hostPort'],
   check: ({ heldPort }) => heldPort && { filter: 'hostPort', detail: describeHostPort(heldPort) },

@@ -8,9 +8,9 @@ import type { DomainCount, TermMatches } from './workload-terms.js';
 /**
  * One condition that a node must meet for a placement.
  *
- * The type parameters say what the filter reads: a `Filter<FilterNode, FilterRequest>` depends only
- * on the node and the request, so its result is the same during a whole call to `place`. A plain
- * `Filter` also reads reservations and other replicas.
+ * The type parameters are the input of the filter: a `Filter<FilterNode, FilterRequest>` depends
+ * only on the node and the request, so its result is the same during a whole call to `place`. A
+ * plain `Filter` also reads reservations and other replicas.
  */
 export interface Filter<
   Node extends FilterNode = FilterCandidate,
@@ -33,7 +33,7 @@ export interface Filter<
 /** A filter that depends only on the node and the request. */
 export type NodeFilter = Filter<FilterNode, FilterRequest>;
 
-/** The part of a candidate that never changes. */
+/** The part of a candidate that no placement changes. */
 export interface FilterNode {
   readonly node: IndexedNode;
 }
@@ -42,14 +42,14 @@ export interface FilterNode {
 export interface FilterCandidate extends FilterNode {
   /** Resources reserved on the node, including the placements of this call. */
   readonly allocated: Resources;
-  /** Replicas on the node, including leaving ones and the placements of this call. */
+  /** Replicas on the node, including leaving replicas and the placements of this call. */
   readonly replicas: number;
   /**
    * A requested host port that a reservation or an earlier placement of this call holds on the
-   * node.
+   * node; undefined when all requested ports are free.
    */
   readonly heldPort: SchedulerHostPort | undefined;
-  /** Topology of an anti-affinity term of an existing replica that excludes this node. */
+  /** Topology of a term of an existing replica that excludes this node; undefined without one. */
   readonly excludedBy: string | undefined;
   /**
    * Replica count of the node's domain for each workload affinity (or anti-affinity) term, in the
@@ -58,7 +58,7 @@ export interface FilterCandidate extends FilterNode {
   readonly affinityDomains: readonly (DomainCount | undefined)[];
   readonly antiAffinityDomains: readonly (DomainCount | undefined)[];
   /**
-   * Replicas of the workload in the node's domain of the declared spread, without leaving ones.
+   * Replicas of the workload in the node's domain of the declared spread, without leaving replicas.
    * Without a declared spread, all nodes share one object with count 0.
    */
   readonly inSpread: DomainCount;

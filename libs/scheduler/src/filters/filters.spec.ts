@@ -35,8 +35,8 @@ const small = {
   gpus: 1,
 };
 const labelled = { labels: { disk: 'ssd', cores: '8' } };
-const need = (given: Partial<typeof small>): Partial<PlacementRequest> => ({
-  resources: { cpuMillis: 0, memoryBytes: 0, ...given },
+const needing = (amounts: Partial<typeof small>): Partial<PlacementRequest> => ({
+  resources: { cpuMillis: 0, memoryBytes: 0, ...amounts },
 });
 const dedicated = { key: 'dedicated', value: 'gpu', effect: 'NoSchedule' } as const;
 const evicting = { key: 'spot', effect: 'NoExecute' } as const;
@@ -130,8 +130,8 @@ const rows: Record<string, readonly Row[]> = {
       name: 'excludes a node with a suspended capability that the request needs',
       node: { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] },
       request: { capabilities: ['runtime.cri'] },
-      refused: 'capability runtime.cri for now',
-      detail: 'lacks the capability runtime.cri for now',
+      refused: 'capability runtime.cri (unavailable at the moment)',
+      detail: 'lacks the capability runtime.cri (unavailable at the moment)',
     },
     {
       name: 'accepts a node with a suspended capability that the request does not need',
@@ -148,16 +148,20 @@ const rows: Record<string, readonly Row[]> = {
     },
   ],
   'node selector': [
-    { name: 'accepts the value', node: labelled, request: { nodeSelector: { disk: 'ssd' } } },
     {
-      name: 'excludes another value',
+      name: 'accepts a node with the label and value',
+      node: labelled,
+      request: { nodeSelector: { disk: 'ssd' } },
+    },
+    {
+      name: 'excludes a node with another value of the label',
       node: labelled,
       request: { nodeSelector: { disk: 'nvme' } },
       refused: 'node selector disk=nvme',
       detail: 'lacks the label disk=nvme',
     },
     {
-      name: 'excludes a missing label whose key is a property of every JavaScript object',
+      name: 'excludes a node without a label whose key is a property of every JavaScript object',
       node: labelled,
       request: { nodeSelector: { constructor: 'x' } },
       refused: 'node selector constructor=x',
@@ -200,7 +204,7 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'node affinity disk exists',
     },
     {
-      name: 'Exists excludes a missing label whose key is a property of every JavaScript object',
+      name: 'Exists excludes a node without a label whose key is a property of every object',
       request: affinity('Exists', 'toString'),
       refused: 'node affinity toString exists',
     },
@@ -359,65 +363,65 @@ const rows: Record<string, readonly Row[]> = {
       refused: 'taint spot:NoExecute',
     },
   ],
-  room: [
+  capacity: [
     {
       name: 'accepts a request for the whole node',
       node: { capacity: small },
-      request: need(small),
+      request: needing(small),
     },
     {
       name: 'excludes a node with too little CPU',
       node: { capacity: small },
-      request: need({ cpuMillis: 1_001 }),
+      request: needing({ cpuMillis: 1_001 }),
       refused: 'cpu',
       detail: 'needs 1001 m CPU, 1000 m free',
     },
     {
       name: 'excludes a node when the system reservation leaves too little CPU',
       node: { capacity: small, systemReserved: { cpuMillis: 800, memoryBytes: 0 } },
-      request: need({ cpuMillis: 500 }),
+      request: needing({ cpuMillis: 500 }),
       refused: 'cpu',
       detail: 'needs 500 m CPU, 200 m free',
     },
     {
       name: 'excludes a node with too little memory',
       node: { capacity: small },
-      request: need({ memoryBytes: 2 * GIB }),
+      request: needing({ memoryBytes: 2 * GIB }),
       refused: 'memory',
       detail: 'needs 2 GiB memory, 1 GiB free',
     },
     {
       name: 'excludes a node that lacks one byte of memory',
       node: { capacity: small },
-      request: need({ memoryBytes: GIB + 1 }),
+      request: needing({ memoryBytes: GIB + 1 }),
       refused: 'memory',
       detail: 'needs 1073741825 B memory, 1073741824 B free',
     },
     {
       name: 'excludes a node when the system reservation leaves too little memory',
       node: { capacity: small, systemReserved: { cpuMillis: 0, memoryBytes: 512 * MIB } },
-      request: need({ memoryBytes: GIB }),
+      request: needing({ memoryBytes: GIB }),
       refused: 'memory',
       detail: 'needs 1 GiB memory, 512 MiB free',
     },
     {
       name: 'excludes a node with too little storage',
       node: { capacity: small },
-      request: need({ storageBytes: 1.5 * GIB }),
+      request: needing({ storageBytes: 1.5 * GIB }),
       refused: 'storage',
       detail: 'needs 1.5 GiB storage, 1 GiB free',
     },
     {
       name: 'excludes a node with too little bandwidth',
       node: { capacity: small },
-      request: need({ bandwidthBps: 20_000_000 }),
+      request: needing({ bandwidthBps: 20_000_000 }),
       refused: 'bandwidth',
       detail: 'needs 20 Mbit/s bandwidth, 1 Mbit/s free',
     },
     {
       name: 'excludes a node with too few GPUs',
       node: { capacity: small },
-      request: need({ gpus: 2 }),
+      request: needing({ gpus: 2 }),
       refused: 'gpu',
       detail: 'needs 2 GPUs, 1 free',
     },
@@ -467,12 +471,12 @@ describe('filter order', () => {
     { filter: 'replicas', node: { maxReplicas: 9 } },
     {
       filter: 'cpu',
-      request: need({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }),
+      request: needing({ memoryBytes: 9e12, storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }),
     },
-    { filter: 'memory', request: need({ storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
-    { filter: 'storage', request: need({ bandwidthBps: 9e12, gpus: 9 }) },
-    { filter: 'bandwidth', request: need({ gpus: 9 }) },
-    { filter: 'gpu', request: need({}) },
+    { filter: 'memory', request: needing({ storageBytes: 9e12, bandwidthBps: 9e12, gpus: 9 }) },
+    { filter: 'storage', request: needing({ bandwidthBps: 9e12, gpus: 9 }) },
+    { filter: 'bandwidth', request: needing({ gpus: 9 }) },
+    { filter: 'gpu', request: needing({}) },
     { filter: 'hostPort', request: { hostPorts: [] } },
     { filter: 'workloadAffinity', request: { workloadAffinity: [] } },
     { filter: 'workloadAntiAffinity', request: { workloadAntiAffinity: [] } },
@@ -543,7 +547,7 @@ describe('reasons of a refusal', () => {
     );
   });
 
-  it('with equal counts follow the order of the filters, then of their details', () => {
+  it('follow the order of the filters, then of their details, when their counts are equal', () => {
     const cluster = aCluster([
       aNode('n1', { taints: [evicting] }),
       aNode('n2', { taints: [dedicated] }),
@@ -555,13 +559,13 @@ describe('reasons of a refusal', () => {
     );
   });
 
-  it('of an empty cluster state that it has no nodes', () => {
+  it('say that the cluster has no nodes when the cluster is empty', () => {
     const [placement] = aCluster([]).place(aRequest(), 1);
     expect(placement).toEqual({ placed: false, reasons: [] });
     expect(describeReasons([])).toBe('no nodes in the cluster');
   });
 
-  it('count resources of leaving replicas as used', () => {
+  it('are given for a node whose only place a leaving replica holds', () => {
     const request = aRequest();
     const cluster = aCluster(
       [aNode('n1', { maxReplicas: 1 })],

@@ -18,7 +18,7 @@ const refusalOf = (
 ): string | undefined =>
   placement?.placed === false ? describeReasons(placement.reasons) : undefined;
 
-describe('host port filter', () => {
+describe('filter of host ports', () => {
   it.each<{
     name: string;
     held?: SchedulerHostPort[];
@@ -26,22 +26,26 @@ describe('host port filter', () => {
     wanted?: SchedulerHostPort[];
     refused?: string;
   }>([
-    { name: 'accepts a free port', held: tcp(8081), wanted: tcp(8080) },
+    { name: 'accepts a node on which the port is free', held: tcp(8081), wanted: tcp(8080) },
     {
-      name: 'excludes a port that is held',
+      name: 'excludes a node on which the port is held',
       held: tcp(8080),
       wanted: tcp(8080),
       refused: 'host port 8080 is taken',
     },
-    { name: 'accepts the same number of another protocol', held: udp(53), wanted: tcp(53) },
     {
-      name: 'excludes a UDP port that is held',
+      name: 'accepts a node on which the number is held for another protocol',
+      held: udp(53),
+      wanted: tcp(53),
+    },
+    {
+      name: 'excludes a node on which the UDP port is held',
       held: udp(53),
       wanted: udp(53),
       refused: 'host port 53/udp is taken',
     },
     {
-      name: 'excludes when one of several ports is held',
+      name: 'excludes a node on which one of several ports is held',
       held: tcp(443),
       wanted: tcp(80, 443),
       refused: 'host port 443 is taken',
@@ -53,7 +57,7 @@ describe('host port filter', () => {
       refused: 'host port 80 is taken',
     },
     {
-      name: 'excludes a port that a leaving replica still holds',
+      name: 'excludes a node on which a leaving replica holds the port',
       held: tcp(80),
       leaving: true,
       wanted: tcp(80),
@@ -74,11 +78,11 @@ describe('host port filter', () => {
     expect(cluster.explain(request)).toMatchObject([
       refused === undefined ? { fits: true } : { fits: false, detail: refused },
     ]);
-    // Eligibility does not consider held ports: they may become free.
+    // Eligibility does not consider held ports, as a port may become free.
     expect(cluster.eligibleNodes(request)).toEqual([{ nodeId: 'n1', schedulable: true }]);
   });
 
-  it('places one replica of a workload with a host port per node and reports the reason for the rest', () => {
+  it('allows one replica of a workload per node and gives the reason for the other replicas', () => {
     const cluster = aCluster(
       [aNode('n1'), aNode('n2'), aNode('n3', { zone: 'b' })],
       [aReservation('db-1', { nodeId: toNodeId('n2') })],
@@ -98,7 +102,7 @@ describe('host port filter', () => {
     );
   });
 
-  it('is counted next to other reasons', () => {
+  it('is counted in the reasons beside other filters', () => {
     const nodes = [
       aNode('n1'),
       aNode('n2'),
@@ -112,12 +116,13 @@ describe('host port filter', () => {
     );
   });
 
-  it('frees a port when the last replica that held it is released', () => {
+  it('accepts a node again when the last replica that held the port is released', () => {
     const request = aRequest({ hostPorts: tcp(80) });
+    // Two reservations may hold the same port, as after the return of a lost node.
     const cluster = aCluster(
       [aNode('n1')],
       ['a', 'b'].map((id) => aReservation(id, { hostPorts: tcp(80) })),
-    ); // two reservations may hold the same port
+    );
     cluster.release(toReplicaId('a'));
     expect(placedOn(cluster, request)).toEqual([undefined]);
     const copy = cluster.clone();
@@ -125,7 +130,7 @@ describe('host port filter', () => {
     expect([placedOn(cluster, request), placedOn(copy, request)]).toEqual([['n1'], [undefined]]);
     cluster.reserve(reservationFor(request, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual([undefined]);
-    // replaces its reservation
+    // A reservation replaces the older reservation of the same replica.
     cluster.reserve(reservationFor({ ...request, hostPorts: [] }, 'web-1', 'n1'));
     expect(placedOn(cluster, request)).toEqual(['n1']);
   });

@@ -6,14 +6,14 @@ import { smallest } from '../order.js';
 import type { NodeFilter } from './filter.js';
 import type { Failure } from './reasons.js';
 
-/** Excludes nodes that are lost, draining, cordoned or quarantined; the gravest is reported. */
+/** Excludes nodes that are lost, draining, cordoned or quarantined. Reports the gravest state. */
 export const availability: NodeFilter = {
   names: ['lost', 'draining', 'cordoned', 'quarantined'],
   check: ({ node: { unavailable } }) => unavailable && { filter: unavailable },
   explain: ({ filter }) => `the node is ${filter === 'draining' ? 'being drained' : filter}`,
 };
 
-/** Excludes nodes outside the requested regions and zones, unless they are only preferred. */
+/** Excludes nodes outside the requested regions and zones, unless the locality is `preferred`. */
 export const locality: NodeFilter = {
   names: ['region', 'zone'],
   check: ({ node }, { request: { locality: mode, regions, zones } }) => {
@@ -27,6 +27,7 @@ export const locality: NodeFilter = {
       : `is in ${describeDomain(node, 'zone')}, needs ${describeAlternatives([...zones].sort())}`,
 };
 
+/** Excludes nodes that lack a capability of the request. */
 export const capabilities: NodeFilter = {
   names: ['capability'],
   check: ({ node }, { request }) =>
@@ -45,10 +46,11 @@ export const suspendedCapabilities: NodeFilter = {
       'capability',
       request.capabilities
         .filter((capability) => node.suspendedCapabilities.has(capability))
-        .map((capability) => `${capability} for now`),
+        .map((capability) => `${capability} (unavailable at the moment)`),
     ),
 };
 
+/** Excludes nodes without the labels and values of the node selector. */
 export const nodeSelector: NodeFilter = {
   names: ['nodeSelector'],
   check: ({ node: { labels } }, { request }) => {
@@ -63,6 +65,7 @@ export const nodeSelector: NodeFilter = {
   explain: ({ detail = '' }) => `lacks the label ${detail}`,
 };
 
+/** Excludes nodes that a required node affinity term does not match. */
 export const nodeAffinity: NodeFilter = {
   names: ['nodeAffinity'],
   check: ({ node: { labels } }, { request }) =>
@@ -73,6 +76,7 @@ export const nodeAffinity: NodeFilter = {
   explain: ({ detail = '' }) => `does not meet ${detail}`,
 };
 
+/** Excludes nodes that a required node anti-affinity term matches. */
 export const nodeAntiAffinity: NodeFilter = {
   names: ['nodeAntiAffinity'],
   check: ({ node: { labels } }, { request }) =>
@@ -83,6 +87,7 @@ export const nodeAntiAffinity: NodeFilter = {
   explain: ({ detail = '' }) => `matches the anti-affinity ${detail}`,
 };
 
+/** Excludes nodes with an untolerated NoSchedule or NoExecute taint. */
 export const taints: NodeFilter = {
   names: ['taint'],
   check: ({ node }, { request: { tolerations } }) => {
@@ -94,11 +99,12 @@ export const taints: NodeFilter = {
   explain: ({ detail = '' }) => `has the taint ${detail}, which is not tolerated`,
 };
 
+/** Returns a failure when one of `unmetTerms` is required. */
 function failOnTerms(
   filter: 'nodeAffinity' | 'nodeAntiAffinity',
-  broken: readonly NodeTerm[],
+  unmetTerms: readonly NodeTerm[],
 ): Failure | undefined {
-  const required = broken.filter((term) => term.mode === 'required');
+  const required = unmetTerms.filter((term) => term.mode === 'required');
   return createFailure(
     filter,
     required.map((term) => describeRequirements(term.requirements)),

@@ -21,7 +21,9 @@ import {
 import type { Failure } from './reasons.js';
 import { requiredSpread, workloadAffinity, workloadAntiAffinity } from './workload-filters.js';
 
-/** Filters that a replica on the node must also meet to stay there. */
+/**
+ * Filters that a node must meet for a new replica, and also for a replica that already runs there.
+ */
 const STAY_FILTERS: readonly NodeFilter[] = [
   locality,
   capabilities,
@@ -59,7 +61,10 @@ export function findNodeFailure(node: FilterNode, run: FilterRequest): Failure |
   return findFailure(NODE_FILTERS, node, run);
 }
 
-/** Returns the first failure among the filters that a placement on another node rarely changes. */
+/**
+ * Returns the first failure among the filters that depend on reservations and other replicas, but
+ * for the required spread, which every placement may change.
+ */
 export function findCandidateFailure(
   candidate: FilterCandidate,
   run: FilterRun,

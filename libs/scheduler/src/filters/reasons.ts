@@ -2,9 +2,9 @@ import { compareNumbers, compareText } from '../order.js';
 import type { ResourceField } from '../input/resources.js';
 
 /**
- * Filters in the order in which they are checked. A node is counted under its first failing filter.
- * Filters that only the node and the request decide come first, then capacity, then filters that
- * depend on the place of other replicas.
+ * The names of all filters, in the order in which they are checked. A node is counted under its
+ * first failing filter. Filters that only the node and the request decide come first, then
+ * capacity, then filters that depend on other replicas.
  */
 export const PLACEMENT_FILTERS = [
   'lost',

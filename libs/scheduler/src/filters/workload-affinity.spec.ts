@@ -31,17 +31,17 @@ const required = (topology: string, name: string, namespaces?: string[]): Worklo
   topology,
   ...definedFields({ namespaces }),
 });
-/** A replica of another workload, labelled `app=<name>` and named by its own id. */
-const replica = (name: string, nodeId: string, given: Partial<Reservation> = {}): Reservation =>
+/** A replica of the workload `name`, with the label `app=<name>`. */
+const replica = (name: string, nodeId: string, changes: Partial<Reservation> = {}): Reservation =>
   aReservation(`${name}-${nodeId}`, {
     nodeId: toNodeId(nodeId),
     workloadId: toWorkloadId(name),
     labels: { app: name },
-    ...given,
+    ...changes,
   });
 
-/** Returns the nodes on which the request fits, or the reasons when none fits. */
-function fitting(
+/** Returns the ids of the nodes on which the request fits, sorted. */
+function findFittingNodes(
   request: Partial<PlacementRequest>,
   reservations: readonly Reservation[],
 ): readonly string[] {
@@ -55,25 +55,25 @@ function fitting(
 describe('required workload affinity', () => {
   it.each<{ name: string; terms: WorkloadTerm[]; others: Reservation[]; fits: string[] }>([
     {
-      name: 'follows to the same zone',
+      name: 'allows only nodes in the zone of a matching replica',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1', 'n2'],
     },
     {
-      name: 'follows to the same node',
+      name: 'allows only the node of a matching replica',
       terms: [required('node', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1'],
     },
     {
-      name: 'follows to the same region',
+      name: 'allows only nodes in the region of a matching replica',
       terms: [required('region', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n1', 'n2', 'n3', 'n4'],
     },
     {
-      name: 'follows to the same rack',
+      name: 'allows only nodes with the rack label of a matching replica',
       terms: [required('rack', 'db')],
       others: [replica('db', 'n3')],
       fits: ['n3', 'n4'],
@@ -91,19 +91,19 @@ describe('required workload affinity', () => {
       fits: [],
     },
     {
-      name: 'does not follow a leaving replica',
+      name: 'does not count a leaving replica',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { leaving: true })],
       fits: [],
     },
     {
-      name: 'does not follow a replica in another namespace',
+      name: 'does not count a replica in another namespace',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: [],
     },
     {
-      name: 'follows a replica in a namespace that the term names',
+      name: 'counts a replica in a namespace that the term names',
       terms: [required('zone', 'db', ['prod'])],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: ['n1', 'n2'],
@@ -121,27 +121,32 @@ describe('required workload affinity', () => {
       fits: [],
     },
   ])('$name', ({ terms, others, fits }) => {
-    expect(fitting({ workloadAffinity: terms }, others)).toEqual(fits);
+    expect(findFittingNodes({ workloadAffinity: terms }, others)).toEqual(fits);
   });
 
-  it('lets the first replica of a workload with affinity to itself start anywhere, and the others follow it', () => {
+  it('allows any zone for the first replica of a workload with affinity to itself, and then its zone', () => {
     const request = aRequest({ workloadAffinity: [required('zone', 'web')] });
-    expect(fitting(request, [])).toEqual(['n1', 'n2', 'n3', 'n4']);
+    expect(findFittingNodes(request, [])).toEqual(['n1', 'n2', 'n3', 'n4']);
     const placed = placedOn(aCluster(nodes), request, 4);
     expect(placed).toEqual(['n1', 'n2', 'n1', 'n2']);
-    expect(fitting(request, [reservationFor(request, 'web-1', 'n3')])).toEqual(['n3', 'n4']);
+    expect(findFittingNodes(request, [reservationFor(request, 'web-1', 'n3')])).toEqual([
+      'n3',
+      'n4',
+    ]);
   });
 
-  it('requires a domain for the first replica', () => {
-    expect(fitting({ workloadAffinity: [required('rack', 'web')] }, [])).toEqual([
+  it('allows only nodes in a domain for the first replica of a workload with affinity to itself', () => {
+    expect(findFittingNodes({ workloadAffinity: [required('rack', 'web')] }, [])).toEqual([
       'n1',
       'n3',
       'n4',
     ]);
   });
 
-  it('does not let a workload start anywhere when its term matches it only in another namespace', () => {
-    expect(fitting({ workloadAffinity: [required('zone', 'web', ['prod'])] }, [])).toEqual([]);
+  it('allows no node when the term matches its own workload only in another namespace', () => {
+    expect(findFittingNodes({ workloadAffinity: [required('zone', 'web', ['prod'])] }, [])).toEqual(
+      [],
+    );
   });
 
   it('names the topology in the reason', () => {
@@ -160,19 +165,19 @@ describe('required workload affinity', () => {
 describe('required workload anti-affinity', () => {
   it.each<{ name: string; terms: WorkloadTerm[]; others: Reservation[]; fits: string[] }>([
     {
-      name: 'allows another node',
+      name: 'allows the other nodes for topology node',
       terms: [required('node', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n2', 'n3', 'n4'],
     },
     {
-      name: 'allows another zone',
+      name: 'allows the other zones for topology zone',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1')],
       fits: ['n3', 'n4'],
     },
     {
-      name: 'allows another rack and a node without a rack',
+      name: 'allows the other racks and nodes without a rack for topology rack',
       terms: [required('rack', 'db')],
       others: [replica('db', 'n3'), replica('db', 'n2')],
       fits: ['n1', 'n2'],
@@ -184,7 +189,7 @@ describe('required workload anti-affinity', () => {
       fits: ['n3', 'n4'],
     },
     {
-      name: 'allows a replica in another namespace',
+      name: 'does not count a replica in another namespace',
       terms: [required('zone', 'db')],
       others: [replica('db', 'n1', { namespace: 'prod' })],
       fits: ['n1', 'n2', 'n3', 'n4'],
@@ -196,7 +201,7 @@ describe('required workload anti-affinity', () => {
       fits: ['n4'],
     },
   ])('$name', ({ terms, others, fits }) => {
-    expect(fitting({ workloadAntiAffinity: terms }, others)).toEqual(fits);
+    expect(findFittingNodes({ workloadAntiAffinity: terms }, others)).toEqual(fits);
   });
 
   it('places one replica per domain when the term matches its own workload', () => {
@@ -216,43 +221,45 @@ describe('required workload anti-affinity', () => {
     );
   });
 
-  describe('anti-affinity of existing replicas', () => {
-    const repellent = (
+  describe('of existing replicas', () => {
+    const replicaWithTerm = (
       nodeId: string,
       term: WorkloadTerm,
-      given: Partial<Reservation> = {},
-    ): Reservation => replica('shy', nodeId, { workloadAntiAffinity: [term], ...given });
+      changes: Partial<Reservation> = {},
+    ): Reservation => replica('other', nodeId, { workloadAntiAffinity: [term], ...changes });
 
     it.each<{ name: string; others: Reservation[]; fits: string[] }>([
       {
-        name: 'excludes a workload that it matches',
-        others: [repellent('n1', required('zone', 'web'))],
+        name: 'excludes a workload that the term matches',
+        others: [replicaWithTerm('n1', required('zone', 'web'))],
         fits: ['n3', 'n4'],
       },
       {
-        name: 'excludes while the replica leaves',
-        others: [repellent('n1', required('zone', 'web'), { leaving: true })],
+        name: 'excludes a workload while the existing replica is leaving',
+        others: [replicaWithTerm('n1', required('zone', 'web'), { leaving: true })],
         fits: ['n3', 'n4'],
       },
       {
-        name: 'allows workloads that it does not match',
-        others: [repellent('n1', required('zone', 'db'))],
+        name: 'allows a workload that the term does not match',
+        others: [replicaWithTerm('n1', required('zone', 'db'))],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
-        name: 'allows workloads in other namespaces',
-        others: [repellent('n1', required('zone', 'web'), { namespace: 'prod' })],
+        name: 'allows a workload in another namespace',
+        others: [replicaWithTerm('n1', required('zone', 'web'), { namespace: 'prod' })],
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
       {
-        name: 'excludes workloads in namespaces that the term names',
-        others: [repellent('n1', required('zone', 'web', ['default']), { namespace: 'prod' })],
-        fits: ['n3', 'n4'],
-      },
-      {
-        name: 'allows all workloads when the term is preferred',
+        name: 'excludes a workload in a namespace that the term names',
         others: [
-          repellent('n1', {
+          replicaWithTerm('n1', required('zone', 'web', ['default']), { namespace: 'prod' }),
+        ],
+        fits: ['n3', 'n4'],
+      },
+      {
+        name: 'allows a workload when the term is preferred',
+        others: [
+          replicaWithTerm('n1', {
             mode: 'preferred',
             weight: 100,
             selector: app('web'),
@@ -262,34 +269,38 @@ describe('required workload anti-affinity', () => {
         fits: ['n1', 'n2', 'n3', 'n4'],
       },
     ])('$name', ({ others, fits }) => {
-      expect(fitting({}, others)).toEqual(fits);
+      expect(findFittingNodes({}, others)).toEqual(fits);
     });
 
-    it('stops excluding when the replica is released', () => {
-      const cluster = aCluster(nodes, [repellent('n1', required('region', 'web'))]);
+    it('allows a workload again when the existing replica is released', () => {
+      const cluster = aCluster(nodes, [replicaWithTerm('n1', required('region', 'web'))]);
       expect(cluster.explain(aRequest())[0]).toMatchObject({
         filter: 'workloadAntiAffinity',
         detail: 'the anti-affinity of a replica in region eu excludes this workload',
       });
-      cluster.release(repellent('n1', required('region', 'web')).replicaId);
+      cluster.release(replicaWithTerm('n1', required('region', 'web')).replicaId);
       expect(placedOn(cluster, aRequest())).toEqual(['n1']);
     });
   });
 });
 
 describe('preferred workload affinity and anti-affinity', () => {
-  it('prefer domains with matching replicas and avoid those with unwanted ones', () => {
-    const likes = aRequest({
+  it('rank a domain with a matching replica first (affinity) or last (anti-affinity)', () => {
+    const withAffinity = aRequest({
       workloadAffinity: [{ mode: 'preferred', weight: 100, selector: app('db'), topology: 'zone' }],
     });
-    const dislikes = aRequest({
+    const withAntiAffinity = aRequest({
       workloadAntiAffinity: [
         { mode: 'preferred', weight: 100, selector: app('db'), topology: 'zone' },
       ],
     });
-    const tiny = { resources: { cpuMillis: 0, memoryBytes: 0 } };
-    expect(placedOn(aCluster(nodes, [replica('db', 'n3', tiny)]), likes)).toEqual(['n3']);
-    expect(placedOn(aCluster(nodes, [replica('db', 'n1', tiny)]), dislikes)).toEqual(['n3']);
+    const noResources = { resources: { cpuMillis: 0, memoryBytes: 0 } };
+    expect(placedOn(aCluster(nodes, [replica('db', 'n3', noResources)]), withAffinity)).toEqual([
+      'n3',
+    ]);
+    expect(placedOn(aCluster(nodes, [replica('db', 'n1', noResources)]), withAntiAffinity)).toEqual(
+      ['n3'],
+    );
   });
 
   it('count the replicas placed in the same call', () => {

@@ -56,7 +56,10 @@ export const requiredSpread: Filter = {
   },
 };
 
-/** A node in no domain always exceeds: its count is Infinity, which is not below any ceiling. */
+/**
+ * Returns true when the node's domain is full under a required spread. Always true for a node in no
+ * domain, whose count is Infinity.
+ */
 export function exceedsSpread(
   { inSpread }: Pick<FilterCandidate, 'inSpread'>,
   { spreadCeiling }: Pick<FilterRun, 'spreadCeiling'>,

@@ -17,15 +17,15 @@ export interface TermMatches {
    * too.
    */
   readonly matchesOwnWorkload: boolean;
-  /** By domain. Domains without a replica may be missing. */
+  /** Replica counts by domain. Domains without a replica may be missing. */
   readonly domains: Map<string, DomainCount>;
   /** Number of domains that have a replica. */
   occupied: number;
 }
 
 /**
- * Counts the matching replicas by domain for each term. Leaving replicas count for anti-affinity
- * because they still run. They do not count for affinity because they are about to end.
+ * Counts the matching replicas by domain for each term of the request. Leaving replicas count for
+ * anti-affinity, because they still run, and not for affinity, because they are about to end.
  */
 export function countMatchingReplicas(
   kind: 'workloadAffinity' | 'workloadAntiAffinity',
@@ -49,23 +49,23 @@ export function countMatchingReplicas(
     for (const group of ledger.allGroups()) {
       if (!matchesWorkload(term, request.namespace, group.namespace, group.labels)) continue;
       for (const [nodeId, { staying, leaving }] of group.perNode) {
-        const record = nodes.get(nodeId);
-        const domain = record && domainCountOf(matches, record);
-        const found = kind === 'workloadAffinity' ? staying : staying + leaving;
-        if (domain !== undefined && found > 0) addReplicas(matches, domain, found);
+        const node = nodes.get(nodeId);
+        const domain = node && domainCountOf(matches, node);
+        const replicas = kind === 'workloadAffinity' ? staying : staying + leaving;
+        if (domain !== undefined && replicas > 0) addReplicas(matches, domain, replicas);
       }
     }
     return matches;
   });
 }
 
-/** Returns the count object of a domain; creates it with 0. */
+/** Returns the count object of a domain; creates one with count 0 when there is none. */
 export function getOrCreateCount(counts: Map<string, DomainCount>, domain: string): DomainCount {
-  const known = counts.get(domain);
-  if (known !== undefined) return known;
-  const fresh = { count: 0 };
-  counts.set(domain, fresh);
-  return fresh;
+  const existing = counts.get(domain);
+  if (existing !== undefined) return existing;
+  const created = { count: 0 };
+  counts.set(domain, created);
+  return created;
 }
 
 /** Returns the count of the node's domain for a term; undefined when the node is in no domain. */
@@ -74,6 +74,7 @@ export function domainCountOf(matches: TermMatches, record: IndexedNode): Domain
   return domain === undefined ? undefined : getOrCreateCount(matches.domains, domain);
 }
 
+/** Adds replicas to the count of a domain. */
 export function addReplicas(matches: TermMatches, domain: DomainCount, replicas: number): void {
   if (domain.count === 0) matches.occupied += 1;
   domain.count += replicas;
@@ -81,7 +82,8 @@ export function addReplicas(matches: TermMatches, domain: DomainCount, replicas:
 
 /**
  * Returns true when a required affinity term allows a replica in `domain`: the domain has a
- * matching replica, or no domain has one and the term matches the request's own workload.
+ * matching replica, or no domain has a matching replica and the term matches the request's own
+ * workload.
  */
 export function satisfiesAffinity(matches: TermMatches, domain: DomainCount | undefined): boolean {
   if (domain === undefined) return false;
@@ -92,7 +94,7 @@ export function isRequired({ term }: TermMatches): boolean {
   return term.mode === 'required';
 }
 
-/** Returns false for a node in no domain. */
+/** Returns true when the domain has a matching replica. False for a node in no domain. */
 export function hasReplica(domain: DomainCount | undefined): boolean {
   return domain !== undefined && domain.count > 0;
 }
@@ -114,8 +116,8 @@ export function findExcludedDomains(
       const domains = excluded.get(term.topology) ?? new Set();
       excluded.set(term.topology, domains);
       for (const nodeId of group.perNode.keys()) {
-        const record = nodes.get(nodeId);
-        const domain = record && domainOf(record, term.topology);
+        const node = nodes.get(nodeId);
+        const domain = node && domainOf(node, term.topology);
         if (domain !== undefined) domains.add(domain);
       }
     }

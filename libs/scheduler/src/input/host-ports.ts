@@ -32,7 +32,7 @@ export function sortPorts(
   );
 }
 
-/** Adds a problem for each port number that is out of range. */
+/** Adds a problem for each port with an unknown protocol or a number that is out of range. */
 export function checkHostPorts(
   problems: Problems,
   path: string,
@@ -57,27 +57,27 @@ export class HeldPorts {
   /** Adds (1) or subtracts (-1) the ports of one replica. */
   adjust(nodeId: string, ports: readonly SchedulerHostPort[], change: 1 | -1): void {
     if (ports.length === 0) return;
-    const ofNode = this.holderCounts.get(nodeId) ?? new Map<string, number>();
+    const countsOfNode = this.holderCounts.get(nodeId) ?? new Map<string, number>();
     for (const port of ports) {
-      const held = (ofNode.get(hostPortKey(port)) ?? 0) + change;
-      if (held > 0) ofNode.set(hostPortKey(port), held);
-      else ofNode.delete(hostPortKey(port));
+      const held = (countsOfNode.get(hostPortKey(port)) ?? 0) + change;
+      if (held > 0) countsOfNode.set(hostPortKey(port), held);
+      else countsOfNode.delete(hostPortKey(port));
     }
-    if (ofNode.size > 0) this.holderCounts.set(nodeId, ofNode);
+    if (countsOfNode.size > 0) this.holderCounts.set(nodeId, countsOfNode);
     else this.holderCounts.delete(nodeId);
   }
 
-  /** Returns the first of `ports` that is held on the node. */
+  /** Returns the first of `ports` that a replica holds on the node; undefined when all are free. */
   findHeld(nodeId: string, ports: readonly SchedulerHostPort[]): SchedulerHostPort | undefined {
-    const ofNode = ports.length === 0 ? undefined : this.holderCounts.get(nodeId);
-    return ofNode && ports.find((port) => ofNode.has(hostPortKey(port)));
+    const countsOfNode = ports.length === 0 ? undefined : this.holderCounts.get(nodeId);
+    return countsOfNode && ports.find((port) => countsOfNode.has(hostPortKey(port)));
   }
 
   /** Returns an independent copy. */
   clone(): HeldPorts {
     const copy = new HeldPorts();
-    for (const [nodeId, ofNode] of this.holderCounts)
-      copy.holderCounts.set(nodeId, new Map(ofNode));
+    for (const [nodeId, countsOfNode] of this.holderCounts)
+      copy.holderCounts.set(nodeId, new Map(countsOfNode));
     return copy;
   }
 }

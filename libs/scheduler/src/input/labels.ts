@@ -5,13 +5,13 @@ export type Labels = Readonly<Record<string, string>>;
 
 /**
  * `In`, `NotIn`: the value is, or is not, among `values`. `Gt`, `Lt`: the value is a whole number
- * above, or below, the one in `values`.
+ * above, or below, the number in `values`. `Exists`, `DoesNotExist`: the label exists, or does not.
  */
 export type LabelOperator = 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
 
 /**
  * One condition on a label. When the label is missing, `NotIn` and `DoesNotExist` hold and the
- * others do not. `Gt` and `Lt` do not hold for a value that is not a whole number.
+ * other operators do not. `Gt` and `Lt` do not hold for a value that is not a whole number.
  */
 export interface LabelRequirement {
   readonly key: string;
@@ -95,12 +95,13 @@ export function checkRequirements(
       'Gt',
       'Lt',
     ]);
-    const wanted = wantedValues(operator, values);
-    if (wanted !== undefined) problems.add(`${field}.values`, `${operator} needs ${wanted}`);
+    const needed = findNeededValues(operator, values);
+    if (needed !== undefined) problems.add(`${field}.values`, `${operator} needs ${needed}`);
   });
 }
 
-function wantedValues(operator: LabelOperator, values: readonly string[]): string | undefined {
+/** Describes the values that an operator needs; undefined when `values` are valid. */
+function findNeededValues(operator: LabelOperator, values: readonly string[]): string | undefined {
   if (operator === 'In' || operator === 'NotIn')
     return values.length === 0 ? 'at least one value' : undefined;
   if (operator === 'Gt' || operator === 'Lt')

@@ -28,7 +28,9 @@ export interface SchedulerNode {
   readonly capacity: ResourceAmounts;
   /** Part of the capacity that is never given to replicas. Default: nothing. */
   readonly systemReserved?: Pick<Resources, 'cpuMillis' | 'memoryBytes'>;
-  /** Largest number of replicas, including leaving ones. Default: {@link DEFAULT_MAX_REPLICAS}. */
+  /**
+   * Largest number of replicas, including leaving replicas. Default: {@link DEFAULT_MAX_REPLICAS}.
+   */
   readonly maxReplicas?: number;
   /** Capabilities of the node's runtimes, such as `runtime.process` or `limits.memory`. */
   readonly capabilities?: readonly string[];
@@ -59,8 +61,8 @@ export interface NodeConditions {
 }
 
 /**
- * Independent conditions with different owners: for example, an operator cordons a node, and its
- * lease ends. Each of them excludes the node.
+ * Independent conditions, several of which may be true at once: for example, an operator cordons a
+ * node whose lease has ended. Each condition excludes the node.
  */
 export interface NodeAvailability {
   /** The node's lease has ended. */
@@ -81,7 +83,7 @@ export const AVAILABILITY_ORDER = [
   'quarantined',
 ] as const satisfies readonly (keyof NodeAvailability)[];
 
-/** Largest number of replicas of a node that does not set `maxReplicas`. */
+/** Largest number of replicas of a node without `maxReplicas`: the default of Kubernetes. */
 export const DEFAULT_MAX_REPLICAS = 110;
 
 /** A node with derived values for fast lookups. Immutable, so clones share it. */
@@ -102,6 +104,7 @@ export interface IndexedNode {
   readonly maxReplicas: number;
   readonly conditions: NodeConditions;
   readonly reliability: number;
+  /** The gravest condition that excludes the node from new placements. */
   readonly unavailable: keyof NodeAvailability | undefined;
 }
 
@@ -136,7 +139,7 @@ export function indexNode(node: SchedulerNode): IndexedNode {
       ...node.conditions,
     },
     reliability: node.reliability ?? 1,
-    unavailable: AVAILABILITY_ORDER.find((fact) => node.availability?.[fact] === true),
+    unavailable: AVAILABILITY_ORDER.find((condition) => node.availability?.[condition] === true),
   };
 }
 
@@ -158,7 +161,7 @@ export function domainOf(record: IndexedNode, topology: string): string | undefi
   }
 }
 
-/** Returns the zone within its region. Nodes of unknown zone share one zone per region. */
+/** Returns a key for the zone within its region. Nodes of unknown zone share a key per region. */
 export function zoneKeyOf(record: IndexedNode): string {
   return `${record.region}\u0000${record.zone}`;
 }

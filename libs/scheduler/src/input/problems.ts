@@ -4,11 +4,12 @@ import { InvalidInputError, type Violation } from '@cloudless/base';
 export class Problems {
   private readonly violations: Violation[] = [];
 
+  /** @param field - Path of the field in the input, such as `tolerations[0].key`. */
   add(field: string, message: string): void {
     this.violations.push({ field, message });
   }
 
-  /** Adds a problem when the value is not a whole number from `least` to `most`. */
+  /** Adds a problem when the value is not a whole number from `min` to `max`. */
   requireWholeNumber(
     field: string,
     value: number,
@@ -26,6 +27,7 @@ export class Problems {
       this.add(field, `must be one of ${allowed.join(', ')}, is ${value}`);
   }
 
+  /** Adds a problem when the value is the empty text. */
   requireNotEmpty(field: string, value: string): void {
     if (value === '') this.add(field, 'must not be empty');
   }

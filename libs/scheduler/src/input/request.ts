@@ -51,11 +51,13 @@ export interface PlacementRequest {
    * requests places those with higher priority first.
    */
   readonly priority?: number;
-  /** In order of preference. */
+  /** Regions in order of preference. Absent or empty: any region. */
   readonly regions?: readonly string[];
+  /** Zones of these regions, in any order. Absent or empty: any zone. */
   readonly zones?: readonly string[];
   /**
-   * `required` (default): other regions and zones are excluded. `preferred`: they lower the score.
+   * `required` (default): nodes in other regions and zones are excluded. `preferred`: such nodes
+   * have a lower score.
    */
   readonly locality?: 'required' | 'preferred';
   /** Labels and values that a node must have. */
@@ -89,7 +91,10 @@ export type FullRequest = Required<Omit<PlacementRequest, 'resources' | 'spread'
   readonly spread: Required<Spread> | undefined;
 };
 
-/** @throws InvalidInputError naming every invalid field. */
+/**
+ * Checks a request and fills in the defaults.
+ * @throws InvalidInputError naming every invalid field.
+ */
 export function toFullRequest(request: PlacementRequest): FullRequest {
   const { spread, ...given } = request;
   const full: FullRequest = {
@@ -154,7 +159,7 @@ export function checkWorkloadTerms(
   });
 }
 
-function checkTermMode(problems: Problems, path: string, rule: TermMode): void {
-  problems.requireOneOf(`${path}.mode`, rule.mode, ['required', 'preferred']);
-  if (rule.mode === 'preferred') problems.requireWholeNumber(`${path}.weight`, rule.weight, 1, 100);
+function checkTermMode(problems: Problems, path: string, term: TermMode): void {
+  problems.requireOneOf(`${path}.mode`, term.mode, ['required', 'preferred']);
+  if (term.mode === 'preferred') problems.requireWholeNumber(`${path}.weight`, term.weight, 1, 100);
 }

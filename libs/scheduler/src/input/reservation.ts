@@ -32,7 +32,10 @@ export interface Reservation {
   readonly leaving?: boolean;
 }
 
-/** @throws InvalidInputError naming every invalid field. */
+/**
+ * Checks a reservation.
+ * @throws InvalidInputError naming every invalid field.
+ */
 export function checkReservation(reservation: Reservation): void {
   const problems = new Problems();
   problems.requireNotEmpty('replicaId', reservation.replicaId);

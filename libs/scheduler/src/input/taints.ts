@@ -3,7 +3,7 @@ import type { Problems } from './problems.js';
 /** `NoSchedule` and `NoExecute` exclude nodes, `PreferNoSchedule` lowers the score. */
 export type TaintEffect = 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute';
 
-/** Excludes replicas that do not tolerate it, as in Kubernetes. */
+/** A mark of a node that repels replicas without a matching toleration, as in Kubernetes. */
 export interface Taint {
   readonly key: string;
   /** Absent means the empty value. */

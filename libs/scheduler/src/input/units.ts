@@ -13,8 +13,10 @@ export function describeShortage(field: ResourceField, need: number, free: numbe
   return `needs ${needed} ${UNITS[field].noun}, ${left} free`;
 }
 
+/** Texts for the amounts of one resource. */
 interface Unit {
   readonly noun: string;
+  /** Name of the smallest unit, in which amounts are given. */
   readonly smallest: string;
   readonly format: (amount: number) => string;
 }

@@ -11,8 +11,8 @@ export interface Candidate extends FilterCandidate {
   /** First failure among the filters that depend only on the node and the request. */
   readonly nodeFailure: Failure | undefined;
   /**
-   * Replicas of the workload in the node's zone, without leaving ones. One object is shared by all
-   * nodes of the zone.
+   * Replicas of the workload in the node's zone, without leaving replicas. All nodes of the zone
+   * share one object.
    */
   readonly inZone: DomainCount;
   /** The preferences that no placement changes. */
@@ -20,9 +20,9 @@ export interface Candidate extends FilterCandidate {
   allocated: Resources;
   replicas: number;
   heldPort: SchedulerHostPort | undefined;
-  /** Replicas of the workload on the node, without leaving ones. */
+  /** Replicas of the workload on the node, without leaving replicas. */
   onNode: number;
-  /** First failure among all filters except spread; updated after each placement. */
+  /** First failure among all filters except the required spread; updated after placements. */
   failure: Failure | undefined;
   terms: ScoreTerms;
   score: number;

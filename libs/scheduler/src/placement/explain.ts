@@ -13,7 +13,9 @@ interface NodeExplanationBase {
   readonly nodeId: NodeId;
   readonly score: number;
   readonly terms: ScoreTerms;
-  /** Replicas of the workload without leaving ones. Fewer replicas rank before a better score. */
+  /**
+   * Replicas of the workload, without leaving replicas. Fewer replicas rank before a better score.
+   */
   readonly workloadReplicas: {
     readonly onNode: number;
     readonly inZone: number;
@@ -42,7 +44,7 @@ interface NodeDoesNotFit {
  * others by score and id.
  */
 export function explainNodes(run: PlacementRun): NodeExplanation[] {
-  const failures = run.failures();
+  const failures = run.listFailures();
   const entries = run.candidates.map((candidate, index) => ({
     candidate,
     failure: failures[index],

@@ -70,7 +70,11 @@ describe('Cluster.eligibleNodes', () => {
       expected: undefined,
     },
     { name: 'omits a node in another zone', node: { zone: 'b' }, expected: undefined },
-    { name: 'omits a node without the runtime', node: { capabilities: [] }, expected: undefined },
+    {
+      name: 'omits a node without a required capability',
+      node: { capabilities: [] },
+      expected: undefined,
+    },
   ])('$name', ({ node, expected }) => {
     const request = aRequest({
       nodeSelector: { disk: 'ssd' },
@@ -78,20 +82,18 @@ describe('Cluster.eligibleNodes', () => {
       capabilities: ['runtime.process'],
     });
     const fitting = { labels: { disk: 'ssd' }, capabilities: ['runtime.process'] };
-    const describePlacement = aCluster([aNode('n1', { ...fitting, ...node })]).eligibleNodes(
-      request,
-    );
-    expect(describePlacement).toEqual(
+    const eligible = aCluster([aNode('n1', { ...fitting, ...node })]).eligibleNodes(request);
+    expect(eligible).toEqual(
       expected === undefined ? [] : [{ nodeId: 'n1', schedulable: expected }],
     );
   });
 
   it('returns a node with a suspended capability as not schedulable', () => {
     const node = { capabilities: ['runtime.cri'], suspendedCapabilities: ['runtime.cri'] };
-    const said = aCluster([aNode('n1', node)]).eligibleNodes(
+    const eligible = aCluster([aNode('n1', node)]).eligibleNodes(
       aRequest({ capabilities: ['runtime.cri'] }),
     );
-    expect(said).toEqual([{ nodeId: 'n1', schedulable: false }]);
+    expect(eligible).toEqual([{ nodeId: 'n1', schedulable: false }]);
   });
 
   it('ignores tolerated taints', () => {
@@ -106,12 +108,12 @@ describe('Cluster.eligibleNodes', () => {
   });
 
   it('orders nodes by id, independent of the order in which they were added', () => {
-    const said = aCluster([aNode('n2'), aNode('n10'), aNode('n1')]).eligibleNodes(aRequest());
-    expect(said.map(({ nodeId }) => nodeId)).toEqual(['n1', 'n10', 'n2']);
+    const eligible = aCluster([aNode('n2'), aNode('n10'), aNode('n1')]).eligibleNodes(aRequest());
+    expect(eligible.map(({ nodeId }) => nodeId)).toEqual(['n1', 'n10', 'n2']);
   });
 
   it('agrees with the brute-force oracle', () => {
-    const onOthers: readonly PlacementFilter[] = [
+    const ignoredFilters: readonly PlacementFilter[] = [
       ...(['replicas', 'cpu', 'memory', 'storage', 'bandwidth', 'gpu', 'hostPort'] as const),
       ...(['workloadAffinity', 'workloadAntiAffinity', 'spread'] as const),
     ];
@@ -121,7 +123,7 @@ describe('Cluster.eligibleNodes', () => {
         for (const request of world.requests) {
           const passesFilter = (node: SchedulerNode): boolean =>
             [...findFailingFilters(world, request, node)].every((filter) =>
-              onOthers.includes(filter),
+              ignoredFilters.includes(filter),
             );
           const expected = world.nodes
             .filter((node) => {
@@ -158,7 +160,7 @@ describe('Cluster.placeOn', () => {
     expect(unknown).toEqual({ placed: false, reasons: [] });
   });
 
-  it('counts the placements before it', () => {
+  it('considers earlier placements of the call on the same node', () => {
     const cluster = aCluster(
       [aNode('n1', { capacity: { cpuMillis: 1_200, memoryBytes: 8 * GIB } })],
       [aReservation('web-1')],
@@ -170,19 +172,19 @@ describe('Cluster.placeOn', () => {
     expect(cluster.usage(toNodeId('n1'))?.replicas).toBe(1);
   });
 
-  it('agrees with explain for each node, one after the other', () => {
+  it('agrees with explain for each node when each placement is reserved before the next', () => {
     fc.assert(
       fc.property(worlds, (world) => {
         for (const request of world.requests) {
           const cluster = aCluster(world.nodes, world.reservations);
-          const wanted = [...world.nodes, ...world.nodes].map(({ id }) => id);
+          const nodeIds = [...world.nodes, ...world.nodes].map(({ id }) => id);
           cluster
             .clone()
-            .placeOn(request, wanted)
+            .placeOn(request, nodeIds)
             .forEach((placement, index) => {
               const verdict = cluster
                 .explain(request)
-                .find(({ nodeId }) => nodeId === wanted[index]);
+                .find(({ nodeId }) => nodeId === nodeIds[index]);
               if (verdict === undefined) throw new Error('explain returned no entry for this node');
               const { nodeId, score, terms } = verdict;
               const filter = verdict.fits ? undefined : verdict.filter;

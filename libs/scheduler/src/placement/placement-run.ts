@@ -28,7 +28,9 @@ import {
 } from '../scoring/score.js';
 import { compareCandidates, NO_DOMAIN, type Candidate } from './candidate.js';
 
+/** Count that all nodes share without a declared spread; never changed. */
 const NO_SPREAD: DomainCount = { count: 0 };
+/** Terms of a candidate before its first refresh. */
 const NO_SCORE: ScoreTerms = {
   locality: 0,
   reliability: 0,
@@ -50,9 +52,13 @@ export class PlacementRun implements FilterRun {
   readonly affinity: readonly TermMatches[];
   readonly antiAffinity: readonly TermMatches[];
   spreadCeiling: number | undefined;
+  /** Domains, by topology, from which existing replicas exclude the request. */
   private readonly excludedDomains: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Replicas of the workload by node, without leaving replicas. */
   private readonly stayingReplicas: ReadonlyMap<NodeId, number>;
+  /** Replicas of the workload by zone. */
   private readonly zones = new Map<string, DomainCount>();
+  /** Replicas of the workload by domain of the declared spread. */
   private readonly spreadDomains = new Map<string, DomainCount>();
   /** Domains of the declared spread with a node that could hold a replica if it were empty. */
   private readonly eligible = new Set<DomainCount>();
@@ -72,8 +78,8 @@ export class PlacementRun implements FilterRun {
     this.spreadCeiling = this.computeSpreadCeiling();
   }
 
-  /** Returns the candidate for the next replica; undefined when none fits. */
-  best(): Candidate | undefined {
+  /** Returns the best candidate for the next replica; undefined when no candidate fits. */
+  findBest(): Candidate | undefined {
     let best: Candidate | undefined;
     for (const candidate of this.candidates) {
       if (candidate.failure !== undefined || exceedsSpread(candidate, this)) continue;
@@ -82,7 +88,7 @@ export class PlacementRun implements FilterRun {
     return best;
   }
 
-  /** Counts a placement on a candidate for the rest of this run. */
+  /** Adds a placement on a candidate for the rest of this run, as if it had been reserved. */
   addPlacement(candidate: Candidate): void {
     candidate.allocated = addResources(candidate.allocated, this.request.resources);
     candidate.replicas += 1;
@@ -100,8 +106,10 @@ export class PlacementRun implements FilterRun {
     this.spreadCeiling = this.computeSpreadCeiling();
   }
 
-  /** Returns for each candidate why the next replica does not fit; undefined where it fits. */
-  failures(): readonly (Failure | undefined)[] {
+  /**
+   * Returns for each candidate, in order, why the next replica does not fit; undefined if it fits.
+   */
+  listFailures(): readonly (Failure | undefined)[] {
     return this.candidates.map((candidate) => this.failureOf(candidate));
   }
 
@@ -169,8 +177,8 @@ export class PlacementRun implements FilterRun {
   }
 
   /**
-   * Recomputes the failure and the score of a candidate. Its replica counts are shared objects and
-   * already current.
+   * Recomputes the failure and the score of a candidate from its replica counts, which are objects
+   * that the candidates of a domain share.
    */
   private refresh(candidate: Candidate): void {
     candidate.failure = candidate.nodeFailure ?? findCandidateFailure(candidate, this);
@@ -198,7 +206,9 @@ export class PlacementRun implements FilterRun {
 
   /**
    * Counts a placement for a term. The first replica of a domain changes the result for all nodes
-   * of the domain, and the first replica at all changes it for every node.
+   * of the domain, and the first replica at all changes the result for every node.
+   * @param side - The domains of the candidates that the term belongs to.
+   * @param index - Index of the term in the request.
    */
   private countPlacement(
     matches: TermMatches,
@@ -208,11 +218,11 @@ export class PlacementRun implements FilterRun {
   ): void {
     const domain = placed[side][index];
     if (!matches.matchesOwnWorkload || domain === undefined) return;
-    const wasFirstOfAll = matches.occupied === 0;
-    const wasFirst = domain.count === 0;
+    const isFirstAtAll = matches.occupied === 0;
+    const isFirstInDomain = domain.count === 0;
     addReplicas(matches, domain, 1);
-    if (!wasFirst) return;
+    if (!isFirstInDomain) return;
     for (const candidate of this.candidates)
-      if (wasFirstOfAll || candidate[side][index] === domain) this.refresh(candidate);
+      if (isFirstAtAll || candidate[side][index] === domain) this.refresh(candidate);
   }
 }

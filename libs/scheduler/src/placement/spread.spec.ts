@@ -2,21 +2,21 @@ import { definedFields, toNodeId } from '@cloudless/base';
 import { describeReasons, type PlacementRequest, type SchedulerNode } from '../index.js';
 import { aCluster, aNode, aRequest, aReservation, GIB, placedOn } from '../testing/builders.js';
 
-/** `zones('a a b')` returns nodes n1 and n2 in zone a and n3 in zone b. */
-function zones(text: string, given: Partial<SchedulerNode> = {}): SchedulerNode[] {
-  return text.split(' ').map((zone, index) => aNode(`n${index + 1}`, { zone, ...given }));
+/** `nodesInZones('a a b')` returns nodes n1 and n2 in zone a and n3 in zone b. */
+function nodesInZones(text: string): SchedulerNode[] {
+  return text.split(' ').map((zone, index) => aNode(`n${index + 1}`, { zone }));
 }
 
-/** Counts placed replicas by zone, or by the key that `by` returns. */
-function perDomain(
+/** Counts placed replicas by zone, or by the domain that `getDomain` returns. */
+function countByDomain(
   nodes: readonly SchedulerNode[],
   placed: readonly (string | undefined)[],
-  by = (node: SchedulerNode) => node.zone ?? '',
+  getDomain = (node: SchedulerNode) => node.zone ?? '',
 ): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const id of placed) {
     const node = nodes.find((candidate) => candidate.id === id);
-    const domain = node === undefined ? 'refused' : by(node);
+    const domain = node === undefined ? 'refused' : getDomain(node);
     counts[domain] = (counts[domain] ?? 0) + 1;
   }
   return counts;
@@ -24,21 +24,21 @@ function perDomain(
 
 const onNode = (index: number) => ({ nodeId: toNodeId(`n${index}`) });
 
-describe('spread that is not declared', () => {
+describe('Cluster.place without a declared spread', () => {
   it('places 5 replicas over 3 zones as 2, 2 and 1', () => {
-    const nodes = zones('a a b b c c');
+    const nodes = nodesInZones('a a b b c c');
     expect(
-      Object.values(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 5))).sort(),
+      Object.values(countByDomain(nodes, placedOn(aCluster(nodes), aRequest(), 5))).sort(),
     ).toEqual([1, 2, 2]);
   });
 
   it('prefers the node with the fewest replicas within a zone, even when a fuller node scores better', () => {
-    expect(placedOn(aCluster(zones('a a a')), aRequest(), 3)).toEqual(['n1', 'n2', 'n3']);
+    expect(placedOn(aCluster(nodesInZones('a a a')), aRequest(), 3)).toEqual(['n1', 'n2', 'n3']);
   });
 
-  it('continues when a zone has no capacity', () => {
-    const nodes = [...zones('a a'), aNode('n3', { zone: 'b', maxReplicas: 1 })];
-    expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(), 6))).toEqual({ a: 5, b: 1 });
+  it('places in the other zones when a zone has no capacity', () => {
+    const nodes = [...nodesInZones('a a'), aNode('n3', { zone: 'b', maxReplicas: 1 })];
+    expect(countByDomain(nodes, placedOn(aCluster(nodes), aRequest(), 6))).toEqual({ a: 5, b: 1 });
   });
 
   it('treats zones with the same name in two regions as two zones', () => {
@@ -51,17 +51,17 @@ describe('spread that is not declared', () => {
   });
 
   it('counts existing replicas of the workload, of any version', () => {
-    const cluster = aCluster(zones('a b'), [
+    const cluster = aCluster(nodesInZones('a b'), [
       aReservation('web-1', onNode(1)),
       aReservation('web-2', { ...onNode(1), labels: { app: 'web', version: '0' } }),
     ]);
     expect(placedOn(cluster, aRequest(), 3)).toEqual(['n2', 'n2', 'n1']);
   });
 
-  it('does not count leaving replicas, but their resources', () => {
+  it('does not count leaving replicas, but counts their resources as used', () => {
     const half = { cpuMillis: 2_000, memoryBytes: GIB };
     const leaving = { ...onNode(1), leaving: true, resources: half };
-    const cluster = aCluster(zones('a b'), [
+    const cluster = aCluster(nodesInZones('a b'), [
       aReservation('web-1', leaving),
       aReservation('web-2', { ...onNode(2), resources: half }),
     ]);
@@ -69,18 +69,19 @@ describe('spread that is not declared', () => {
   });
 
   it('does not count replicas of other workloads', () => {
-    const cluster = aCluster(zones('a b'), [
+    const cluster = aCluster(nodesInZones('a b'), [
       aReservation('db-1', {
         ...onNode(1),
         workloadId: 'db' as never,
         resources: { cpuMillis: 2_000, memoryBytes: 4 * GIB },
       }),
     ]);
-    expect(placedOn(cluster, aRequest())).toEqual(['n1']); // both on the fuller node
+    // Both replicas are on n1: it is the fuller node, which scores better.
+    expect(placedOn(cluster, aRequest())).toEqual(['n1']);
   });
 });
 
-describe('required spread', () => {
+describe('Cluster with a required spread', () => {
   const spread = (topology: string, maxSkew?: number): Partial<PlacementRequest> => ({
     spread: { topology, mode: 'required', ...definedFields({ maxSkew }) },
   });
@@ -88,12 +89,12 @@ describe('required spread', () => {
   it.each([1, 2, 3, 4, 5, 6, 7])(
     'places %i replicas over 3 zones with a difference of at most 1',
     (count) => {
-      const nodes = zones('a a b c');
+      const nodes = nodesInZones('a a b c');
       const counts = {
         a: 0,
         b: 0,
         c: 0,
-        ...perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), count)),
+        ...countByDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), count)),
       };
       expect(Object.values(counts).reduce((sum, n) => sum + n)).toBe(count);
       expect(
@@ -103,7 +104,7 @@ describe('required spread', () => {
   );
 
   it('refuses a placement that would exceed the skew and names the filter', () => {
-    const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
+    const cluster = aCluster([...nodesInZones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
     const placements = cluster.place(aRequest(spread('zone')), 7);
     expect(placements.map(({ placed }) => placed)).toEqual([
       true,
@@ -120,8 +121,8 @@ describe('required spread', () => {
     );
   });
 
-  it('allows a difference of maxSkew', () => {
-    const cluster = aCluster([...zones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
+  it('places until the domains differ by maxSkew', () => {
+    const cluster = aCluster([...nodesInZones('a b'), aNode('n3', { zone: 'c', maxReplicas: 1 })]);
     expect(
       placedOn(cluster, aRequest(spread('zone', 2)), 9).filter((id) => id !== undefined),
     ).toHaveLength(7);
@@ -148,30 +149,30 @@ describe('required spread', () => {
     ]);
   });
 
-  it.each<{ name: string; closed: Partial<SchedulerNode> }>([
-    { name: 'lost', closed: { availability: { lost: true } } },
-    { name: 'cordoned', closed: { availability: { cordoned: true } } },
-    { name: 'tainted', closed: { taints: [{ key: 'x', effect: 'NoExecute' }] } },
+  it.each<{ name: string; excluded: Partial<SchedulerNode> }>([
+    { name: 'lost', excluded: { availability: { lost: true } } },
+    { name: 'cordoned', excluded: { availability: { cordoned: true } } },
+    { name: 'tainted', excluded: { taints: [{ key: 'x', effect: 'NoExecute' }] } },
     {
       name: 'too small even when empty',
-      closed: { capacity: { cpuMillis: 100, memoryBytes: GIB } },
+      excluded: { capacity: { cpuMillis: 100, memoryBytes: GIB } },
     },
-    { name: 'closed to replicas (maxReplicas 0)', closed: { maxReplicas: 0 } },
-  ])('ignores a zone whose nodes are all $name', ({ closed }) => {
-    const nodes = [...zones('a b'), aNode('n3', { zone: 'c', ...closed })];
-    expect(perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), 4))).toEqual({
+    { name: 'limited to 0 replicas', excluded: { maxReplicas: 0 } },
+  ])('ignores a zone whose nodes are all $name', ({ excluded }) => {
+    const nodes = [...nodesInZones('a b'), aNode('n3', { zone: 'c', ...excluded })];
+    expect(countByDomain(nodes, placedOn(aCluster(nodes), aRequest(spread('zone')), 4))).toEqual({
       a: 2,
       b: 2,
     });
   });
 
-  it('waits for a zone that is only full', () => {
+  it('refuses a placement while the emptiest zone is only full', () => {
     const full = aReservation('db-1', {
       ...onNode(2),
       workloadId: 'db' as never,
       resources: { cpuMillis: 4_000, memoryBytes: GIB },
     });
-    expect(placedOn(aCluster(zones('a b'), [full]), aRequest(spread('zone')), 2)).toEqual([
+    expect(placedOn(aCluster(nodesInZones('a b'), [full]), aRequest(spread('zone')), 2)).toEqual([
       'n1',
       undefined,
     ]);
@@ -179,7 +180,7 @@ describe('required spread', () => {
 
   it('places in the emptiest zones when the distribution has become uneven', () => {
     const cluster = aCluster(
-      zones('a b c'),
+      nodesInZones('a b c'),
       ['web-1', 'web-2', 'web-3'].map((id) => aReservation(id)),
     );
     const placed = placedOn(cluster, aRequest(spread('zone')), 6);
@@ -187,11 +188,11 @@ describe('required spread', () => {
     expect(placed.slice(4).sort()).toEqual(['n2', 'n3']);
   });
 
-  it.each<{ topology: string; by: (node: SchedulerNode) => string }>([
-    { topology: 'node', by: (node) => node.id },
-    { topology: 'region', by: (node) => node.region ?? '' },
-    { topology: 'rack', by: (node) => node.labels?.['rack'] ?? '' },
-  ])('works with topology $topology', ({ topology, by }) => {
+  it.each<{ topology: string; getDomain: (node: SchedulerNode) => string }>([
+    { topology: 'node', getDomain: (node) => node.id },
+    { topology: 'region', getDomain: (node) => node.region ?? '' },
+    { topology: 'rack', getDomain: (node) => node.labels?.['rack'] ?? '' },
+  ])('spreads evenly over the domains of topology $topology', ({ topology, getDomain }) => {
     const nodes = [1, 2, 3, 4].map((n) =>
       aNode(`n${n}`, {
         zone: `z${n}`,
@@ -200,9 +201,9 @@ describe('required spread', () => {
       }),
     );
     const counts = Object.values(
-      perDomain(nodes, placedOn(aCluster(nodes), aRequest(spread(topology)), 8), by),
+      countByDomain(nodes, placedOn(aCluster(nodes), aRequest(spread(topology)), 8), getDomain),
     );
-    expect(new Set(counts)).toEqual(new Set([8 / new Set(nodes.map(by)).size]));
+    expect(new Set(counts)).toEqual(new Set([8 / new Set(nodes.map(getDomain)).size]));
   });
 
   it('excludes nodes without the topology label', () => {
@@ -216,24 +217,24 @@ describe('required spread', () => {
   });
 });
 
-describe('preferred spread', () => {
+describe('Cluster.place with a preferred spread', () => {
   const request = aRequest({ spread: { topology: 'region', mode: 'preferred' } });
 
   it('ranks the emptiest domain before zones, nodes and score', () => {
-    const nodes = [...zones('a b c'), aNode('n4', { region: 'us', reliability: 0 })];
+    const nodes = [...nodesInZones('a b c'), aNode('n4', { region: 'us', reliability: 0 })];
     expect(
-      perDomain(nodes, placedOn(aCluster(nodes), request, 6), (node) => node.region ?? ''),
+      countByDomain(nodes, placedOn(aCluster(nodes), request, 6), (node) => node.region ?? ''),
     ).toEqual({ eu: 3, us: 3 });
   });
 
   it('places elsewhere when the emptiest domain has no capacity', () => {
-    const nodes = [...zones('a b'), aNode('n3', { region: 'us', maxReplicas: 1 })];
+    const nodes = [...nodesInZones('a b'), aNode('n3', { region: 'us', maxReplicas: 1 })];
     expect(
-      perDomain(nodes, placedOn(aCluster(nodes), request, 5), (node) => node.region ?? ''),
+      countByDomain(nodes, placedOn(aCluster(nodes), request, 5), (node) => node.region ?? ''),
     ).toEqual({ eu: 4, us: 1 });
   });
 
-  it('chooses nodes in no domain last', () => {
+  it('chooses a node in no domain last', () => {
     const nodes = [
       aNode('n1', { region: '' }),
       aNode('n2', { region: 'us', maxReplicas: 2, reliability: 0 }),

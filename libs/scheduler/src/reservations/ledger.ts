@@ -24,8 +24,7 @@ export interface ReplicaGroup {
   readonly namespace: string;
   readonly labels: LabelMap;
   /**
-   * Required anti-affinity terms. They exclude replicas that they match from the domains of this
-   * group.
+   * Required anti-affinity terms, which exclude matching replicas from the domains of this group.
    */
   readonly repels: readonly WorkloadTerm[];
   /** Replica counts by node. Contains no entry for nodes without replicas of the group. */
@@ -44,10 +43,10 @@ interface Entry {
   readonly leaving: boolean;
   readonly resources: Resources;
   readonly hostPorts: readonly SchedulerHostPort[];
-  readonly group: OpenGroup;
+  readonly group: MutableGroup;
 }
 
-interface OpenGroup extends ReplicaGroup {
+interface MutableGroup extends ReplicaGroup {
   readonly key: string;
   readonly perNode: Map<NodeId, ReplicaCount>;
 }
@@ -56,15 +55,16 @@ const NO_BOOKINGS: NodeBookings = { allocated: NO_RESOURCES, replicas: 0 };
 const NO_REPLICAS: ReplicaCount = { staying: 0, leaving: 0 };
 
 /**
- * All reservations, indexed by node and by group of alike replicas. Holds only node ids: a
- * reservation may be added before its node and outlive it, so the order of changes does not matter.
+ * All reservations, indexed by node and by group of equal replicas. Holds node ids instead of
+ * nodes: a reservation may be added before its node and outlive the node, so the order of changes
+ * does not matter.
  */
 export class Ledger {
   private readonly entries = new Map<ReplicaId, Entry>();
   private readonly bookings = new Map<NodeId, NodeBookings>();
   private ports = new HeldPorts();
-  private readonly groups = new Map<string, OpenGroup>();
-  private readonly groupsOf = new Map<WorkloadId, Set<OpenGroup>>();
+  private readonly groups = new Map<string, MutableGroup>();
+  private readonly groupsOf = new Map<WorkloadId, Set<MutableGroup>>();
 
   /** Adds a reservation, or replaces the older reservation of the same replica. */
   add(reservation: Reservation): void {
@@ -75,7 +75,7 @@ export class Ledger {
       leaving,
       resources: toResources(reservation.resources),
       hostPorts: sortPorts(reservation.hostPorts),
-      group: this.groupFor(reservation),
+      group: this.getOrCreateGroup(reservation),
     };
     this.entries.set(reservation.replicaId, entry);
     const { allocated, replicas } = this.bookingsOn(nodeId);
@@ -103,6 +103,7 @@ export class Ledger {
     this.adjust(entry, -1);
   }
 
+  /** Returns the reserved resources and the number of reservations of a node, known or not. */
   bookingsOn(nodeId: NodeId): NodeBookings {
     return this.bookings.get(nodeId) ?? NO_BOOKINGS;
   }
@@ -116,12 +117,12 @@ export class Ledger {
     return this.groups.values();
   }
 
-  /** Counts the replicas of a workload that are not leaving, by node, for all labels. */
+  /** Counts the replicas of a workload that are not leaving, by node, over all groups. */
   countStaying(workloadId: WorkloadId): Map<NodeId, number> {
     const staying = new Map<NodeId, number>();
     for (const group of this.groupsOf.get(workloadId) ?? []) {
-      for (const [nodeId, head] of group.perNode)
-        staying.set(nodeId, (staying.get(nodeId) ?? 0) + head.staying);
+      for (const [nodeId, count] of group.perNode)
+        staying.set(nodeId, (staying.get(nodeId) ?? 0) + count.staying);
     }
     return staying;
   }
@@ -132,7 +133,7 @@ export class Ledger {
     for (const [nodeId, booked] of this.bookings) copy.bookings.set(nodeId, booked);
     copy.ports = this.ports.clone();
     for (const group of this.groups.values())
-      copy.openGroup({ ...group, perNode: new Map(group.perNode) });
+      copy.addGroup({ ...group, perNode: new Map(group.perNode) });
     for (const [replicaId, entry] of this.entries) {
       copy.entries.set(replicaId, {
         ...entry,
@@ -143,27 +144,27 @@ export class Ledger {
   }
 
   private adjust({ nodeId, leaving, group }: Entry, change: 1 | -1): void {
-    const head = group.perNode.get(nodeId) ?? NO_REPLICAS;
+    const count = group.perNode.get(nodeId) ?? NO_REPLICAS;
     const next = leaving
-      ? { ...head, leaving: head.leaving + change }
-      : { ...head, staying: head.staying + change };
+      ? { ...count, leaving: count.leaving + change }
+      : { ...count, staying: count.staying + change };
     if (next.staying + next.leaving > 0) group.perNode.set(nodeId, next);
     else group.perNode.delete(nodeId);
-    if (group.perNode.size === 0) this.closeGroup(group);
+    if (group.perNode.size === 0) this.removeGroup(group);
   }
 
-  private groupFor({
+  private getOrCreateGroup({
     workloadId,
     namespace,
     labels = {},
     workloadAntiAffinity = [],
-  }: Reservation): OpenGroup {
+  }: Reservation): MutableGroup {
     const repels = workloadAntiAffinity.filter((term) => term.mode === 'required');
     const sortedLabels = Object.entries(labels).sort(([a], [b]) => compareText(a, b));
     const key = JSON.stringify([workloadId, namespace, sortedLabels, repels]);
     return (
       this.groups.get(key) ??
-      this.openGroup({
+      this.addGroup({
         key,
         workloadId,
         namespace,
@@ -174,14 +175,14 @@ export class Ledger {
     );
   }
 
-  private openGroup(group: OpenGroup): OpenGroup {
+  private addGroup(group: MutableGroup): MutableGroup {
     this.groups.set(group.key, group);
     const siblings = this.groupsOf.get(group.workloadId) ?? new Set();
     this.groupsOf.set(group.workloadId, siblings.add(group));
     return group;
   }
 
-  private closeGroup(group: OpenGroup): void {
+  private removeGroup(group: MutableGroup): void {
     this.groups.delete(group.key);
     const siblings = this.groupsOf.get(group.workloadId);
     siblings?.delete(group);

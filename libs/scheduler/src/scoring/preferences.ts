@@ -5,7 +5,7 @@ import type { FullRequest } from '../input/request.js';
 import { isTolerated } from '../input/taints.js';
 import type { Preferences } from './score.js';
 
-/** Sums the preferences that only the node and the request decide. */
+/** Sums the preferences that only the node and the request decide, which no placement changes. */
 export function sumFixedPreferences(
   { labels, taints }: IndexedNode,
   { nodeAffinity, nodeAntiAffinity, tolerations }: FullRequest,

@@ -10,33 +10,34 @@ import {
 } from '../index.js';
 import { aCluster, aNode, aRequest, aReservation } from '../testing/builders.js';
 
-type NodeGiven = Partial<SchedulerNode>;
-type RequestGiven = Partial<PlacementRequest>;
+type NodeChanges = Partial<SchedulerNode>;
+type RequestChanges = Partial<PlacementRequest>;
 
 /**
  * A machine with 1000 m CPU and 1000 bytes of memory, so that amounts are shares in thousandths.
  */
-const round = {
+const thousandths = {
   cpuMillis: 1_000,
   memoryBytes: 1_000,
   storageBytes: 0,
   bandwidthBps: 1_000,
   gpus: 0,
 };
-const shares = (cpuMillis: number, memoryBytes: number): RequestGiven => ({
+const shares = (cpuMillis: number, memoryBytes: number): RequestChanges => ({
   resources: { cpuMillis, memoryBytes },
 });
 
-function explained(
-  node: NodeGiven,
-  request: RequestGiven,
-  booked?: { cpuMillis: number; memoryBytes: number; bandwidthBps?: number },
+/** Returns the explanation of one node for one request, beside the resources of another workload. */
+function explainNode(
+  node: NodeChanges,
+  request: RequestChanges,
+  reserved?: { cpuMillis: number; memoryBytes: number; bandwidthBps?: number },
 ) {
   const others =
-    booked === undefined
+    reserved === undefined
       ? []
-      : [aReservation('other-1', { resources: booked, labels: { app: 'other' } })];
-  const [explanation] = aCluster([aNode('n1', { capacity: round, ...node })], others).explain(
+      : [aReservation('other-1', { resources: reserved, labels: { app: 'other' } })];
+  const [explanation] = aCluster([aNode('n1', { capacity: thousandths, ...node })], others).explain(
     aRequest({ ...shares(100, 100), ...request }),
   );
   if (explanation === undefined) throw new Error('the node is missing from the explanation');
@@ -44,215 +45,239 @@ function explained(
 }
 
 describe('score term locality', () => {
-  it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: number }>([
-    { name: 'no region or zone requested', request: {}, is: 0.7 },
-    { name: 'node in the first region', request: { regions: ['eu', 'us'] }, is: 1 },
-    { name: 'node in the second region', request: { regions: ['us', 'eu'] }, is: 0.9 },
-    { name: 'node in the fourth region', request: { regions: ['us', 'as', 'af', 'eu'] }, is: 0.7 },
-    { name: 'node in no requested region', request: { regions: ['us'] }, is: 0.5 },
-    { name: 'node in a requested zone, no region requested', request: { zones: ['a'] }, is: 0.9 },
-    { name: 'node in no requested zone, no region requested', request: { zones: ['b'] }, is: 0.5 },
+  it.each<{ name: string; node?: NodeChanges; request: RequestChanges; expected: number }>([
+    { name: 'no region or zone is requested', request: {}, expected: 0.7 },
+    { name: 'the node is in the first region', request: { regions: ['eu', 'us'] }, expected: 1 },
+    { name: 'the node is in the second region', request: { regions: ['us', 'eu'] }, expected: 0.9 },
+    {
+      name: 'the node is in the fourth region',
+      request: { regions: ['us', 'as', 'af', 'eu'] },
+      expected: 0.7,
+    },
+    { name: 'the node is in no requested region', request: { regions: ['us'] }, expected: 0.5 },
+    {
+      name: 'the node is in a requested zone and no region is requested',
+      request: { zones: ['a'] },
+      expected: 0.9,
+    },
+    {
+      name: 'the node is in no requested zone and no region is requested',
+      request: { zones: ['b'] },
+      expected: 0.5,
+    },
     {
       name: 'region and zone match, clamped to 1',
       request: { regions: ['eu'], zones: ['a'] },
-      is: 1,
+      expected: 1,
     },
     {
-      name: 'second region, zone does not match',
+      name: 'the second region matches and the zone does not',
       request: { regions: ['us', 'eu'], zones: ['b'] },
-      is: 0.7,
+      expected: 0.7,
     },
     {
       name: 'neither region nor zone matches',
       request: { regions: ['us'], zones: ['b'] },
-      is: 0.3,
+      expected: 0.3,
     },
     {
-      name: 'region late in the list, zone does not match, clamped to 0',
+      name: 'the tenth region matches and the zone does not, clamped to 0',
       request: { regions: [...'123456789', 'eu'], zones: ['b'] },
-      is: 0,
+      expected: 0,
     },
-  ])('is $is: $name', ({ node = {}, request, is }) => {
-    expect(explained(node, { locality: 'preferred', ...request }).terms.locality).toBeCloseTo(
-      is,
+  ])('is $expected when $name', ({ node = {}, request, expected }) => {
+    expect(explainNode(node, { locality: 'preferred', ...request }).terms.locality).toBeCloseTo(
+      expected,
       12,
     );
   });
 });
 
 describe('score term reliability', () => {
-  it.each<{ name: string; node: NodeGiven; is: number }>([
-    { name: 'reliability absent', node: {}, is: 1 },
-    { name: 'reliability given', node: { reliability: 0.75 }, is: 0.75 },
-    { name: 'memory pressure', node: { conditions: { memoryPressure: true } }, is: 0.8 },
+  it.each<{ name: string; node: NodeChanges; expected: number }>([
+    { name: 'the reliability is absent', node: {}, expected: 1 },
+    { name: 'the reliability is 0.75', node: { reliability: 0.75 }, expected: 0.75 },
     {
-      name: 'memory and disk pressure',
-      node: { conditions: { memoryPressure: true, diskPressure: true } },
-      is: 0.6,
+      name: 'memory is under pressure',
+      node: { conditions: { memoryPressure: true } },
+      expected: 0.8,
     },
-    { name: 'network unavailable', node: { conditions: { networkUnavailable: true } }, is: 0.6 },
     {
-      name: 'all conditions, clamped to 0',
+      name: 'memory and disk are under pressure',
+      node: { conditions: { memoryPressure: true, diskPressure: true } },
+      expected: 0.6,
+    },
+    {
+      name: 'the network is unavailable',
+      node: { conditions: { networkUnavailable: true } },
+      expected: 0.6,
+    },
+    {
+      name: 'all conditions are true, clamped to 0',
       node: {
         reliability: 0.5,
         conditions: { memoryPressure: true, diskPressure: true, networkUnavailable: true },
       },
-      is: 0,
+      expected: 0,
     },
-  ])('is $is: $name', ({ node, is }) => {
-    expect(explained(node, {}).terms.reliability).toBeCloseTo(is, 12);
+  ])('is $expected when $name', ({ node, expected }) => {
+    expect(explainNode(node, {}).terms.reliability).toBeCloseTo(expected, 12);
   });
 });
 
 describe('score term cost', () => {
-  it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: number }>([
-    { name: 'mean share 0.099', request: shares(99, 99), is: 0.7 },
-    { name: 'mean share 0.1', request: shares(100, 100), is: 1 },
-    { name: 'mean share 0.2 of unequal shares', request: shares(400, 0), is: 1 },
-    { name: 'mean share 0.3', request: shares(300, 300), is: 0.8 },
-    { name: 'mean share 0.5', request: shares(500, 500), is: 0.6 },
-    { name: 'mean share 0.7', request: shares(700, 700), is: 0.3 },
+  it.each<{ name: string; node?: NodeChanges; request: RequestChanges; expected: number }>([
+    { name: 'the mean share is 0.099', request: shares(99, 99), expected: 0.7 },
+    { name: 'the mean share is 0.1', request: shares(100, 100), expected: 1 },
+    { name: 'the mean of unequal shares is 0.2', request: shares(400, 0), expected: 1 },
+    { name: 'the mean share is 0.3', request: shares(300, 300), expected: 0.8 },
+    { name: 'the mean share is 0.5', request: shares(500, 500), expected: 0.6 },
+    { name: 'the mean share is 0.7', request: shares(700, 700), expected: 0.3 },
     {
-      name: 'share of the whole machine, not of the allocatable part',
+      name: 'the share is 0.2 of the whole machine and 0.4 of the allocatable part',
       node: { systemReserved: { cpuMillis: 500, memoryBytes: 500 } },
       request: shares(200, 200),
-      is: 1,
+      expected: 1,
     },
     {
-      name: 'GPU node, no GPU requested',
-      node: { capacity: { ...round, gpus: 1 } },
+      name: 'the node has a GPU and none is requested',
+      node: { capacity: { ...thousandths, gpus: 1 } },
       request: shares(100, 100),
-      is: 0.7,
+      expected: 0.7,
     },
     {
-      name: 'GPU node, GPU requested',
-      node: { capacity: { ...round, gpus: 1 } },
+      name: 'the node has a GPU that is requested',
+      node: { capacity: { ...thousandths, gpus: 1 } },
       request: { resources: { cpuMillis: 100, memoryBytes: 100, gpus: 1 } },
-      is: 1,
+      expected: 1,
     },
     {
-      name: 'GPU node, no GPU requested, most of the machine',
-      node: { capacity: { ...round, gpus: 1 } },
+      name: 'the node has a GPU, none is requested, and the share is 0.7',
+      node: { capacity: { ...thousandths, gpus: 1 } },
       request: shares(700, 700),
-      is: 0,
+      expected: 0,
     },
-  ])('is $is: $name', ({ node = {}, request, is }) => {
-    expect(explained(node, request).terms.cost).toBeCloseTo(is, 12);
+  ])('is $expected when $name', ({ node = {}, request, expected }) => {
+    expect(explainNode(node, request).terms.cost).toBeCloseTo(expected, 12);
   });
 });
 
 describe('score term utilisation', () => {
   it.each<{
     name: string;
-    node?: NodeGiven;
-    request: RequestGiven;
-    booked?: { cpuMillis: number; memoryBytes: number };
-    is: number;
+    node?: NodeChanges;
+    request: RequestChanges;
+    reserved?: { cpuMillis: number; memoryBytes: number };
+    expected: number;
   }>([
-    { name: 'exactly the target', request: shares(650, 650), is: 1 },
-    { name: 'a tenth used', request: shares(100, 100), is: 0.45 },
+    { name: 'the utilisation is the target', request: shares(650, 650), expected: 1 },
+    { name: 'a tenth of the machine is used', request: shares(100, 100), expected: 0.45 },
     {
-      name: 'including reservations',
+      name: 'the utilisation with reservations is 0.55',
       request: shares(100, 100),
-      booked: { cpuMillis: 450, memoryBytes: 450 },
-      is: 0.9,
+      reserved: { cpuMillis: 450, memoryBytes: 450 },
+      expected: 0.9,
     },
     {
-      name: 'including the system reservation',
+      name: 'the utilisation with the system reservation is 0.55',
       node: { systemReserved: { cpuMillis: 450, memoryBytes: 450 } },
       request: shares(100, 100),
-      is: 0.9,
+      expected: 0.9,
     },
-    { name: 'unequal shares: mean of the distances', request: shares(250, 650), is: 0.8 },
+    {
+      name: 'the distances of the CPU and memory share from the target are 0.4 and 0',
+      request: shares(250, 650),
+      expected: 0.8,
+    },
     {
       name: 'the imbalance shrinks',
       request: shares(100, 300),
-      booked: { cpuMillis: 400, memoryBytes: 200 },
-      is: 0.95,
+      reserved: { cpuMillis: 400, memoryBytes: 200 },
+      expected: 0.95,
     },
     {
       name: 'the imbalance changes sides and grows',
       request: shares(0, 500),
-      booked: { cpuMillis: 400, memoryBytes: 200 },
-      is: 0.85,
+      reserved: { cpuMillis: 400, memoryBytes: 200 },
+      expected: 0.85,
     },
     {
       name: 'the imbalance stays',
       request: shares(100, 100),
-      booked: { cpuMillis: 200, memoryBytes: 100 },
-      is: 0.6,
+      reserved: { cpuMillis: 200, memoryBytes: 100 },
+      expected: 0.6,
     },
-    { name: 'exactly 0.9', request: shares(900, 900), is: 0.75 },
-    { name: 'one resource above 0.9', request: shares(910, 650), is: 0.57 },
-    { name: 'both resources above 0.9', request: shares(950, 950), is: 0.4 },
-    { name: 'more than the capacity', request: shares(1_001, 100), is: 0 },
+    { name: 'both shares are exactly 0.9', request: shares(900, 900), expected: 0.75 },
+    { name: 'one share is above 0.9', request: shares(910, 650), expected: 0.57 },
+    { name: 'both shares are above 0.9', request: shares(950, 950), expected: 0.4 },
+    { name: 'more than the capacity is requested', request: shares(1_001, 100), expected: 0 },
     {
-      name: 'memory requested on a node without memory',
-      node: { capacity: { ...round, memoryBytes: 0 } },
+      name: 'memory is requested on a node without memory',
+      node: { capacity: { ...thousandths, memoryBytes: 0 } },
       request: shares(650, 1),
-      is: 0,
+      expected: 0,
     },
     {
-      name: 'target and shrinking imbalance, clamped to 1',
+      name: 'the imbalance shrinks to the target, clamped to 1',
       request: shares(0, 250),
-      booked: { cpuMillis: 650, memoryBytes: 400 },
-      is: 1,
+      reserved: { cpuMillis: 650, memoryBytes: 400 },
+      expected: 1,
     },
-  ])('is $is: $name', ({ node = {}, request, booked, is }) => {
-    expect(explained(node, request, booked).terms.utilisation).toBeCloseTo(is, 12);
+  ])('is $expected when $name', ({ node = {}, request, reserved, expected }) => {
+    expect(explainNode(node, request, reserved).terms.utilisation).toBeCloseTo(expected, 12);
   });
 });
 
 describe('score term networkPenalty', () => {
-  const needs = (bandwidthBps: number): RequestGiven => ({
+  const needs = (bandwidthBps: number): RequestChanges => ({
     resources: { cpuMillis: 100, memoryBytes: 100, bandwidthBps },
   });
   it.each<{
     name: string;
-    node?: NodeGiven;
-    request: RequestGiven;
-    booked?: { cpuMillis: number; memoryBytes: number; bandwidthBps: number };
-    is: number;
+    node?: NodeChanges;
+    request: RequestChanges;
+    reserved?: { cpuMillis: number; memoryBytes: number; bandwidthBps: number };
+    expected: number;
   }>([
-    { name: 'nothing requested', request: {}, is: 0 },
-    { name: 'enough bandwidth', request: needs(1_000), is: 0 },
-    { name: 'half of the bandwidth missing', request: needs(2_000), is: 0.25 },
+    { name: 'no bandwidth is requested', request: {}, expected: 0 },
+    { name: 'the bandwidth is enough', request: needs(1_000), expected: 0 },
+    { name: 'half of the bandwidth is missing', request: needs(2_000), expected: 0.25 },
     {
-      name: 'half of the bandwidth reserved by others',
+      name: 'others reserve half of the bandwidth',
       request: needs(1_000),
-      booked: { cpuMillis: 0, memoryBytes: 0, bandwidthBps: 500 },
-      is: 0.25,
+      reserved: { cpuMillis: 0, memoryBytes: 0, bandwidthBps: 500 },
+      expected: 0.25,
     },
     {
-      name: 'no bandwidth',
-      node: { capacity: { ...round, bandwidthBps: 0 } },
+      name: 'the node has no bandwidth',
+      node: { capacity: { ...thousandths, bandwidthBps: 0 } },
       request: needs(1_000),
-      is: 0.5,
+      expected: 0.5,
     },
     {
-      name: 'network unavailable',
+      name: 'the network is unavailable',
       node: { conditions: { networkUnavailable: true } },
       request: {},
-      is: 1,
+      expected: 1,
     },
-    { name: 'region does not match', request: { regions: ['us'] }, is: 0.2 },
-    { name: 'region matches', request: { regions: ['us', 'eu'] }, is: 0 },
-    { name: 'only the zone does not match', request: { zones: ['b'] }, is: 0 },
+    { name: 'the region does not match', request: { regions: ['us'] }, expected: 0.2 },
+    { name: 'the region matches', request: { regions: ['us', 'eu'] }, expected: 0 },
+    { name: 'only the zone does not match', request: { zones: ['b'] }, expected: 0 },
     {
-      name: 'region does not match and a quarter of the bandwidth is missing',
+      name: 'the region does not match and a fifth of the requested bandwidth is missing',
       request: { ...needs(1_250), regions: ['us'] },
-      is: 0.3,
+      expected: 0.3,
     },
     {
-      name: 'everything, clamped to 1',
+      name: 'network, bandwidth and region are missing, clamped to 1',
       node: { conditions: { networkUnavailable: true } },
       request: { ...needs(2_000), regions: ['us'] },
-      is: 1,
+      expected: 1,
     },
-  ])('is $is: $name', ({ node = {}, request, booked, is }) => {
+  ])('is $expected when $name', ({ node = {}, request, reserved, expected }) => {
     expect(
-      explained(node, { locality: 'preferred', ...request }, booked).terms.networkPenalty,
-    ).toBeCloseTo(is, 12);
+      explainNode(node, { locality: 'preferred', ...request }, reserved).terms.networkPenalty,
+    ).toBeCloseTo(expected, 12);
   });
 });
 
@@ -267,59 +292,68 @@ describe('score terms of preferences', () => {
       topology: 'zone',
     }) as const;
   const labels = { ssd: 'yes', gpu: 'yes' };
-  it.each<{ name: string; node?: NodeGiven; request: RequestGiven; is: Partial<ScoreTerms> }>([
-    { name: 'no preferences', request: {}, is: { affinity: 0, antiAffinity: 0, taints: 0 } },
+  it.each<{
+    name: string;
+    node?: NodeChanges;
+    request: RequestChanges;
+    expected: Partial<ScoreTerms>;
+  }>([
     {
-      name: 'matching node affinity',
+      name: 'there are no preferences',
+      request: {},
+      expected: { affinity: 0, antiAffinity: 0, taints: 0 },
+    },
+    {
+      name: 'a node affinity term matches',
       node: { labels },
       request: { nodeAffinity: [nodes(100, 'ssd')] },
-      is: { affinity: 0.2 },
+      expected: { affinity: 0.2 },
     },
     {
-      name: 'node affinity that does not match',
+      name: 'no node affinity term matches',
       node: { labels },
       request: { nodeAffinity: [nodes(100, 'tpu')] },
-      is: { affinity: 0 },
+      expected: { affinity: 0 },
     },
     {
-      name: 'two matching terms add up',
+      name: 'two node affinity terms match',
       node: { labels },
       request: { nodeAffinity: [nodes(50, 'ssd'), nodes(25, 'gpu')] },
-      is: { affinity: 0.15 },
+      expected: { affinity: 0.15 },
     },
     {
-      name: 'matching node anti-affinity',
+      name: 'a node anti-affinity term matches',
       node: { labels },
       request: { nodeAntiAffinity: [nodes(50, 'ssd')] },
-      is: { antiAffinity: -0.15 },
+      expected: { antiAffinity: -0.15 },
     },
     {
-      name: 'matching workload affinity',
+      name: 'a workload affinity term matches a replica',
       request: { workloadAffinity: [workloads(50, 'other')] },
-      is: { affinity: 0.1 },
+      expected: { affinity: 0.1 },
     },
     {
-      name: 'workload affinity without a matching replica',
+      name: 'no replica matches the workload affinity term',
       request: { workloadAffinity: [workloads(50, 'cache')] },
-      is: { affinity: 0 },
+      expected: { affinity: 0 },
     },
     {
-      name: 'workload affinity to itself without a replica',
+      name: 'a workload has affinity to itself and no replica',
       request: { workloadAffinity: [workloads(50, 'web')] },
-      is: { affinity: 0 },
+      expected: { affinity: 0 },
     },
     {
-      name: 'matching workload anti-affinity',
+      name: 'a workload anti-affinity term matches a replica',
       request: { workloadAntiAffinity: [workloads(100, 'other')] },
-      is: { antiAffinity: -0.3 },
+      expected: { antiAffinity: -0.3 },
     },
     {
-      name: 'workload anti-affinity without a matching replica',
+      name: 'no replica matches the workload anti-affinity term',
       request: { workloadAntiAffinity: [workloads(100, 'cache')] },
-      is: { antiAffinity: 0 },
+      expected: { antiAffinity: 0 },
     },
     {
-      name: 'two taints, one tolerated',
+      name: 'one of two taints is tolerated',
       node: {
         taints: [
           { key: 'old', effect: 'PreferNoSchedule' },
@@ -327,10 +361,10 @@ describe('score terms of preferences', () => {
         ],
       },
       request: { tolerations: [{ key: 'old', operator: 'Exists' }] },
-      is: { taints: -0.1 },
+      expected: { taints: -0.1 },
     },
     {
-      name: 'two untolerated taints',
+      name: 'two taints are not tolerated',
       node: {
         taints: [
           { key: 'old', effect: 'PreferNoSchedule' },
@@ -338,22 +372,22 @@ describe('score terms of preferences', () => {
         ],
       },
       request: {},
-      is: { taints: -0.2 },
+      expected: { taints: -0.2 },
     },
-  ])('are as expected for $name', ({ node = {}, request, is }) => {
-    const { terms } = explained(node, request, { cpuMillis: 0, memoryBytes: 0 });
-    for (const [name, value] of Object.entries(is))
+  ])('are $expected when $name', ({ node = {}, request, expected }) => {
+    const { terms } = explainNode(node, request, { cpuMillis: 0, memoryBytes: 0 });
+    for (const [name, value] of Object.entries(expected))
       expect(terms[name as keyof ScoreTerms]).toBeCloseTo(value, 12);
   });
 });
 
 describe('total score', () => {
   it('is the weighted sum plus the preferences', () => {
-    const { score, terms } = explained(
+    const { score, terms } = explainNode(
       { reliability: 0.5, taints: [{ key: 'old', effect: 'PreferNoSchedule' }] },
       { regions: ['us'], locality: 'preferred' },
     );
-    // locality .5, reliability .5, cost 1, utilisation .45, penalty .2, taints −.1
+    // locality 0.5, reliability 0.5, cost 1, utilisation 0.45, penalty 0.2, taints −0.1
     expect(terms).toMatchObject({ locality: 0.5, reliability: 0.5, cost: 1 });
     expect(score).toBeCloseTo(0.25 * 0.5 + 0.3 * 0.5 + 0.15 * 1 + 0.2 * 0.45 - 0.1 * 0.2 - 0.1, 12);
   });
@@ -370,12 +404,12 @@ describe('total score', () => {
 
   it('does not depend on other nodes', () => {
     const alone = aCluster([aNode('n1')]).explain(aRequest());
-    const among = aCluster([
+    const withOthers = aCluster([
       aNode('n1'),
       aNode('n2', { reliability: 0.1 }),
       aNode('n3', { region: 'us' }),
     ]).explain(aRequest());
-    expect(among.find(({ nodeId }) => nodeId === 'n1')).toEqual(alone[0]);
+    expect(withOthers.find(({ nodeId }) => nodeId === 'n1')).toEqual(alone[0]);
   });
 
   it('prefers the fuller of two nodes that fit', () => {
@@ -407,7 +441,7 @@ describe('score weights', () => {
       expect(defaults[name]).toBeCloseTo(DEFAULT_WEIGHTS[name], 12);
   });
 
-  it('may be very large', () => {
+  it('are normalised when they are very large', () => {
     const huge = normaliseWeights({
       locality: Number.MAX_VALUE,
       reliability: Number.MAX_VALUE,
@@ -418,7 +452,7 @@ describe('score weights', () => {
     expect(huge).toMatchObject({ locality: 0.5, reliability: 0.5, cost: 0 });
   });
 
-  it('change which node is chosen', () => {
+  it('decide which node is chosen', () => {
     const nodes = [
       aNode('near', { region: 'eu', reliability: 0.1 }),
       aNode('sound', { region: 'us', reliability: 1 }),

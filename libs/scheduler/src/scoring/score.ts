@@ -13,6 +13,7 @@ export interface ScoreWeights {
   readonly networkPenalty: number;
 }
 
+/** The default weights: reliability counts most, the network penalty least. */
 export const DEFAULT_WEIGHTS: ScoreWeights = {
   locality: 0.25,
   reliability: 0.3,
@@ -55,26 +56,26 @@ export interface Preferences {
  */
 export function normaliseWeights(weights: ScoreWeights): ScoreWeights {
   const { locality, reliability, cost, utilisation, networkPenalty } = weights;
-  const all = { locality, reliability, cost, utilisation, networkPenalty };
+  const byName = { locality, reliability, cost, utilisation, networkPenalty };
   const problems = new Problems();
-  for (const [name, weight] of Object.entries(all)) {
+  for (const [name, weight] of Object.entries(byName)) {
     if (!(Number.isFinite(weight) && weight >= 0))
       problems.add(`weights.${name}`, `must be a finite number of at least 0, is ${weight}`);
   }
   problems.throwIfAny();
   // Divide by the largest weight first: the sum of very large weights would not be finite, the sum
-  // of very small ones not exact.
-  const largest = Math.max(...Object.values(all));
+  // of very small weights not exact.
+  const largest = Math.max(...Object.values(byName));
   if (largest === 0) problems.add('weights', 'at least one must be above 0');
   problems.throwIfAny();
-  const sum = Object.values(all).reduce((total, weight) => total + weight / largest, 0);
-  const share = (weight: number): number => weight / largest / sum;
+  const sum = Object.values(byName).reduce((total, weight) => total + weight / largest, 0);
+  const normalise = (weight: number): number => weight / largest / sum;
   return {
-    locality: share(locality),
-    reliability: share(reliability),
-    cost: share(cost),
-    utilisation: share(utilisation),
-    networkPenalty: share(networkPenalty),
+    locality: normalise(locality),
+    reliability: normalise(reliability),
+    cost: normalise(cost),
+    utilisation: normalise(utilisation),
+    networkPenalty: normalise(networkPenalty),
   };
 }
 
@@ -117,14 +118,19 @@ export function computeScoreTerms(
   };
 }
 
-/** The first listed region scores 1, each further one 0.1 less. */
+/**
+ * Prefers the requested regions and zones. The first listed region scores 1, each further region
+ * 0.1 less, another region 0.5, and any region 0.7 when none is requested. A requested zone adds
+ * 0.2, another zone subtracts 0.2.
+ */
 function scoreLocality({ region, zone }: IndexedNode, { regions, zones }: FullRequest): number {
   const index = regions.indexOf(region);
-  const byRegion = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
-  const byZone = zones.length === 0 ? 0 : zones.includes(zone) ? 0.2 : -0.2;
-  return clamp(byRegion + byZone);
+  const regionScore = regions.length === 0 ? 0.7 : index < 0 ? 0.5 : 1 - 0.1 * index;
+  const zoneScore = zones.length === 0 ? 0 : zones.includes(zone) ? 0.2 : -0.2;
+  return clamp(regionScore + zoneScore);
 }
 
+/** The reliability of the node, lowered by 0.2 for each pressure and 0.4 without a network. */
 function scoreReliability({ reliability, conditions }: IndexedNode): number {
   const pressures = Number(conditions.memoryPressure) + Number(conditions.diskPressure);
   return clamp(reliability - 0.2 * pressures - (conditions.networkUnavailable ? 0.4 : 0));
@@ -132,23 +138,29 @@ function scoreReliability({ reliability, conditions }: IndexedNode): number {
 
 /**
  * Prefers nodes whose size fits the request: a share of 10 to 30 % of the whole machine scores
- * best.
+ * best. A node with GPUs that the request does not need scores 0.3 less.
  */
 function scoreCost({ capacity }: IndexedNode, need: Resources): number {
   const share =
     (divide(need.cpuMillis, capacity.cpuMillis) + divide(need.memoryBytes, capacity.memoryBytes)) /
     2;
-  const byShare = share < 0.1 ? 0.7 : share < 0.3 ? 1 : share < 0.5 ? 0.8 : share < 0.7 ? 0.6 : 0.3;
-  return clamp(byShare - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
+  const shareScore =
+    share < 0.1 ? 0.7 : share < 0.3 ? 1 : share < 0.5 ? 0.8 : share < 0.7 ? 0.6 : 0.3;
+  return clamp(shareScore - (capacity.gpus > 0 && need.gpus === 0 ? 0.3 : 0));
 }
 
 /** Preferred used share of the whole machine. The system reservation counts as used. */
 const TARGET_UTILISATION = 0.65;
-/** Above this share a node has little left for load peaks. */
+/** Used share above which a node has little left for load peaks. */
 const HIGH_UTILISATION = 0.9;
 /** Differences of shares below this value are floating-point noise. */
 const NOISE = 1e-9;
 
+/**
+ * Prefers nodes whose utilisation after the placement is near {@link TARGET_UTILISATION}. A
+ * placement that reduces the difference between the CPU and the memory share scores 0.1 more, a
+ * highly used node 0.3 less, and a node without enough capacity 0.
+ */
 function scoreUtilisation(
   { capacity, systemReserved }: IndexedNode,
   allocated: Resources,
@@ -162,13 +174,16 @@ function scoreUtilisation(
   const imbalanceNow = Math.abs(
     divide(cpuUsed, capacity.cpuMillis) - divide(memoryUsed, capacity.memoryBytes),
   );
-  const shrinks = Math.abs(cpu - memory) < imbalanceNow - NOISE;
+  const reducesImbalance = Math.abs(cpu - memory) < imbalanceNow - NOISE;
   const distance = (Math.abs(cpu - TARGET_UTILISATION) + Math.abs(memory - TARGET_UTILISATION)) / 2;
-  const high = cpu > HIGH_UTILISATION || memory > HIGH_UTILISATION;
-  return clamp(1 - distance + (shrinks ? 0.1 : 0) - (high ? 0.3 : 0));
+  const isHighlyUsed = cpu > HIGH_UTILISATION || memory > HIGH_UTILISATION;
+  return clamp(1 - distance + (reducesImbalance ? 0.1 : 0) - (isHighlyUsed ? 0.3 : 0));
 }
 
-/** The shortfall is the missing share of the requested bandwidth; 0 where the replica fits. */
+/**
+ * Computes the penalty: half of the missing share of the requested bandwidth (0 when the replica
+ * fits), 1 without a network, and 0.2 outside the requested regions, together at most 1.
+ */
 function computeNetworkPenalty(
   record: IndexedNode,
   allocated: Resources,
@@ -179,9 +194,9 @@ function computeNetworkPenalty(
     resources.bandwidthBps === 0
       ? 0
       : clamp((resources.bandwidthBps - free) / resources.bandwidthBps);
-  const missed = regions.length > 0 && !regions.includes(record.region);
+  const isOutsideRegions = regions.length > 0 && !regions.includes(record.region);
   return clamp(
-    shortfall * 0.5 + (record.conditions.networkUnavailable ? 1 : 0) + (missed ? 0.2 : 0),
+    shortfall * 0.5 + (record.conditions.networkUnavailable ? 1 : 0) + (isOutsideRegions ? 0.2 : 0),
   );
 }
 

@@ -7,13 +7,14 @@ import type { Reservation } from '../input/reservation.js';
 export const MIB = 1024 ** 2;
 export const GIB = 1024 ** 3;
 
-type Given<Whole> = { readonly [Key in keyof Whole]?: Whole[Key] };
+/** Fields that differ from the defaults of a builder. */
+type Changes<Whole> = { readonly [Key in keyof Whole]?: Whole[Key] };
 
 /**
  * A node with 4 cores, 8 GiB memory, 100 GiB storage, 1 Gbit/s and no GPU in zone `a` of region
  * `eu`, available and without conditions.
  */
-export function aNode(id: string, given: Given<Omit<SchedulerNode, 'id'>> = {}): SchedulerNode {
+export function aNode(id: string, changes: Changes<Omit<SchedulerNode, 'id'>> = {}): SchedulerNode {
   const capacity = {
     cpuMillis: 4_000,
     memoryBytes: 8 * GIB,
@@ -21,27 +22,27 @@ export function aNode(id: string, given: Given<Omit<SchedulerNode, 'id'>> = {}):
     bandwidthBps: 1e9,
     gpus: 0,
   };
-  return { id: toNodeId(id), region: 'eu', zone: 'a', capacity, ...given };
+  return { id: toNodeId(id), region: 'eu', zone: 'a', capacity, ...changes };
 }
 
 /**
  * A request of workload `web` in namespace `default`: 500 m CPU and 512 MiB per replica, label
  * `app=web`.
  */
-export function aRequest(given: Given<PlacementRequest> = {}): PlacementRequest {
+export function aRequest(changes: Changes<PlacementRequest> = {}): PlacementRequest {
   return {
     workloadId: toWorkloadId('web'),
     namespace: 'default',
     labels: { app: 'web' },
     resources: { cpuMillis: 500, memoryBytes: 512 * MIB },
-    ...given,
+    ...changes,
   };
 }
 
 /** A reservation of {@link aRequest}'s workload on node `n1`. */
 export function aReservation(
   replicaId: string,
-  given: Given<Omit<Reservation, 'replicaId'>> = {},
+  changes: Changes<Omit<Reservation, 'replicaId'>> = {},
 ): Reservation {
   const { workloadId, namespace, resources } = aRequest();
   return {
@@ -50,7 +51,7 @@ export function aReservation(
     namespace,
     labels: { app: 'web' },
     resources,
-    ...given,
+    ...changes,
     replicaId: toReplicaId(replicaId),
   };
 }
@@ -93,7 +94,7 @@ export function aCluster(
   return cluster;
 }
 
-/** Node ids of the placements, in order; `undefined` for a refusal. */
+/** Places `count` replicas and returns the node ids in order; `undefined` for a refusal. */
 export function placedOn(
   cluster: Cluster,
   request: PlacementRequest,

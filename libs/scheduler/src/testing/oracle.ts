@@ -21,7 +21,7 @@ export function findFailingFilters(
   request: PlacementRequest,
   node: SchedulerNode,
 ): ReadonlySet<PlacementFilter> {
-  const found = staticallyForbids(request, node);
+  const found = findStaticFailures(request, node);
   const held = world.reservations.filter((r) => r.nodeId === node.id);
   if (held.length + 1 > (node.maxReplicas ?? 110)) found.add('replicas');
   const kinds = {
@@ -35,9 +35,9 @@ export function findFailingFilters(
     keyof typeof kinds,
     (typeof kinds)[keyof typeof kinds],
   ][]) {
-    const asked = request.resources[field] ?? 0;
-    const booked = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
-    if (asked > 0 && asked > allocatableOf(node, field) - booked) found.add(filter);
+    const needed = request.resources[field] ?? 0;
+    const reserved = held.map((r) => r.resources[field] ?? 0).reduce((a, b) => a + b, 0);
+    if (needed > 0 && needed > allocatableOf(node, field) - reserved) found.add(filter);
   }
   const heldPorts = held.flatMap((r) => r.hostPorts ?? []);
   for (const port of request.hostPorts ?? [])
@@ -46,17 +46,20 @@ export function findFailingFilters(
   const self = { namespace: request.namespace, labels: request.labels ?? {} };
   for (const term of request.workloadAffinity ?? []) {
     if (term.mode !== 'required') continue;
-    const liked = world.reservations.filter(
+    const matching = world.reservations.filter(
       (r) =>
         r.leaving !== true &&
         matchesWorkload(term, request.namespace, r) &&
-        place(world, r, term) !== undefined,
+        getDomain(world, r, term) !== undefined,
     );
-    const first =
-      liked.length === 0 &&
+    const mayBeFirst =
+      matching.length === 0 &&
       matchesWorkload(term, request.namespace, self) &&
       domainOfNode(node, term.topology) !== undefined;
-    if (!first && !liked.some((r) => place(world, r, term) === domainOfNode(node, term.topology)))
+    if (
+      !mayBeFirst &&
+      !matching.some((r) => getDomain(world, r, term) === domainOfNode(node, term.topology))
+    )
       found.add('workloadAffinity');
   }
   const clashes = (r: Reservation): boolean => {
@@ -69,46 +72,44 @@ export function findFailingFilters(
     return [...mine, ...theirs].some(
       (term) =>
         term.mode === 'required' &&
-        place(world, r, term) !== undefined &&
-        place(world, r, term) === domainOfNode(node, term.topology),
+        getDomain(world, r, term) !== undefined &&
+        getDomain(world, r, term) === domainOfNode(node, term.topology),
     );
   };
   if (world.reservations.some(clashes)) found.add('workloadAntiAffinity');
   const { spread } = request;
   if (spread?.mode === 'required') {
     const mine = domainOfNode(node, spread.topology);
-    const isEligible = world.nodes.filter(
-      (n) => staticallyForbids(request, n).size === 0 && fitsEmpty(request, n),
+    const eligibleNodes = world.nodes.filter(
+      (n) => findStaticFailures(request, n).size === 0 && fitsEmpty(request, n),
     );
-    const domains = isEligible
+    const domains = eligibleNodes
       .map((n) => domainOfNode(n, spread.topology))
       .filter((d) => d !== undefined);
-    const sumReservations = (d: string): number =>
+    const countInDomain = (d: string): number =>
       countReplicas(world, request, (n) => domainOfNode(n, spread.topology) === d);
     const exceedsSkew = (d: string): boolean =>
-      domains.some(
-        (other) => sumReservations(d) + 1 - sumReservations(other) > (spread.maxSkew ?? 1),
-      );
+      domains.some((other) => countInDomain(d) + 1 - countInDomain(other) > (spread.maxSkew ?? 1));
     if (mine === undefined || domains.length === 0 || exceedsSkew(mine)) found.add('spread');
   }
   return found;
 }
 
 /**
- * Counts replicas of the request's workload, without leaving ones, on the nodes that `on` selects.
+ * Counts replicas of the request's workload, without leaving replicas, on the selected nodes.
  */
 export function countReplicas(
   world: PlainWorld,
   request: PlacementRequest,
-  on: (node: SchedulerNode) => boolean,
+  isSelected: (node: SchedulerNode) => boolean,
 ): number {
-  const ids = new Set(world.nodes.filter(on).map((node) => node.id));
+  const ids = new Set(world.nodes.filter(isSelected).map((node) => node.id));
   return world.reservations.filter(
     (r) => r.workloadId === request.workloadId && r.leaving !== true && ids.has(r.nodeId),
   ).length;
 }
 
-/** Returns the node's domain; undefined when the node is in none. */
+/** Returns the node's domain; undefined when the node is in no domain. */
 export function domainOfNode(node: SchedulerNode, topology: string): string | undefined {
   if (topology === 'node') return node.id;
   if (topology === 'region') return node.region || undefined;
@@ -126,7 +127,8 @@ export function allocatableOf(
   return (node.capacity[field] ?? 0) - system;
 }
 
-function staticallyForbids(request: PlacementRequest, node: SchedulerNode): Set<PlacementFilter> {
+/** Returns the failing filters that only the node and the request decide. */
+function findStaticFailures(request: PlacementRequest, node: SchedulerNode): Set<PlacementFilter> {
   const found = new Set<PlacementFilter>();
   for (const fact of ['lost', 'draining', 'cordoned', 'quarantined'] as const)
     if (node.availability?.[fact]) found.add(fact);
@@ -158,6 +160,7 @@ function staticallyForbids(request: PlacementRequest, node: SchedulerNode): Set<
   return found;
 }
 
+/** Returns true when the node could hold one replica if it were empty. */
 function fitsEmpty(request: PlacementRequest, node: SchedulerNode): boolean {
   const fields = ['cpuMillis', 'memoryBytes', 'storageBytes', 'bandwidthBps', 'gpus'] as const;
   return (
@@ -171,14 +174,15 @@ function fitsEmpty(request: PlacementRequest, node: SchedulerNode): boolean {
 
 function matchesWorkload(
   term: WorkloadTerm,
-  home: string,
+  ownNamespace: string,
   other: { readonly namespace: string; readonly labels?: Readonly<Record<string, string>> },
 ): boolean {
-  const namespaces = term.namespaces?.length ? term.namespaces : [home];
+  const namespaces = term.namespaces?.length ? term.namespaces : [ownNamespace];
   return namespaces.includes(other.namespace) && meetsRequirement(term.selector, other.labels);
 }
 
-function place(
+/** Returns the domain of a reservation for a term; undefined when its node is in no domain. */
+function getDomain(
   world: PlainWorld,
   reservation: Reservation,
   term: WorkloadTerm,

@@ -27,8 +27,9 @@ class RandomDraws {
   chance(probability: number): boolean {
     return this.random.next() < probability;
   }
-  wholeNumber(most: number): number {
-    return Math.floor(this.random.next() * (most + 1));
+  /** Draws a whole number from 0 to `max`. */
+  wholeNumber(max: number): number {
+    return Math.floor(this.random.next() * (max + 1));
   }
   pick<Item>(items: readonly [Item, ...Item[]]): Item {
     return items[this.wholeNumber(items.length - 1)] ?? items[0];
@@ -36,8 +37,9 @@ class RandomDraws {
   pickSome<Item>(items: readonly Item[], probability: number): Item[] {
     return items.filter(() => this.chance(probability));
   }
-  createList<Item>(most: number, make: (index: number) => Item): Item[] {
-    return Array.from({ length: this.wholeNumber(most) }, (_, index) => make(index));
+  /** Creates a list of 0 to `maxLength` items. */
+  createList<Item>(maxLength: number, make: (index: number) => Item): Item[] {
+    return Array.from({ length: this.wholeNumber(maxLength) }, (_, index) => make(index));
   }
 }
 
@@ -88,7 +90,8 @@ function aRandomReservation(dice: RandomDraws, index: number): Reservation {
   const workload = dice.pick(workloads);
   return {
     replicaId: toReplicaId(`old-${index}`),
-    nodeId: toNodeId(`n${dice.wholeNumber(7)}`), // no node has the last one
+    // There are at most 7 nodes, so some reservations are on a node that does not exist.
+    nodeId: toNodeId(`n${dice.wholeNumber(7)}`),
     workloadId: toWorkloadId(workload),
     namespace: dice.pick(['default', 'default', 'prod']),
     labels: { app: workload, ...(dice.chance(0.3) ? { tier: 'front' } : {}) },
@@ -132,13 +135,13 @@ function aRandomRequest(dice: RandomDraws): PlacementRequest {
 }
 
 function drawResources(dice: RandomDraws): ResourceAmounts {
-  const drawOddAmount = (amount: number): number => (dice.chance(0.15) ? amount : 0);
+  const drawSeldom = (amount: number): number => (dice.chance(0.15) ? amount : 0);
   return {
     cpuMillis: 100 * dice.wholeNumber(6),
     memoryBytes: 250 * dice.wholeNumber(4),
-    storageBytes: drawOddAmount(500),
-    bandwidthBps: drawOddAmount(700),
-    gpus: drawOddAmount(1),
+    storageBytes: drawSeldom(500),
+    bandwidthBps: drawSeldom(700),
+    gpus: drawSeldom(1),
   };
 }
 
@@ -152,7 +155,7 @@ function drawPorts(dice: RandomDraws): readonly SchedulerHostPort[] {
   return dice.chance(0.3) ? dice.pickSome(ports, 0.5) : [];
 }
 
-function aRule(dice: RandomDraws): TermMode {
+function drawTermMode(dice: RandomDraws): TermMode {
   return dice.chance(0.6)
     ? { mode: 'required' }
     : { mode: 'preferred', weight: 1 + dice.wholeNumber(99) };
@@ -160,7 +163,7 @@ function aRule(dice: RandomDraws): TermMode {
 
 function aNodeTerm(dice: RandomDraws): NodeTerm {
   return {
-    ...aRule(dice),
+    ...drawTermMode(dice),
     requirements: dice.createList(2, () => aRequirement(dice, 'cores', ['2', '8', '16'])),
   };
 }
@@ -170,7 +173,7 @@ function aWorkloadTerm(dice: RandomDraws): WorkloadTerm {
     ? [{ key: 'app', operator: 'In' as const, values: [dice.pick(workloads)] }]
     : dice.createList(1, () => aRequirement(dice, 'tier', ['1', '2']));
   return {
-    ...aRule(dice),
+    ...drawTermMode(dice),
     topology: dice.pick(topologies),
     selector,
     ...(dice.chance(0.2) ? { namespaces: ['prod'] } : {}),

@@ -205,7 +205,7 @@ describe('drain of a node', () => {
     });
     expect((await readWeb(cluster)).status).toMatchObject({ readyReplicas: 1 });
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
-      '1 replica ordered to stop: the drain of the node is forced; 1 ready replica remains, min_available 2 is not enforced',
+      '1 replica ordered to stop: the drain of the node is forced; 1 available replica remains, min_available 2 is not enforced',
     ]);
   });
 
@@ -453,7 +453,7 @@ describe('NO_EXECUTE taint', () => {
     expect(await nodesInUse(cluster)).toEqual(['node-2', 'node-3']);
     expect(await readNode(cluster, 'node-1')).toMatchObject({ cordoned: false, draining: false });
     expect(messagesOf(cluster, 'ReplicasStopping')).toEqual([
-      '1 replica ordered to stop: a taint of the node is not tolerated; 3 ready replicas remain, min_available is 3',
+      '1 replica ordered to stop: a taint of the node is not tolerated; 3 available replicas remain, min_available is 3',
     ]);
     const stopping = cluster.state
       .view()
