@@ -4,7 +4,6 @@ export type {
   ApiServerDeps,
   CallConnection,
   NodeLiveness,
-  NodeLiveStatus,
   WorkloadPresenterPort,
   Placements,
   DryRunPort,

@@ -1,9 +1,7 @@
 import type { HandlerContext } from '@connectrpc/connect';
 import type {
   Condition,
-  DrainStatus,
   ExplainWorkloadResponse,
-  NodeStatus_Phase,
   NodeUsage,
   ReplicaStatus,
   Workload,
@@ -12,24 +10,7 @@ import type {
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
-
-/** Live status of a node. */
-export interface NodeLiveStatus {
-  readonly phase: NodeStatus_Phase;
-  readonly alive: boolean;
-  readonly reason: string;
-  readonly memoryPressure: boolean;
-  readonly diskPressure: boolean;
-  readonly networkUnavailable: boolean;
-  /** The container runtime of the node does not answer. */
-  readonly containersUnavailable: boolean;
-  readonly quarantined: boolean;
-  readonly reliability: number;
-  readonly usage?: NodeUsage;
-  readonly connectedSinceMs?: number;
-  readonly lastSeenMs?: number;
-}
+import type { ClusterState, NodeLiveStatus, PlanSubject } from '@cloudless/cluster-state';
 
 /** Sessions, leases and live status of nodes. */
 export interface NodeLiveness {
@@ -41,6 +22,8 @@ export interface NodeLiveness {
   /** A user has confirmed that the machine is dead: the node no longer delays replacements. */
   confirmLost(nodeId: string): void;
   status(nodeId: string): NodeLiveStatus;
+  /** True while the node has a live session: `status(nodeId).alive`, without the other values. */
+  isAlive(nodeId: string): boolean;
   subscribe(listener: (nodeId: string) => void): () => void;
   /** Calls the listener with the id of each node that reports its usage. */
   onUsage(listener: (nodeId: string) => void): () => void;
@@ -50,14 +33,6 @@ export interface NodeLiveness {
 export interface WorkloadPresenterPort {
   present(record: WorkloadRecord, full: boolean): Workload;
   presentReplica(replica: ReplicaRecord): ReplicaStatus;
-}
-
-/** A change of one workload: its record (absent when it would be created) and its new spec. */
-export interface PlanSubject {
-  readonly namespace: string;
-  readonly name: string;
-  readonly current: WorkloadRecord | undefined;
-  readonly spec: WorkloadSpec;
 }
 
 /** Predicts changes one after the other, each on top of the changes before it. */
@@ -77,23 +52,16 @@ export interface DryRunPort {
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
-/** Facts about placements and nodes that the node calls show. */
 export interface Placements {
+  /**
+   * The number of replicas that hold resources on a node, and the sum of their resource requests.
+   * All 0 for a node without replicas and for an unknown node.
+   */
   getAllocated(nodeId: string): {
     readonly cpuMillis: number;
     readonly memoryBytes: number;
     readonly replicas: number;
   };
-  /** The properties of the node that its agent reported, overridden by those that users set. */
-  toEffectiveNode(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
-    readonly region: string;
-    readonly zone: string;
-    readonly labels: Readonly<Record<string, string>>;
-  };
-  /** The key that identifies a taint on a node. */
-  toTaintKey(taint: { readonly key: string; readonly effect: number }): string;
-  /** Progress of the drain of a node; undefined when there is none. */
-  getDrainStatus(record: NodeRecord): DrainStatus | undefined;
 }
 
 /** The connection that a call arrived on. */

@@ -34,6 +34,7 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
   holdsResources,
+  toEffectiveNode,
   toReplicaKeyId,
   type ClusterView,
   type Stored,
@@ -89,9 +90,7 @@ export class NodeHandlers {
     const selector = parseLabelSelector(request.labelSelector);
     const nodes = [...this.deps.state.view().nodes()]
       .map(({ value }) => value)
-      .filter((record) =>
-        matchesLabels(selector, this.deps.placements.toEffectiveNode(record).labels),
-      )
+      .filter((record) => matchesLabels(selector, toEffectiveNode(record).labels))
       .sort((a, b) => (a.id < b.id ? -1 : 1));
     const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, {
       filter: ['nodes', request.labelSelector],
@@ -108,20 +107,16 @@ export class NodeHandlers {
     request: WatchNodesRequest,
     { signal }: HandlerContext,
   ): AsyncGenerator<WatchNodesResponse> {
-    const { placements } = this.deps;
-    const source = createNodeSource(
-      { placements, picture: (record) => this.presentNode(record) },
-      request,
-    );
+    const source = createNodeSource(request, (record) => this.presentNode(record));
     return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 
   updateNode(request: UpdateNodeRequest, entry: AuditEntry): Promise<Node> {
-    const { placements, clock } = this.deps;
+    const { clock } = this.deps;
     return this.updateRecord(CoordinatorService.method.updateNode, { request, entry }, (before) => {
-      const after = updateNodeRecord(placements, before, request, clock.wallTime());
+      const after = updateNodeRecord(before, request, clock.wallTime());
       if (equals(NodeRecordSchema, before, after)) return undefined;
-      const what = describeNodeUpdate(placements, before, after);
+      const what = describeNodeUpdate(before, after);
       return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
     });
   }

@@ -10,18 +10,19 @@ import {
   type Node,
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
+import { toDrainStatus, toEffectiveNode } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
 /** Builds the API message of a node from its record, its live status and its placements. */
 export function presentNode(
-  { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
+  { state, nodes, placements }: Pick<ApiServerDeps, 'state' | 'nodes' | 'placements'>,
   record: NodeRecord,
 ): Node {
   const now = nodes.status(record.id);
   const { hello } = record;
-  const { region, zone, labels, taints } = placements.toEffectiveNode(record);
+  const { region, zone, labels, taints } = toEffectiveNode(record);
   const allocated = placements.getAllocated(record.id);
-  const drain = placements.getDrainStatus(record);
+  const drain = toDrainStatus({ view: state.view(), nodes }, record);
   const createCondition = (type: ConditionType, status: boolean, reason = '') =>
     create(ConditionSchema, { type, status, reason });
   return create(NodeSchema, {

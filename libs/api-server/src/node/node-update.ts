@@ -3,14 +3,13 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
-import type { Placements } from '../ports.js';
+import { toEffectiveNode, toTaintKey } from '@cloudless/cluster-state';
 
 /**
  * Returns a copy of the record with the changes of the request.
  * @throws kind `invalid` when a taint to remove cannot be parsed.
  */
 export function updateNodeRecord(
-  placements: Placements,
   before: NodeRecord,
   request: UpdateNodeRequest,
   nowMs: number,
@@ -25,8 +24,8 @@ export function updateNodeRecord(
   record.removedLabels = record.removedLabels.filter(
     (key) => !Object.hasOwn(request.setLabels, key),
   );
-  updateTaints(placements, record, request, removals);
-  stampTaints(placements, before, record, nowMs);
+  updateTaints(record, request, removals);
+  stampTaints(before, record, nowMs);
   if (request.zone !== undefined) record.zone = request.zone;
   if (request.region !== undefined) record.region = request.region;
   return record;
@@ -37,12 +36,7 @@ export function updateNodeRecord(
  * value than in `before`, otherwise the previous time.
  * @param after - Changed in place.
  */
-export function stampTaints(
-  { toTaintKey, toEffectiveNode }: Placements,
-  before: NodeRecord,
-  after: NodeRecord,
-  nowMs: number,
-): void {
+export function stampTaints(before: NodeRecord, after: NodeRecord, nowMs: number): void {
   const known = new Map(
     toEffectiveNode(before).taints.map((taint) => [toTaintKey(taint), taint.value]),
   );
@@ -59,14 +53,10 @@ export function stampTaints(
  * Describes the effective changes of a node for people: `label a=b set, taint c:NO_SCHEDULE
  * removed, zone is "z" now`.
  */
-export function describeNodeUpdate(
-  placements: Placements,
-  before: NodeRecord,
-  after: NodeRecord,
-): string {
-  const [old, now] = [placements.toEffectiveNode(before), placements.toEffectiveNode(after)];
+export function describeNodeUpdate(before: NodeRecord, after: NodeRecord): string {
+  const [old, now] = [toEffectiveNode(before), toEffectiveNode(after)];
   const [oldTaints, nowTaints] = [old, now].map(
-    ({ taints }) => new Map(taints.map((taint) => [placements.toTaintKey(taint), taint])),
+    ({ taints }) => new Map(taints.map((taint) => [toTaintKey(taint), taint])),
   );
   const changes = [
     ...Object.entries(now.labels).flatMap(([key, value]) =>
@@ -97,7 +87,6 @@ function formatTaint({ key, value, effect }: Taint): string {
 }
 
 function updateTaints(
-  { toTaintKey, toEffectiveNode }: Placements,
   record: NodeRecord,
   request: UpdateNodeRequest,
   removals: readonly TaintRemoval[],

@@ -26,7 +26,7 @@ export function negotiateProtocol(hello: Pick<Hello, 'protocolMax'>): number {
   return Math.min(hello.protocolMax, PROTOCOL_MAX);
 }
 
-export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
+export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random'> & {
   readonly foreign: ForeignAgents;
 };
 
@@ -110,12 +110,12 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
 }
 
 async function saveHello(
-  { state, placements, clock }: AdmissionDeps,
+  { state, clock }: AdmissionDeps,
   node: Stored<NodeRecord>,
   hello: Hello,
 ): Promise<void> {
   const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
-  stampTaints(placements, node.value, record, clock.wallTime());
+  stampTaints(node.value, record, clock.wallTime());
   const transaction = state
     .transaction()
     .require('node', record.id, node)

@@ -1,7 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import {
-  DrainStatusSchema,
   ExplainWorkloadResponseSchema,
   ReplicaStatusSchema,
   ReplicaStatus_Phase as Phase,
@@ -23,7 +22,6 @@ import {
   ReplicaRecordSchema,
   VersionRecordSchema,
   WorkloadRecordSchema,
-  type NodeRecord,
   type ReplicaRecord,
 } from '@cloudless/api/store';
 import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
@@ -282,15 +280,6 @@ export class ApiTestBed {
           memoryBytes: 0,
           replicas: [...state.view().replicasOn(nodeId)].length,
         }),
-        toEffectiveNode: ({ labels, hello, taints, zone, region }: NodeRecord) => ({
-          labels: { ...hello?.labels, ...labels },
-          taints: [...(hello?.taints ?? []), ...taints],
-          zone: zone ?? hello?.zone ?? '',
-          region: region ?? hello?.region ?? '',
-        }),
-        toTaintKey: ({ key, effect }) => `${key}:${effect}`,
-        getDrainStatus: ({ drain }) =>
-          drain === undefined ? undefined : create(DrainStatusSchema, { force: drain.force }),
       },
       explainImpossibleLimits: () => undefined,
       getConnection: ({ requestHeader }) => {

@@ -1,5 +1,6 @@
 import { NodeStatus_Phase as NodePhase, type Condition, type NodeUsage } from '@cloudless/api';
-import type { NodeLiveStatus, NodeLiveness } from '../ports.js';
+import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import type { NodeLiveness } from '../ports.js';
 
 /** Node liveness without leases: a test ends a lease by {@link setPhase}. */
 export class FakeNodes implements NodeLiveness {
@@ -53,7 +54,7 @@ export class FakeNodes implements NodeLiveness {
     const usage = this.usage.get(nodeId);
     return {
       phase,
-      alive: phase === NodePhase.READY,
+      alive: this.isAlive(nodeId),
       reason: '',
       memoryPressure: false,
       diskPressure: false,
@@ -63,6 +64,10 @@ export class FakeNodes implements NodeLiveness {
       reliability: 1,
       ...(usage === undefined ? {} : { usage }),
     };
+  }
+
+  isAlive(nodeId: string): boolean {
+    return this.phases.get(nodeId) === NodePhase.READY;
   }
 
   subscribe(listener: (nodeId: string) => void): () => void {

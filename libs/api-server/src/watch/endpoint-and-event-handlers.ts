@@ -14,7 +14,7 @@ import {
   type WatchEventsResponse,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { isLive, createServingFilter } from '@cloudless/cluster-state';
+import { createServingFilter, getZone, isLive } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import { requireWorkload } from '../workload/lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
@@ -39,9 +39,7 @@ export class EndpointAndEventHandlers {
     { signal }: HandlerContext,
   ): AsyncGenerator<EndpointSet> {
     const { uid } = requireWorkload(this.deps.state.view(), request).value;
-    const source = createEndpointSource(this.deps.placements, uid, (record) =>
-      this.createEndpointSet(record),
-    );
+    const source = createEndpointSource(uid, (record) => this.createEndpointSet(record));
     for await (const item of watchRecords(this.deps, source, request.afterRevision, signal)) {
       if (item === 'gone') return;
       yield item;
@@ -85,8 +83,7 @@ export class EndpointAndEventHandlers {
   }
 
   private createEndpointSet(record: WorkloadRecord): EndpointSet {
-    const { state, placements } = this.deps;
-    const view = state.view();
+    const view = this.deps.state.view();
     const serves = createServingFilter(view, record.uid);
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
@@ -101,7 +98,7 @@ export class EndpointAndEventHandlers {
         return create(ReplicaEndpointSchema, {
           replicaId: replica.id,
           nodeId: replica.nodeId,
-          zone: node === undefined ? '' : placements.toEffectiveNode(node).zone,
+          zone: node === undefined ? '' : getZone(node),
           version: replica.version,
           portName,
           ip,

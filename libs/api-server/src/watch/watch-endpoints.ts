@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { EndpointSetSchema, type EndpointSet } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import type { Placements } from '../ports.js';
 import type { WatchSource } from './watch-records.js';
 import { createWorkloadRecordSource } from './watch-workloads.js';
 
@@ -9,13 +8,12 @@ import { createWorkloadRecordSource } from './watch-workloads.js';
  * The watch source of the endpoints of one workload. Yields `gone` when the workload is deleted.
  */
 export function createEndpointSource(
-  placements: Placements,
   uid: string,
   read: (record: WorkloadRecord) => EndpointSet,
 ): WatchSource<'workload', EndpointSet | 'gone'> {
   let shown: string | undefined;
   return {
-    ...createWorkloadRecordSource(placements),
+    ...createWorkloadRecordSource(),
     matchesFilter: (record) => record.uid === uid,
     listKeysAffectedByLiveness: () => [],
     toItem: (news) => {

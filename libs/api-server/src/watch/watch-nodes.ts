@@ -10,18 +10,22 @@ import {
   type WatchNodesResponse,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
-import type { Placements } from '../ports.js';
+import {
+  toEffectiveNode,
+  type ClusterView,
+  type HistoricChange,
+  type RecordChange,
+} from '@cloudless/cluster-state';
 import type { WatchSource } from './watch-records.js';
 
 /** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
 export function createNodeSource(
-  deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
   request: WatchNodesRequest,
+  presentNode: (record: NodeRecord) => Node,
 ): WatchSource<'node', WatchNodesResponse> {
   const selector = parseLabelSelector(request.labelSelector);
-  const picture = (record: NodeRecord): Node => {
-    const node = deps.picture(record);
+  const presentItem = (record: NodeRecord): Node => {
+    const node = presentNode(record);
     if (!request.includeUsage && node.status !== undefined) delete node.status.usage;
     return node;
   };
@@ -33,7 +37,7 @@ export function createNodeSource(
     listRecords: (view) => view.nodes(),
     matchesFilter: (record) =>
       (request.nodeId === '' || record.id === request.nodeId) &&
-      matchesLabels(selector, deps.placements.toEffectiveNode(record).labels),
+      matchesLabels(selector, toEffectiveNode(record).labels),
     listAffectedKeys: listAffectedNodes,
     listKeysAffectedByLiveness: (_view, nodeId, what) =>
       what === 'liveness' || request.includeUsage ? [nodeId] : [],
@@ -43,7 +47,7 @@ export function createNodeSource(
         case 'put':
           return create(WatchNodesResponseSchema, {
             kind: WatchKind.PUT,
-            node: picture(news.record),
+            node: presentItem(news.record),
             revision,
           });
         case 'deleted': {

@@ -11,24 +11,25 @@ import {
 } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
+  getZone,
   isTombstone,
   type ClusterView,
   type HistoricChange,
   type RecordChange,
 } from '@cloudless/cluster-state';
-import type { ApiServerDeps, Placements } from '../ports.js';
+import type { ApiServerDeps } from '../ports.js';
 import type { WatchSource } from './watch-records.js';
 
 /**
  * The watch source of workloads. @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createWorkloadSource(
-  deps: Pick<ApiServerDeps, 'state' | 'presenter' | 'placements'>,
+  deps: Pick<ApiServerDeps, 'state' | 'presenter'>,
   request: WatchWorkloadsRequest,
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
   return {
-    ...createWorkloadRecordSource(deps.placements),
+    ...createWorkloadRecordSource(),
     matchesFilter: (record) =>
       (request.namespace === '' || record.namespace === request.namespace) &&
       (request.name === '' || record.name === request.name) &&
@@ -71,9 +72,7 @@ export function createWorkloadSource(
 /**
  * The part of a watch source that all watches of workloads share: which records an item depends on.
  */
-export function createWorkloadRecordSource(
-  placements: Placements,
-): Pick<
+export function createWorkloadRecordSource(): Pick<
   WatchSource<'workload', unknown>,
   'kind' | 'dependsOn' | 'getKey' | 'findRecord' | 'listRecords' | 'listAffectedKeys'
 > {
@@ -88,7 +87,7 @@ export function createWorkloadRecordSource(
       if (change.kind === 'replica' || change.kind === 'version')
         return [change.id.slice(0, change.id.indexOf('/'))];
       // Replicas show the zone of their node.
-      return change.kind === 'node' && mayHaveChangedZone(placements, change)
+      return change.kind === 'node' && mayHaveChangedZone(change)
         ? listWorkloadsOnNode(view, change.id)
         : [];
     },
@@ -111,15 +110,8 @@ function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<str
   return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
 }
 
-function mayHaveChangedZone(
-  { toEffectiveNode }: Placements,
-  change: RecordChange | HistoricChange,
-): boolean {
+function mayHaveChangedZone(change: RecordChange | HistoricChange): boolean {
   const before = 'before' in change ? (change.before as NodeRecord) : undefined;
   const after = change.after as NodeRecord | undefined;
-  return (
-    before === undefined ||
-    after === undefined ||
-    toEffectiveNode(before).zone !== toEffectiveNode(after).zone
-  );
+  return before === undefined || after === undefined || getZone(before) !== getZone(after);
 }
