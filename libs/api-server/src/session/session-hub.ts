@@ -49,7 +49,7 @@ export class SessionHub implements TunnelRequester {
     onNodeLost: () => undefined,
   };
 
-  constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
+  constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);

@@ -25,7 +25,9 @@ import { findRelatedEvents } from './related-events.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
+  constructor(
+    private readonly deps: ApiServerDeps & { readonly livenessChanges: LivenessChanges },
+  ) {}
 
   listEndpoints(request: ListEndpointsRequest): EndpointSet {
     return this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);

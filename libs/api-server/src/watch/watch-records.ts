@@ -15,7 +15,7 @@ import type { LivenessChanges, VolatileKind } from './liveness-changes.js';
 export interface WatchDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
-  readonly soft: LivenessChanges;
+  readonly livenessChanges: LivenessChanges;
 }
 
 /** An update for a watcher, with the revision up to which everything has been sent after it. */
@@ -141,7 +141,7 @@ interface WatchStart<Shown> {
 
 /** Calls `mark` for every change from now on. @returns Functions that end the subscriptions. */
 function follow<Kind extends RecordKind, Item>(
-  { state, soft }: WatchDeps,
+  { state, livenessChanges }: WatchDeps,
   source: WatchSource<Kind, Item>,
   mark: (keys: Iterable<string>, revision: bigint) => void,
   onEnd: Parameters<ClusterState['onEnd']>[0],
@@ -153,7 +153,7 @@ function follow<Kind extends RecordKind, Item>(
     }),
     // The change follows the commit of this revision, so it counts as later. Otherwise a watch that
     // is resumed at this revision would miss it.
-    soft.subscribe((nodeId, what, revision) =>
+    livenessChanges.subscribe((nodeId, what, revision) =>
       mark(source.listKeysAffectedByLiveness(state.view(), nodeId, what), revision + 1n),
     ),
     state.onEnd(onEnd),
@@ -180,15 +180,15 @@ function startFromCurrent<Kind extends RecordKind, Item>(
  * not in the store.
  */
 async function resume<Kind extends RecordKind, Item>(
-  { state, soft }: WatchDeps,
+  { state, livenessChanges }: WatchDeps,
   source: WatchSource<Kind, Item>,
   after: bigint,
   signal: StopSignal,
 ): Promise<WatchStart<RecordOf<Kind>>> {
   const view = state.view();
   const until = view.revision;
-  const softSeeds = (['liveness', 'usage'] as const).flatMap((what) =>
-    [...soft.listChangedSince(after, what)].flatMap(([nodeId, revision]) =>
+  const livenessKeys = (['liveness', 'usage'] as const).flatMap((what) =>
+    [...livenessChanges.listChangedSince(after, what)].flatMap(([nodeId, revision]) =>
       [...source.listKeysAffectedByLiveness(view, nodeId, what)].map((key): InitialKey => [
         key,
         revision + 1n,
@@ -220,7 +220,7 @@ async function resume<Kind extends RecordKind, Item>(
         .map((record) => [source.getKey(record), record]),
     );
   }
-  return { initialKeys: [...seeds, ...softSeeds].sort(compareRevisions), shown };
+  return { initialKeys: [...seeds, ...livenessKeys].sort(compareRevisions), shown };
 }
 
 const compareRevisions = ([, a]: InitialKey, [, b]: InitialKey): number =>

@@ -50,7 +50,7 @@ const report = create(ReplicaReportSchema, {
 });
 
 describe('presentContainer', () => {
-  it('returns the reported facts together with image and command of the version', () => {
+  it('returns what the agent reported, with image and command of the version of the replica', () => {
     const record = mergeReport(assigned, report, 1_000, true);
     expect(presentContainer(view, record)).toMatchObject({
       ...{
@@ -65,7 +65,7 @@ describe('presentContainer', () => {
     });
   });
 
-  it('omits process id and addresses of an ended container and keeps its runtime ids', () => {
+  it('omits process id, IP address and endpoints of an ended container, and keeps its runtime ids', () => {
     const running = mergeReport(assigned, report, 1_000, true);
     const ended = mergeReport(
       running,

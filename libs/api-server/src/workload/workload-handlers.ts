@@ -42,7 +42,8 @@ import { checkGeneration, requireWorkload } from './lookup.js';
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
+    private readonly deps: ApiServerDeps &
+      MutationDeps & { readonly livenessChanges: LivenessChanges },
   ) {}
 
   createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
@@ -75,6 +76,10 @@ export class WorkloadHandlers {
     );
   }
 
+  /**
+   * Marks a workload for deletion; the workload reconciler stops its replicas and deletes the records.
+   * A repeated call changes nothing.
+   */
   deleteWorkload(request: DeleteWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     return runIdempotent(
       this.deps,
@@ -142,6 +147,7 @@ export class WorkloadHandlers {
     );
   }
 
+  /** Predicts the effect of creating or updating one workload. Stores nothing. */
   planWorkload(request: PlanWorkloadRequest): WorkloadPlan {
     const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
     return truncateWorkloadPlan(
