@@ -34,7 +34,9 @@ export class EndpointAndEventHandlers {
   }
 
   /**
-   * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
+   * Sends the current endpoints of a workload, and all of them again after each change. Ends when the
+   * workload is deleted.
+   * @throws kind `notFound` when there is no such workload at the start.
    */
   async *watchEndpoints(
     request: WatchEndpointsRequest,
@@ -84,12 +86,13 @@ export class EndpointAndEventHandlers {
     return watchEvents(this.deps, request, signal);
   }
 
+  /** Returns the endpoints of the ready replicas that are not leaving, by sequence number. */
   private createEndpointSet(record: WorkloadRecord): EndpointSet {
     const view = this.deps.state.view();
-    const serves = createServingFilter(view, record.uid);
+    const isServing = createServingFilter(view, record.uid);
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
-      .filter(serves)
+      .filter(isServing)
       .filter(
         (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica),
       )

@@ -18,7 +18,11 @@ import {
 } from '@cloudless/cluster-state';
 import type { WatchSource } from './watch-records.js';
 
-/** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
+/**
+ * Creates the watch source of nodes.
+ * @param presentNode - Builds the API message of a node, with usage.
+ * @throws kind `invalid` when the label selector cannot be parsed.
+ */
 export function createNodeSource(
   request: WatchNodesRequest,
   presentNode: (record: NodeRecord) => Node,
@@ -39,19 +43,19 @@ export function createNodeSource(
       (request.nodeId === '' || record.id === request.nodeId) &&
       matchesLabels(selector, toEffectiveNode(record).labels),
     listAffectedKeys: listAffectedNodes,
-    listKeysAffectedByLiveness: (_view, nodeId, what) =>
-      what === 'liveness' || request.includeUsage ? [nodeId] : [],
-    toItem: (news) => {
-      const { revision } = news;
-      switch (news.kind) {
+    listKeysAffectedByLiveness: (_view, nodeId, kind) =>
+      kind === 'liveness' || request.includeUsage ? [nodeId] : [],
+    toItem: (update) => {
+      const { revision } = update;
+      switch (update.kind) {
         case 'put':
           return create(WatchNodesResponseSchema, {
             kind: WatchKind.PUT,
-            node: presentItem(news.record),
+            node: presentItem(update.record),
             revision,
           });
         case 'deleted': {
-          const node = create(NodeSchema, { id: news.record.id });
+          const node = create(NodeSchema, { id: update.record.id });
           return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });
         }
         case 'synced':
@@ -64,8 +68,8 @@ export function createNodeSource(
 }
 
 /**
- * Returns the ids of the nodes whose API message a change may affect: nodes show the resources of
- * their replicas, and draining nodes show what the remaining workloads wait for.
+ * Returns the ids of the nodes whose API message a change may affect. The message of a node contains
+ * the resources of its replicas; that of a draining node also contains why replicas remain.
  */
 function listAffectedNodes(
   view: ClusterView,
@@ -77,12 +81,12 @@ function listAffectedNodes(
   const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
   const after = change.after as ReplicaRecord | undefined;
   const replica = after ?? before;
-  // The history does not contain the node of a deleted replica.
+  // A deletion from the history does not contain the replica, so any node may be affected.
   if (replica === undefined) return [...view.nodes()].map(({ value }) => value.id);
-  const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
-  // A drain waits for replacements that have no node yet.
-  const wasWaiting = before === undefined || before.nodeId === '';
-  return new Set([...held, ...(wasWaiting ? listDrainingNodes(view, replica.uid) : [])]);
+  const nodeIds = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
+  // The drain status lists replacements that have no node yet.
+  const wasUnplaced = before === undefined || before.nodeId === '';
+  return new Set([...nodeIds, ...(wasUnplaced ? listDrainingNodes(view, replica.uid) : [])]);
 }
 
 /** Returns the draining nodes that still have replicas of a workload. */

@@ -88,9 +88,9 @@ export function putWorkloadChange(
     spec.mode === Mode.GLOBAL
       ? 'has new settings'
       : `now has ${spec.replicas ?? 1} desired replicas`;
-  const change = version === current.value.version ? settings : `is now at version ${version}`;
+  const effect = version === current.value.version ? settings : `is now at version ${version}`;
   const origin = cause === undefined ? '' : `, ${cause}`;
-  const message = `workload ${namespace}/${name} ${change} (generation ${generation}${origin})`;
+  const message = `workload ${namespace}/${name} ${effect} (generation ${generation}${origin})`;
   transaction.event({ ...createEventFields(record, requestId), reason, message });
   return record;
 }
