@@ -37,8 +37,8 @@ import {
 /** Random bytes of a plan id: enough that two of 1 000 stored plans never have the same id. */
 const ID_BYTES = 8;
 /**
- * Time in which a plan can be executed, milliseconds. One hour is enough for a review; an older plan
- * seldom matches the state.
+ * Time in which a plan can be executed, milliseconds. One hour is enough for a review; an older
+ * plan seldom matches the state.
  */
 const PLAN_LIFE_MS = 3_600_000;
 

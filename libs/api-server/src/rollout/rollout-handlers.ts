@@ -189,8 +189,8 @@ export class RolloutHandlers {
   }
 
   /**
-   * Builds the response again after the commit, so that its status contains the new version. Returns
-   * the response unchanged when another change of the workload has followed.
+   * Builds the response again after the commit, so that its status contains the new version.
+   * Returns the response unchanged when another change of the workload has followed.
    */
   private withNewVersion(response: Workload): Workload {
     const { namespace, name, uid, generation } = response;

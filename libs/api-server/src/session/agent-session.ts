@@ -58,8 +58,8 @@ export class AgentSession {
   }
 
   /**
-   * True once the node counts as alive and its orders were sent. From then on, orders that the agent
-   * does not acknowledge are sent again.
+   * True once the node counts as alive and its orders were sent. From then on, orders that the
+   * agent does not acknowledge are sent again.
    */
   get admitted(): boolean {
     return this.isAdmitted;
@@ -93,7 +93,9 @@ export class AgentSession {
     this.outbox.drop(`tunnel/${tunnelId}`);
   }
 
-  /** Updates orders and orphans from a report, which acknowledges the order that the report names. */
+  /**
+   * Updates orders and orphans from a report, which acknowledges the order that the report names.
+   */
   handleReport(report: ReplicaReport): void {
     const { replicaId, orderRevision } = report;
     const known = this.acknowledged.get(replicaId) ?? -1n;

@@ -81,8 +81,8 @@ export class EventThrottle {
   }
 
   /**
-   * Puts back events of {@link takeDue} that could not be committed. An event is dropped when a newer
-   * event of the same replica has been suppressed meanwhile.
+   * Puts back events of {@link takeDue} that could not be committed. An event is dropped when a
+   * newer event of the same replica has been suppressed meanwhile.
    */
   requeue(nodeId: string, events: readonly EventInit[]): void {
     for (const event of events) {

@@ -71,8 +71,8 @@ export class ForeignAgents {
   }
 
   /**
-   * Returns one sentence for each other cluster whose agents have called within the last minute. The
-   * `/ready` endpoint shows them.
+   * Returns one sentence for each other cluster whose agents have called within the last minute.
+   * The `/ready` endpoint shows them.
    */
   listWarnings(): readonly string[] {
     this.removeExpired();

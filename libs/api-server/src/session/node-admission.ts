@@ -37,8 +37,8 @@ export type NodeAdmissionDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random'
  * Checks that an agent may open a session and stores its Hello in the node record.
  * @throws kind `precondition` when the agent supports no common protocol version, belongs to
  *   another cluster, or runs on another machine than the enrolled one; `notFound` when the node is
- *   not enrolled; `invalid` when the Hello contains impossible amounts or taints; `unavailable` when
- *   store conflicts persist.
+ *   not enrolled; `invalid` when the Hello contains impossible amounts or taints; `unavailable`
+ *   when store conflicts persist.
  */
 export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<void> {
   checkCompatible(deps, hello);

@@ -7,8 +7,8 @@ import type { Welcome } from '@cloudless/api';
  */
 const ADMISSION_MS = 0.5;
 /**
- * Bounds of the longest pause between two dials of an agent: not so short that the agents of a small
- * cluster dial all the time, not so long that a restarted coordinator waits for agents.
+ * Bounds of the longest pause between two dials of an agent: not so short that the agents of a
+ * small cluster dial all the time, not so long that a restarted coordinator waits for agents.
  */
 const PAUSE_MAX_BOUNDS_MS = { min: 1_000, max: 10_000 } as const;
 /**

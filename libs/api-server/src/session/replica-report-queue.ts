@@ -33,12 +33,13 @@ import { createPullEvent, type EventSubject } from './pull-events.js';
 
 /**
  * Each report writes at least a replica, an event and the readiness guard of a workload: 84 of the
- * 100 writes that a transaction allows. {@link MAX_LATE_EVENTS} of the rest are for suppressed events.
+ * 100 writes that a transaction allows. {@link MAX_LATE_EVENTS} of the rest are for suppressed
+ * events.
  */
 const MAX_REPORTS_PER_COMMIT = 28;
 /**
- * Characters of the reason of a failed pull that are stored. Bounds the record, because an agent may
- * report any text.
+ * Characters of the reason of a failed pull that are stored. Bounds the record, because an agent
+ * may report any text.
  */
 const MAX_REASON_LENGTH = 1_000;
 /**
@@ -271,9 +272,9 @@ function truncateReason(pull: ImagePullStatus): ImagePullStatus {
 }
 
 /**
- * Returns true when the report is about a further failure of a container. Its last lines replace the
- * stored ones, even when it wrote none. Any other report without lines comes from an agent that no
- * longer has the lines, so the stored lines stay.
+ * Returns true when the report is about a further failure of a container. Its last lines replace
+ * the stored ones, even when it wrote none. Any other report without lines comes from an agent that
+ * no longer has the lines, so the stored lines stay.
  */
 function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
   return restarts > record.restarts || (restarts === record.restarts && phase === Phase.FAILED);

@@ -13,11 +13,14 @@ export class RollbackDetector {
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state'>) {}
 
-  /** Checks a Hello. The coordinator must send its Welcome, with the epoch, to the node after that. */
+  /**
+   * Checks a Hello. The coordinator must send its Welcome, with the epoch, to the node after that.
+   */
   checkHello({ nodeId, highestEpoch: epoch }: Hello): void {
     const { state } = this.deps;
-    // An epoch is never issued twice. When an agent holds the current epoch, and this coordinator has
-    // not sent the epoch to its node, then a coordinator with a newer, lost state has issued it.
+    // An epoch is never issued twice. When an agent holds the current epoch, and this coordinator
+    // has not sent the epoch to its node, then a coordinator with a newer, lost state has issued
+    // it.
     const isFromLostState =
       epoch > state.epoch || (epoch === state.epoch && !this.welcomedNodes.has(nodeId));
     if (isFromLostState) state.reportNewerState({ nodeId, epoch, orderRevision: 0n });
@@ -32,8 +35,8 @@ export class RollbackDetector {
   checkReport(nodeId: string, epoch: bigint, { replicaId, orderRevision }: ReplicaReport): void {
     const { state } = this.deps;
     const record = state.view().replica(replicaId)?.value;
-    // Only records of replicas that hold resources count: an ended replica may have received a later
-    // stop order as an orphan, which no record contains.
+    // Only records of replicas that hold resources count: an ended replica may have received a
+    // later stop order as an orphan, which no record contains.
     const isHeld = record?.nodeId === nodeId && (isLive(record) || isTombstone(record));
     const isNewer =
       orderRevision > state.getNewestOrderRevision(epoch) ||
@@ -41,7 +44,9 @@ export class RollbackDetector {
     if (isNewer) state.reportNewerState({ nodeId, epoch: 0n, orderRevision });
   }
 
-  /** Checks the refusal of an order, which contains the newest epoch and order that the agent holds. */
+  /**
+   * Checks the refusal of an order, which contains the newest epoch and order that the agent holds.
+   */
   checkRefusal(nodeId: string, { heldEpoch, heldRevision }: OrderRefused): void {
     const { state } = this.deps;
     const [epoch, orderRevision] = [

@@ -91,9 +91,9 @@ export class SessionHub implements TunnelRequester {
   }
 
   /**
-   * Handles the Session call. The node counts as alive, and receives orders, once the reports of its
-   * whole inventory are written. Until then, the records describe the replicas as they were before
-   * the agent disconnected, and no replica may be stopped because of them.
+   * Handles the Session call. The node counts as alive, and receives orders, once the reports of
+   * its whole inventory are written. Until then, the records describe the replicas as they were
+   * before the agent disconnected, and no replica may be stopped because of them.
    */
   async *runSession(
     messages: AsyncIterable<AgentMessage>,
@@ -153,8 +153,8 @@ export class SessionHub implements TunnelRequester {
     if (inventory?.last === true)
       this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.renewLease(nodeId);
-    // No order may be sent before all reports are written: a replica that the agent no longer has has
-    // ended and must not be started again.
+    // No order may be sent before all reports are written: a replica that is missing in the
+    // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
     await returnNode(this.deps, nodeId, () => {
       if (!nodes.status(nodeId).alive) nodes.startSession(nodeId);
@@ -224,8 +224,8 @@ export class SessionHub implements TunnelRequester {
   }
 
   /**
-   * Ends the session of a node whose lease has ended, so that the agent connects again and sends its
-   * inventory. A session that waits for its inventory goes on.
+   * Ends the session of a node whose lease has ended, so that the agent connects again and sends
+   * its inventory. A session that waits for its inventory goes on.
    */
   private endLostSession(nodeId: string): void {
     if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
@@ -297,14 +297,16 @@ export class SessionHub implements TunnelRequester {
     }
   }
 
-  /** Writes the reports of a complete inventory, then ends a loss of the node and sends its orders. */
+  /**
+   * Writes the reports of a complete inventory, then ends a loss of the node and sends its orders.
+   */
   private async completeInventory(session: AgentSession): Promise<void> {
     const { nodeId, inventory } = session;
     if (inventory === undefined) return;
     session.inventory = undefined;
     this.enqueueMissing(nodeId, new Set(inventory.keys()));
-    // No order may be sent before all reports are written: a replica that the agent no longer has has
-    // ended and must not be started again.
+    // No order may be sent before all reports are written: a replica that is missing in the
+    // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
     if (!this.isCurrent(session)) return;
     await returnNode(

@@ -38,8 +38,8 @@ export class InteractiveHandlers {
   ) {}
 
   /**
-   * Runs a command in a container and streams its input and output. For a workload, the command runs
-   * in one of its running replicas.
+   * Runs a command in a container and streams its input and output. For a workload, the command
+   * runs in one of its running replicas.
    * @throws kind `invalid` when the first message is not `start`, `precondition` when no container
    *   runs, `unavailable` when the node cannot be reached or ends the call without a result.
    */

@@ -2,8 +2,8 @@ import { create } from '@bufbuild/protobuf';
 import { LogPositionSchema, decodeLines, type LogEntry, type LogPosition } from '@cloudless/api';
 
 /**
- * The position of a reader in the logs of a replica, by container. With a cursor, a reader resumes an
- * interrupted stream and drops the entries that it has received before.
+ * The position of a reader in the logs of a replica, by container. With a cursor, a reader resumes
+ * an interrupted stream and drops the entries that it has received before.
  * @example
  * ```ts
  * const cursor = new LogCursor(request.after);

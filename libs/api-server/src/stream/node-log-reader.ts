@@ -5,14 +5,14 @@ import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream
 import type { TunnelOpener } from './tunnel-hub.js';
 
 /**
- * Limits of open logs. A log with a slow reader takes about 200 KiB of memory in the coordinator and
- * on its node, so 512 logs take about 100 MiB.
+ * Limits of open logs. A log with a slow reader takes about 200 KiB of memory in the coordinator
+ * and on its node, so 512 logs take about 100 MiB.
  */
 const LOGS: StreamQuotaLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
 /**
- * Reads logs of nodes: all logs of a node through one tunnel, or through one tunnel for each log when
- * the agent supports only protocol 1.
+ * Reads logs of nodes: all logs of a node through one tunnel, or through one tunnel for each log
+ * when the agent supports only protocol 1.
  */
 export class NodeLogReader {
   private readonly channels = new Map<string, LogChannel>();

@@ -27,8 +27,8 @@ export class ReplicaLogStream {
   /**
    * Streams the lines of one replica or container. A followed log is resumed without repeated lines
    * when the agent was disconnected, as long as the replica exists.
-   * @throws kind `precondition` when the replica has no node yet, `unavailable` when the node cannot
-   *   be reached and the log is not followed, and other errors of the agent.
+   * @throws kind `precondition` when the replica has no node yet, `unavailable` when the node
+   *   cannot be reached and the log is not followed, and other errors of the agent.
    */
   async *read(
     target: Exclude<StreamTarget, { kind: 'workload' }>,

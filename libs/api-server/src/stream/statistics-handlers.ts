@@ -28,7 +28,9 @@ import { requireWorkload } from '../workload/lookup.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** Nodes that are queried at the same time for one call, so that a call does not open many tunnels. */
+/**
+ * Nodes that are queried at the same time for one call, so that a call does not open many tunnels.
+ */
 const PARALLEL_NODES = 16;
 /**
  * Time after which a node is listed in `silent_nodes`, milliseconds. An agent answers at once: it
@@ -70,8 +72,8 @@ export class StatisticsHandlers {
   }
 
   /**
-   * Lists the resource usage of the containers of one page of running replicas. Queries the nodes of
-   * these replicas; a node that does not answer is listed in `silent_nodes` with the reason.
+   * Lists the resource usage of the containers of one page of running replicas. Queries the nodes
+   * of these replicas; a node that does not answer is listed in `silent_nodes` with the reason.
    * @throws kind `notFound` when the requested workload or node does not exist.
    */
   async listContainerStats(

@@ -49,8 +49,8 @@ export class StreamHandlers {
   }
 
   /**
-   * Streams the logs of a container, a replica or a workload. Agents send lines in batches; a client
-   * whose `max_batch_bytes` is 0 receives single lines.
+   * Streams the logs of a container, a replica or a workload. Agents send lines in batches; a
+   * client whose `max_batch_bytes` is 0 receives single lines.
    */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
     const client = this.deps.getConnection(context);

@@ -90,7 +90,8 @@ export function findContainer(
 }
 
 /**
- * Returns the id of the container of a target: the named container, or the current one of `replica`.
+ * Returns the id of the container of a target: the named container, or the current one of
+ * `replica`.
  * @throws kind `precondition` when the replica has no container yet.
  */
 export function requireContainer(target: StreamTarget, replica: ReplicaRecord): string {

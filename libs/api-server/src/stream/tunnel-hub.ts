@@ -34,9 +34,13 @@ const INTERACTIVE_TUNNELS: StreamQuotaLimits = {
   perClient: 16,
   noun: 'commands and forwarded connections',
 };
-/** Time within which the agent must open a requested tunnel: longer than a congested session takes. */
+/**
+ * Time within which the agent must open a requested tunnel: longer than a congested session takes.
+ */
 const DIAL_WITHIN_MS = 10_000;
-/** Random bytes of a tunnel id, which must not be guessed: the id is the only proof of the agent. */
+/**
+ * Random bytes of a tunnel id, which must not be guessed: the id is the only proof of the agent.
+ */
 const TUNNEL_ID_BYTES = 16;
 
 /** Opens tunnels to agents. */
@@ -57,7 +61,9 @@ export interface TunnelOpener {
 
 /** One tunnel from its request to its end. */
 class AgentTunnel {
-  /** Resolves when the reader has left or the tunnel has failed; the call of the agent ends then. */
+  /**
+   * Resolves when the reader has left or the tunnel has failed; the call of the agent ends then.
+   */
   readonly done: Promise<void>;
   /** Resolves with the frames of the agent once the agent has opened the tunnel. */
   readonly frames: Promise<AsyncIterator<TunnelFrame>>;
@@ -181,9 +187,9 @@ function toStreamError(nodeId: string, cause: unknown): CloudlessError {
 }
 
 /**
- * Opens tunnels to agents, which accept no connections: the coordinator requests a tunnel through the
- * session of the agent, and the agent opens it by the Tunnel call with the id from the request. Each
- * id is accepted once.
+ * Opens tunnels to agents, which accept no connections: the coordinator requests a tunnel through
+ * the session of the agent, and the agent opens it by the Tunnel call with the id from the request.
+ * Each id is accepted once.
  */
 export class TunnelHub implements TunnelOpener {
   /** Requested tunnels that the agents have not opened yet. */
@@ -216,8 +222,8 @@ export class TunnelHub implements TunnelOpener {
   }
 
   /**
-   * Opens a tunnel and streams its frames. Leaving the loop, or aborting the signal, ends the call of
-   * the agent as well.
+   * Opens a tunnel and streams its frames. Leaving the loop, or aborting the signal, ends the call
+   * of the agent as well.
    * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many
    *   tunnels are open, or the error that the agent reports.
    */
@@ -278,8 +284,8 @@ export class TunnelHub implements TunnelOpener {
   }
 
   /**
-   * Handles the Tunnel call of an agent. The first frame contains the id of the tunnel; the response
-   * stays open until the reader of the tunnel has left.
+   * Handles the Tunnel call of an agent. The first frame contains the id of the tunnel; the
+   * response stays open until the reader of the tunnel has left.
    */
   async *handleTunnel(
     messages: AsyncIterable<TunnelFrame>,
@@ -322,7 +328,9 @@ export class TunnelHub implements TunnelOpener {
     return isInteractive ? this.interactiveQuota : undefined;
   }
 
-  /** @throws kind `unavailable` after {@link close}, `exhausted` when the node has too many tunnels. */
+  /**
+   * @throws kind `unavailable` after {@link close}, `exhausted` when the node has too many tunnels.
+   */
   private add(
     nodeId: string,
     input: AsyncIterable<TunnelFrame> | undefined,

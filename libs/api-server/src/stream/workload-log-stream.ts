@@ -26,8 +26,8 @@ export class WorkloadLogStream {
   ) {}
 
   /**
-   * Streams the stored logs of all replicas of a workload. A single replica is streamed in the batches
-   * of its agent; several replicas are merged by time, one line at a time.
+   * Streams the stored logs of all replicas of a workload. A single replica is streamed in the
+   * batches of its agent; several replicas are merged by time, one line at a time.
    * @throws the error of the first replica whose log cannot be read.
    */
   async *merge(
@@ -66,8 +66,8 @@ export class WorkloadLogStream {
    * Follows the logs of all replicas of a workload, including replicas that are created later, in
    * the order in which lines arrive. Yields an empty entry after 15 s of silence. Ends when the
    * workload is deleted and its last lines were sent.
-   * @throws kind `exhausted` when the client or a node has too many open logs. Other errors end only
-   *   the log of their replica.
+   * @throws kind `exhausted` when the client or a node has too many open logs. Other errors end
+   *   only the log of their replica.
    */
   async *follow(
     uid: string,

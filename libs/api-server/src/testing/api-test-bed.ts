@@ -66,8 +66,8 @@ export class FakeConnection implements CallConnection {
 }
 
 /**
- * All handlers of the API over a memory store, without controllers: only the test and the reports of
- * scripted agents change replicas. Close the test bed after the test.
+ * All handlers of the API over a memory store, without controllers: only the test and the reports
+ * of scripted agents change replicas. Close the test bed after the test.
  * @example
  * ```ts
  * const bed = await ApiTestBed.open();

@@ -46,8 +46,8 @@ class MessageQueue<Message> implements AsyncIterable<Message> {
 }
 
 /**
- * An agent whose messages a test sends one by one. The agent records the orders that it receives and
- * does nothing else. Each instance is one session; the constructor sends Hello.
+ * An agent whose messages a test sends one by one. The agent records the orders that it receives
+ * and does nothing else. Each instance is one session; the constructor sends Hello.
  */
 export class ScriptedAgent {
   /** Messages of the coordinator, oldest first. */

@@ -34,8 +34,8 @@ export class EndpointAndEventHandlers {
   }
 
   /**
-   * Sends the current endpoints of a workload, and all of them again after each change. Ends when the
-   * workload is deleted.
+   * Sends the current endpoints of a workload, and all of them again after each change. Ends when
+   * the workload is deleted.
    * @throws kind `notFound` when there is no such workload at the start.
    */
   async *watchEndpoints(

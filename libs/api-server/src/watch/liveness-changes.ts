@@ -8,9 +8,9 @@ export type VolatileKind = 'liveness' | 'usage';
 export type VolatileListener = (nodeId: string, kind: VolatileKind, revision: bigint) => void;
 
 /**
- * Records at which revision of the store the live state of each node last changed, so that a resumed
- * watch includes these changes. Changes before this coordinator became the leader are unknown, so
- * the live state of every node counts as changed at that time.
+ * Records at which revision of the store the live state of each node last changed, so that a
+ * resumed watch includes these changes. Changes before this coordinator became the leader are
+ * unknown, so the live state of every node counts as changed at that time.
  */
 export class LivenessChanges {
   /** Revision of the store when this coordinator became the leader. */
@@ -48,8 +48,8 @@ export class LivenessChanges {
   }
 
   /**
-   * Returns the ids of the nodes whose live state may have changed since the store was at `revision`,
-   * with the revision of the last change.
+   * Returns the ids of the nodes whose live state may have changed since the store was at
+   * `revision`, with the revision of the last change.
    */
   *listChangedSince(revision: bigint, kind: VolatileKind): Iterable<readonly [string, bigint]> {
     for (const { value } of this.state.view().nodes()) {

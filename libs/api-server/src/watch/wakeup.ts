@@ -7,8 +7,8 @@ import type { Clock, StopSignal, Timer } from '@cloudless/base';
 export const BOOKMARK_MS = 15_000;
 
 /**
- * Wakes one waiting loop. A notification while no loop waits ends the next wait at once; several such
- * notifications count as one.
+ * Wakes one waiting loop. A notification while no loop waits ends the next wait at once; several
+ * such notifications count as one.
  */
 export class Wakeup {
   private pending = false;
@@ -55,8 +55,8 @@ export class Wakeup {
 }
 
 /**
- * A set of changed keys for one reader. The set contains each key once however slow the reader is: a
- * slow reader skips states, and the set does not grow.
+ * A set of changed keys for one reader. The set contains each key once however slow the reader is:
+ * a slow reader skips states, and the set does not grow.
  */
 export class ChangedKeys {
   private keys = new Set<string>();
@@ -70,7 +70,8 @@ export class ChangedKeys {
 
   /**
    * Returns and clears the keys that were marked since the last call; waits for the first key.
-   * @returns No keys after {@link BOOKMARK_MS} without a mark; undefined when the signal is aborted.
+   * @returns No keys after {@link BOOKMARK_MS} without a mark; undefined when the signal is
+   *   aborted.
    */
   async next(clock: Clock, signal: StopSignal): Promise<readonly string[] | undefined> {
     while (this.keys.size === 0) {

@@ -10,7 +10,9 @@ import { CloudlessError, InvalidInputError, type Clock, type StopSignal } from '
 import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/cluster-state';
 import { BOOKMARK_MS } from './wakeup.js';
 
-/** Returns a predicate for the events that a request selects. An empty field selects every event. */
+/**
+ * Returns a predicate for the events that a request selects. An empty field selects every event.
+ */
 export function createEventFilter(request: {
   readonly namespace: string;
   readonly workload: string;
@@ -30,8 +32,8 @@ const EVENT_ID = /^\d{10,20}-\d{10,20}$/;
 
 /**
  * Streams every event after `after_id` or `after_revision`, or every new event when the request has
- * neither, with a bookmark after the past events and after each 15 s of silence. No event is skipped:
- * the watch reads the history of the store at the speed of the client.
+ * neither, with a bookmark after the past events and after each 15 s of silence. No event is
+ * skipped: the watch reads the history of the store at the speed of the client.
  * @throws kind `invalid` for a malformed `after_id`, and for `after_id` with `after_revision`;
  *   `compacted` when an event after the position may have been removed, or the history does not
  *   contain the requested revision, or has not reached it.
@@ -121,8 +123,8 @@ function checkNotRemoved(view: ClusterView, { afterId, categories }: WatchEvents
 }
 
 /**
- * Returns the stored events after an id, each with the revision at which a watch can be resumed after
- * this event.
+ * Returns the stored events after an id, each with the revision at which a watch can be resumed
+ * after this event.
  * @param viewRevision - Revision of `view`.
  */
 function listEventsAfter(view: ClusterView, afterId: string, viewRevision: bigint) {

@@ -68,8 +68,9 @@ export function createNodeSource(
 }
 
 /**
- * Returns the ids of the nodes whose API message a change may affect. The message of a node contains
- * the resources of its replicas; that of a draining node also contains why replicas remain.
+ * Returns the ids of the nodes whose API message a change may affect. The message of a node
+ * contains the resources of its replicas; that of a draining node also contains why replicas
+ * remain.
  */
 function listAffectedNodes(
   view: ClusterView,

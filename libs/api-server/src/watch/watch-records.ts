@@ -151,7 +151,8 @@ interface WatchStart<Shown> {
 }
 
 /**
- * Calls `mark` for every change from now on, and `onEnd` when the state no longer follows the store.
+ * Calls `mark` for every change from now on, and `onEnd` when the state no longer follows the
+ * store.
  * @returns Functions that end the subscriptions.
  */
 function follow<Kind extends RecordKind, Item>(

@@ -86,7 +86,8 @@ export function planApply(
 
 /**
  * Plans a change of the replica count.
- * @throws the errors of {@link requireMutableWorkload}, and of `checkScalable` for a GLOBAL workload.
+ * @throws the errors of {@link requireMutableWorkload}, and of `checkScalable` for a GLOBAL
+ *   workload.
  */
 export function planScale(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
   const current = requireMutableWorkload(view, request);

@@ -77,8 +77,8 @@ export class WorkloadHandlers {
   }
 
   /**
-   * Marks a workload for deletion; the workload reconciler stops its replicas and deletes the records.
-   * A repeated call changes nothing.
+   * Marks a workload for deletion; the workload reconciler stops its replicas and deletes the
+   * records. A repeated call changes nothing.
    */
   deleteWorkload(request: DeleteWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     return runIdempotent(
