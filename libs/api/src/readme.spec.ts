@@ -16,8 +16,8 @@ import {
 } from './index.js';
 import { aWorkload } from './testing/index.js';
 
-/** A fake cluster with one workload, `web`. */
-function aTransport() {
+/** Creates a transport to a fake coordinator with one workload, `web`, in memory. */
+function createFakeTransport() {
   let web: Workload = aWorkload({ spec: { image: 'nginx:alpine', replicas: 2 } });
   return createRouterTransport(
     ({ service }) => {
@@ -43,7 +43,7 @@ function aTransport() {
 }
 
 it('runs the example of the README', async () => {
-  const transport = aTransport();
+  const transport = createFakeTransport();
   // <example>
   // transport: for example createGrpcTransport({ baseUrl: 'http://localhost:8080' })
   const client = createCoordinatorClient(transport);
