@@ -1,7 +1,7 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 
-/** How the audit log records the calls of a method. */
+/** The way in which the audit log records the calls of a method. */
 export type AuditPolicy =
   /** The call only reads data that every client may read: no audit record. */
   | 'readOnly'

@@ -106,7 +106,10 @@ function toStoredResponse<Response>(response: Response): Response {
   return stored as Response;
 }
 
-/** Returns the stored response. @throws kind `invalid` for another method or another body. */
+/**
+ * Returns the stored response of an earlier call.
+ * @throws kind `invalid` when that call had another method or another body.
+ */
 function replayResponse<Request extends DescMessage, Response extends DescMessage>(
   record: RequestRecord,
   method: DescMethodUnary<Request, Response>,

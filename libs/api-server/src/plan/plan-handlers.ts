@@ -135,17 +135,17 @@ export class PlanHandlers {
     plan: Plan,
     outcomeHash: Uint8Array,
   ): PlannedOutcome {
-    let now: PlannedOutcome;
+    let outcome: PlannedOutcome;
     try {
-      now = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
+      outcome = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
       throw createOutdatedError(plan, reason.message, reason);
     }
-    if (Buffer.compare(computeOutcomeHash(now.plans), outcomeHash) === 0) return now;
+    if (Buffer.compare(computeOutcomeHash(outcome.plans), outcomeHash) === 0) return outcome;
     throw createOutdatedError(
       plan,
-      describePlanDifference(plan.workloads, truncateLike(plan.workloads, now.plans)) ??
+      describePlanDifference(plan.workloads, truncateLike(plan.workloads, outcome.plans)) ??
         'the outcome after the listed steps has changed',
     );
   }
@@ -211,17 +211,21 @@ function createOutdatedError({ id }: Plan, difference: string, cause?: unknown):
  */
 function truncateLike(
   stored: readonly WorkloadPlan[],
-  now: readonly WorkloadPlan[],
+  current: readonly WorkloadPlan[],
 ): readonly WorkloadPlan[] {
-  return now.map((plan, index) => {
-    const was = stored[index];
-    if (was === undefined) return plan;
-    const cut = <Item>(items: Item[], storedCount: number, total: number): Item[] =>
+  return current.map((plan, index) => {
+    const storedPlan = stored[index];
+    if (storedPlan === undefined) return plan;
+    const truncate = <Item>(items: Item[], storedCount: number, total: number): Item[] =>
       storedCount < total ? items.slice(0, storedCount) : items;
     return {
       ...plan,
-      steps: cut(plan.steps, was.steps.length, was.totalSteps),
-      placements: cut(plan.placements, was.placements.length, was.totalPlacements),
+      steps: truncate(plan.steps, storedPlan.steps.length, storedPlan.totalSteps),
+      placements: truncate(
+        plan.placements,
+        storedPlan.placements.length,
+        storedPlan.totalPlacements,
+      ),
     };
   });
 }

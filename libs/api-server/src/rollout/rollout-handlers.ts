@@ -178,11 +178,11 @@ export class RolloutHandlers {
   getWorkloadVersion(request: GetWorkloadVersionRequest): WorkloadVersion {
     const view = this.deps.state.view();
     const { value } = requireWorkload(view, request);
-    const kept = requireVersion(view, value, request.version);
+    const storedVersion = requireVersion(view, value, request.version);
     const info = this.deps.presenter
       .present(value, true)
       .status?.versions.find(({ version }) => version === request.version);
-    const template = kept.asWritten ?? kept.template;
+    const template = storedVersion.asWritten ?? storedVersion.template;
     return create(WorkloadVersionSchema, {
       ...definedFields({ info, template }),
     });
@@ -346,8 +346,8 @@ function requireVersion(
   workload: WorkloadRecord,
   version: number,
 ): VersionRecord {
-  const kept = view.version(workload.uid, version);
-  if (kept !== undefined) return kept;
+  const storedVersion = view.version(workload.uid, version);
+  if (storedVersion !== undefined) return storedVersion;
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
     'notFound',

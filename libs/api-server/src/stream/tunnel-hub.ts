@@ -113,7 +113,10 @@ class AgentTunnel {
     this.resolveDone();
   }
 
-  /** Returns the next frame of the agent. @throws the error of {@link fail}. */
+  /**
+   * Returns the next frame of the agent.
+   * @throws the error of {@link fail}; kind `unavailable` or `exhausted` when the stream breaks.
+   */
   async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {

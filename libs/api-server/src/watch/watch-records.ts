@@ -41,7 +41,7 @@ export interface WatchSource<Kind extends RecordKind, Item> {
   getKey(record: RecordOf<Kind>): string;
   findRecord(view: ClusterView, key: string): Stored<RecordOf<Kind>> | undefined;
   listRecords(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
-  /** True when the record matches the filter of the watch. */
+  /** Returns true when the record matches the filter of the watch. */
   matchesFilter(record: RecordOf<Kind>): boolean;
   /**
    * Returns the keys whose item may differ after a change of a record. A change from the history of
@@ -142,7 +142,7 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
   }
 }
 
-/** Where a watch starts. */
+/** The start of a watch: the keys to send, and the records that the client has. */
 interface WatchStart<Shown> {
   /** Keys to send first, in the order of their change. */
   readonly initialKeys: readonly InitialKey[];

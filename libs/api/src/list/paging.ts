@@ -20,9 +20,9 @@ export interface PagedList {
 }
 
 /**
- * Returns one page of items that are sorted by a key. A page token contains the key of the last item
- * of its page. Items that are added or removed between two pages therefore neither repeat nor skip
- * other items, and any server can continue the list.
+ * Returns one page of items that are sorted by a key. A page token contains the key of the last
+ * item of its page. Items that are added or removed between two pages therefore neither repeat nor
+ * skip other items, and any server can continue the list.
  * @param sorted - All items, in the order that `compare` gives to their keys, without duplicate
  *   keys.
  * @param getKey - Returns the key of an item.

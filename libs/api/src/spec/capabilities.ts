@@ -72,7 +72,9 @@ function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
   ];
 }
 
-/** Returns the capabilities for the network. With `host_network`, host ports need no port mapping. */
+/**
+ * Returns the capabilities for the network. With `host_network`, host ports need no port mapping.
+ */
 function listNetworkCapabilities({ network, ports }: WorkloadSpec): readonly string[] {
   if (network?.hostNetwork === true) return ['network.host'];
   return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];

@@ -34,8 +34,8 @@ export function* validateContainer(spec: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Yields the paths of the fields that are set and that a process cannot have. Resource limits are not
- * included: the scheduler decides by the capabilities of the nodes.
+ * Yields the paths of the fields that are set and that a process cannot have. Resource limits are
+ * not included: the scheduler decides by the capabilities of the nodes.
  */
 function* listContainerFields(spec: WorkloadSpec): Generator<string> {
   if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';

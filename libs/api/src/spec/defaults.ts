@@ -128,8 +128,8 @@ function fillProbe(probe: Probe): void {
 /** Effective times of the disconnect policy, milliseconds. */
 export interface DisconnectTimes {
   /**
-   * Time without contact after which the node stops an EXCLUSIVE replica. Absent with AVAILABLE: the
-   * replica goes on running.
+   * Time without contact after which the node stops an EXCLUSIVE replica. Absent with AVAILABLE:
+   * the replica goes on running.
    */
   readonly stopAfterMs?: number;
   /** Time from the end of the lease of the node to the replacement. */
@@ -155,8 +155,8 @@ export function resolveDisconnectTimes(
 }
 
 /**
- * Sets absent times of a disconnect policy, in place. With EXCLUSIVE, the default of `lost_after` is
- * twice `stop_after`, so that the old replica has ended when its replacement starts.
+ * Sets absent times of a disconnect policy, in place. With EXCLUSIVE, the default of `lost_after`
+ * is twice `stop_after`, so that the old replica has ended when its replacement starts.
  */
 function fillDisconnect(disconnect: Disconnect): void {
   disconnect.stopAfter ??= durationFromMs(DEFAULTS.stopAfterMs);

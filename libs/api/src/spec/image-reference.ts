@@ -12,7 +12,9 @@ const REFERENCE = (() => {
   return new RegExp(`^${name}(?::${tag})?(?:@(?:${digest}))?$`);
 })();
 
-/** Returns true for an image reference: `nginx`, `registry.example/team/web:1.2`, `web@sha256:…`. */
+/**
+ * Returns true for an image reference: `nginx`, `registry.example/team/web:1.2`, `web@sha256:…`.
+ */
 export function isImageReference(text: string): boolean {
   return REFERENCE.test(text);
 }

@@ -18,9 +18,9 @@ const TERMINAL_SEQUENCE = /\u001b\[[0-?]*[ -/]*[@-~]/g;
 const UNSAFE_CHARACTERS = /[^\P{Cc}\t]|[\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 
 /**
- * Returns the newest lines of output in the form in which they are stored and shown: at most 10 lines
- * of at most 256 characters, longer lines truncated and marked with `…`, without sequences that
- * control a terminal or break a line. Idempotent.
+ * Returns the newest lines of output in the form in which they are stored and shown: at most 10
+ * lines of at most 256 characters, longer lines truncated and marked with `…`, without sequences
+ * that control a terminal or break a line. Idempotent.
  */
 export function toLastLines(lines: readonly string[]): string[] {
   return lines.slice(-LAST_LINES.count).map(sanitizeLine);

@@ -50,8 +50,8 @@ function problemsOf<Desc extends DescMessage>(
     return (reason as Error).message.split('; ');
   }
 }
-/** A number that no enum has; the wire carries it. */
-const noEnum = (number: number): never => number as never;
+/** A number that is not a value of an enum. The binary format permits any number. */
+const asEnum = (number: number): never => number as never;
 const inSpec = (spec: SpecInit): string[] =>
   problemsOf(CreateWorkloadRequestSchema, { name: 'web', spec });
 const requirement = (init: object): SpecInit => ({
@@ -76,7 +76,7 @@ describe('validateMessage for requests', () => {
       expected: [],
     },
     {
-      name: 'a bad name and namespace',
+      name: 'a malformed name and namespace',
       problems: problemsOf(CreateWorkloadRequestSchema, {
         namespace: '-x',
         name: 'My_App',
@@ -100,17 +100,17 @@ describe('validateMessage for requests', () => {
       expected: ['spec: is required'],
     },
     {
-      name: 'a missing count',
+      name: 'a missing replica count',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web' }),
       expected: ['replicas: is required'],
     },
     {
-      name: 'a count below 0',
+      name: 'a replica count below 0',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: -1 }),
       expected: ['replicas: must be from 0 to 1000000'],
     },
     {
-      name: 'a count of 0',
+      name: 'a replica count of 0',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: 0 }),
       expected: [],
     },
@@ -132,7 +132,7 @@ describe('validateMessage for requests', () => {
     {
       name: 'undefined output streams and a negative number of lines',
       problems: problemsOf(StreamLogsRequestSchema, {
-        streams: [noEnum(7)],
+        streams: [asEnum(7)],
         tailLines: -1,
         afterSequence: -1n,
       }),
@@ -164,13 +164,13 @@ describe('validateMessage for requests', () => {
   });
 });
 
-it('validateMessage reports fifty violations of a thousand and the total number', () => {
+it('validateMessage reports 50 violations and the total number for a thousand invalid ports', () => {
   const problems = inSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
   expect(problems).toHaveLength(51);
   expect(problems.at(-1)).toMatch(/^and more, \d{4} violations in total$/);
 });
 
-describe('validateMessage for specs', () => {
+describe('validateMessage for specs of workloads', () => {
   it.each<{ name: string; spec: SpecInit; expected: string[] }>([
     {
       name: 'replicas below 0',
@@ -184,7 +184,7 @@ describe('validateMessage for specs', () => {
     },
     {
       name: 'an undefined enum value',
-      spec: { mode: noEnum(7), restart: { policy: noEnum(9) } },
+      spec: { mode: asEnum(7), restart: { policy: asEnum(9) } },
       expected: [
         'spec.restart.policy: must be one of ALWAYS, ON_FAILURE, NEVER',
         'spec.mode: must be one of REPLICATED, GLOBAL',
@@ -195,7 +195,7 @@ describe('validateMessage for specs', () => {
       spec: {
         ports: [
           { containerPort: 80 },
-          { containerPort: 0, name: 'UP', hostPort: -1, protocol: noEnum(9) },
+          { containerPort: 0, name: 'UP', hostPort: -1, protocol: asEnum(9) },
         ],
       },
       expected: [
@@ -335,7 +335,7 @@ describe('validateMessage for specs', () => {
     },
     {
       name: 'an undefined effect',
-      spec: { placement: { tolerations: [{ key: 'a', effect: noEnum(9) }] } },
+      spec: { placement: { tolerations: [{ key: 'a', effect: asEnum(9) }] } },
       expected: [
         'spec.placement.tolerations[0].effect: must be one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
       ],
@@ -406,7 +406,7 @@ describe('validateMessage for specs', () => {
     expect(inSpec(spec)).toEqual([]);
   });
 
-  it('validates any spec without an internal error', () => {
+  it('evaluates its rules without an internal error on any spec', () => {
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) =>
         expect(inSpec(spec)).not.toContain('a validation rule failed to run'),
@@ -427,7 +427,7 @@ describe('validation rules of the proto files', () => {
     ),
   );
 
-  it('have a description for each pattern, and no description without a pattern', () => {
+  it('contain exactly the patterns that have a description in PATTERN_TEXTS', () => {
     const patterns = rules.flatMap(({ type }) =>
       type.case === 'string' && type.value.pattern !== '' ? [type.value.pattern] : [],
     );
@@ -435,7 +435,7 @@ describe('validation rules of the proto files', () => {
   });
 
   it('restrict every enum of a request to its defined values', () => {
-    const unruled = [...messages].flatMap(({ typeName, fields }) =>
+    const unrestricted = [...messages].flatMap(({ typeName, fields }) =>
       fields
         .filter(
           (field) =>
@@ -445,13 +445,13 @@ describe('validation rules of the proto files', () => {
         )
         .map(({ name }) => `${typeName}.${name}`),
     );
-    expect(unruled).toEqual([]);
+    expect(unrestricted).toEqual([]);
   });
 });
 
 /**
- * What an agent says of itself is taken as it is: an older coordinator must bear a newer agent's
- * words.
+ * Returns false for messages of agents, whose enums are not restricted: an older coordinator must
+ * accept a report of a newer agent with values that it does not know.
  */
 function isUserInput(typeName: string): boolean {
   return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(
@@ -473,24 +473,25 @@ function withInner(rules: FieldRules): FieldRules[] {
       : type.case === 'map'
         ? [type.value.keys, type.value.values]
         : [];
-  return [rules, ...inner.flatMap((each) => (each === undefined ? [] : withInner(each)))];
+  return [rules, ...inner.flatMap((nested) => (nested === undefined ? [] : withInner(nested)))];
 }
 
 describe('createValidationInterceptor', () => {
-  it('validates every request and every stream message before the handler receives it', async () => {
-    const seen: string[] = [];
+  it('rejects an invalid request or stream message before the handler receives it', async () => {
+    /** Names and message kinds that the handlers received. */
+    const received: string[] = [];
     const transport = createRouterTransport(
       ({ service }) => {
         service(CoordinatorService, {
-          createWorkload: ({ name }) => (seen.push(name), { name }),
+          createWorkload: ({ name }) => (received.push(name), { name }),
           session: async function* (messages) {
             for await (const { message } of messages) {
-              seen.push(message.case ?? '');
+              received.push(message.case ?? '');
               yield { message: { case: 'welcome', value: { protocol: 1 } } };
             }
           },
           watchWorkloads: async function* ({ name }) {
-            seen.push(name);
+            received.push(name);
             yield {};
           },
         });
@@ -521,7 +522,7 @@ describe('createValidationInterceptor', () => {
     const namelessHello = create(AgentMessageSchema, { message: { case: 'hello', value: {} } });
     const answers: number[] = [];
     const session = async (): Promise<void> => {
-      for await (const { message } of client.session(each(goodbye, namelessHello, goodbye)))
+      for await (const { message } of client.session(streamOf(goodbye, namelessHello, goodbye)))
         answers.push(message.case === 'welcome' ? 1 : 0);
     };
     const failure = await session().catch((reason: unknown) => reason);
@@ -530,10 +531,10 @@ describe('createValidationInterceptor', () => {
       code: Code.InvalidArgument,
       rawMessage: 'hello.node_id: must not be empty',
     });
-    expect({ seen, answers }).toEqual({ seen: ['web', 'goodbye'], answers: [1] });
+    expect({ received, answers }).toEqual({ received: ['web', 'goodbye'], answers: [1] });
   });
 });
 
-async function* each<Item>(...items: Item[]): AsyncGenerator<Item> {
+async function* streamOf<Item>(...items: Item[]): AsyncGenerator<Item> {
   yield* items;
 }
