@@ -5,7 +5,7 @@ export type {
   CallConnection,
   NodeLiveness,
   WorkloadPresenterPort,
-  Placements,
+  NodeAllocations,
   DryRunPort,
   SessionTimings,
 } from './ports.js';

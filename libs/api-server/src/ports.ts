@@ -75,9 +75,10 @@ export interface DryRunPort {
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
-export interface Placements {
+/** Sums of the resources that replicas hold on nodes. */
+export interface NodeAllocations {
   /**
-   * The number of replicas that hold resources on a node, and the sum of their resource requests.
+   * Returns the number of replicas that hold resources on a node, and the sum of their requests.
    * All 0 for a node without replicas and for an unknown node.
    */
   getAllocated(nodeId: string): {
@@ -122,7 +123,7 @@ export interface ApiServerDeps {
   readonly nodes: NodeLiveness;
   readonly presenter: WorkloadPresenterPort;
   readonly dryRun: DryRunPort;
-  readonly placements: Placements;
+  readonly placements: NodeAllocations;
   /**
    * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a
    * step is possible.

@@ -117,7 +117,7 @@ export class PlanHandlers {
         transaction.put('plan', plan.id, executed);
         for (const { uid } of workloads) tracer?.mark(uid);
         const response = create(ExecutePlanResponseSchema, {
-          workloads: workloads.map((record) => presenter.present(record, false)),
+          workloads: workloads.map((record) => presenter.present(record, /* full */ false)),
           nodes: nodes.map((record) => presentNode(this.deps, record)),
         });
         return { response, transaction };

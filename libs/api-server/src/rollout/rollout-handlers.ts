@@ -180,7 +180,7 @@ export class RolloutHandlers {
     const { value } = requireWorkload(view, request);
     const storedVersion = requireVersion(view, value, request.version);
     const info = this.deps.presenter
-      .present(value, true)
+      .present(value, /* full */ true)
       .status?.versions.find(({ version }) => version === request.version);
     const template = storedVersion.asWritten ?? storedVersion.template;
     return create(WorkloadVersionSchema, {
@@ -196,7 +196,7 @@ export class RolloutHandlers {
     const { namespace, name, uid, generation } = response;
     const current = this.deps.state.view().workloadByName(namespace, name)?.value;
     const isUnchanged = current?.uid === uid && current.generation === generation;
-    return isUnchanged ? this.deps.presenter.present(current, true) : response;
+    return isUnchanged ? this.deps.presenter.present(current, /* full */ true) : response;
   }
 
   /**
@@ -220,7 +220,7 @@ export class RolloutHandlers {
         const { uid, namespace, name, version } = workload.value;
         const control = requireControl(view, workload.value);
         const update = decide(workload.value, control.value);
-        const response = this.deps.presenter.present(workload.value, true);
+        const response = this.deps.presenter.present(workload.value, /* full */ true);
         if (update === undefined) return { response };
         const next = clone(ControlRecordSchema, control.value);
         const { pausedVersion, ...rollout } = update.change;

@@ -116,10 +116,10 @@ describe('mergeReport', () => {
       expected: { lastLines: ['older'] },
     },
   ])('$name', ({ stored, reported, expected }) => {
-    const once = mergeReport(aRecord(stored), aReport(reported), 1_000, true);
+    const once = mergeReport(aRecord(stored), aReport(reported), 1_000, /* hasNewestOrder */ true);
     expect(once).toMatchObject(expected);
     // The same report again changes nothing.
-    expect(mergeReport(once, aReport(reported), 2_000, true)).toEqual(once);
+    expect(mergeReport(once, aReport(reported), 2_000, /* hasNewestOrder */ true)).toEqual(once);
   });
 });
 

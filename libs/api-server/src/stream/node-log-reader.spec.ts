@@ -210,7 +210,7 @@ describe('NodeLogReader', () => {
   });
 
   it('opens one tunnel for each log of an agent with protocol 1', async () => {
-    const { tunnels, read } = createWorld(false);
+    const { tunnels, read } = createWorld(/* supportsLogChannel */ false);
     for (const reader of [read(), read()]) void reader.next();
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);

@@ -143,14 +143,14 @@ export class WorkloadLogStream {
       if (isAffected) changedKeys.mark('replicas');
     });
     try {
-      attachReplicas(true);
+      attachReplicas(/* isInitial */ true);
       for (
         let keys = await changedKeys.next(clock, signal);
         keys !== undefined;
         keys = await changedKeys.next(clock, signal)
       ) {
         if (keys.length === 0) yield create(LogEntrySchema);
-        attachReplicas(false);
+        attachReplicas(/* isInitial */ false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
           waitingBytes -= computeLogCost(entry);
           yield entry;

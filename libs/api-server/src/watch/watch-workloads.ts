@@ -43,7 +43,7 @@ export function createWorkloadSource(
         case 'put':
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.PUT,
-            workload: deps.presenter.present(update.record, true),
+            workload: deps.presenter.present(update.record, /* full */ true),
             revision,
           });
         case 'deleted': {

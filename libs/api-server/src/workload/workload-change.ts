@@ -53,10 +53,10 @@ export function changeWorkload(
 ): MutationResult<Workload> {
   const { state, presenter } = deps;
   if (change.current !== undefined && !hasChanges(change))
-    return { response: presenter.present(change.current.value, true) };
+    return { response: presenter.present(change.current.value, /* full */ true) };
   const transaction = state.transaction();
   const record = putWorkloadChange(deps, view, transaction, change, requestId);
-  return { response: presenter.present(record, true), transaction };
+  return { response: presenter.present(record, /* full */ true), transaction };
 }
 
 /** Returns true when the change creates the workload or changes its spec. */

@@ -103,7 +103,7 @@ export class WorkloadHandlers {
             reason: 'WorkloadDeletionRequested',
             message: `deletion of ${record.namespace}/${record.name} was requested`,
           });
-        return { response: this.deps.presenter.present(record, true), transaction };
+        return { response: this.deps.presenter.present(record, /* full */ true), transaction };
       },
     );
   }
@@ -111,7 +111,7 @@ export class WorkloadHandlers {
   getWorkload(request: GetWorkloadRequest): Workload {
     return this.deps.presenter.present(
       requireWorkload(this.deps.state.view(), request).value,
-      true,
+      /* full */ true,
     );
   }
 
@@ -160,7 +160,7 @@ export class WorkloadHandlers {
   }
 
   private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
-    return { response: this.deps.presenter.present(record, true) };
+    return { response: this.deps.presenter.present(record, /* full */ true) };
   }
 
   private getTimestamp() {
