@@ -42,7 +42,7 @@ function createFakeTransport() {
   );
 }
 
-it('runs the example of the README', async () => {
+it('the example of the README runs against a fake coordinator', async () => {
   const transport = createFakeTransport();
   // <example>
   // transport: for example createGrpcTransport({ baseUrl: 'http://localhost:8080' })
@@ -81,7 +81,7 @@ it('runs the example of the README', async () => {
   // </example>
 });
 
-it('has the same code as the README', async () => {
+it('the README contains the code of the example in this spec', async () => {
   const text = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -363,7 +363,7 @@ describe('SessionHub.handleHeartbeat', () => {
     expect(bed.nodes.renewals.get('node-1')).toBe(1);
   });
 
-  it('ends replicas that a complete inventory does not contain, and none for a partial inventory', async () => {
+  it('ends replicas that the inventory does not contain only when the inventory is complete', async () => {
     await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
     await bed.putReplica('w-0', { phase: Phase.RUNNING });
     await bed.client.heartbeat({ hello: hello(), inventory: { last: false } });

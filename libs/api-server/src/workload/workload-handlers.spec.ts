@@ -12,7 +12,7 @@ beforeEach(async () => {
 afterEach(() => bed.stop());
 
 describe('WorkloadHandlers', () => {
-  it('creates a workload in the default namespace with generation 1, once, with a valid spec', async () => {
+  it('creates a workload in the default namespace, and rejects a second one and an empty spec', async () => {
     expect(await bed.client.getWorkload({ name: 'web' })).toMatchObject({
       namespace: 'default',
       generation: 1n,
