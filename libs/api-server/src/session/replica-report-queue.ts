@@ -81,6 +81,7 @@ export class ReplicaReportQueue {
       handle: (nodeId) => this.writeAndNotify(nodeId),
       onError: (nodeId, reason) => logFailure(deps.log, 'report not written', reason, { nodeId }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
+      // Nodes whose reports are written at the same time.
       concurrency: 64,
     });
   }

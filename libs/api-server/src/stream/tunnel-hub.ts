@@ -195,7 +195,7 @@ function toStreamError(nodeId: string, cause: unknown): CloudlessError {
  * Each id is accepted once.
  */
 export class TunnelHub implements TunnelOpener {
-  /** Requested tunnels that the agents have not opened yet. */
+  /** Requested tunnels that the agents have not opened yet, by tunnel id. */
   private readonly waiting = new Map<string, AgentTunnel>();
   /** Requested and open tunnels, by node id. */
   private readonly byNode = new Map<string, Set<AgentTunnel>>();
@@ -298,15 +298,15 @@ export class TunnelHub implements TunnelOpener {
     const opening = (await readFirstMessage(frames, this.deps.clock))?.frame;
     if (opening?.case !== 'tunnelId')
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
-    const waiting = this.waiting.get(opening.value);
-    if (waiting === undefined)
+    const tunnel = this.waiting.get(opening.value);
+    if (tunnel === undefined)
       throw new CloudlessError(
         'notFound',
         'no request waits for this tunnel; it may have timed out',
       );
     this.waiting.delete(opening.value);
-    waiting.connect(frames);
-    yield* waiting.streamOutgoing();
+    tunnel.connect(frames);
+    yield* tunnel.streamOutgoing();
   }
 
   /** Fails all tunnels and refuses new ones. */
