@@ -18,6 +18,7 @@ type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 type PortInit = MessageInitShape<typeof PortSchema>;
 type NetworkInit = MessageInitShape<typeof NetworkSchema>;
 
+/** Returns the violations that `checkSpec` reports, as texts. */
 function problemsOf(init: Init): readonly string[] {
   try {
     checkSpec(create(WorkloadSpecSchema, init));

@@ -2,7 +2,13 @@ import { create, equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { definedFields } from '@cloudless/base';
-import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from '../index.js';
+import {
+  WorkloadSpecSchema,
+  WorkloadSpec_Mode as Mode,
+  diffSpecs,
+  updateSpec,
+  type WorkloadSpec,
+} from '../index.js';
 import { arbitraryMessage } from '../testing/arbitrary-message.js';
 
 const arbSpec = arbitraryMessage(WorkloadSpecSchema);
@@ -301,7 +307,7 @@ describe('diffSpecs', () => {
     },
     {
       name: 'an enum by its name',
-      before: { mode: 1 },
+      before: { mode: Mode.GLOBAL },
       after: {},
       changes: [{ path: 'mode', before: 'GLOBAL' }],
     },

@@ -19,9 +19,11 @@ import {
   ExecCommandRequestSchema,
   EnrollNodeRequestSchema,
   GetContainerStatusRequestSchema,
+  LabelRequirement_Operator as Operator,
   ListWorkloadsRequestSchema,
   ScaleWorkloadRequestSchema,
   StreamLogsRequestSchema,
+  Toleration_Operator as TolerationOperator,
   UpdateNodeRequestSchema,
   UpdateWorkloadRequestSchema,
   WorkloadSpecSchema,
@@ -38,6 +40,7 @@ const DNS_LABEL =
 const REQUIREMENT =
   'IN and NOT_IN need at least one value, EXISTS and DOES_NOT_EXIST none, GT and LT exactly one whole number';
 
+/** Returns the violations of a message, as texts. */
 function problemsOf<Desc extends DescMessage>(
   schema: Desc,
   init: MessageInitShape<Desc>,
@@ -52,8 +55,10 @@ function problemsOf<Desc extends DescMessage>(
 }
 /** A number that is not a value of an enum. The binary format permits any number. */
 const asEnum = (number: number): never => number as never;
-const inSpec = (spec: SpecInit): string[] =>
+/** Returns the violations of a request with this spec. */
+const problemsOfSpec = (spec: SpecInit): string[] =>
   problemsOf(CreateWorkloadRequestSchema, { name: 'web', spec });
+/** A spec with one requirement on node labels. */
 const requirement = (init: object): SpecInit => ({
   placement: { affinity: { nodes: [{ match: [init] }] } },
 });
@@ -120,7 +125,7 @@ describe('validateMessage for requests', () => {
       expected: ['page_size: must be from 0 to 1000'],
     },
     {
-      name: 'malformed container ids',
+      name: 'a malformed container id',
       problems: problemsOf(StreamLogsRequestSchema, { containerId: 'XYZ' }),
       expected: ['container_id: must be 12 to 64 lower-case hex digits'],
     },
@@ -148,7 +153,7 @@ describe('validateMessage for requests', () => {
       expected: ['command: must not be empty', 'timeout: must be more than 0s and at most 3600s'],
     },
     {
-      name: 'a missing node id',
+      name: 'a missing node id and a short instance id',
       problems: problemsOf(EnrollNodeRequestSchema, { instanceId: 'short' }),
       expected: ['node_id: must not be empty', 'instance_id: must be at least 16 characters long'],
     },
@@ -159,13 +164,13 @@ describe('validateMessage for requests', () => {
         'set_labels["a b"]: the key must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
       ],
     },
-  ])('reports the violations of $name', ({ problems, expected }) => {
+  ])('reports $expected for $name', ({ problems, expected }) => {
     expect(problems).toEqual(expected);
   });
 });
 
 it('validateMessage reports 50 violations and the total number for a thousand invalid ports', () => {
-  const problems = inSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
+  const problems = problemsOfSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
   expect(problems).toHaveLength(51);
   expect(problems.at(-1)).toMatch(/^and more, \d{4} violations in total$/);
 });
@@ -283,44 +288,44 @@ describe('validateMessage for specs of workloads', () => {
     },
     {
       name: 'IN without values',
-      spec: requirement({ key: 'a', operator: 0 }),
+      spec: requirement({ key: 'a', operator: Operator.IN }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'NOT_IN without values',
-      spec: requirement({ key: 'a', operator: 1 }),
+      spec: requirement({ key: 'a', operator: Operator.NOT_IN }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'EXISTS with a value',
-      spec: requirement({ key: 'a', operator: 2, values: ['x'] }),
+      spec: requirement({ key: 'a', operator: Operator.EXISTS, values: ['x'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'DOES_NOT_EXIST with a value',
-      spec: requirement({ key: 'a', operator: 3, values: [''] }),
+      spec: requirement({ key: 'a', operator: Operator.DOES_NOT_EXIST, values: [''] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'GT with a word',
-      spec: requirement({ key: 'a', operator: 4, values: ['many'] }),
+      spec: requirement({ key: 'a', operator: Operator.GT, values: ['many'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'LT with two numbers',
-      spec: requirement({ key: 'a', operator: 5, values: ['1', '2'] }),
+      spec: requirement({ key: 'a', operator: Operator.LT, values: ['1', '2'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'an undefined operator',
-      spec: requirement({ key: 'a', operator: 6 }),
+      spec: requirement({ key: 'a', operator: asEnum(6) }),
       expected: [
         'spec.placement.affinity.nodes[0].match[0].operator: must be one of IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT',
       ],
     },
     {
       name: 'a requirement without a key',
-      spec: requirement({ operator: 2 }),
+      spec: requirement({ operator: Operator.EXISTS }),
       expected: ['spec.placement.affinity.nodes[0].match[0].key: must not be empty'],
     },
     {
@@ -330,7 +335,9 @@ describe('validateMessage for specs of workloads', () => {
     },
     {
       name: 'EXISTS with a value to compare',
-      spec: { placement: { tolerations: [{ key: 'a', operator: 1, value: 'x' }] } },
+      spec: {
+        placement: { tolerations: [{ key: 'a', operator: TolerationOperator.EXISTS, value: 'x' }] },
+      },
       expected: ['spec.placement.tolerations[0]: EXISTS takes no value'],
     },
     {
@@ -365,7 +372,7 @@ describe('validateMessage for specs of workloads', () => {
       ],
     },
   ])('reports the violations of $name', ({ spec, expected }) => {
-    expect(inSpec(spec)).toEqual(expected);
+    expect(problemsOfSpec(spec)).toEqual(expected);
   });
 
   it.each<{ name: string; spec: SpecInit }>([
@@ -378,9 +385,9 @@ describe('validateMessage for specs of workloads', () => {
             nodes: [
               {
                 match: [
-                  { key: 'a', operator: 0, values: ['x', 'y'] },
-                  { key: 'b', operator: 2 },
-                  { key: 'c', operator: 4, values: ['-12'] },
+                  { key: 'a', operator: Operator.IN, values: ['x', 'y'] },
+                  { key: 'b', operator: Operator.EXISTS },
+                  { key: 'c', operator: Operator.GT, values: ['-12'] },
                 ],
               },
             ],
@@ -388,7 +395,10 @@ describe('validateMessage for specs of workloads', () => {
         },
       },
     },
-    { name: 'a toleration of everything', spec: { placement: { tolerations: [{ operator: 1 }] } } },
+    {
+      name: 'a toleration of everything',
+      spec: { placement: { tolerations: [{ operator: TolerationOperator.EXISTS }] } },
+    },
     { name: 'EQUAL to an empty value', spec: { placement: { tolerations: [{ key: 'a' }] } } },
     {
       name: 'the longest durations',
@@ -403,13 +413,13 @@ describe('validateMessage for specs of workloads', () => {
       spec: { labels: { 'a.b/c_d-e': 'A.b_c-9', x: '' } },
     },
   ])('accepts $name', ({ spec }) => {
-    expect(inSpec(spec)).toEqual([]);
+    expect(problemsOfSpec(spec)).toEqual([]);
   });
 
   it('evaluates its rules without an internal error on any spec', () => {
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) =>
-        expect(inSpec(spec)).not.toContain('a validation rule failed to run'),
+        expect(problemsOfSpec(spec)).not.toContain('a validation rule failed to run'),
       ),
     );
   });
