@@ -4,7 +4,7 @@ const parse = (values: Record<string, unknown>) =>
   parseCoordinatorConfig([{ source: 'test', values }], '/data');
 
 describe('parseCoordinatorConfig', () => {
-  it('fills in all defaults', () => {
+  it('returns the default of every setting when no layer sets any', () => {
     expect(parse({})).toEqual({
       host: '127.0.0.1',
       port: 8080,
@@ -26,7 +26,7 @@ describe('parseCoordinatorConfig', () => {
     });
   });
 
-  it('reads given values', () => {
+  it('parses ports, durations, engines and weights', () => {
     expect(
       parse({ port: '0', leaseMs: '10s', state: 'memory', weights: '1,0,0,0.5,0' }),
     ).toMatchObject({
@@ -40,27 +40,27 @@ describe('parseCoordinatorConfig', () => {
   it.each([
     {
       values: { port: 70_000 },
-      says: 'test: port: "70000" must be a whole number from 0 to 65535',
+      message: 'test: port: "70000" must be a whole number from 0 to 65535',
     },
-    { values: { state: 'etcd' }, says: 'test: state: "etcd" must be one of lmdb, memory' },
+    { values: { state: 'etcd' }, message: 'test: state: "etcd" must be one of lmdb, memory' },
     {
       values: { prot: 1 },
-      says: 'test: prot: is not a setting; the settings are host, port, opsPort',
+      message: 'test: prot: is not a setting; the settings are host, port, opsPort',
     },
     {
       values: { leaseMs: '1s' },
-      says: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms',
+      message: '--lease: a lease of 1000 ms is less than three times the ping interval of 900 ms',
     },
-    { values: { weights: '0,0,0,0,0' }, says: 'must be five numbers from 0, not all 0' },
-    { values: { weights: '1,2,3' }, says: 'must be five numbers from 0, not all 0' },
-    { values: { weights: '1,1,1,1,-1' }, says: 'must be five numbers from 0, not all 0' },
+    { values: { weights: '0,0,0,0,0' }, message: 'must be five numbers from 0, not all 0' },
+    { values: { weights: '1,2,3' }, message: 'must be five numbers from 0, not all 0' },
+    { values: { weights: '1,1,1,1,-1' }, message: 'must be five numbers from 0, not all 0' },
     {
       values: { logLevel: 'loud' },
-      says: 'test: logLevel: "loud" must be one of error, warn, info, debug',
+      message: 'test: logLevel: "loud" must be one of error, warn, info, debug',
     },
-    { values: { host: '0.0.0.0' }, says: 'refusing to listen on 0.0.0.0 without TLS' },
-    { values: { dataDir: '' }, says: 'test: dataDir: "" must be a path' },
-  ])('refuses $values', ({ values, says }) => {
-    expect(() => parse(values)).toThrow(says);
+    { values: { host: '0.0.0.0' }, message: 'refusing to listen on 0.0.0.0 without TLS' },
+    { values: { dataDir: '' }, message: 'test: dataDir: "" must be a path' },
+  ])('rejects the settings $values', ({ values, message }) => {
+    expect(() => parse(values)).toThrow(message);
   });
 });

@@ -25,18 +25,19 @@ export interface CoordinatorConfig {
   readonly opsPort: number;
   /** `lmdb` stores data below `dataDir`; `memory` loses everything at exit. */
   readonly state: 'lmdb' | 'memory';
+  /** Directory of the store, with `state: 'lmdb'`. */
   readonly dataDir: string;
-  /** Lease of a node: time without a PING after which the node is lost, in milliseconds. */
+  /** Lease of a node, milliseconds: time without a PING after which the node is lost. */
   readonly leaseMs: number;
-  /** Interval of the agents' PINGs in milliseconds; at most a third of the lease. */
+  /** Interval at which agents send PINGs, milliseconds; at most a third of the lease. */
   readonly pingMs: number;
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
   readonly logFormat: 'json' | 'pretty';
   /** Base URL of an OTLP receiver of traces; undefined: no tracing. */
   readonly otlpEndpoint: string | undefined;
-  /** Retention of audit records. */
+  /** Retention of audit records, milliseconds. */
   readonly auditRetentionMs: number;
-  /** Retention of other events. */
+  /** Retention of other events, milliseconds. */
   readonly eventRetentionMs: number;
   /** Limit of the bytes of audit records. */
   readonly auditBytes: number;
@@ -46,14 +47,16 @@ export interface CoordinatorConfig {
   readonly requestBytes: number;
   /** Limit of the bytes of the change history in the data file. */
   readonly historyBytes: number;
-  /** Weights of the score, in the order `locality,reliability,cost,utilisation,penalty`. */
+  /** Weights of the terms of the placement score; undefined: the defaults of the scheduler. */
   readonly weights: ScoreWeights | undefined;
 }
 
 const DAY_MS = 86_400_000;
-/** Space for a few hundred records. */
+/** Smallest size limit: space for a few hundred records. */
 const MIN_BYTES = 64 * 1024;
-/** Audit records, events and results of requests are also held in memory. */
+/**
+ * Largest size limit, because audit records, events and stored responses are also held in memory.
+ */
 const MAX_BYTES = 1024 ** 3;
 
 /** Default data directory, when neither a flag nor a settings file names one. */
@@ -65,8 +68,10 @@ export function defaultDataDir(env: Readonly<Record<string, string | undefined>>
 }
 
 /**
- * Validates the settings. Later layers win.
- * @throws InvalidInputError naming every unknown key, invalid value and broken relation.
+ * Merges the layers of settings and validates the result. A later layer overrides earlier ones.
+ * @param dataDir - Default of the data directory.
+ * @throws {@link InvalidInputError} with every unknown key and invalid value, or with the first
+ *   setting that contradicts another one.
  */
 export function parseCoordinatorConfig(
   layers: readonly ConfigLayer[],
@@ -102,6 +107,7 @@ export function parseCoordinatorConfig(
 
 const WEIGHT_NAMES = ['locality', 'reliability', 'cost', 'utilisation', 'network penalty'] as const;
 
+/** Parses `1,0,0,0.5,0`: the weights in the order of {@link WEIGHT_NAMES}. */
 function parseWeights(
   raw: unknown,
 ): { readonly value: ScoreWeights } | { readonly problem: string } {

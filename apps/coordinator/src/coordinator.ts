@@ -44,7 +44,7 @@ import { registerStoreMetrics } from './store-metrics.js';
 import { registerRpcMetrics } from './rpc-metrics.js';
 import { StoreHealth } from './store-health.js';
 
-/** Everything that a coordinator takes from its process and machine. */
+/** The clock, log and identity of the process that runs a coordinator. */
 export interface CoordinatorMachine {
   readonly clock: Clock;
   readonly random: Random;
@@ -56,30 +56,41 @@ export interface CoordinatorMachine {
   readonly tracing?: Tracing;
 }
 
+/** A coordinator that serves. Close it exactly once. */
 export interface RunningCoordinator {
+  /** URL of the API. */
   readonly url: string;
+  /** URL of the server of /health, /ready and /metrics. */
   readonly opsUrl: string;
   readonly clusterId: string;
   /**
-   * Resolves when this coordinator can no longer serve and must be closed: another coordinator
-   * leads or has the data directory, or the store is out of service. Until then probes report the
-   * reason, and calls that need the store fail as `unavailable`.
+   * Resolves with the reason when this coordinator can no longer serve and must be closed: another
+   * coordinator leads or uses the data directory, or the store is out of service. Until it is
+   * closed, /health and /ready report the reason, and calls that need the store fail with kind
+   * `unavailable`.
    */
   readonly ended: Promise<CloudlessError>;
   /**
-   * Ends calls, control loops and the store, in this order. Agents and their workloads continue.
+   * Ends calls, control loops and the store, in this order. Running calls have
+   * {@link CLOSE_GRACE_MS} to complete. Agents and their replicas go on.
    */
   close(): Promise<void>;
 }
 
-/** Time for running calls at shutdown. */
+/** Time that running calls have to complete at shutdown, milliseconds. */
 const CLOSE_GRACE_MS = 2_000;
-/** Interval of checks of the data file and its lock without writes. */
+/**
+ * Interval at which the data file and its lock are checked while nothing is written, milliseconds.
+ * A lost file is detected at the latest after this time.
+ */
 const CHECK_INTERVAL_MS = 1_000;
+/** Interval at which agents report usage and conditions, milliseconds. */
+const USAGE_INTERVAL_MS = 10_000;
 
 /**
  * Opens the store, acquires the leadership, starts the controllers, then serves.
- * @throws The first error. Everything opened before is closed again.
+ * @returns The coordinator once it serves the API and the ops endpoints.
+ * @throws the first error of these steps, after the completed steps were undone.
  */
 export async function startCoordinator(
   config: CoordinatorConfig,
@@ -109,8 +120,8 @@ export async function startCoordinator(
       tracer,
     });
     closeSteps.push(() => state.close());
-    const unlisten = reportEnds(state, storeHealth);
-    closeSteps.push(async () => unlisten());
+    const unsubscribe = reportEnds(state, storeHealth);
+    closeSteps.push(async () => unsubscribe());
     const controllers = startControllers({
       state,
       clock,
@@ -135,7 +146,7 @@ export async function startCoordinator(
       explainImpossibleLimits,
       getConnection: (context) => context.values.get(connectionKey),
       version: machine.version,
-      timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: 10_000 },
+      timings: { leaseMs: config.leaseMs, pingMs: config.pingMs, usageMs: USAGE_INTERVAL_MS },
       meter: metrics,
       tracer,
     });
@@ -207,7 +218,7 @@ export async function startCoordinator(
   }
 }
 
-/** Address of the client of a call. */
+/** Returns the address of the client of a call. */
 const getClientAddress: NonNullable<RpcObserverOptions['getClientAddress']> = ({ contextValues }) =>
   contextValues.get(connectionKey)?.remoteAddress;
 
@@ -223,12 +234,12 @@ function getRetention(config: CoordinatorConfig): RetentionLimits {
 }
 
 /**
- * Reports lost leadership and the end of the state to `health`.
- * @returns The function that ends the reports. Call it before the state is closed on purpose.
+ * Reports the loss of the leadership, and the end of the cluster state, to `health`.
+ * @returns A function that ends the reports. Call it before the state is closed on purpose.
  */
 function reportEnds(state: ClusterState, health: StoreHealth): () => void {
-  const unlisten = [state.onLeadershipLost(health.reportEnd), state.onEnd(health.reportEnd)];
-  return () => unlisten.forEach((end) => end());
+  const unsubscribes = [state.onLeadershipLost(health.reportEnd), state.onEnd(health.reportEnd)];
+  return () => unsubscribes.forEach((unsubscribe) => unsubscribe());
 }
 
 function openStore(

@@ -3,7 +3,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterState, type Stored } from '@cloudless/cluster-state';
 import type { Controllers } from '@cloudless/controllers';
 
-/** Registers the cluster's gauges, which are read at each scrape. */
+/** Registers the numbers of nodes, replicas and workloads. The gauges are set at each scrape. */
 export function registerClusterMetrics(
   metrics: Meter,
   state: ClusterState,
@@ -33,9 +33,12 @@ export function registerClusterMetrics(
   });
 }
 
-function countReplicas(all: Iterable<Stored<ReplicaRecord>>): Readonly<Record<string, number>> {
+/** Counts replicas by state. The first state that applies counts. */
+function countReplicas(
+  replicas: Iterable<Stored<ReplicaRecord>>,
+): Readonly<Record<string, number>> {
   const counts = { ready: 0, unready: 0, unplaced: 0, leaving: 0, lost: 0, ended: 0 };
-  for (const { value } of all) {
+  for (const { value } of replicas) {
     if (value.lost) counts.lost += 1;
     else if (!isLive(value)) counts.ended += 1;
     else if (!value.desiredRunning) counts.leaving += 1;

@@ -1,6 +1,7 @@
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 import type { CallClass, ClassifyCall } from '@cloudless/rpc-node/server';
 
+/** One class for each RPC of a service: a new RPC without a class does not compile. */
 type ClassByRpc<Service extends { readonly method: object }> = {
   readonly [Rpc in keyof Service['method']]: CallClass;
 };
@@ -12,10 +13,10 @@ const read: CallClass = { priority: 'read' };
 const watch: CallClass = { priority: 'read', interleaved: true };
 
 /**
- * Priority of each RPC. A new RPC without an entry does not compile.
- * Priority `stop` is for calls that reduce load or keep load off a node. Stop orders to agents
- * travel in sessions, which have priority `control`. ScaleWorkload is included as a whole, because
- * the direction is known only after decoding.
+ * Classes of the RPCs of CoordinatorService. Priority `stop` is for calls that reduce load or keep
+ * load off a node. Stop orders to agents are sent through sessions, which have priority `control`.
+ * Every ScaleWorkload has priority `stop`, because the server knows only after decoding the request
+ * whether it scales up or down.
  */
 const coordinatorClasses: ClassByRpc<typeof CoordinatorService> = {
   enrollNode: control,
@@ -79,6 +80,6 @@ const classesByService: Readonly<Record<string, Readonly<Record<string, CallClas
   [AdminService.typeName]: adminClasses,
 };
 
-/** Returns the class of an RPC that the coordinator serves; undefined for others. */
+/** Returns the class of an RPC; undefined for an RPC that the coordinator does not serve. */
 export const classifyRpc: ClassifyCall = ({ parent, localName }) =>
   classesByService[parent.typeName]?.[localName];

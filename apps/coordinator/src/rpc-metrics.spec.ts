@@ -30,7 +30,7 @@ function aLoad(value: Partial<RpcLoad> = {}): RpcLoad {
   };
 }
 
-it('registerRpcMetrics exposes the load of the server and counts refusals once', async () => {
+it('registerRpcMetrics exposes the load of the server, and counts each refusal once over several scrapes', async () => {
   const metrics = createMetrics();
   const busy = aPriorityLoad({
     running: 3,

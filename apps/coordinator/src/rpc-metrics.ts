@@ -1,7 +1,10 @@
 import type { Metrics } from '@cloudless/observability';
 import { CALL_PRIORITIES, type RpcLoad } from '@cloudless/rpc-node/server';
 
-/** Registers the load and the refusals of the API server, which are read at each scrape. */
+/**
+ * Registers the load and the refusals of the API server. The metrics are set at each scrape.
+ * @param getLoad - Returns the current load; its totals count since the start of the server.
+ */
 export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): void {
   const priorityLabels = ['lane'];
   const running = metrics.gauge({
@@ -59,33 +62,36 @@ export function registerRpcMetrics(metrics: Metrics, getLoad: () => RpcLoad): vo
     'Connections closed because too many were open.',
   );
   metrics.onExpose(() => {
-    const now = getLoad();
+    const load = getLoad();
     for (const priority of CALL_PRIORITIES) {
-      const state = now.priorities[priority];
+      const state = load.priorities[priority];
       running.set(state.running, { lane: priority });
       waiting.set(state.waiting, { lane: priority });
       admitted(state.admitted, { lane: priority });
       for (const [reason, count] of Object.entries(state.shed))
         shed(count, { lane: priority, reason });
     }
-    streams.set(now.streams);
-    connections.set(now.connections);
-    overload.set(now.overload);
-    bytes.set(now.waitingRequestBytes, { what: 'requests' });
-    bytes.set(now.unreadResponseBytes, { what: 'answers' });
-    streamsRefused(now.streamsRefused);
-    slowReaders(now.slowReadersAborted);
-    dropped(now.connectionsDropped);
+    streams.set(load.streams);
+    connections.set(load.connections);
+    overload.set(load.overload);
+    bytes.set(load.waitingRequestBytes, { what: 'requests' });
+    bytes.set(load.unreadResponseBytes, { what: 'answers' });
+    streamsRefused(load.streamsRefused);
+    slowReaders(load.slowReadersAborted);
+    dropped(load.connectionsDropped);
   });
 }
 
-/** A counter that follows a count kept elsewhere. */
+/**
+ * Registers a counter whose total is kept elsewhere.
+ * @returns A function that sets the total, which must not decrease, for the given label values.
+ */
 function createTotal(metrics: Metrics, name: string, help: string, labels: readonly string[] = []) {
   const counter = metrics.counter({ name, help, labels });
-  const seen = new Map<string, number>();
+  const totals = new Map<string, number>();
   return (count: number, values: Readonly<Record<string, string>> = {}): void => {
     const key = Object.values(values).join(' ');
-    counter.add(count - (seen.get(key) ?? 0), values);
-    seen.set(key, count);
+    counter.add(count - (totals.get(key) ?? 0), values);
+    totals.set(key, count);
   };
 }

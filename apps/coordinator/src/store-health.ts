@@ -7,11 +7,15 @@ const DISK_FULL = 'disk full: the state store refuses writes, everything else co
 const BACK_UP_FIRST =
   'back up the state with "cloudlessctl admin backup FILE" before this process is restarted';
 
-/** Health of the store: reports to probes and metrics, and decides about the end of the process. */
+/**
+ * Collects what the store reports about itself, for /health, /ready and metrics, and decides when
+ * the process must end.
+ */
 export class StoreHealth {
   /**
-   * Resolves with the reason when this process can no longer serve: another coordinator has the
-   * state, or the store is out of service. A new process can open the store again.
+   * Resolves with the reason when this process can no longer serve: another coordinator leads or
+   * uses the data directory, or the store is out of service. A new process may open the store
+   * again.
    */
   readonly ended: Promise<CloudlessError>;
   private hasDiskSpace = true;
@@ -23,14 +27,15 @@ export class StoreHealth {
     this.ended = new Promise((resolve) => (this.resolveEnded = resolve));
   }
 
-  /** Callback of the store: the disk is full, or has free space again. */
+  /** Receives from the store that its disk is full (false), or has free space again (true). */
   readonly reportDiskSpace = (hasSpace: boolean): void => {
     this.hasDiskSpace = hasSpace;
   };
 
   /**
-   * Callback of the store: its files were lost. A lost data file does not end the process, because
-   * the data that the process still reads may exist nowhere else.
+   * Receives from the store that its data file, the lock or the content of the file was lost. A
+   * lost data file does not end the process, because the data that the process can still read may
+   * exist nowhere else.
    */
   readonly reportFault = (fault: StorageFault): void => {
     this.fault = fault;
@@ -38,7 +43,8 @@ export class StoreHealth {
   };
 
   /**
-   * Callback: the leadership was lost or the store is out of service. Only the first call counts.
+   * Receives the reason when the leadership was lost or the store is out of service. Only the first
+   * call has an effect.
    */
   readonly reportEnd = (reason: CloudlessError): void => {
     this.end ??= reason;
@@ -46,7 +52,9 @@ export class StoreHealth {
   };
 
   /**
-   * A full disk or a lost data file is no reason to restart: reads, sessions and replicas continue.
+   * Returns the health of the process for /health. A full disk or a lost data file is reported as
+   * degraded, not as unhealthy, so that no supervisor restarts the process: reads and sessions go
+   * on.
    */
   getHealth(): HealthReport {
     if (this.end !== undefined) return { ok: false, reasons: [this.end.message] };
@@ -57,11 +65,12 @@ export class StoreHealth {
     return degraded.length === 0 ? { ok: true } : { ok: true, degraded };
   }
 
-  /** Returns the reasons why changes cannot be served; empty when they can. */
+  /** Returns the reasons why changes cannot be served, for /ready; empty when they can. */
   getReadinessProblems(): readonly string[] {
     return [...new Set([this.end, this.fault].flatMap((reason) => reason?.message ?? []))];
   }
 
+  /** Registers the gauge that shows whether the store accepts writes. */
   registerMetrics(metrics: Metrics): void {
     const writable = metrics.gauge({
       name: 'cloudless_store_writable',

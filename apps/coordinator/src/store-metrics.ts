@@ -2,7 +2,10 @@ import { readdir, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Meter } from '@cloudless/base';
 
-/** Registers used and free disk space of the store, which are read at each scrape. */
+/**
+ * Registers the used and the free disk space of the store. The gauges are set at each scrape.
+ * @param directory - The data directory.
+ */
 export function registerStoreMetrics(meter: Meter, directory: string): void {
   const size = meter.gauge({
     name: 'cloudless_store_size_bytes',

@@ -16,8 +16,8 @@ export class AdminHandlers {
   constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'log'>) {}
 
   /**
-   * Streams the backup as fast as the client reads. Holds no store transaction open between two
-   * chunks.
+   * Streams a backup of the store as fast as the client reads. No store transaction stays open
+   * between two chunks, so a slow client does not block the store.
    */
   async *backup(entry: AuditEntry, { signal }: HandlerContext): AsyncGenerator<BackupChunk> {
     await this.recordBackup(entry);
@@ -36,9 +36,9 @@ export class AdminHandlers {
   }
 
   /**
-   * Writes the audit record before the backup begins. When the data file was deleted, no record can
-   * be written, and a backup may be the only way to save the state; a log message then takes the
-   * place of the audit record.
+   * Writes the audit record before the backup begins. When the data file was deleted, a log message
+   * takes the place of the audit record: the store can no longer write, and the backup may be the
+   * only way to save the state.
    */
   private async recordBackup(entry: AuditEntry): Promise<void> {
     try {
@@ -54,7 +54,10 @@ export class AdminHandlers {
     }
   }
 
-  /** Accepts the state of a store that went back in time. A repeated call changes nothing. */
+  /**
+   * Accepts the restored state of a store that went back in time, so that orders are sent again. A
+   * repeated call, or a call without a restored state, changes nothing.
+   */
   async acceptRestoredState(entry: AuditEntry): Promise<AcceptRestoredStateResponse> {
     const { state, log } = this.deps;
     if (state.storeRolledBack !== undefined) await entry.recordStart({});

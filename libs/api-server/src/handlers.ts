@@ -28,27 +28,28 @@ export interface ApiServer {
    */
   readonly registerRoutes: (router: ConnectRouter) => void;
   /**
-   * Problems that an operator should know although every call is served. Empty when there are none.
-   * Shown by /ready.
+   * Returns warnings for operators about problems that do not prevent calls from being served, one
+   * sentence each. The `/ready` endpoint shows them. Empty without problems.
    */
   listWarnings(): readonly string[];
+  /** Ends all sessions and tunnels and waits for reports that are being written. */
   close(): Promise<void>;
 }
 
-/** Creates the handlers of all calls. */
+/** Creates the handlers of all calls. Close the result when the leadership ends. */
 export function createApiServer(deps: ApiServerDeps): ApiServer {
-  const soft = new LivenessChanges(deps.state, deps.nodes);
+  const livenessChanges = new LivenessChanges(deps.state, deps.nodes);
   const audit = new AuditLog(deps);
   const mutex = new KeyedMutex();
   const calls = CoordinatorService.method;
-  const workloads = new WorkloadHandlers({ ...deps, soft, mutex });
-  const nodes = new NodeHandlers({ ...deps, soft, mutex });
+  const workloads = new WorkloadHandlers({ ...deps, livenessChanges, mutex });
+  const nodes = new NodeHandlers({ ...deps, livenessChanges, mutex });
   const rollouts = new RolloutHandlers({ ...deps, mutex });
   const plans = new PlanHandlers({ ...deps, mutex });
-  const observing = new EndpointAndEventHandlers({ ...deps, soft });
+  const endpointsAndEvents = new EndpointAndEventHandlers({ ...deps, livenessChanges });
   const admin = new AdminHandlers(deps);
-  const foreign = new ForeignAgents(deps);
-  const sessions = new SessionHub({ ...deps, foreign });
+  const foreignAgents = new ForeignAgents(deps);
+  const sessions = new SessionHub({ ...deps, foreignAgents });
   const tunnels = new TunnelHub(deps, sessions);
   const logs = new NodeLogReader(
     tunnels,
@@ -57,7 +58,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
   const streams = new StreamHandlers(deps, tunnels, logs);
   const statistics = new StatisticsHandlers(deps, tunnels);
   const interactive = new InteractiveHandlers(deps, tunnels);
-  const watch = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
+  const withTimeout = <Item extends { readonly revision: bigint }>(items: AsyncIterable<Item>) =>
     withSlowReaderTimeout(items, deps.clock);
   return {
     registerRoutes: (router) => {
@@ -71,7 +72,7 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         tunnel: (messages, context) => tunnels.handleTunnel(messages, context),
         getNode: (request) => nodes.getNode(request),
         listNodes: (request) => nodes.listNodes(request),
-        watchNodes: (request, context) => watch(nodes.watchNodes(request, context)),
+        watchNodes: (request, context) => withTimeout(nodes.watchNodes(request, context)),
         updateNode: audit.wrapUnary(calls.updateNode, (request, entry) =>
           nodes.updateNode(request, entry),
         ),
@@ -104,7 +105,8 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         ),
         getWorkload: (request) => workloads.getWorkload(request),
         listWorkloads: (request) => workloads.listWorkloads(request),
-        watchWorkloads: (request, context) => watch(workloads.watchWorkloads(request, context)),
+        watchWorkloads: (request, context) =>
+          withTimeout(workloads.watchWorkloads(request, context)),
         planWorkload: (request) => workloads.planWorkload(request),
         explainWorkload: (request) => workloads.explainWorkload(request),
         pauseRollout: audit.wrapUnary(calls.pauseRollout, (request, entry) =>
@@ -130,10 +132,12 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         executePlan: audit.wrapUnary(calls.executePlan, (request, entry) =>
           plans.executePlan(request, entry),
         ),
-        listEndpoints: (request) => observing.listEndpoints(request),
-        watchEndpoints: (request, context) => watch(observing.watchEndpoints(request, context)),
-        listEvents: (request) => observing.listEvents(request),
-        watchEvents: (request, context) => watch(observing.watchEvents(request, context)),
+        listEndpoints: (request) => endpointsAndEvents.listEndpoints(request),
+        watchEndpoints: (request, context) =>
+          withTimeout(endpointsAndEvents.watchEndpoints(request, context)),
+        listEvents: (request) => endpointsAndEvents.listEvents(request),
+        watchEvents: (request, context) =>
+          withTimeout(endpointsAndEvents.watchEvents(request, context)),
         streamLogs: (request, context) => streams.streamLogs(request, context),
         execCommand: audit.wrapUnary(calls.execCommand, (request, entry, context) =>
           streams.execCommand(request, entry, context),
@@ -176,9 +180,9 @@ export function createApiServer(deps: ApiServerDeps): ApiServer {
         ),
       });
     },
-    listWarnings: () => foreign.listWarnings(),
+    listWarnings: () => foreignAgents.listWarnings(),
     close: async () => {
-      soft.close();
+      livenessChanges.close();
       tunnels.close();
       await sessions.close();
     },

@@ -4,9 +4,8 @@ export type {
   ApiServerDeps,
   CallConnection,
   NodeLiveness,
-  NodeLiveStatus,
   WorkloadPresenterPort,
-  Placements,
+  NodeAllocations,
   DryRunPort,
   SessionTimings,
 } from './ports.js';

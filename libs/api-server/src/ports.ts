@@ -1,9 +1,7 @@
 import type { HandlerContext } from '@connectrpc/connect';
 import type {
   Condition,
-  DrainStatus,
   ExplainWorkloadResponse,
-  NodeStatus_Phase,
   NodeUsage,
   ReplicaStatus,
   Workload,
@@ -12,105 +10,111 @@ import type {
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord, WorkloadRecord } from '@cloudless/api/store';
 import type { Clock, Log, Meter, Random, Tracer } from '@cloudless/base';
-import type { ClusterState } from '@cloudless/cluster-state';
+import type { ClusterState, NodeLiveStatus, PlanSubject } from '@cloudless/cluster-state';
 
-/** Live status of a node. */
-export interface NodeLiveStatus {
-  readonly phase: NodeStatus_Phase;
-  readonly alive: boolean;
-  readonly reason: string;
-  readonly memoryPressure: boolean;
-  readonly diskPressure: boolean;
-  readonly networkUnavailable: boolean;
-  /** The container runtime of the node does not answer. */
-  readonly containersUnavailable: boolean;
-  readonly quarantined: boolean;
-  readonly reliability: number;
-  readonly usage?: NodeUsage;
-  readonly connectedSinceMs?: number;
-  readonly lastSeenMs?: number;
-}
-
-/** Sessions, leases and live status of nodes. */
+/** Sessions, leases and live status of nodes. Kept in memory by the leader. */
 export interface NodeLiveness {
+  /**
+   * Marks the node as connected and begins its lease.
+   * @returns The number of the session, for {@link endSession}.
+   */
   startSession(nodeId: string): number;
+  /** Extends the lease of a node by a full lease duration. Called for each message and ping. */
   renewLease(nodeId: string): void;
+  /**
+   * Marks the node as disconnected; its lease runs on. Without effect when a newer session of the
+   * node has started.
+   */
   endSession(nodeId: string, session: number): void;
+  /** Stores the conditions of a node, and its usage when given. */
   updateStatus(nodeId: string, conditions: readonly Condition[], usage?: NodeUsage): void;
+  /** Deletes all live state of a node that was removed from the cluster. */
   removeNode(nodeId: string): void;
-  /** A user has confirmed that the machine is dead: the node no longer delays replacements. */
+  /** Records that a user confirmed the loss of a node: the node no longer delays replacements. */
   confirmLost(nodeId: string): void;
+  /** Returns the live status of a node; phase UNKNOWN for an unknown node. */
   status(nodeId: string): NodeLiveStatus;
+  /** True while the node has a live session: `status(nodeId).alive`, without the other values. */
+  isAlive(nodeId: string): boolean;
+  /**
+   * Calls the listener with the id of each node whose liveness or conditions changed.
+   * @returns A function that ends the subscription.
+   */
   subscribe(listener: (nodeId: string) => void): () => void;
-  /** Calls the listener with the id of each node that reports its usage. */
+  /**
+   * Calls the listener with the id of each node that reports its usage.
+   * @returns A function that ends the subscription.
+   */
   onUsage(listener: (nodeId: string) => void): () => void;
 }
 
 /** Builds the API messages of workloads and replicas from records. */
 export interface WorkloadPresenterPort {
+  /** @param full - True: the status lists replicas and versions. False: only their numbers. */
   present(record: WorkloadRecord, full: boolean): Workload;
   presentReplica(replica: ReplicaRecord): ReplicaStatus;
-}
-
-/** A change of one workload: its record (absent when it would be created) and its new spec. */
-export interface PlanSubject {
-  readonly namespace: string;
-  readonly name: string;
-  readonly current: WorkloadRecord | undefined;
-  readonly spec: WorkloadSpec;
 }
 
 /** Predicts changes one after the other, each on top of the changes before it. */
 export interface DryRunPlannerPort {
   planChange(subject: PlanSubject): WorkloadPlan;
   /**
-   * Predicts the effect of a drain on each workload of the node. @param node - The node record as
-   * the drain would write it.
+   * Predicts the effect of a drain on each workload of the node.
+   * @param node - The node record as the drain would write it.
    */
   planDrain(node: NodeRecord): readonly WorkloadPlan[];
 }
 
-/** Predicts changes, with all of their steps, and explains placements. */
+/** Predicts changes, with all of their steps, and explains placements. Changes nothing. */
 export interface DryRunPort {
+  /** Predicts the effect of one change on the current state. */
   planChange(subject: PlanSubject): WorkloadPlan;
+  /** Returns a planner that starts at the current state. */
   createPlanner(): DryRunPlannerPort;
+  /** Explains for each node whether a replica of the workload fits there, and why not. */
   explain(record: WorkloadRecord): ExplainWorkloadResponse;
 }
 
-/** Facts about placements and nodes that the node calls show. */
-export interface Placements {
+/** Sums of the resources that replicas hold on nodes. */
+export interface NodeAllocations {
+  /**
+   * Returns the number of replicas that hold resources on a node, and the sum of their requests.
+   * All 0 for a node without replicas and for an unknown node.
+   */
   getAllocated(nodeId: string): {
     readonly cpuMillis: number;
     readonly memoryBytes: number;
     readonly replicas: number;
   };
-  /** The properties of the node that its agent reported, overridden by those that users set. */
-  toEffectiveNode(record: NodeRecord): Pick<NodeRecord, 'taints'> & {
-    readonly region: string;
-    readonly zone: string;
-    readonly labels: Readonly<Record<string, string>>;
-  };
-  /** The key that identifies a taint on a node. */
-  toTaintKey(taint: { readonly key: string; readonly effect: number }): string;
-  /** Progress of the drain of a node; undefined when there is none. */
-  getDrainStatus(record: NodeRecord): DrainStatus | undefined;
 }
 
 /** The connection that a call arrived on. */
 export interface CallConnection {
   /** Address of the client. Empty for calls within one process. */
   readonly remoteAddress: string;
+  /**
+   * Calls the listener for each HTTP/2 PING of the client.
+   * @returns A function that ends the subscription.
+   */
   onPing(listener: () => void): () => void;
+  /**
+   * Calls the listener when the connection ends.
+   * @returns A function that ends the subscription.
+   */
   onClose(listener: () => void): () => void;
 }
 
-/** Lease and report intervals of sessions, milliseconds. */
+/** Intervals that the coordinator sends to each agent at the start of a session. */
 export interface SessionTimings {
+  /** Time after the last message or ping of an agent at which its lease ends. */
   readonly leaseMs: number;
+  /** Interval at which agents send pings. */
   readonly pingMs: number;
+  /** Interval at which agents report usage and conditions. */
   readonly usageMs: number;
 }
 
+/** The ports and settings that the coordinator passes to {@link createApiServer}. */
 export interface ApiServerDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
@@ -119,9 +123,13 @@ export interface ApiServerDeps {
   readonly nodes: NodeLiveness;
   readonly presenter: WorkloadPresenterPort;
   readonly dryRun: DryRunPort;
-  readonly placements: Placements;
-  /** Explains why the limits of a rollout permit no step; undefined when a step is possible. */
+  readonly placements: NodeAllocations;
+  /**
+   * Explains why the limits of a rollout in a spec permit no step, for people; undefined when a
+   * step is possible.
+   */
   readonly explainImpossibleLimits: (spec: WorkloadSpec) => string | undefined;
+  /** Returns the connection of a call; undefined for a call within one process. */
   readonly getConnection: (context: HandlerContext) => CallConnection | undefined;
   /** Version of the program, such as `0.1.0`. */
   readonly version: string;

@@ -3,6 +3,7 @@ import { ServerInfoSchema, type ServerInfo } from '@cloudless/api';
 import { PROTOCOL_MAX, PROTOCOL_MIN } from './session/node-admission.js';
 import type { ApiServerDeps } from './ports.js';
 
+/** Creates the response of GetServerInfo. */
 export function createServerInfo({
   state,
   version,

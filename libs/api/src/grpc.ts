@@ -13,10 +13,13 @@ export type {
 } from './gen/grpc/reflection/v1/reflection_pb.js';
 export { ServerReflection as ServerReflectionV1Alpha } from './gen/grpc/reflection/v1alpha/reflection_pb.js';
 
-/** Client of `grpc.health.v1.Health` of any server. */
+/** A client of the standard gRPC health service, `grpc.health.v1.Health`. */
 export type HealthClient = Client<typeof Health>;
 
-/** @param transport - A gRPC transport from `@connectrpc/connect-node`. */
+/**
+ * Creates a client of the gRPC health service of any server.
+ * @param transport - A gRPC transport from `@connectrpc/connect-node`.
+ */
 export function createHealthClient(transport: Transport): HealthClient {
   return createClient(Health, transport);
 }

@@ -16,8 +16,8 @@ import {
 } from './index.js';
 import { aWorkload } from './testing/index.js';
 
-/** A fake cluster with one workload, `web`. */
-function aTransport() {
+/** Creates a transport to a fake coordinator with one workload, `web`, in memory. */
+function createFakeTransport() {
   let web: Workload = aWorkload({ spec: { image: 'nginx:alpine', replicas: 2 } });
   return createRouterTransport(
     ({ service }) => {
@@ -42,8 +42,8 @@ function aTransport() {
   );
 }
 
-it('runs the example of the README', async () => {
-  const transport = aTransport();
+it('the example of the README runs against a fake coordinator', async () => {
+  const transport = createFakeTransport();
   // <example>
   // transport: for example createGrpcTransport({ baseUrl: 'http://localhost:8080' })
   const client = createCoordinatorClient(transport);
@@ -81,7 +81,7 @@ it('runs the example of the README', async () => {
   // </example>
 });
 
-it('has the same code as the README', async () => {
+it('the README contains the code of the example in this spec', async () => {
   const text = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(text)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

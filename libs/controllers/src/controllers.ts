@@ -1,4 +1,3 @@
-import type { DrainStatus } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
 import {
   noMeter,
@@ -10,13 +9,7 @@ import {
   type Random,
   type Tracer,
 } from '@cloudless/base';
-import {
-  listReplicasHeldBy,
-  toDrainStatus,
-  toEffectiveNode,
-  toTaintKey,
-  type ClusterState,
-} from '@cloudless/cluster-state';
+import { listReplicasHeldBy, type ClusterState } from '@cloudless/cluster-state';
 import { createCluster, type ScoreWeights } from '@cloudless/scheduler';
 import { ClusterModel } from './placement/cluster-model.js';
 import { DrainReconciler } from './drain/drain-reconciler.js';
@@ -59,11 +52,6 @@ export interface Controllers {
       readonly memoryBytes: number;
       readonly replicas: number;
     };
-    /** The values that the agent reports, overridden by those that users set. */
-    readonly toEffectiveNode: typeof toEffectiveNode;
-    readonly toTaintKey: typeof toTaintKey;
-    /** The drain status of a node; undefined without a drain. */
-    getDrainStatus(record: NodeRecord): DrainStatus | undefined;
   };
   /**
    * The resources that the scheduler's model has reserved on a node. Equal to the sum from the
@@ -118,18 +106,11 @@ export function startControllers(options: ControllersOptions): Controllers {
     retention: options.retention ?? {},
   });
   const drains = new DrainReconciler({ ...common, log: log.child({ component: 'nodes' }) });
-  const getDrainStatus = (record: NodeRecord) =>
-    toDrainStatus({ view: state.view(), nodes }, record);
   return {
     nodes,
     presenter,
     dryRun,
-    placements: {
-      getAllocated: (nodeId) => sumAllocated(state, nodeId),
-      toEffectiveNode,
-      toTaintKey,
-      getDrainStatus,
-    },
+    placements: { getAllocated: (nodeId) => sumAllocated(state, nodeId) },
     getReserved: (nodeId) => {
       const usage = cluster.usage(toNodeId(nodeId));
       if (usage === undefined) return undefined;

@@ -1,4 +1,8 @@
-import { Event_Category as Category, Event_Severity as Severity } from '@cloudless/api';
+import {
+  Event_Category as Category,
+  Event_Severity as Severity,
+  ReplicaStatus_Phase as Phase,
+} from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { CONNECTION_HEADER } from '../testing/scripted-agent.js';
 
@@ -12,7 +16,7 @@ const spec = { command: ['serve'] };
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
 describe('AuditLog', () => {
-  it('records caller, subject, result and trace of a call', async () => {
+  it('records caller, subject, result and trace id of a call that changes state', async () => {
     await bed.client.createWorkload(
       { namespace: 'prod', name: 'web', spec, requestId: 'r1' },
       { headers: { [CONNECTION_HEADER]: 'cli', traceparent: `00-${TRACE}-00f067aa0ba902b7-01` } },
@@ -41,7 +45,7 @@ describe('AuditLog', () => {
     expect(bed.auditRecords).toEqual([]);
   });
 
-  it('records a call that changes nothing as unchanged', async () => {
+  it('records the result `unchanged` for a call that changes nothing', async () => {
     await bed.putNode('node-1');
     await bed.client.cordonNode({ nodeId: 'node-1' });
     await bed.client.cordonNode({ nodeId: 'node-1' });
@@ -49,7 +53,7 @@ describe('AuditLog', () => {
     expect(bed.events('CordonNode')[0]).toMatchObject({ nodeId: 'node-1' });
   });
 
-  it('records a failed call with its code and severity WARNING', async () => {
+  it('records a failed call with its error code and severity WARNING', async () => {
     await expect(bed.client.cordonNode({ nodeId: 'node-9' })).rejects.toThrow('not found');
     expect(bed.events('CordonNode')[0]).toMatchObject({
       severity: Severity.WARNING,
@@ -58,7 +62,7 @@ describe('AuditLog', () => {
     });
   });
 
-  it('merges failed calls above the rate limit, separately for each client', async () => {
+  it('merges failed calls after the first 10 into one record per 10 s, separately for each client', async () => {
     const fail = (name: string) =>
       bed.client
         .cordonNode({ nodeId: 'node-9' }, { headers: { [CONNECTION_HEADER]: name } })
@@ -75,8 +79,8 @@ describe('AuditLog', () => {
     });
   });
 
-  it('records an exec before it begins, with the program and the number of arguments', async () => {
-    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: 4 - 1 });
+  it('records an exec before its tunnel is opened, with the program and the number of arguments only', async () => {
+    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: Phase.RUNNING });
     await expect(
       bed.client.execCommand({ replicaId: 'w-0', command: ['cat', '/secret', '-n'] }),
     ).rejects.toThrow('is not connected');
@@ -92,13 +96,13 @@ describe('AuditLog', () => {
     expect(JSON.stringify(started?.message)).not.toContain('secret');
   });
 
-  it('records an exec with one argument in the singular', async () => {
-    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: 3 });
+  it('writes "1 argument" in the message when an exec has one argument', async () => {
+    await bed.putReplica('w-0', { containerId: 'c'.repeat(64), phase: Phase.RUNNING });
     await bed.client.execCommand({ replicaId: 'w-0', command: ['ls', '/'] }).catch(() => undefined);
     expect(bed.events('ExecCommand')[0]?.message).toContain('running ls with 1 argument: started');
   });
 
-  it('records a streaming call that fails before it begins', async () => {
+  it('records a streaming call that is rejected at its first message', async () => {
     const responses = bed.client.exec(
       (async function* () {
         yield { request: { case: 'stdin' as const, value: new Uint8Array() } };
@@ -108,7 +112,7 @@ describe('AuditLog', () => {
     expect(bed.auditRecords).toEqual(['Exec invalid_argument']);
   });
 
-  it('records a backup before it begins', async () => {
+  it('records a backup as started', async () => {
     for await (const chunk of bed.admin.backup({})) void chunk;
     expect(bed.auditRecords).toEqual(['Backup started']);
   });

@@ -13,7 +13,7 @@ import { Throttle, errorFields, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit, Transaction } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
-/** The subject of a call. An absent field does not apply. */
+/** The objects that a call is about. A field is absent when the call has no such object. */
 export interface AuditSubject {
   readonly namespace?: string;
   readonly workload?: string;
@@ -26,7 +26,10 @@ export interface AuditSubject {
   readonly command?: readonly string[];
 }
 
-/** A handler of a unary call. It commits its change, or records its start, through the entry. */
+/**
+ * A handler of a unary call. The handler commits its change by `entry.commit`, or records the start
+ * of a privileged call by `entry.recordStart`.
+ */
 type UnaryHandler<Request, Response> = (
   request: Request,
   entry: AuditEntry,
@@ -34,11 +37,12 @@ type UnaryHandler<Request, Response> = (
 ) => Promise<Response> | Response;
 
 /**
- * Calls of one client to one method with the same failed or unchanged result that are recorded one
- * by one. Later ones are merged, at most one record every {@link EVERY_MS}.
+ * Calls of one client to one method with the same result (an error code, or `unchanged`) that get a
+ * record each. Later calls are merged into at most one record every {@link MERGE_MS}, so that a
+ * client in a retry loop does not fill the store.
  */
 const BURST = 10;
-const EVERY_MS = 10_000;
+const MERGE_MS = 10_000;
 
 /**
  * Writes the audit records of calls. The record of a call that changes the state is part of the
@@ -52,7 +56,7 @@ export class AuditLog {
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log' | 'getConnection'>,
   ) {
-    this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: EVERY_MS });
+    this.throttle = new Throttle({ clock: deps.clock, burst: BURST, everyMs: MERGE_MS });
   }
 
   /** Wraps the handler of a unary call so that the call is recorded. */
@@ -110,8 +114,8 @@ export class AuditLog {
   }
 
   /**
-   * Records a failed call. A client that disconnects after the start of a recorded call is no
-   * failure.
+   * Records a failed call. A client that disconnects after the start was recorded is no failure. An
+   * error of the store is logged, so that the client receives the error of its call.
    */
   private async recordFailure(entry: AuditEntry, reason: unknown): Promise<void> {
     const { code } = toConnectError(reason);
@@ -126,7 +130,7 @@ export class AuditLog {
     }
   }
 
-  /** Commits a record on its own, subject to the rate limit. */
+  /** Commits a record in a transaction of its own, unless the rate limit suppresses the record. */
   private async recordResult(entry: AuditEntry, result: string): Promise<void> {
     const { rpc, address } = entry.facts;
     const throttled = this.throttle.take(`${address} ${rpc} ${result}`);
@@ -135,7 +139,9 @@ export class AuditLog {
 }
 
 interface AuditFacts {
+  /** Full name of the method: `cloudless.api.CoordinatorService/CordonNode`. */
   readonly rpc: string;
+  /** Address of the client; empty for calls within one process. */
   readonly address: string;
   readonly traceId: string;
   readonly subject: AuditSubject;
@@ -144,7 +150,7 @@ interface AuditFacts {
 
 /** The audit record of one call. */
 export class AuditEntry {
-  /** The record is in the store. */
+  /** True once a record of the call is in the store. */
   recorded = false;
   private subject: AuditSubject;
 
@@ -157,31 +163,38 @@ export class AuditEntry {
 
   /**
    * Commits the transaction of a call together with the audit record, which becomes the cause of
-   * the other events in the transaction. Later commits of the same call contain no record.
-   * @param how - `commitObserved`: also commits while the store is known to have gone back in time.
+   * the other events in the transaction. Later commits of the same call contain no audit record.
+   * @param method - `commitObserved` also commits while the state is restored and not yet accepted.
    */
   async commit(
     transaction: Transaction,
-    how: 'commit' | 'commitObserved' = 'commit',
+    method: 'commit' | 'commitObserved' = 'commit',
   ): Promise<void> {
     if (!this.recorded) transaction.prependCause(this.createEvent('ok'));
-    await this.state[how](transaction);
+    await this.state[method](transaction);
     this.recorded = true;
   }
 
   /**
    * Commits the record of a privileged call before the call begins.
+   * @param subject - Fields that replace those read from the request.
    * @throws when the record cannot be committed; the call must not begin then.
    */
-  async recordStart(object: AuditSubject): Promise<void> {
-    this.subject = { ...this.subject, ...object };
+  async recordStart(subject: AuditSubject): Promise<void> {
+    this.subject = { ...this.subject, ...subject };
     await this.write('started');
   }
 
-  /** @param left - Suppressed records of equal calls before this one. */
-  async write(result: string, left?: SuppressedEvents): Promise<void> {
+  /**
+   * Commits a record of the call.
+   * @param result - `ok`, `started`, `unchanged`, or the error code: `not_found`.
+   * @param suppressed - Earlier equal calls without a record, which this record counts too.
+   */
+  async write(result: string, suppressed?: SuppressedEvents): Promise<void> {
     const counted =
-      left === undefined ? {} : { count: left.count + 1, firstTime: timestampFromMs(left.sinceMs) };
+      suppressed === undefined
+        ? {}
+        : { count: suppressed.count + 1, firstTime: timestampFromMs(suppressed.sinceMs) };
     await this.state.commitObserved(
       this.state.transaction().event({ ...this.createEvent(result), ...counted }),
     );
@@ -190,21 +203,21 @@ export class AuditEntry {
 
   private createEvent(result: string): EventInit {
     const { rpc, address, traceId, requestId } = this.facts;
-    const { command, ...about } = this.subject;
-    const [program = '', ...rest] = command ?? [];
-    const good = result === 'ok' || result === 'started' || result === 'unchanged';
+    const { command, ...subject } = this.subject;
+    const [program = '', ...args] = command ?? [];
+    const isSuccess = result === 'ok' || result === 'started' || result === 'unchanged';
     const method = rpc.slice(rpc.indexOf('/') + 1);
     const from = address === '' ? '' : ` from ${address}`;
     const running =
       program === ''
         ? ''
-        : `, running ${program} with ${rest.length} ${rest.length === 1 ? 'argument' : 'arguments'}`;
+        : `, running ${program} with ${args.length} ${args.length === 1 ? 'argument' : 'arguments'}`;
     return {
-      severity: good ? Severity.INFO : Severity.WARNING,
+      severity: isSuccess ? Severity.INFO : Severity.WARNING,
       category: Category.AUDIT,
       reason: method,
-      message: `${PRINCIPAL}${from} called ${method}${describeSubject(about)}${running}: ${result}`,
-      ...about,
+      message: `${PRINCIPAL}${from} called ${method}${describeSubject(subject)}${running}: ${result}`,
+      ...subject,
       requestId,
       audit: {
         principal: PRINCIPAL,
@@ -212,14 +225,14 @@ export class AuditEntry {
         rpc,
         result,
         program,
-        argumentCount: rest.length,
+        argumentCount: args.length,
         traceId,
       },
     };
   }
 }
 
-/** The cluster has no identities yet. */
+/** The name of every caller, because the cluster has no identities yet. */
 const PRINCIPAL = 'anonymous';
 
 function describeSubject({
@@ -233,7 +246,7 @@ function describeSubject({
   return nodeId === undefined || nodeId === '' ? '' : ` on node ${nodeId}`;
 }
 
-/** Reads the subject from the fields that requests use throughout the API. */
+/** Reads the subject from the fields `namespace`, `name`, `nodeId` and `replicaId` of a request. */
 function toSubject(request: object): AuditSubject {
   const readField = (name: string): string => {
     const value: unknown = name in request ? request[name as keyof typeof request] : '';

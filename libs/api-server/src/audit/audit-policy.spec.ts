@@ -4,22 +4,23 @@ import { getAuditPolicy } from './audit-policy.js';
 const methods = [CoordinatorService, AgentService, AdminService].flatMap(
   (service) => service.methods,
 );
-/** By their names they only read. */
-const READING = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
-const AGENTS = ['Heartbeat', 'Session', 'Tunnel'];
+/** Names of methods that only read. */
+const READ_ONLY_NAME = /^(Get|List|Watch|Plan|Explain|StreamLogs)/;
+/** Methods that agents call all the time. */
+const AGENT_METHODS = ['Heartbeat', 'Session', 'Tunnel'];
 
 describe('getAuditPolicy', () => {
   it.each(methods.map((method) => ({ name: method.toString().replace('rpc ', ''), method })))(
-    '$name is decided',
+    'returns the policy that follows from the name of $name',
     ({ method }) => {
       const policy = getAuditPolicy(method);
-      if (READING.test(method.name)) expect(policy).toBe('reads');
-      else if (AGENTS.includes(method.name)) expect(policy).toBe('agents');
-      else expect(['acts', 'begins']).toContain(policy);
+      if (READ_ONLY_NAME.test(method.name)) expect(policy).toBe('readOnly');
+      else if (AGENT_METHODS.includes(method.name)) expect(policy).toBe('agentReport');
+      else expect(['change', 'privileged']).toContain(policy);
     },
   );
 
-  it('has no entry for a method that does not exist', () => {
+  it('returns undefined for an unknown method', () => {
     expect(
       getAuditPolicy({ ...CoordinatorService.method.getNode, localName: 'makeCoffee' }),
     ).toBeUndefined();

@@ -1,83 +1,84 @@
 import type { DescMethod } from '@bufbuild/protobuf';
 import { AdminService, AgentService, CoordinatorService } from '@cloudless/api';
 
-/** How the audit log records the calls of a method. */
+/** The way in which the audit log records the calls of a method. */
 export type AuditPolicy =
-  /** The call only reads what every client may read: no audit record. */
-  | 'reads'
-  /** A frequent report of an agent: no audit record. The enrolment of the agent is recorded. */
-  | 'agents'
-  /** One audit record, committed together with the change and before the reply. */
-  | 'acts'
+  /** The call only reads data that every client may read: no audit record. */
+  | 'readOnly'
+  /** A call that agents make all the time: no audit record. EnrollNode is recorded instead. */
+  | 'agentReport'
+  /** The call changes state: one audit record, committed together with the change. */
+  | 'change'
   /**
    * The call is privileged and changes no state: one audit record, committed before the call
    * begins.
    */
-  | 'begins';
+  | 'privileged';
 
+/** One policy for each method of a service: a new method does not compile without a policy. */
 type Policies<Service extends { readonly method: object }> = Readonly<
   Record<keyof Service['method'], AuditPolicy>
 >;
 
 const coordinator: Policies<typeof CoordinatorService> = {
-  getServerInfo: 'reads',
-  enrollNode: 'acts',
-  heartbeat: 'agents',
-  session: 'agents',
-  tunnel: 'agents',
-  getNode: 'reads',
-  listNodes: 'reads',
-  watchNodes: 'reads',
-  updateNode: 'acts',
-  cordonNode: 'acts',
-  uncordonNode: 'acts',
-  drainNode: 'acts',
-  confirmNodeLost: 'acts',
-  removeNode: 'acts',
-  createWorkload: 'acts',
-  updateWorkload: 'acts',
-  scaleWorkload: 'acts',
-  deleteWorkload: 'acts',
-  getWorkload: 'reads',
-  listWorkloads: 'reads',
-  watchWorkloads: 'reads',
-  planWorkload: 'reads',
-  explainWorkload: 'reads',
-  pauseRollout: 'acts',
-  resumeRollout: 'acts',
-  promoteRollout: 'acts',
-  undoRollout: 'acts',
-  restartRollout: 'acts',
-  getWorkloadVersion: 'reads',
+  getServerInfo: 'readOnly',
+  enrollNode: 'change',
+  heartbeat: 'agentReport',
+  session: 'agentReport',
+  tunnel: 'agentReport',
+  getNode: 'readOnly',
+  listNodes: 'readOnly',
+  watchNodes: 'readOnly',
+  updateNode: 'change',
+  cordonNode: 'change',
+  uncordonNode: 'change',
+  drainNode: 'change',
+  confirmNodeLost: 'change',
+  removeNode: 'change',
+  createWorkload: 'change',
+  updateWorkload: 'change',
+  scaleWorkload: 'change',
+  deleteWorkload: 'change',
+  getWorkload: 'readOnly',
+  listWorkloads: 'readOnly',
+  watchWorkloads: 'readOnly',
+  planWorkload: 'readOnly',
+  explainWorkload: 'readOnly',
+  pauseRollout: 'change',
+  resumeRollout: 'change',
+  promoteRollout: 'change',
+  undoRollout: 'change',
+  restartRollout: 'change',
+  getWorkloadVersion: 'readOnly',
   // Stores a plan. The cluster changes only when the plan is executed.
-  createPlan: 'acts',
-  getPlan: 'reads',
-  executePlan: 'acts',
-  listEndpoints: 'reads',
-  watchEndpoints: 'reads',
-  listEvents: 'reads',
-  watchEvents: 'reads',
-  streamLogs: 'reads',
-  execCommand: 'begins',
-  exec: 'begins',
-  portForward: 'begins',
+  createPlan: 'change',
+  getPlan: 'readOnly',
+  executePlan: 'change',
+  listEndpoints: 'readOnly',
+  watchEndpoints: 'readOnly',
+  listEvents: 'readOnly',
+  watchEvents: 'readOnly',
+  streamLogs: 'readOnly',
+  execCommand: 'privileged',
+  exec: 'privileged',
+  portForward: 'privileged',
 };
 
 const agent: Policies<typeof AgentService> = {
-  streamLogs: 'reads',
-  execCommand: 'begins',
-  exec: 'begins',
-  portForward: 'begins',
-  getContainerStatus: 'reads',
-  listContainers: 'reads',
-  getContainerStats: 'reads',
-  listContainerStats: 'reads',
+  streamLogs: 'readOnly',
+  execCommand: 'privileged',
+  exec: 'privileged',
+  portForward: 'privileged',
+  getContainerStatus: 'readOnly',
+  listContainers: 'readOnly',
+  getContainerStats: 'readOnly',
+  listContainerStats: 'readOnly',
 };
 
 const admin: Policies<typeof AdminService> = {
-  // The whole state leaves the cluster.
-  backup: 'begins',
-  acceptRestoredState: 'acts',
+  // Privileged, because the client receives the whole state of the cluster.
+  backup: 'privileged',
+  acceptRestoredState: 'change',
 };
 
 const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> = {
@@ -86,7 +87,7 @@ const policies: Readonly<Record<string, Readonly<Record<string, AuditPolicy>>>> 
   [AdminService.typeName]: admin,
 };
 
-/** Returns the policy of a method; undefined when the table has no entry for it. */
+/** Returns the audit policy of a method; undefined for a method of another service. */
 export function getAuditPolicy(method: DescMethod): AuditPolicy | undefined {
   return policies[method.parent.typeName]?.[method.localName];
 }

@@ -2,7 +2,7 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ClusterView } from '@cloudless/cluster-state';
 import type { AuditSubject } from './audit-log.js';
 
-/** The audit subject of a call that was resolved to one replica. */
+/** Returns the audit subject of a call that acts on one replica. */
 export function toAuditSubject(
   view: ClusterView,
   { id, uid, nodeId }: ReplicaRecord,

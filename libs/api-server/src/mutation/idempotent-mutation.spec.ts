@@ -9,7 +9,7 @@ afterEach(() => bed.stop());
 const spec = { command: ['serve'], replicas: 2 };
 
 describe('runIdempotent', () => {
-  it('returns the stored response for a repeated request id and changes nothing', async () => {
+  it('returns the stored response and changes nothing when a request id is repeated', async () => {
     const first = await bed.client.createWorkload({ name: 'web', spec, requestId: 'r1' });
     const { revision } = bed.state.view();
     const second = await bed.client.createWorkload({ name: 'web', spec, requestId: 'r1' });
@@ -55,7 +55,7 @@ describe('runIdempotent', () => {
     expect((await bed.client.getWorkload({ name: 'web' })).spec?.replicas).toBe(3);
   });
 
-  it('stores the response of a call that changes nothing', async () => {
+  it('returns the stored response to a retry of a call that changed nothing', async () => {
     await bed.client.createWorkload({ name: 'web', spec });
     const call = () => bed.client.scaleWorkload({ name: 'web', replicas: 2, requestId: 'r3' });
     const first = await call();
@@ -71,7 +71,7 @@ describe('runIdempotent', () => {
     expect((await call()).status?.replicas).toEqual([]);
   });
 
-  it('stores the id of the workload and the time with the response', async () => {
+  it('stores method, time and workload id with the response', async () => {
     const { uid } = await bed.client.createWorkload({ name: 'web', spec, requestId: 'r5' });
     expect(bed.state.view().request('r5')?.value).toMatchObject({
       method: 'CreateWorkload',
@@ -90,7 +90,7 @@ describe('runIdempotent', () => {
     expect((await call()).spec?.replicas).toBe(3);
   });
 
-  it('applies concurrent changes of one workload one after the other', async () => {
+  it('applies all concurrent changes of one workload, one after the other', async () => {
     await bed.client.createWorkload({ name: 'web', spec });
     const changes = Array.from({ length: 20 }, (_, index) =>
       bed.client.updateWorkload({ name: 'web', spec: { env: { [`A${index}`]: '1' } } }),
@@ -100,7 +100,7 @@ describe('runIdempotent', () => {
     expect(bed.events('WorkloadUpdated')).toHaveLength(20);
   });
 
-  it('repeats the decision after a conflict with another writer', async () => {
+  it('decides again after a conflict with another writer', async () => {
     await bed.client.createWorkload({ name: 'web', spec });
     const workload = bed.state.view().workloadByName('default', 'web');
     if (workload === undefined) throw new Error('no workload');
@@ -113,7 +113,7 @@ describe('runIdempotent', () => {
 
   it.each([
     {
-      name: 'another generation',
+      name: 'a workload at another generation than the expected one',
       call: { expectedGeneration: 7n },
       says: 'at generation 1, not 7',
     },
@@ -122,7 +122,7 @@ describe('runIdempotent', () => {
       call: { name: 'other' },
       says: 'workload "default/other" not found',
     },
-  ])('rejects a call for $name', async ({ call, says }) => {
+  ])('rejects a change of $name', async ({ call, says }) => {
     await bed.client.createWorkload({ name: 'web', spec });
     await expect(bed.client.scaleWorkload({ name: 'web', replicas: 3, ...call })).rejects.toThrow(
       says,

@@ -13,9 +13,8 @@ import type { KeyedMutex } from './keyed-mutex.js';
 
 /** The decision of a mutating call on one view of the state. */
 export interface MutationResult<Result> {
-  /** The response. */
   readonly response: Result;
-  /** Absent: there is nothing to write. */
+  /** The writes of the call. Absent when the call changes nothing. */
   readonly transaction?: Transaction;
 }
 
@@ -31,14 +30,15 @@ export type MutationDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 't
 };
 
 /**
- * Runs a mutating call: reads, decides, commits, and starts again after a conflict. Calls on the
- * same workload, node or plan run one at a time, so only controllers and agents can cause
+ * Runs a mutating call: calls `decide`, commits its transaction, and starts again after a conflict.
+ * Calls on the same workload, node or plan run one at a time, so only controllers and agents cause
  * conflicts. With a request id, the response is stored in the same transaction; a repeated call
- * with the same id returns the stored response and changes nothing.
- * @param decide - Called with the current view. It may wait before it reads state, but not between
- *   reading and deciding.
- * @throws the errors of `decide`; kind `exhausted` when too many calls on the same object wait;
- *   `unavailable` when conflicts persist and nothing was written.
+ * with the same id and body returns the stored response and changes nothing.
+ * @param decide - Called with the current view, once for each attempt. May await other work before
+ *   it reads the state, but must decide without awaiting after that.
+ * @throws the errors of `decide`; kind `invalid` when the request id was used for another call;
+ *   `exhausted` when too many calls on the same object wait; `unavailable` when conflicts persist
+ *   and nothing was written.
  */
 export async function runIdempotent<Request extends DescMessage, Response extends DescMessage>(
   deps: MutationDeps,
@@ -50,7 +50,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
 ): Promise<MessageShape<Response>> {
   const { requestId } = request;
   const bodyHash = requestId === '' ? new Uint8Array() : hashRequest(method.input, request);
-  const what = describeSubject(request);
+  const subject = describeSubject(request);
   const attempt = async (): Promise<MessageShape<Response>> => {
     const view = deps.state.view();
     const earlier = requestId === '' ? undefined : view.request(requestId);
@@ -59,7 +59,7 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     try {
       decided = await decide(view);
     } catch (reason) {
-      // During the wait, another call may have executed the same request.
+      // While `decide` awaited other work, a call with the same id may have committed.
       const meanwhile = requestId === '' ? undefined : deps.state.view().request(requestId);
       if (meanwhile === undefined) throw reason;
       return replayResponse(meanwhile.value, method, bodyHash);
@@ -82,10 +82,10 @@ export async function runIdempotent<Request extends DescMessage, Response extend
     await entry.commit(transaction);
     return response;
   };
-  return deps.mutex.run(what, () => retryOnConflict({ ...deps, subject: what }, attempt));
+  return deps.mutex.run(subject, () => retryOnConflict({ ...deps, subject }, attempt));
 }
 
-/** Names the object that a request changes: `workload "default/web"`. */
+/** Returns the object that a request changes, for error messages: `workload "default/web"`. */
 function describeSubject(request: object): string {
   const { name, namespace, nodeId, id } = request as Partial<
     Record<'name' | 'namespace' | 'nodeId' | 'id', string>
@@ -96,16 +96,20 @@ function describeSubject(request: object): string {
 }
 
 /**
- * Removes the replicas from a response, so that its stored form stays small for workloads of every
- * size. The replicas would be outdated at the time of a retry.
+ * Returns a response without its replicas, so that the stored size does not grow with the workload.
+ * The replicas would be outdated at the time of a retry anyway.
  */
-function toStoredResponse<Result>(result: Result): Result {
-  if (!isMessage(result, WorkloadSchema)) return result;
-  const kept = clone(WorkloadSchema, result);
-  if (kept.status !== undefined) kept.status.replicas = [];
-  return kept as Result;
+function toStoredResponse<Response>(response: Response): Response {
+  if (!isMessage(response, WorkloadSchema)) return response;
+  const stored = clone(WorkloadSchema, response);
+  if (stored.status !== undefined) stored.status.replicas = [];
+  return stored as Response;
 }
 
+/**
+ * Returns the stored response of an earlier call.
+ * @throws kind `invalid` when that call had another method or another body.
+ */
 function replayResponse<Request extends DescMessage, Response extends DescMessage>(
   record: RequestRecord,
   method: DescMethodUnary<Request, Response>,
@@ -122,6 +126,7 @@ function replayResponse<Request extends DescMessage, Response extends DescMessag
   return fromBinary(method.output, record.response);
 }
 
+/** Hashes a request without its request id. */
 function hashRequest<Desc extends DescMessage>(
   schema: Desc,
   request: MessageShape<Desc>,

@@ -2,24 +2,24 @@ import { errorKindOf } from '@cloudless/base';
 import { settle } from '@cloudless/base/testing';
 import { KeyedMutex } from './keyed-mutex.js';
 
-/** Work that ends when the test says so. */
-function openWork(log: string[], name: string) {
+/** Creates work that logs its begin and end, and ends when the test calls `end`. */
+function createWork(log: string[], name: string) {
   let end = (): void => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
-  const createWork = async (): Promise<string> => {
+  const work = async (): Promise<string> => {
     log.push(`${name} begins`);
     await ended;
     log.push(`${name} ends`);
     return name;
   };
-  return { work: createWork, end };
+  return { work, end };
 }
 
 describe('KeyedMutex', () => {
-  it('runs the work of one object one at a time, in the order of the calls, and work of other objects concurrently', async () => {
+  it('runs the changes of one object in the order of the calls, and those of other objects concurrently', async () => {
     const mutex = new KeyedMutex();
     const log: string[] = [];
-    const [a, b, other] = ['a', 'b', 'other'].map((name) => openWork(log, name));
+    const [a, b, other] = ['a', 'b', 'other'].map((name) => createWork(log, name));
     const calls = [
       mutex.run('web', a!.work),
       mutex.run('web', b!.work),
@@ -37,7 +37,7 @@ describe('KeyedMutex', () => {
     ]);
   });
 
-  it('continues after work that failed, and forgets an object without work', async () => {
+  it('runs the next change after a failed one, and removes an object without changes', async () => {
     const mutex = new KeyedMutex();
     const failing = mutex.run('web', () => Promise.reject(new Error('refused')));
     const next = mutex.run('web', async () => 'done');
@@ -47,9 +47,9 @@ describe('KeyedMutex', () => {
     expect(mutex.size).toBe(0);
   });
 
-  it('refuses a call when too many wait for the same object', async () => {
+  it('refuses a change when the maximum number of changes of the object run or wait', async () => {
     const mutex = new KeyedMutex(2);
-    const first = openWork([], 'first');
+    const first = createWork([], 'first');
     const calls = [mutex.run('web', first.work), mutex.run('web', async () => 'second')];
     const third = await mutex.run('web', async () => 'third').catch((reason: unknown) => reason);
     expect([errorKindOf(third), String(third)]).toEqual([

@@ -1,19 +1,20 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * Changes of one object that run or wait. At about 5 ms for a commit, the last one begins within 5
- * s, well before the deadline of its call.
+ * Changes of one object that run or wait. At about 5 ms for a commit, the last change begins within
+ * 5 s, well before the deadline of its call.
  */
 const MAX_WAITING = 1_000;
 
 /**
  * Runs the changes of one object one at a time, in the order of the calls, and changes of different
- * objects concurrently. No two callers plan on the same state, so no change conflicts with another.
+ * objects concurrently. Each change reads the result of the change before it, so two changes that
+ * run through the mutex never conflict.
  */
 export class KeyedMutex {
   private readonly queues = new Map<string, { last: Promise<unknown>; waiting: number }>();
 
-  /** @param maxWaiting - Changes of one object that run or wait; one more is refused. */
+  /** @param maxWaiting - Number of changes of one object that may run or wait. */
   constructor(private readonly maxWaiting: number = MAX_WAITING) {}
 
   /** Number of objects with a change that runs or waits. */
@@ -22,28 +23,29 @@ export class KeyedMutex {
   }
 
   /**
-   * Runs `work` after all earlier work of the same object has ended, whether or not that succeeded.
-   * @param object - Names the object, also in the error: `workload "default/web"`.
-   * @returns The outcome of `work`.
-   * @throws kind `exhausted` when too many changes of the object wait.
+   * Runs `work` after all earlier work of the same object has ended, even if that work failed.
+   * @param object - Name of the object, also for the error message: `workload "default/web"`.
+   * @returns The result of `work`.
+   * @throws the error of `work`; kind `exhausted` when `maxWaiting` changes of the object run or
+   *   wait, before `work` is called.
    */
   async run<Result>(object: string, work: () => Promise<Result>): Promise<Result> {
-    const line = this.queues.get(object) ?? { last: Promise.resolve(), waiting: 0 };
-    if (line.waiting >= this.maxWaiting) {
+    const queue = this.queues.get(object) ?? { last: Promise.resolve(), waiting: 0 };
+    if (queue.waiting >= this.maxWaiting) {
       throw new CloudlessError(
         'exhausted',
-        `${line.waiting} changes of ${object} wait already; try again later`,
+        `${queue.waiting} changes of ${object} wait already; try again later`,
       );
     }
-    this.queues.set(object, line);
-    line.waiting += 1;
-    const turn = line.last.then(work);
-    line.last = turn.catch(() => undefined);
+    this.queues.set(object, queue);
+    queue.waiting += 1;
+    const turn = queue.last.then(work);
+    queue.last = turn.catch(() => undefined);
     try {
       return await turn;
     } finally {
-      line.waiting -= 1;
-      if (line.waiting === 0) this.queues.delete(object);
+      queue.waiting -= 1;
+      if (queue.waiting === 0) this.queues.delete(object);
     }
   }
 }

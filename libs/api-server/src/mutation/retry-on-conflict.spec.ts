@@ -4,7 +4,7 @@ import { RevisionConflictError } from '@cloudless/state-store';
 import { retryOnConflict } from './retry-on-conflict.js';
 
 describe('retryOnConflict', () => {
-  it('waits longer after each conflict, then fails with UNAVAILABLE and a message without store keys', async () => {
+  it('retries 16 times with growing delays, then fails with kind `unavailable` and a message without store keys', async () => {
     const clock = new ManualClock();
     const attemptsAt: number[] = [];
     const runAttempt = async (): Promise<never> => {
@@ -13,8 +13,8 @@ describe('retryOnConflict', () => {
     };
     const random = createSeededRandom(1);
     let failure: unknown;
-    const what = 'workload "default/web"';
-    void retryOnConflict({ clock, random, subject: what }, runAttempt).catch(
+    const subject = 'workload "default/web"';
+    void retryOnConflict({ clock, random, subject }, runAttempt).catch(
       (reason: unknown) => (failure = reason),
     );
     for (let step = 0; failure === undefined && step < 100; step += 1) await clock.advance(100);

@@ -8,8 +8,8 @@ import {
 } from '@cloudless/base';
 
 /**
- * Attempts before the operation fails because of other writers; with the delays of {@link RETRY}
- * about two seconds.
+ * Attempts before the operation fails. With the delays of {@link RETRY} they take about two
+ * seconds.
  */
 const MAX_ATTEMPTS = 16;
 /**
@@ -18,6 +18,7 @@ const MAX_ATTEMPTS = 16;
  */
 const RETRY = { firstMs: 5, maxMs: 250, jitter: 0.5 } as const;
 
+/** Parameters of {@link retryOnConflict}. */
 export interface ConflictRetry {
   readonly clock: Clock;
   readonly random: Random;
@@ -26,10 +27,12 @@ export interface ConflictRetry {
 }
 
 /**
- * Runs an attempt to read, decide and commit, and repeats it after a store conflict. A failed
- * commit returns only when the view contains the conflicting change, so the next attempt may follow
- * at once; later attempts wait with growing delays.
- * @throws kind `unavailable` after {@link MAX_ATTEMPTS} conflicts; nothing was written then.
+ * Calls `attempt`, and calls it again when it fails because of a store conflict. A commit with a
+ * conflict fails only once the view contains the conflicting change, so the second attempt follows
+ * at once; later attempts follow after growing delays.
+ * @param attempt - Reads, decides and commits. Must write nothing when its commit fails.
+ * @throws kind `unavailable` after {@link MAX_ATTEMPTS} conflicts; nothing was written then. Other
+ *   errors of `attempt` are not retried.
  */
 export async function retryOnConflict<Result>(
   retry: ConflictRetry,
@@ -52,7 +55,8 @@ export async function retryOnConflict<Result>(
 }
 
 /**
- * A conflict with the generation that a client expects is not retried: the client must resolve it.
+ * Returns true for a conflict of a commit. A conflict with the generation that a client expects is
+ * not retried: the client must read the workload again.
  */
 function isStoreConflict(reason: unknown): boolean {
   return errorKindOf(reason) === 'conflict' && reason instanceof Error && 'changedAt' in reason;

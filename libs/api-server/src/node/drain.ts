@@ -12,17 +12,19 @@ import type { EventInit } from '@cloudless/cluster-state';
 /** A changed node record and the event about the change. */
 export type NodeChange = { readonly after: NodeRecord } & Pick<EventInit, 'reason' | 'message'>;
 
+/** The facts about the moment of a drain request. */
 export interface DrainFacts {
+  /** Wall-clock milliseconds. */
   readonly nowMs: number;
-  /** Number of replicas on the node. */
+  /** Number of replicas that hold resources on the node. */
   readonly replicaCount: number;
 }
 
 /**
- * Starts the drain of a node. For a node that is already being drained, a deadline or `force` in
- * the request replaces both previous values; a request with neither changes nothing. A completed
- * drain does not change either.
- * @returns Undefined when nothing changes.
+ * Starts the drain of a node. On a node that is being drained already, deadline and `force` of the
+ * request replace the deadline and `force` of the drain; a request without both changes nothing. A
+ * completed drain does not change.
+ * @returns The cordoned and draining node record; undefined when nothing changes.
  */
 export function startDrain(
   before: NodeRecord,
@@ -40,7 +42,10 @@ export function startDrain(
   return { after: withDrain(before, drain), reason: 'NodeDraining', message };
 }
 
-/** Ends the cordon and the drain of a node. @returns Undefined when there is neither. */
+/**
+ * Ends the cordon and the drain of a node.
+ * @returns The changed node record; undefined when the node is neither cordoned nor draining.
+ */
 export function uncordonNode(before: NodeRecord): NodeChange | undefined {
   if (!before.cordoned && !before.draining) return undefined;
   const after = Object.assign(clone(NodeRecordSchema, before), {
@@ -75,14 +80,15 @@ function updateDrain(
     drain === undefined ? create(DrainRecordSchema, fallback) : clone(DrainRecordSchema, drain);
   delete next.deadline;
   Object.assign(next, terms);
-  // The drain was started by a coordinator whose clock was ahead. Its deadline counts from the
-  // current time at the latest.
+  // A start time in the future comes from a coordinator whose clock was ahead. It would shorten the
+  // period of the drain, which lasts from the start time to the deadline.
   if (next.startedAt !== undefined && timestampMs(next.startedAt) > facts.nowMs)
     next.startedAt = timestampFromMs(facts.nowMs);
   const message = `the drain of node ${before.id} was changed${describeTerms(next)}`;
   return { after: withDrain(before, next), reason: 'NodeDrainChanged', message };
 }
 
+/** Returns `force` and the absolute deadline of a request. */
 function resolveTerms(
   { deadline, force }: DrainNodeRequest,
   { nowMs }: DrainFacts,

@@ -1,4 +1,8 @@
-import { NodeStatus_Phase as NodePhase, ReplicaStatus_Phase as Phase } from '@cloudless/api';
+import {
+  NodeStatus_Phase as NodePhase,
+  ReplicaStatus_Phase as Phase,
+  Taint_Effect as Effect,
+} from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -10,7 +14,7 @@ afterEach(() => bed.stop());
 const instanceId = 'instance-0123456789';
 
 describe('NodeHandlers', () => {
-  it('enrols a machine once, and rejects another machine with the same node id', async () => {
+  it('enrols a machine once when it calls twice, and rejects another machine with the same node id', async () => {
     const request = { nodeId: 'node-1', instanceId };
     expect(await bed.client.enrollNode(request)).toMatchObject({
       nodeId: 'node-1',
@@ -23,16 +27,19 @@ describe('NodeHandlers', () => {
     ).rejects.toThrow('is enrolled by another machine');
   });
 
-  it.each([{ csr: new Uint8Array(1) }, { token: 'x' }])(
-    'rejects credentials, because the cluster has no identities',
-    async (credential) => {
+  it.each([
+    { name: 'a certificate request', credential: { csr: new Uint8Array(1) } },
+    { name: 'a token', credential: { token: 'x' } },
+  ])(
+    'rejects the enrolment with $name, because the cluster has no identities',
+    async ({ credential }) => {
       await expect(
         bed.client.enrollNode({ nodeId: 'node-1', instanceId, ...credential }),
       ).rejects.toThrow('this cluster has no identities');
     },
   );
 
-  it('lists nodes by id that match a label selector', async () => {
+  it('lists the nodes that match a label selector, sorted by id', async () => {
     await bed.putNode('node-2', { labels: { disk: 'ssd' } });
     await bed.putNode('node-1', { labels: { disk: 'ssd' } });
     await bed.putNode('node-3', { labels: { disk: 'hdd' } });
@@ -41,13 +48,13 @@ describe('NodeHandlers', () => {
     expect(revision).toBe(bed.state.view().revision);
   });
 
-  it('sets and removes labels and taints, and moves the node to another zone', async () => {
+  it('sets and removes labels and taints, and sets the zone of a node', async () => {
     await bed.putNode('node-1', { labels: { a: '1', b: '2' } });
     const node = await bed.client.updateNode({
       nodeId: 'node-1',
       setLabels: { c: '3' },
       removeLabels: ['a'],
-      setTaints: [{ key: 'gpu', effect: 0 }],
+      setTaints: [{ key: 'gpu', effect: Effect.NO_SCHEDULE }],
       zone: 'zone-b',
     });
     expect(node).toMatchObject({ labels: { b: '2', c: '3' }, zone: 'zone-b' });
@@ -63,7 +70,7 @@ describe('NodeHandlers', () => {
     ).toEqual([]);
   });
 
-  it('cordons, drains and uncordons a node', async () => {
+  it('cordons a node, drains it, changes the drain to force, and uncordons it', async () => {
     await bed.putNode('node-1');
     expect(await bed.client.cordonNode({ nodeId: 'node-1' })).toMatchObject({ cordoned: true });
     expect(await bed.client.drainNode({ nodeId: 'node-1' })).toMatchObject({ draining: true });
@@ -78,7 +85,7 @@ describe('NodeHandlers', () => {
     expect(bed.state.view().node('node-1')?.value.drain).toBeUndefined();
   });
 
-  it('confirms the loss of a lost node only', async () => {
+  it('confirms the loss of a node only when the phase of the node is LOST', async () => {
     await bed.putNode('node-1');
     await expect(bed.client.confirmNodeLost({ nodeId: 'node-1' })).rejects.toThrow('not LOST');
     expect(bed.nodes.confirmed).toEqual([]);
@@ -88,7 +95,7 @@ describe('NodeHandlers', () => {
     expect(bed.state.view().node('node-1')?.value.lossConfirmed).toBe(true);
   });
 
-  it('removes a node without replicas, or with replicas by force', async () => {
+  it('removes a node that has replicas only when force is set', async () => {
     await bed.putNode('node-1');
     await bed.putReplica('w-0', { phase: Phase.RUNNING });
     await expect(bed.client.removeNode({ nodeId: 'node-1' })).rejects.toThrow('holds 1 replicas');
@@ -97,7 +104,7 @@ describe('NodeHandlers', () => {
     expect(bed.state.view().replica('w-0')).toBeUndefined();
   });
 
-  it('removes no node that is connected', async () => {
+  it('rejects the removal of a connected node, even with force', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory();
     await bed.settle();

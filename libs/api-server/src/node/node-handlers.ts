@@ -34,6 +34,7 @@ import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { CloudlessError } from '@cloudless/base';
 import {
   holdsResources,
+  toEffectiveNode,
   toReplicaKeyId,
   type ClusterView,
   type Stored,
@@ -54,16 +55,24 @@ import { startDrain, uncordonNode, type NodeChange } from './drain.js';
 import { describeNodeUpdate, updateNodeRecord } from './node-update.js';
 import { presentNode } from './node-presenter.js';
 
-/** Together with the node record this stays below the limit of 100 writes in a transaction. */
+/**
+ * Replica records that one commit deletes. The audit record included, a commit stays below the
+ * store's limit of 100 writes in a transaction.
+ */
 const MAX_REMOVED_PER_COMMIT = 80;
 
 /** Handlers of the node calls of CoordinatorService. */
 export class NodeHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
+    private readonly deps: ApiServerDeps &
+      MutationDeps & { readonly livenessChanges: LivenessChanges },
   ) {}
 
-  /** Registers a machine. A repeated call of the same machine changes nothing. */
+  /**
+   * Registers a machine as a node. A repeated call of the same machine changes nothing.
+   * @throws kind `exists` when another machine has the node id, `unimplemented` for a request with
+   *   credentials.
+   */
   async enrollNode(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
     const refused = [
       ...(request.csr.length > 0 ? ['csr'] : []),
@@ -75,9 +84,9 @@ export class NodeHandlers {
         `${refused.join(', ')}: this cluster has no identities; enrol without ${refused.join(' and ')}`,
       );
     }
-    const what = `node "${request.nodeId}"`;
-    return this.deps.mutex.run(what, () =>
-      retryOnConflict({ ...this.deps, subject: what }, () => this.enroll(request, entry)),
+    const subject = `node "${request.nodeId}"`;
+    return this.deps.mutex.run(subject, () =>
+      retryOnConflict({ ...this.deps, subject }, () => this.enroll(request, entry)),
     );
   }
 
@@ -89,9 +98,7 @@ export class NodeHandlers {
     const selector = parseLabelSelector(request.labelSelector);
     const nodes = [...this.deps.state.view().nodes()]
       .map(({ value }) => value)
-      .filter((record) =>
-        matchesLabels(selector, this.deps.placements.toEffectiveNode(record).labels),
-      )
+      .filter((record) => matchesLabels(selector, toEffectiveNode(record).labels))
       .sort((a, b) => (a.id < b.id ? -1 : 1));
     const { items, nextPageToken } = paginate(nodes, ({ id }) => id, request, {
       filter: ['nodes', request.labelSelector],
@@ -108,21 +115,17 @@ export class NodeHandlers {
     request: WatchNodesRequest,
     { signal }: HandlerContext,
   ): AsyncGenerator<WatchNodesResponse> {
-    const { placements } = this.deps;
-    const source = createNodeSource(
-      { placements, picture: (record) => this.presentNode(record) },
-      request,
-    );
+    const source = createNodeSource(request, (record) => this.presentNode(record));
     return watchRecords(this.deps, source, request.afterRevision, signal);
   }
 
   updateNode(request: UpdateNodeRequest, entry: AuditEntry): Promise<Node> {
-    const { placements, clock } = this.deps;
+    const { clock } = this.deps;
     return this.updateRecord(CoordinatorService.method.updateNode, { request, entry }, (before) => {
-      const after = updateNodeRecord(placements, before, request, clock.wallTime());
+      const after = updateNodeRecord(before, request, clock.wallTime());
       if (equals(NodeRecordSchema, before, after)) return undefined;
-      const what = describeNodeUpdate(placements, before, after);
-      return { after, reason: 'NodeUpdated', message: `node ${after.id} was changed: ${what}` };
+      const message = `node ${after.id} was changed: ${describeNodeUpdate(before, after)}`;
+      return { after, reason: 'NodeUpdated', message };
     });
   }
 
@@ -171,7 +174,8 @@ export class NodeHandlers {
         return { after, reason: 'NodeLossConfirmed', message };
       },
     );
-    // A retry may arrive after the node has returned, or was lost again.
+    // The stored response of an older call with this request id says nothing about the node now:
+    // the node may have returned since, or may be lost for another time.
     if (state.view().node(request.nodeId)?.value.lossConfirmed === true)
       nodes.confirmLost(request.nodeId);
     return node;
@@ -200,27 +204,28 @@ export class NodeHandlers {
         return { response: create(RemoveNodeResponseSchema), transaction };
       },
     );
-    // A retry may arrive after another node of that name has joined.
+    // The response may be the stored one of an older call. Another machine may have enrolled under
+    // the node id since.
     if (state.view().node(nodeId) !== undefined) return response;
-    // A replica may have been placed on the node while the others were removed. Now that the node
-    // has no record, no more can be placed.
+    // A replica may have been placed on the node while its other replicas were removed. Without a
+    // node record, no more can be placed.
     await this.removeReplicas(nodeId, entry);
     nodes.removeNode(nodeId);
     return response;
   }
 
-  presentNode(record: NodeRecord): Node {
+  private presentNode(record: NodeRecord): Node {
     return presentNode(this.deps, record);
   }
 
   private async enroll(request: EnrollNodeRequest, entry: AuditEntry): Promise<EnrollNodeResponse> {
     const { state, clock } = this.deps;
-    const answer = create(EnrollNodeResponseSchema, {
+    const response = create(EnrollNodeResponseSchema, {
       nodeId: request.nodeId,
       clusterId: state.clusterId,
     });
     const existing = state.view().node(request.nodeId);
-    if (existing?.value.instanceId === request.instanceId) return answer;
+    if (existing?.value.instanceId === request.instanceId) return response;
     if (existing !== undefined) {
       throw new CloudlessError(
         'exists',
@@ -242,13 +247,14 @@ export class NodeHandlers {
           reason: 'NodeEnrolled',
           message: `node ${record.id} was enrolled`,
         }),
-      // A node that is unknown because the store went back in time must be able to join and report
-      // that.
+      // Allowed while the state is restored: when the restored state lacks the node, its agent must
+      // be able to enrol and to report its newer orders.
       'commitObserved',
     );
-    return answer;
+    return response;
   }
 
+  /** @throws kind `precondition` when the node is connected, or has replicas without `force`. */
   private checkRemovable({ nodeId, force }: RemoveNodeRequest): void {
     const { state, nodes } = this.deps;
     this.requireNode(nodeId);
@@ -267,21 +273,23 @@ export class NodeHandlers {
     }
   }
 
+  /** Deletes the records of all replicas on a node, in as many commits as necessary. */
   private async removeReplicas(nodeId: string, entry: AuditEntry): Promise<void> {
     const { state } = this.deps;
     for (;;) {
-      const held = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
-      if (held.length === 0) return;
+      const replicas = [...state.view().replicasOn(nodeId)].slice(0, MAX_REMOVED_PER_COMMIT);
+      if (replicas.length === 0) return;
       const transaction = state.transaction();
-      for (const { value } of held)
+      for (const { value } of replicas)
         transaction.delete('replica', toReplicaKeyId(value.uid, value.sequence));
       await entry.commit(transaction);
     }
   }
 
   /**
-   * @param decide - Returns the changed record and its event, or undefined when there is nothing to
-   *   change.
+   * Runs a call that changes one node record.
+   * @param decide - Returns the changed record and its event, or undefined when the call changes
+   *   nothing.
    */
   private updateRecord<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof NodeSchema>,
@@ -290,15 +298,15 @@ export class NodeHandlers {
   ): Promise<Node> {
     return runIdempotent(this.deps, method, { request, entry }, () => {
       const current = this.requireNode(request.nodeId);
-      const decided = decide(current.value);
-      if (decided === undefined) return { response: this.presentNode(current.value) };
+      const change = decide(current.value);
+      if (change === undefined) return { response: this.presentNode(current.value) };
       const transaction = putNodeChange(
         this.deps.state.transaction(),
         current,
-        decided,
+        change,
         request.requestId,
       );
-      return { response: this.presentNode(decided.after), transaction };
+      return { response: this.presentNode(change.after), transaction };
     });
   }
 
@@ -307,14 +315,20 @@ export class NodeHandlers {
   }
 }
 
-/** Returns the node with this id. @throws kind `notFound`. */
+/**
+ * Returns the record of a node.
+ * @throws kind `notFound` when there is no such node.
+ */
 export function requireNode(view: ClusterView, nodeId: string): Stored<NodeRecord> {
   const node = view.node(nodeId);
   if (node !== undefined) return node;
   throw new CloudlessError('notFound', `node "${nodeId}" not found`);
 }
 
-/** Adds a changed node record and its event to a transaction. */
+/**
+ * Adds a changed node record and its event to a transaction, which then fails when the record has
+ * changed since `current` was read.
+ */
 export function putNodeChange(
   transaction: Transaction,
   current: Stored<NodeRecord>,

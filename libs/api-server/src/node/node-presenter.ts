@@ -10,18 +10,22 @@ import {
   type Node,
 } from '@cloudless/api';
 import type { NodeRecord } from '@cloudless/api/store';
+import { toDrainStatus, toEffectiveNode } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
-/** Builds the API message of a node from its record, its live status and its placements. */
+/**
+ * Builds the API message of a node from its record, its live status, the resources of its replicas
+ * and its drain.
+ */
 export function presentNode(
-  { nodes, placements }: Pick<ApiServerDeps, 'nodes' | 'placements'>,
+  { state, nodes, placements }: Pick<ApiServerDeps, 'state' | 'nodes' | 'placements'>,
   record: NodeRecord,
 ): Node {
-  const now = nodes.status(record.id);
+  const live = nodes.status(record.id);
   const { hello } = record;
-  const { region, zone, labels, taints } = placements.toEffectiveNode(record);
+  const { region, zone, labels, taints } = toEffectiveNode(record);
   const allocated = placements.getAllocated(record.id);
-  const drain = placements.getDrainStatus(record);
+  const drain = toDrainStatus({ view: state.view(), nodes }, record);
   const createCondition = (type: ConditionType, status: boolean, reason = '') =>
     create(ConditionSchema, { type, status, reason });
   return create(NodeSchema, {
@@ -34,18 +38,18 @@ export function presentNode(
     draining: record.draining,
     ...definedFields({ createdAt: record.createdAt }),
     status: create(NodeStatusSchema, {
-      phase: now.phase,
-      reason: now.reason,
+      phase: live.phase,
+      reason: live.reason,
       conditions: [
-        createCondition(ConditionType.READY, now.alive, now.reason),
-        createCondition(ConditionType.MEMORY_PRESSURE, now.memoryPressure),
-        createCondition(ConditionType.DISK_PRESSURE, now.diskPressure),
-        createCondition(ConditionType.NETWORK_UNAVAILABLE, now.networkUnavailable),
-        createCondition(ConditionType.QUARANTINED, now.quarantined),
+        createCondition(ConditionType.READY, live.alive, live.reason),
+        createCondition(ConditionType.MEMORY_PRESSURE, live.memoryPressure),
+        createCondition(ConditionType.DISK_PRESSURE, live.diskPressure),
+        createCondition(ConditionType.NETWORK_UNAVAILABLE, live.networkUnavailable),
+        createCondition(ConditionType.QUARANTINED, live.quarantined),
         createCondition(
           ConditionType.CONTAINER_RUNTIME_UNAVAILABLE,
-          now.containersUnavailable,
-          now.containersUnavailable
+          live.containersUnavailable,
+          live.containersUnavailable
             ? 'the container runtime does not answer: no new container is placed on this node'
             : '',
         ),
@@ -61,17 +65,17 @@ export function presentNode(
       architecture: hello?.architecture ?? '',
       operatingSystem: hello?.operatingSystem ?? '',
       agentAddress: hello?.agentAddress ?? '',
-      reliability: now.reliability,
+      reliability: live.reliability,
       ...definedFields({
         capacity: hello?.capacity,
         reserved: hello?.reserved,
         drain,
-        usage: now.usage,
+        usage: live.usage,
       }),
-      ...(now.connectedSinceMs === undefined || !now.alive
+      ...(live.connectedSinceMs === undefined || !live.alive
         ? {}
-        : { connectedSince: timestampFromMs(now.connectedSinceMs) }),
-      ...(now.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(now.lastSeenMs) }),
+        : { connectedSince: timestampFromMs(live.connectedSinceMs) }),
+      ...(live.lastSeenMs === undefined ? {} : { lastSeen: timestampFromMs(live.lastSeenMs) }),
     }),
   });
 }

@@ -3,14 +3,15 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Taint_Effect, type Taint, type UpdateNodeRequest } from '@cloudless/api';
 import { NodeRecordSchema, type NodeRecord } from '@cloudless/api/store';
 import { InvalidInputError } from '@cloudless/base';
-import type { Placements } from '../ports.js';
+import { toEffectiveNode, toTaintKey } from '@cloudless/cluster-state';
 
 /**
- * Returns a copy of the record with the changes of the request.
+ * Returns a copy of the record with the changes of the request. A removed label or taint stays
+ * removed even when the agent reports it; setting it again ends the removal.
+ * @param nowMs - Wall-clock milliseconds, the time of taints that are new or have a new value.
  * @throws kind `invalid` when a taint to remove cannot be parsed.
  */
 export function updateNodeRecord(
-  placements: Placements,
   before: NodeRecord,
   request: UpdateNodeRequest,
   nowMs: number,
@@ -25,24 +26,20 @@ export function updateNodeRecord(
   record.removedLabels = record.removedLabels.filter(
     (key) => !Object.hasOwn(request.setLabels, key),
   );
-  updateTaints(placements, record, request, removals);
-  stampTaints(placements, before, record, nowMs);
+  updateTaints(record, request, removals);
+  stampTaints(before, record, nowMs);
   if (request.zone !== undefined) record.zone = request.zone;
   if (request.region !== undefined) record.region = request.region;
   return record;
 }
 
 /**
- * Sets the time of each taint of `after`: the current time for a taint that is new or has another
- * value than in `before`, otherwise the previous time.
+ * Sets `taintsSince` of `after`: the current time for a taint that is new or has another value than
+ * in `before`, otherwise the previous time. NO_EXECUTE taints evict replicas from that time on.
  * @param after - Changed in place.
+ * @param nowMs - Wall-clock milliseconds.
  */
-export function stampTaints(
-  { toTaintKey, toEffectiveNode }: Placements,
-  before: NodeRecord,
-  after: NodeRecord,
-  nowMs: number,
-): void {
+export function stampTaints(before: NodeRecord, after: NodeRecord, nowMs: number): void {
   const known = new Map(
     toEffectiveNode(before).taints.map((taint) => [toTaintKey(taint), taint.value]),
   );
@@ -56,59 +53,56 @@ export function stampTaints(
 }
 
 /**
- * Describes the effective changes of a node for people: `label a=b set, taint c:NO_SCHEDULE
- * removed, zone is "z" now`.
+ * Describes the effective changes of a node for an event: `label a=b set, taint c:NO_SCHEDULE
+ * removed, zone is "z" now`. Lists at most {@link MAX_DESCRIBED_CHANGES} changes.
  */
-export function describeNodeUpdate(
-  placements: Placements,
-  before: NodeRecord,
-  after: NodeRecord,
-): string {
-  const [old, now] = [placements.toEffectiveNode(before), placements.toEffectiveNode(after)];
-  const [oldTaints, nowTaints] = [old, now].map(
-    ({ taints }) => new Map(taints.map((taint) => [placements.toTaintKey(taint), taint])),
+export function describeNodeUpdate(before: NodeRecord, after: NodeRecord): string {
+  const [previous, current] = [toEffectiveNode(before), toEffectiveNode(after)];
+  const [previousTaints, currentTaints] = [previous, current].map(
+    ({ taints }) => new Map(taints.map((taint) => [toTaintKey(taint), taint])),
   );
   const changes = [
-    ...Object.entries(now.labels).flatMap(([key, value]) =>
-      old.labels[key] === value ? [] : [`label ${key}=${value} set`],
+    ...Object.entries(current.labels).flatMap(([key, value]) =>
+      previous.labels[key] === value ? [] : [`label ${key}=${value} set`],
     ),
-    ...Object.keys(old.labels).flatMap((key) =>
-      Object.hasOwn(now.labels, key) ? [] : [`label ${key} removed`],
+    ...Object.keys(previous.labels).flatMap((key) =>
+      Object.hasOwn(current.labels, key) ? [] : [`label ${key} removed`],
     ),
-    ...[...(nowTaints ?? [])].flatMap(([key, taint]) =>
-      oldTaints?.get(key)?.value === taint.value ? [] : [`taint ${formatTaint(taint)} set`],
+    ...[...(currentTaints ?? [])].flatMap(([key, taint]) =>
+      previousTaints?.get(key)?.value === taint.value ? [] : [`taint ${formatTaint(taint)} set`],
     ),
-    ...[...(oldTaints ?? [])].flatMap(([key, taint]) =>
-      nowTaints?.has(key) === true ? [] : [`taint ${formatTaint(taint)} removed`],
+    ...[...(previousTaints ?? [])].flatMap(([key, taint]) =>
+      currentTaints?.has(key) === true ? [] : [`taint ${formatTaint(taint)} removed`],
     ),
-    ...(old.zone === now.zone ? [] : [`zone is "${now.zone}" now`]),
-    ...(old.region === now.region ? [] : [`region is "${now.region}" now`]),
+    ...(previous.zone === current.zone ? [] : [`zone is "${current.zone}" now`]),
+    ...(previous.region === current.region ? [] : [`region is "${current.region}" now`]),
   ];
-  const more = changes.length - MAX_TOLD_CHANGES;
+  const more = changes.length - MAX_DESCRIBED_CHANGES;
   if (changes.length === 0) return 'only the origin of values, with the same effect';
-  return [...changes.slice(0, MAX_TOLD_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(', ');
+  return [...changes.slice(0, MAX_DESCRIBED_CHANGES), ...(more > 0 ? [`${more} more`] : [])].join(
+    ', ',
+  );
 }
 
-/** Changes that the text of an event lists. */
-const MAX_TOLD_CHANGES = 10;
+/** Changes that the text of an event lists, so that the text stays readable. */
+const MAX_DESCRIBED_CHANGES = 10;
 
 function formatTaint({ key, value, effect }: Taint): string {
   return `${key}${value === '' ? '' : `=${value}`}:${Taint_Effect[effect]}`;
 }
 
 function updateTaints(
-  { toTaintKey, toEffectiveNode }: Placements,
   record: NodeRecord,
   request: UpdateNodeRequest,
   removals: readonly TaintRemoval[],
 ): void {
-  const doomed = toEffectiveNode(record).taints.filter((taint) =>
+  const removed = toEffectiveNode(record).taints.filter((taint) =>
     removals.some((removal) => matchesRemoval(taint, removal)),
   );
   record.taints = record.taints.filter(
-    (taint) => !doomed.some((gone) => toTaintKey(gone) === toTaintKey(taint)),
+    (taint) => !removed.some((other) => toTaintKey(other) === toTaintKey(taint)),
   );
-  record.removedTaints = [...new Set([...record.removedTaints, ...doomed.map(toTaintKey)])];
+  record.removedTaints = [...new Set([...record.removedTaints, ...removed.map(toTaintKey)])];
   for (const taint of request.setTaints) {
     record.taints = [
       ...record.taints.filter((other) => toTaintKey(other) !== toTaintKey(taint)),
@@ -118,11 +112,16 @@ function updateTaints(
   }
 }
 
+/** The taints that a request removes: those with this key and, when given, this effect. */
 interface TaintRemoval {
   readonly key: string;
   readonly effect: Taint_Effect | undefined;
 }
 
+/**
+ * Parses `key` or `key:EFFECT`.
+ * @param index - Index in `remove_taints`, for the error.
+ */
 function parseTaintRemoval(text: string, index: number): TaintRemoval {
   const [key = '', effect] = text.split(':');
   if (effect === undefined) return { key, effect: undefined };

@@ -24,85 +24,87 @@ const aPlan = (fields: Omit<Fields, '$typeName'> = {}): WorkloadPlan =>
   });
 
 describe('describePlanDifference', () => {
-  it.each<{ name: string; now: readonly WorkloadPlan[]; says: string | undefined }>([
-    { name: 'returns nothing for equal plans', now: [aPlan()], says: undefined },
+  it.each<{ name: string; now: readonly WorkloadPlan[]; expected: string | undefined }>([
+    { name: 'returns undefined for equal plans', now: [aPlan()], expected: undefined },
     {
-      name: 'ignores scores',
+      name: 'returns undefined for plans that differ only in scores',
       now: [aPlan({ placements: ['n1', 'n2', 'n1'].map((nodeId) => ({ nodeId })) })],
-      says: undefined,
+      expected: undefined,
     },
     {
-      name: 'describes another action',
+      name: 'describes a changed action',
       now: [aPlan({ action: Action.CREATE })],
-      says: 'default/web: it was to be updated, it would be created now',
+      expected: 'default/web: it was to be updated, it would be created now',
     },
     {
-      name: 'describes another generation',
+      name: 'describes a changed generation',
       now: [aPlan({ generation: 5n })],
-      says: 'default/web: generation 4 was planned, it is 5 now',
+      expected: 'default/web: generation 4 was planned, it is 5 now',
     },
     {
-      name: 'describes another previous spec',
+      name: 'describes a changed previous spec',
       now: [aPlan({ changes: [{ path: 'args', before: '["a"]', after: '["x"]' }] })],
-      says: 'default/web: the spec that the change is based on has changed',
+      expected: 'default/web: the spec that the change is based on has changed',
     },
     {
-      name: 'describes another step',
+      name: 'describes a changed step',
       now: [aPlan({ steps: [{ description: 'stop 1 of version 1', ready: 3, live: 4 }] })],
-      says: 'default/web: step 1 was "create 1 of version 2", it would be "stop 1 of version 1" now',
+      expected:
+        'default/web: step 1 was "create 1 of version 2", it would be "stop 1 of version 1" now',
     },
     {
-      name: 'describes a missing step',
+      name: 'describes a step that is no longer necessary',
       now: [aPlan({ steps: [] })],
-      says: 'default/web: step 1 was "create 1 of version 2", it would be "nothing more" now',
+      expected: 'default/web: step 1 was "create 1 of version 2", it would be "nothing more" now',
     },
     {
-      name: 'describes another number of ready replicas after a step',
+      name: 'describes a changed number of live replicas after a step',
       now: [aPlan({ steps: [{ description: 'create 1 of version 2', ready: 3, live: 5 }] })],
-      says: 'default/web: step 1 was to leave 4 live, it would leave 5 now',
+      expected: 'default/web: step 1 was to leave 4 live, it would leave 5 now',
     },
     {
-      name: 'describes other placements',
+      name: 'describes the node that receives fewer replicas',
       now: [aPlan({ placements: [{ nodeId: 'n0' }, { nodeId: 'n1' }, { nodeId: 'n2' }] })],
-      says: 'default/web: 2 replicas were to go to n1, now 1',
+      expected: 'default/web: 2 replicas were to go to n1, now 1',
     },
     {
-      name: 'describes an additional placement',
+      name: 'describes the node that receives an additional replica',
       now: [aPlan({ placements: [...aPlan().placements, { nodeId: 'n3' }] })],
-      says: 'default/web: 0 replicas were to go to n3, now 1',
+      expected: 'default/web: 0 replicas were to go to n3, now 1',
     },
     {
-      name: 'describes another number',
+      name: 'describes a changed min_available',
       now: [aPlan({ minAvailable: 3 })],
-      says: 'default/web: min_available was planned as 2, it is 3 now',
+      expected: 'default/web: min_available was planned as 2, it is 3 now',
     },
     {
-      name: 'describes another reason',
+      name: 'describes a changed reason of unplaced replicas',
       now: [aPlan({ unplacedReason: 'full' })],
-      says: 'default/web: the reason why they fit on no node was planned as nothing, it is full now',
+      expected:
+        'default/web: the reason why they fit on no node was planned as nothing, it is full now',
     },
     {
       name: 'describes a new warning',
       now: [aPlan({ warnings: ['w'] })],
-      says: 'default/web: there is a new warning: w',
+      expected: 'default/web: there is a new warning: w',
     },
     {
-      name: 'describes an additional workload to move',
+      name: 'describes an additional workload to move before the planned workload',
       now: [aPlan({ name: 'api' }), aPlan()],
-      says: 'default/api: its replicas would now have to be moved too',
+      expected: 'default/api: its replicas would now have to be moved too',
     },
     {
-      name: 'describes an additional workload at the end',
+      name: 'describes an additional workload to move after the planned workload',
       now: [aPlan(), aPlan({ name: 'zoo' })],
-      says: 'default/zoo: its replicas would now have to be moved too',
+      expected: 'default/zoo: its replicas would now have to be moved too',
     },
     {
-      name: 'describes a workload without replicas to move',
+      name: 'describes a planned workload that has no replicas to move any more',
       now: [],
-      says: 'default/web: its replicas were to be moved, but now it has no replicas to move',
+      expected: 'default/web: its replicas were to be moved, but now it has no replicas to move',
     },
-  ])('$name', ({ now, says }) => {
-    expect(describePlanDifference([aPlan()], now)).toBe(says);
+  ])('$name', ({ now, expected }) => {
+    expect(describePlanDifference([aPlan()], now)).toBe(expected);
   });
 
   it('describes a warning that no longer applies', () => {

@@ -2,8 +2,10 @@ import { WorkloadPlan_Action as Action, type WorkloadPlan } from '@cloudless/api
 
 /**
  * Describes the first difference between a stored plan and its current outcome for people:
- * `default/web: generation 4 was planned, it is 5 now`. Undefined when everything that a plan shows
- * is equal.
+ * `default/web: generation 4 was planned, it is 5 now`.
+ * @param planned - The plans of the workloads when the plan was created.
+ * @param now - The plans of the same changes, predicted again.
+ * @returns Undefined when everything that a plan shows is equal.
  */
 export function describePlanDifference(
   planned: readonly WorkloadPlan[],
@@ -31,20 +33,20 @@ function describeAdded(is: WorkloadPlan | undefined): string | undefined {
     : `${formatName(is)}: its replicas would now have to be moved too`;
 }
 
-/** Causes come before their consequences. */
+/** Compares causes (generation, spec) before their consequences (steps, placements, numbers). */
 function describeDifference(was: WorkloadPlan, is: WorkloadPlan): string | undefined {
   if (was.action !== is.action)
     return `it was to be ${ACTION_TEXTS[was.action]}, it would be ${ACTION_TEXTS[is.action]} now`;
   if (was.generation !== is.generation)
     return `generation ${was.generation} was planned, it is ${is.generation} now`;
-  const figure = FIGURES.map(([name, text]) => describeFigure(text, was[name], is[name])).find(
-    (text) => text !== undefined,
-  );
+  const valueDifference = VALUES.map(([name, text]) =>
+    describeValue(text, was[name], is[name]),
+  ).find((text) => text !== undefined);
   return (
     describeSpecChanges(was, is) ??
     describeSteps(was, is) ??
     describePlacements(was, is) ??
-    figure ??
+    valueDifference ??
     describeWarnings(was, is)
   );
 }
@@ -56,7 +58,8 @@ const ACTION_TEXTS: Readonly<Record<Action, string>> = {
   [Action.MOVE]: 'moved',
 };
 
-const FIGURES = [
+/** Fields of a plan that are compared by value, with their texts. */
+const VALUES = [
   ['unplaced', 'the number of new replicas that fit on no node'],
   ['lowestReady', 'the smallest number of ready replicas'],
   ['minAvailable', 'min_available'],
@@ -65,22 +68,23 @@ const FIGURES = [
   ['unplacedReason', 'the reason why they fit on no node'],
 ] as const;
 
-function describeFigure(
-  what: string,
+function describeValue(
+  name: string,
   was: string | number,
   is: string | number,
 ): string | undefined {
   return was === is
     ? undefined
-    : `${what} was planned as ${was === '' ? 'nothing' : was}, it is ${is === '' ? 'nothing' : is} now`;
+    : `${name} was planned as ${was === '' ? 'nothing' : was}, it is ${is === '' ? 'nothing' : is} now`;
 }
 
 function describeSpecChanges(
   { changes: was }: WorkloadPlan,
   { changes: is }: WorkloadPlan,
 ): string | undefined {
-  const same = was.length === is.length && was.every((one, index) => isSameChange(one, is[index]));
-  return same ? undefined : 'the spec that the change is based on has changed';
+  const isSame =
+    was.length === is.length && was.every((change, index) => isSameChange(change, is[index]));
+  return isSame ? undefined : 'the spec that the change is based on has changed';
 }
 
 function isSameChange(
@@ -101,12 +105,13 @@ function describePlacements(
     before: planned?.get(nodeId) ?? 0,
     after: now?.get(nodeId) ?? 0,
   }));
-  // A node that takes fewer is why another one takes more.
-  const one =
+  // A node that receives fewer replicas is the cause when another node receives more.
+  const difference =
     differing.find(({ before, after }) => before > after) ??
     differing.find(({ before, after }) => before < after);
-  if (one === undefined) return undefined;
-  return `${one.before} ${one.before === 1 ? 'replica was' : 'replicas were'} to go to ${one.nodeId}, now ${one.after}`;
+  if (difference === undefined) return undefined;
+  const { nodeId, before, after } = difference;
+  return `${before} ${before === 1 ? 'replica was' : 'replicas were'} to go to ${nodeId}, now ${after}`;
 }
 
 function countByNode(placements: WorkloadPlan['placements']): ReadonlyMap<string, number> {
@@ -137,10 +142,10 @@ function describeWarnings(
   { warnings: was }: WorkloadPlan,
   { warnings: is }: WorkloadPlan,
 ): string | undefined {
-  const [gone] = was.filter((warning) => !is.includes(warning));
-  const [come] = is.filter((warning) => !was.includes(warning));
-  if (come !== undefined) return `there is a new warning: ${come}`;
-  return gone === undefined ? undefined : `a warning no longer applies: ${gone}`;
+  const [removed] = was.filter((warning) => !is.includes(warning));
+  const [added] = is.filter((warning) => !was.includes(warning));
+  if (added !== undefined) return `there is a new warning: ${added}`;
+  return removed === undefined ? undefined : `a warning no longer applies: ${removed}`;
 }
 
 function formatName({ namespace, name }: WorkloadPlan): string {

@@ -13,7 +13,7 @@ const scale = (replicas: number) => ({
 });
 
 describe('PlanHandlers', () => {
-  it('stores a plan, which changes nothing until it is executed once', async () => {
+  it('changes the workload only when a plan is executed, and executes a plan once', async () => {
     const { id } = await bed.client.createPlan({ changes: [scale(5)] });
     expect((await bed.client.getWorkload({ name: 'web' })).generation).toBe(1n);
     const { workloads } = await bed.client.executePlan({ id });
@@ -22,7 +22,7 @@ describe('PlanHandlers', () => {
     await expect(bed.client.executePlan({ id })).rejects.toThrow('was already executed at');
   });
 
-  it('rejects the execution when the outcome has changed', async () => {
+  it('rejects the execution of a plan whose outcome has changed since its creation', async () => {
     const { id } = await bed.client.createPlan({ changes: [scale(5)] });
     await bed.client.scaleWorkload({ name: 'web', replicas: 3 });
     await expect(bed.client.executePlan({ id })).rejects.toThrow(
@@ -30,7 +30,7 @@ describe('PlanHandlers', () => {
     );
   });
 
-  it('returns NOT_FOUND for an unknown plan, and for a plan after one hour', async () => {
+  it('rejects an unknown plan as not found, and a plan after one hour as expired', async () => {
     await expect(bed.client.getPlan({ id: '0'.repeat(16) })).rejects.toThrow('not found');
     const { id } = await bed.client.createPlan({ changes: [scale(5)] });
     await bed.clock.advance(HOUR_MS - 1);
@@ -39,7 +39,7 @@ describe('PlanHandlers', () => {
     await expect(bed.client.executePlan({ id })).rejects.toThrow('expired at');
   });
 
-  it('rejects two changes of one workload, and a request id in a change', async () => {
+  it('rejects a plan with two changes of one workload, and a plan with a request id in a change', async () => {
     await expect(bed.client.createPlan({ changes: [scale(1), scale(2)] })).rejects.toThrow(
       'at most one change of each workload and node',
     );

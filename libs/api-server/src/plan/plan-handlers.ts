@@ -34,13 +34,17 @@ import {
   type PlannedOutcome,
 } from './planned-changes.js';
 
+/** Random bytes of a plan id: enough that two of 1 000 stored plans never have the same id. */
 const ID_BYTES = 8;
-/** Time in which a plan can be executed. */
+/**
+ * Time in which a plan can be executed, milliseconds. One hour is enough for a review; an older
+ * plan seldom matches the state.
+ */
 const PLAN_LIFE_MS = 3_600_000;
 
 /** Handlers of the plan calls of CoordinatorService. */
 export class PlanHandlers {
-  /** Sizes of plan records, which never change. */
+  /** Encoded sizes of plan records in bytes. A record is never changed in place. */
   private readonly recordBytes = new WeakMap<PlanRecord, number>();
 
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
@@ -53,9 +57,11 @@ export class PlanHandlers {
       const view = state.view();
       const nowMs = clock.wallTime();
       const { plans, changes } = planChanges(this.deps, view, request.changes, nowMs);
-      // Fails now instead of at the execution of the plan.
+      // Rejects a plan that affects too many workloads now, instead of at its execution.
       requireUnchanged(state.transaction(), view, plans);
-      checkSpecBytes(changes.flatMap((one) => (one.kind === 'workload' ? [one.change.spec] : [])));
+      checkSpecBytes(
+        changes.flatMap((checked) => (checked.kind === 'workload' ? [checked.change.spec] : [])),
+      );
       const plan = truncatePlan(
         create(PlanSchema, {
           id: randomHex(random, ID_BYTES),
@@ -81,7 +87,11 @@ export class PlanHandlers {
     return getPlan(this.requirePlan(this.deps.state.view(), request.id).value);
   }
 
-  /** Makes all changes of a plan exactly as shown, or none. */
+  /**
+   * Makes all changes of a plan in one transaction.
+   * @throws kind `conflict` when the outcome is no longer the one that the plan shows,
+   *   `precondition` when the plan was executed before, `notFound` when it is unknown or expired.
+   */
   executePlan(request: ExecutePlanRequest, entry: AuditEntry): Promise<ExecutePlanResponse> {
     return runIdempotent(
       this.deps,
@@ -106,36 +116,41 @@ export class PlanHandlers {
         getPlan(executed).executedAt = timestampFromMs(clock.wallTime());
         transaction.put('plan', plan.id, executed);
         for (const { uid } of workloads) tracer?.mark(uid);
-        const result = create(ExecutePlanResponseSchema, {
-          workloads: workloads.map((record) => presenter.present(record, false)),
+        const response = create(ExecutePlanResponseSchema, {
+          workloads: workloads.map((record) => presenter.present(record, /* full */ false)),
           nodes: nodes.map((record) => presentNode(this.deps, record)),
         });
-        return { response: result, transaction };
+        return { response, transaction };
       },
     );
   }
 
   /**
-   * Predicts the outcome of the plan again. @throws kind `conflict`, naming the difference, when
-   * the outcome is not the stored one.
+   * Predicts the outcome of the plan again.
+   * @param outcomeHash - Hash of the outcome when the plan was created.
+   * @throws kind `conflict` with the difference when the outcome is not the stored one.
    */
-  private requireSameOutcome(view: ClusterView, plan: Plan, outcome: Uint8Array): PlannedOutcome {
-    let now: PlannedOutcome;
+  private requireSameOutcome(
+    view: ClusterView,
+    plan: Plan,
+    outcomeHash: Uint8Array,
+  ): PlannedOutcome {
+    let outcome: PlannedOutcome;
     try {
-      now = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
+      outcome = planChanges(this.deps, view, plan.changes, toMs(plan.createdAt));
     } catch (reason) {
       if (!(reason instanceof CloudlessError) || reason.kind === 'internal') throw reason;
       throw createOutdatedError(plan, reason.message, reason);
     }
-    if (Buffer.compare(computeOutcomeHash(now.plans), outcome) === 0) return now;
+    if (Buffer.compare(computeOutcomeHash(outcome.plans), outcomeHash) === 0) return outcome;
     throw createOutdatedError(
       plan,
-      describePlanDifference(plan.workloads, truncateLike(plan.workloads, now.plans)) ??
+      describePlanDifference(plan.workloads, truncateLike(plan.workloads, outcome.plans)) ??
         'the outcome after the listed steps has changed',
     );
   }
 
-  /** @throws kind `notFound` when there is no such plan, or it has expired. */
+  /** @throws kind `notFound` when the plan does not exist or has expired. */
   private requirePlan(view: ClusterView, id: string): Stored<PlanRecord> {
     const stored = view.plan(id);
     if (stored === undefined) {
@@ -154,18 +169,18 @@ export class PlanHandlers {
 
   /** Returns the ids of the plans to delete when `added` is stored. */
   private listPlansToDelete(view: ClusterView, added: PlanRecord): readonly string[] {
-    const kept = [...view.plans()].map(([id, { value, revision }]) => ({
+    const stored = [...view.plans()].map(([id, { value, revision }]) => ({
       id,
       revision,
       bytes: this.getRecordBytes(value),
     }));
-    return selectPlansToDelete(kept, this.getRecordBytes(added));
+    return selectPlansToDelete(stored, this.getRecordBytes(added));
   }
 
   private getRecordBytes(record: PlanRecord): number {
-    const known = this.recordBytes.get(record) ?? toBinary(PlanRecordSchema, record).length;
-    this.recordBytes.set(record, known);
-    return known;
+    const bytes = this.recordBytes.get(record) ?? toBinary(PlanRecordSchema, record).length;
+    this.recordBytes.set(record, bytes);
+    return bytes;
   }
 }
 
@@ -191,22 +206,26 @@ function createOutdatedError({ id }: Plan, difference: string, cause?: unknown):
 }
 
 /**
- * Truncates new plans to the number of steps and placements that the stored plans have, so that
- * both can be compared.
+ * Truncates new plans where the stored plans are truncated, to the same number of steps and
+ * placements, so that both can be compared.
  */
 function truncateLike(
-  shown: readonly WorkloadPlan[],
-  now: readonly WorkloadPlan[],
+  stored: readonly WorkloadPlan[],
+  current: readonly WorkloadPlan[],
 ): readonly WorkloadPlan[] {
-  return now.map((plan, index) => {
-    const was = shown[index];
-    if (was === undefined) return plan;
-    const cut = <Item>(items: Item[], there: number, total: number): Item[] =>
-      there < total ? items.slice(0, there) : items;
+  return current.map((plan, index) => {
+    const storedPlan = stored[index];
+    if (storedPlan === undefined) return plan;
+    const truncate = <Item>(items: Item[], storedCount: number, total: number): Item[] =>
+      storedCount < total ? items.slice(0, storedCount) : items;
     return {
       ...plan,
-      steps: cut(plan.steps, was.steps.length, was.totalSteps),
-      placements: cut(plan.placements, was.placements.length, was.totalPlacements),
+      steps: truncate(plan.steps, storedPlan.steps.length, storedPlan.totalSteps),
+      placements: truncate(
+        plan.placements,
+        storedPlan.placements.length,
+        storedPlan.totalPlacements,
+      ),
     };
   });
 }

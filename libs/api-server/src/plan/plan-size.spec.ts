@@ -26,8 +26,8 @@ const aPlan = (steps: number, name = 'web'): WorkloadPlan =>
     totalPlacements: steps,
   });
 
-describe('truncatePlan', () => {
-  it('keeps 200 steps and placements of a workload and the total numbers', () => {
+describe('truncateWorkloadPlan', () => {
+  it('keeps 200 steps and placements and the total numbers of a longer plan, and returns a shorter plan as it is', () => {
     const { steps, placements, totalSteps, totalPlacements } = truncateWorkloadPlan(aPlan(201));
     expect([steps.length, placements.length, totalSteps, totalPlacements]).toEqual([
       200, 200, 201, 201,
@@ -35,31 +35,38 @@ describe('truncatePlan', () => {
     const whole = aPlan(200);
     expect(truncateWorkloadPlan(whole)).toBe(whole);
   });
+});
 
+describe('truncatePlan', () => {
   it.each([
     { workloads: 1, shown: 200 },
     { workloads: 60, shown: 100 },
     { workloads: 300, shown: 25 },
-  ])('keeps $shown steps of each of $workloads workloads', ({ workloads, shown }) => {
-    const plan = truncatePlan(
-      create(PlanSchema, {
-        workloads: Array.from({ length: workloads }, (_, index) => aPlan(500, `web-${index}`)),
-      }),
-    );
-    expect(plan.workloads.map(({ steps }) => steps.length)).toEqual(
-      Array.from({ length: workloads }, () => shown),
-    );
-    expect(toBinary(PlanSchema, plan).length).toBeLessThanOrEqual(500_000);
-  });
+  ])(
+    'keeps $shown of 500 steps of each workload when a plan has $workloads workloads',
+    ({ workloads, shown }) => {
+      const plan = truncatePlan(
+        create(PlanSchema, {
+          workloads: Array.from({ length: workloads }, (_, index) => aPlan(500, `web-${index}`)),
+        }),
+      );
+      expect(plan.workloads.map(({ steps }) => steps.length)).toEqual(
+        Array.from({ length: workloads }, () => shown),
+      );
+      expect(toBinary(PlanSchema, plan).length).toBeLessThanOrEqual(500_000);
+    },
+  );
 
-  it('rejects a plan that is too large without any step', () => {
+  it('rejects a plan that is too large even without its steps', () => {
     const changes = [{ path: 'args', before: '', after: 'x'.repeat(600_000) }];
     expect(() => truncatePlan(create(PlanSchema, { workloads: [{ changes }] }))).toThrow(
       /^the plan takes 6\d{5} bytes without its steps, but a stored plan may take at most 500000; put fewer changes into one plan$/,
     );
   });
+});
 
-  it('rejects specs that do not fit into one transaction', () => {
+describe('checkSpecBytes', () => {
+  it('accepts specs of 60 kB, and rejects specs of 120 kB, which do not fit into one transaction', () => {
     const spec = create(WorkloadSpecSchema, { args: ['x'.repeat(60_000)] });
     expect(() => checkSpecBytes([spec])).not.toThrow();
     expect(() => checkSpecBytes([spec, spec])).toThrow(
@@ -91,7 +98,7 @@ describe('computeOutcomeHash', () => {
     { name: 'another step', other: [changePlan(({ steps }) => steps.pop())] },
     { name: 'another generation', other: [changePlan((copy) => (copy.generation = 2n))] },
     { name: 'one more workload', other: [plan, aPlan(0)] },
-  ])('differs for $name', ({ other }) => {
+  ])('differs for plans with $name', ({ other }) => {
     expect(computeOutcomeHash(other)).not.toEqual(computeOutcomeHash([plan]));
   });
 });
@@ -105,30 +112,35 @@ describe('selectPlansToDelete', () => {
     })).reverse();
 
   it.each([
-    { name: 'deletes no plan for the thousandth plan', count: 999, bytes: 1_000, gone: [] },
     {
-      name: 'deletes the oldest plan beyond 1000 plans',
+      name: 'selects no plan when the thousandth plan is stored',
+      count: 999,
+      bytes: 1_000,
+      selected: [],
+    },
+    {
+      name: 'selects the oldest plan when more than 1000 plans would be stored',
       count: 1_000,
       bytes: 1_000,
-      gone: ['plan-0'],
+      selected: ['plan-0'],
     },
     {
-      name: 'deletes as many plans as necessary',
+      name: 'selects as many plans as exceed 1000',
       count: 1_002,
       bytes: 1_000,
-      gone: ['plan-0', 'plan-1', 'plan-2'],
+      selected: ['plan-0', 'plan-1', 'plan-2'],
     },
     {
-      name: 'deletes the oldest plans beyond 64 MiB',
+      name: 'selects the oldest plans when the stored plans would take more than 64 MiB',
       count: 135,
       bytes: 500_000,
-      gone: ['plan-0', 'plan-1'],
+      selected: ['plan-0', 'plan-1'],
     },
-  ])('$name', ({ count, bytes, gone }) => {
-    expect(selectPlansToDelete(storedPlans(count, bytes), bytes)).toEqual(gone);
+  ])('$name', ({ count, bytes, selected }) => {
+    expect(selectPlansToDelete(storedPlans(count, bytes), bytes)).toEqual(selected);
   });
 
-  it('selects at most 50 plans, which fit into a transaction', () => {
+  it('selects at most 50 plans, so that their deletion fits into a transaction', () => {
     expect(selectPlansToDelete(storedPlans(2_000, 1), 1)).toHaveLength(50);
   });
 });

@@ -11,9 +11,10 @@ import {
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * Steps and placements of a workload that a plan lists. The numbers of a plan cover all of them.
+ * Steps and placements of one workload that a plan lists at most: more than a person reads.
+ * `total_steps` and `total_placements` count all of them.
  */
-const MAX_SHOWN = 200;
+const MAX_LISTED = 200;
 /**
  * Size limit of a stored plan. Together with the records that its execution writes, it stays below
  * the store's limit of a transaction.
@@ -25,41 +26,44 @@ const MAX_PLAN_BYTES = 500_000;
  */
 const MAX_SPEC_BYTES = 100_000;
 
-/** Number of stored plans. A new plan deletes the oldest one beyond this number. */
+/** Number of stored plans. A new plan beyond this number deletes the oldest plan. */
 const MAX_PLANS = 1_000;
 /** Size limit of all stored plans, which are also held in memory. */
 const MAX_PLANS_BYTES = 64 * 1024 * 1024;
 /**
- * Plans that one commit deletes. Together with the new plan this stays below the limit of 100
- * writes in a transaction; the next new plan deletes the rest.
+ * Plans that the commit of a new plan deletes, so that the commit stays below the store's limit of
+ * 100 writes in a transaction. The commit of the next plan deletes further ones.
  */
 const MAX_DELETED = 50;
 
-/** Truncates steps and placements of the plan of one workload. */
-export function truncateWorkloadPlan(plan: WorkloadPlan, most: number = MAX_SHOWN): WorkloadPlan {
+/**
+ * Truncates the lists of steps and placements of the plan of one workload.
+ * @param limit - Entries that each of the two lists keeps.
+ */
+export function truncateWorkloadPlan(plan: WorkloadPlan, limit: number = MAX_LISTED): WorkloadPlan {
   const { steps, placements } = plan;
-  if (steps.length <= most && placements.length <= most) return plan;
+  if (steps.length <= limit && placements.length <= limit) return plan;
   return create(WorkloadPlanSchema, {
     ...plan,
-    steps: steps.slice(0, most),
-    placements: placements.slice(0, most),
+    steps: steps.slice(0, limit),
+    placements: placements.slice(0, limit),
   });
 }
 
 /**
- * Truncates a plan to the size limit of stored plans: the larger the plan, the fewer steps and
- * placements it keeps.
+ * Truncates a plan to {@link MAX_PLAN_BYTES}: halves the number of listed steps and placements of
+ * each workload until the plan fits.
  * @throws kind `exhausted` when the plan is too large without any step and placement.
  */
 export function truncatePlan(plan: Plan): Plan {
-  for (let most = MAX_SHOWN; ; most = Math.floor(most / 2)) {
-    const kept = create(PlanSchema, {
+  for (let limit = MAX_LISTED; ; limit = Math.floor(limit / 2)) {
+    const truncated = create(PlanSchema, {
       ...plan,
-      workloads: plan.workloads.map((one) => truncateWorkloadPlan(one, most)),
+      workloads: plan.workloads.map((workload) => truncateWorkloadPlan(workload, limit)),
     });
-    const bytes = toBinary(PlanSchema, kept).length;
-    if (bytes <= MAX_PLAN_BYTES) return kept;
-    if (most > 0) continue;
+    const bytes = toBinary(PlanSchema, truncated).length;
+    if (bytes <= MAX_PLAN_BYTES) return truncated;
+    if (limit > 0) continue;
     throw new CloudlessError(
       'exhausted',
       `the plan takes ${bytes} bytes without its steps, but a stored plan may take at most ${MAX_PLAN_BYTES}; put fewer changes into one plan`,
@@ -67,7 +71,10 @@ export function truncatePlan(plan: Plan): Plan {
   }
 }
 
-/** @throws kind `exhausted` when the changes could not be written in one transaction. */
+/**
+ * Checks that the new specs of a plan fit into the transaction of its execution.
+ * @throws kind `exhausted` when the specs take more than {@link MAX_SPEC_BYTES} together.
+ */
 export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
   const bytes = specs.reduce((sum, spec) => sum + toBinary(WorkloadSpecSchema, spec).length, 0);
   if (bytes <= MAX_SPEC_BYTES) return;
@@ -78,8 +85,9 @@ export function checkSpecBytes(specs: readonly WorkloadSpec[]): void {
 }
 
 /**
- * Hashes the complete predicted effect of plans. Scores are excluded, because they decide nothing
- * after the choice of the node.
+ * Hashes the complete predicted outcome of the changes of a plan, so that a later prediction can be
+ * compared with it. Scores are excluded: only the chosen nodes matter.
+ * @param plans - The plans of the workloads before they are truncated.
  */
 export function computeOutcomeHash(plans: readonly WorkloadPlan[]): Uint8Array {
   const hash = createHash('sha256');
@@ -95,23 +103,27 @@ export function computeOutcomeHash(plans: readonly WorkloadPlan[]): Uint8Array {
 /** Size and age of a stored plan. */
 export interface StoredPlanSize {
   readonly id: string;
+  /** Revision of the last write of the plan: the smaller, the older. */
   readonly revision: bigint;
   readonly bytes: number;
 }
 
-/** Returns the ids of the plans to delete when a new plan is stored, oldest first. */
+/**
+ * Returns the ids of the plans to delete when a new plan is stored, oldest first.
+ * @param addedBytes - Size of the new plan.
+ */
 export function selectPlansToDelete(
-  kept: readonly StoredPlanSize[],
+  stored: readonly StoredPlanSize[],
   addedBytes: number,
 ): readonly string[] {
-  let count = kept.length + 1;
-  let bytes = kept.reduce((sum, plan) => sum + plan.bytes, addedBytes);
-  const gone: string[] = [];
-  for (const plan of [...kept].sort((a, b) => (a.revision < b.revision ? -1 : 1))) {
-    if (gone.length >= MAX_DELETED || (count <= MAX_PLANS && bytes <= MAX_PLANS_BYTES)) break;
-    gone.push(plan.id);
+  let count = stored.length + 1;
+  let bytes = stored.reduce((sum, plan) => sum + plan.bytes, addedBytes);
+  const deletedIds: string[] = [];
+  for (const plan of [...stored].sort((a, b) => (a.revision < b.revision ? -1 : 1))) {
+    if (deletedIds.length >= MAX_DELETED || (count <= MAX_PLANS && bytes <= MAX_PLANS_BYTES)) break;
+    deletedIds.push(plan.id);
     count -= 1;
     bytes -= plan.bytes;
   }
-  return gone;
+  return deletedIds;
 }

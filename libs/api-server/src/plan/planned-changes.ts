@@ -9,29 +9,31 @@ import { createRestart, createUndo } from '../rollout/rollout-handlers.js';
 import { planApply, planScale } from '../workload/spec-changes.js';
 import { hasChanges, putWorkloadChange, type WorkloadChange } from '../workload/workload-change.js';
 
-/** A change that passed the same validation as its own call. */
+/** A change of a plan, validated as the RPC for this single change validates it. */
 export type CheckedChange =
   | { readonly kind: 'workload'; readonly change: WorkloadChange }
-  /** @property change - Undefined: the node is being drained already. */
   | {
       readonly kind: 'drain';
       readonly current: Stored<NodeRecord>;
+      /** Undefined when the node is being drained already and the request changes nothing. */
       readonly change: NodeChange | undefined;
     };
 
 /** The predicted outcome of the changes of a plan. */
 export interface PlannedOutcome {
   readonly changes: readonly CheckedChange[];
-  /** One for each affected workload, with all steps. */
+  /** One plan for each affected workload, with all steps and placements. */
   readonly plans: readonly WorkloadPlan[];
 }
 
 /**
+ * Checks the list of changes of a plan, without the state of the cluster.
  * @throws kind `invalid` for a change that is empty or has a request id, and for a second change of
  *   the same workload or node.
  */
 export function validateChanges(changes: readonly PlannedChange[]): void {
-  const takenBy = new Map<string, number>();
+  /** Index of the first change of each workload and node. */
+  const indexBySubject = new Map<string, number>();
   const violations = changes.flatMap(({ change }, index): readonly Violation[] => {
     if (change.case === undefined)
       return [
@@ -45,8 +47,8 @@ export function validateChanges(changes: readonly PlannedChange[]): void {
       change.case === 'drain'
         ? `node ${change.value.nodeId}`
         : `workload ${resolveNamespace(change.value)}/${change.value.name}`;
-    const earlier = takenBy.get(subject);
-    takenBy.set(subject, earlier ?? index);
+    const earlier = indexBySubject.get(subject);
+    indexBySubject.set(subject, earlier ?? index);
     const requestId = 'requestId' in change.value ? change.value.requestId : '';
     return [
       ...(requestId === ''
@@ -74,27 +76,30 @@ export function validateChanges(changes: readonly PlannedChange[]): void {
 type CheckDeps = Pick<ApiServerDeps, 'explainImpossibleLimits' | 'placements' | 'dryRun' | 'clock'>;
 
 /**
- * Validates every change as its own call does and predicts the effects, each on top of the changes
- * before it.
- * @param madeAtMs - Creation time of the plan, used as the time of a restart.
- * @throws the errors of the individual calls.
+ * Validates every change as the RPC for this change does, and predicts their effects, each on top
+ * of the changes before it.
+ * @param createdAtMs - Creation time of the plan, wall-clock milliseconds. Used as the time of a
+ *   restart, so that a later prediction gives the same spec.
+ * @throws kind `invalid` with the violations of all changes, with the index of their change; other
+ *   errors as the RPC of the change throws them.
  */
 export function planChanges(
   deps: CheckDeps,
   view: ClusterView,
   changes: readonly PlannedChange[],
-  madeAtMs: number,
+  createdAtMs: number,
 ): PlannedOutcome {
-  const checked = collectViolations(changes, (planned) =>
-    validateChange(deps, view, planned, madeAtMs),
+  const checkedChanges = collectViolations(changes, (planned) =>
+    validateChange(deps, view, planned, createdAtMs),
   );
-  const ahead = deps.dryRun.createPlanner();
-  const plans = checked.flatMap((one): readonly WorkloadPlan[] => {
-    if (one.kind === 'drain') return ahead.planDrain(one.change?.after ?? one.current.value);
-    const { namespace, name, current, spec } = one.change;
-    return [ahead.planChange({ namespace, name, current: current?.value, spec })];
+  const planner = deps.dryRun.createPlanner();
+  const plans = checkedChanges.flatMap((checked): readonly WorkloadPlan[] => {
+    if (checked.kind === 'drain')
+      return planner.planDrain(checked.change?.after ?? checked.current.value);
+    const { namespace, name, current, spec } = checked.change;
+    return [planner.planChange({ namespace, name, current: current?.value, spec })];
   });
-  return { changes: checked, plans };
+  return { changes: checkedChanges, plans };
 }
 
 /**
@@ -126,7 +131,7 @@ function validateChange(
   deps: CheckDeps,
   view: ClusterView,
   { change }: PlannedChange,
-  madeAtMs: number,
+  createdAtMs: number,
 ): CheckedChange {
   switch (change.case) {
     case 'apply':
@@ -136,16 +141,16 @@ function validateChange(
     case 'undo':
       return { kind: 'workload', change: createUndo(view, change.value) };
     case 'restart':
-      return { kind: 'workload', change: createRestart(view, change.value, madeAtMs) };
+      return { kind: 'workload', change: createRestart(view, change.value, createdAtMs) };
     case 'drain': {
       const current = requireNode(view, change.value.nodeId);
-      const held = deps.placements.getAllocated(current.value.id).replicas;
+      const replicaCount = deps.placements.getAllocated(current.value.id).replicas;
       return {
         kind: 'drain',
         current,
         change: startDrain(current.value, change.value, {
           nowMs: deps.clock.wallTime(),
-          replicaCount: held,
+          replicaCount,
         }),
       };
     }
@@ -160,7 +165,10 @@ export interface WrittenChanges {
   readonly nodes: readonly NodeRecord[];
 }
 
-/** Adds all changes of a plan to a transaction, as their own calls would. */
+/**
+ * Adds the records and events of all changes of a plan to a transaction, as the RPCs for these
+ * changes would. Changes without effect add nothing.
+ */
 export function putChanges(
   deps: Pick<ApiServerDeps, 'clock' | 'random'>,
   view: ClusterView,
@@ -170,28 +178,29 @@ export function putChanges(
 ): WrittenChanges {
   const workloads: WorkloadRecord[] = [];
   const nodes: NodeRecord[] = [];
-  for (const one of changes) {
-    if (one.kind === 'drain') {
-      if (one.change !== undefined) putNodeChange(transaction, one.current, one.change, requestId);
-      nodes.push(one.change?.after ?? one.current.value);
-    } else if (hasChanges(one.change)) {
-      workloads.push(putWorkloadChange(deps, view, transaction, one.change, requestId));
+  for (const checked of changes) {
+    if (checked.kind === 'drain') {
+      const { current, change } = checked;
+      if (change !== undefined) putNodeChange(transaction, current, change, requestId);
+      nodes.push(change?.after ?? current.value);
+    } else if (hasChanges(checked.change)) {
+      workloads.push(putWorkloadChange(deps, view, transaction, checked.change, requestId));
     }
   }
   return { workloads, nodes };
 }
 
 /**
- * The store allows 100 conditions in a transaction. The leadership, the plan and the request add
- * further ones.
+ * Conditions that a plan adds to its transaction. The store allows 100; the leadership, the plan
+ * record and the request id need the rest.
  */
 const MAX_COMPARES = 95;
 
 /**
- * Makes a transaction fail when the state that plans were made from changes: each workload with its
- * control record and readiness guard, and the nodes of the placements. Nodes beyond the limit of
- * conditions are omitted; a concurrent change of such a node is detected when the replica is
- * placed.
+ * Makes a transaction fail when a record that the plans depend on has changed since `view`: each
+ * workload with its control record and readiness guard, and the nodes of the placements. Nodes
+ * beyond {@link MAX_COMPARES} are omitted; the scheduler notices a change of such a node when it
+ * places the replica.
  * @throws kind `exhausted` when the plans affect more workloads than one transaction can compare.
  */
 export function requireUnchanged(

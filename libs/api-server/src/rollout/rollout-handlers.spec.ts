@@ -26,7 +26,7 @@ async function setRollout(phase: Phase, waitsForPromotion = false): Promise<void
 const control = () => bed.state.view().control(uid)?.value;
 
 describe('RolloutHandlers', () => {
-  it('pauses and resumes a rollout that is in progress', async () => {
+  it('pauses a rollout in progress once when it is paused twice, and resumes it', async () => {
     await setRollout(Phase.IN_PROGRESS);
     await bed.client.pauseRollout({ name: 'web' });
     expect(control()?.pausedVersion).toBe(1);
@@ -36,14 +36,14 @@ describe('RolloutHandlers', () => {
     expect(control()).toMatchObject({ pausedVersion: 0, rollout: { retry: true } });
   });
 
-  it('rejects the pause of a completed rollout and the resume of a running one', async () => {
+  it('rejects the pause of a completed rollout, and the resume of a rollout in progress', async () => {
     await setRollout(Phase.COMPLETED);
     await expect(bed.client.pauseRollout({ name: 'web' })).rejects.toThrow('nothing to pause');
     await setRollout(Phase.IN_PROGRESS);
     await expect(bed.client.resumeRollout({ name: 'web' })).rejects.toThrow('is not paused');
   });
 
-  it('promotes only a rollout that waits for a promotion, of the given version', async () => {
+  it('promotes a rollout only when it waits for a promotion and the given version is its version', async () => {
     await setRollout(Phase.IN_PROGRESS);
     await expect(bed.client.promoteRollout({ name: 'web' })).rejects.toThrow('does not wait');
     await setRollout(Phase.PAUSED, true);
@@ -54,7 +54,7 @@ describe('RolloutHandlers', () => {
     expect(control()?.rollout?.promoted).toBe(true);
   });
 
-  it('goes back to an older version, and rejects the current or an unknown one', async () => {
+  it('undoes to an older version, and rejects the current version and an unknown version', async () => {
     await bed.client.updateWorkload({ name: 'web', spec: { command: ['two'] } });
     await expect(bed.client.undoRollout({ name: 'web', toVersion: 2 })).rejects.toThrow(
       'has the template of version 2 already',
@@ -66,7 +66,7 @@ describe('RolloutHandlers', () => {
     expect(undone).toMatchObject({ generation: 3n, spec: { command: ['one'] } });
   });
 
-  it('restarts with a new version of the same template', async () => {
+  it('creates a new version with a restart time when a workload is restarted', async () => {
     const restarted = await bed.client.restartRollout({ name: 'web' });
     expect(restarted.spec?.restartedAt).toBeDefined();
     expect(bed.state.view().workload(uid)?.value.version).toBe(2);

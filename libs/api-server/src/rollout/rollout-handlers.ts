@@ -53,6 +53,10 @@ import {
 export class RolloutHandlers {
   constructor(private readonly deps: ApiServerDeps & MutationDeps) {}
 
+  /**
+   * Pauses the rollout of the newest version. A repeated call changes nothing.
+   * @throws kind `precondition` when the rollout is completed or has failed.
+   */
   pauseRollout(request: PauseRolloutRequest, entry: AuditEntry): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.pauseRollout,
@@ -80,6 +84,10 @@ export class RolloutHandlers {
     );
   }
 
+  /**
+   * Resumes a paused rollout, or retries a failed one.
+   * @throws kind `precondition` when the rollout is neither paused nor failed.
+   */
   resumeRollout(request: ResumeRolloutRequest, entry: AuditEntry): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.resumeRollout,
@@ -98,7 +106,7 @@ export class RolloutHandlers {
           );
         }
         return {
-          // Failures so far, also during the pause, no longer count.
+          // `retry`: failures before this call, also those during the pause, no longer count.
           change: { pausedVersion: 0, retry: true },
           reason: 'RolloutResumeRequested',
           description: failed ? 'was requested to retry' : 'was requested to resume',
@@ -107,6 +115,10 @@ export class RolloutHandlers {
     );
   }
 
+  /**
+   * Promotes a rollout that waits for a promotion. A repeated call changes nothing.
+   * @throws kind `precondition` when the rollout does not wait, or `version` is another version.
+   */
   promoteRollout(request: PromoteRolloutRequest, entry: AuditEntry): Promise<Workload> {
     return this.updateRollout(
       CoordinatorService.method.promoteRollout,
@@ -166,28 +178,30 @@ export class RolloutHandlers {
   getWorkloadVersion(request: GetWorkloadVersionRequest): WorkloadVersion {
     const view = this.deps.state.view();
     const { value } = requireWorkload(view, request);
-    const kept = requireVersion(view, value, request.version);
+    const storedVersion = requireVersion(view, value, request.version);
     const info = this.deps.presenter
-      .present(value, true)
+      .present(value, /* full */ true)
       .status?.versions.find(({ version }) => version === request.version);
-    const template = kept.asWritten ?? kept.template;
+    const template = storedVersion.asWritten ?? storedVersion.template;
     return create(WorkloadVersionSchema, {
       ...definedFields({ info, template }),
     });
   }
 
   /**
-   * Adds the version that the change created to the response, unless another change has followed.
+   * Builds the response again after the commit, so that its status contains the new version.
+   * Returns the response unchanged when another change of the workload has followed.
    */
-  private withNewVersion(answer: Workload): Workload {
-    const present = this.deps.state.view().workloadByName(answer.namespace, answer.name)?.value;
-    const isOwn = present?.uid === answer.uid && present.generation === answer.generation;
-    return isOwn ? this.deps.presenter.present(present, true) : answer;
+  private withNewVersion(response: Workload): Workload {
+    const { namespace, name, uid, generation } = response;
+    const current = this.deps.state.view().workloadByName(namespace, name)?.value;
+    const isUnchanged = current?.uid === uid && current.generation === generation;
+    return isUnchanged ? this.deps.presenter.present(current, /* full */ true) : response;
   }
 
   /**
-   * @param decide - Returns the change of the rollout of the newest version; undefined when the
-   *   rollout is in that state already.
+   * Runs a call that changes the control record of a workload.
+   * @param decide - Returns the change; undefined when the rollout has the requested state already.
    */
   private updateRollout<Request extends DescMessage>(
     method: DescMethodUnary<Request, typeof WorkloadSchema>,
@@ -205,13 +219,14 @@ export class RolloutHandlers {
         const workload = requireMutableWorkload(view, request);
         const { uid, namespace, name, version } = workload.value;
         const control = requireControl(view, workload.value);
-        const steering = decide(workload.value, control.value);
-        const result = this.deps.presenter.present(workload.value, true);
-        if (steering === undefined) return { response: result };
+        const update = decide(workload.value, control.value);
+        const response = this.deps.presenter.present(workload.value, /* full */ true);
+        if (update === undefined) return { response };
         const next = clone(ControlRecordSchema, control.value);
-        const { pausedVersion, ...rollout } = steering.change;
+        const { pausedVersion, ...rollout } = update.change;
         if (pausedVersion !== undefined) next.pausedVersion = pausedVersion;
-        // The next reconcile sets the reason again. Until then the rollout must not look paused.
+        // The workload reconciler sets the reason again. Until then, the reason of the pause must
+        // not be shown.
         if (pausedVersion === 0) next.rolloutReason = '';
         if (next.rollout !== undefined) Object.assign(next.rollout, rollout);
         const transaction = this.deps.state
@@ -222,21 +237,22 @@ export class RolloutHandlers {
           .event({
             severity: Severity.INFO,
             category: Category.ROLLOUT,
-            reason: steering.reason,
-            message: `the rollout of version ${version} of ${namespace}/${name} ${steering.description}`,
+            reason: update.reason,
+            message: `the rollout of version ${version} of ${namespace}/${name} ${update.description}`,
             namespace,
             workload: name,
             requestId: request.requestId,
           });
-        return { response: result, transaction };
+        return { response, transaction };
       },
     );
   }
 }
 
-/** A change of a rollout, with the texts of its event. */
+/** A change of the control record of a workload, with the texts of its event. */
 interface RolloutUpdate {
   readonly change: {
+    /** Version whose rollout is paused; 0: none. */
     readonly pausedVersion?: number;
     readonly promoted?: boolean;
     readonly retry?: boolean;
@@ -246,7 +262,8 @@ interface RolloutUpdate {
 }
 
 /**
- * Plans an undo. @throws the errors of {@link requireMutableWorkload} and {@link findUndoTarget}.
+ * Creates the change of a workload that restores the template of an earlier version.
+ * @throws the errors of {@link requireMutableWorkload} and {@link findUndoTarget}.
  */
 export function createUndo(view: ClusterView, request: UndoRolloutRequest): WorkloadChange {
   const current = requireMutableWorkload(view, request);
@@ -263,7 +280,11 @@ export function createUndo(view: ClusterView, request: UndoRolloutRequest): Work
   };
 }
 
-/** Plans a restart. @throws the errors of {@link requireMutableWorkload}. */
+/**
+ * Creates the change of a workload that replaces all of its replicas with the same template.
+ * @param nowMs - Time of the restart, wall-clock milliseconds.
+ * @throws the errors of {@link requireMutableWorkload}.
+ */
 export function createRestart(
   view: ClusterView,
   request: RestartRolloutRequest,
@@ -277,8 +298,10 @@ export function createRestart(
 
 /**
  * Returns the version that an undo goes back to.
- * @throws kind `precondition` when there is none, `notFound` when the requested version is not
- *   kept.
+ * @param toVersion - The requested version. 0: while a rollout is in progress, the active version;
+ *   otherwise the newest earlier version with another template that was rolled out completely.
+ * @throws kind `precondition` when there is no such version, or the workload has its template
+ *   already; `notFound` when the requested version is not stored.
  */
 export function findUndoTarget(
   view: ClusterView,
@@ -286,23 +309,21 @@ export function findUndoTarget(
   toVersion: number,
 ): VersionRecord {
   const { uid, version } = workload;
-  const canonical = (number: number): number => toCanonicalVersion(view, uid, number);
+  const toCanonical = (number: number): number => toCanonicalVersion(view, uid, number);
   if (toVersion !== 0) {
     const target = requireVersion(view, workload, toVersion);
-    if (canonical(toVersion) !== canonical(version)) return target;
+    if (toCanonical(toVersion) !== toCanonical(version)) return target;
     throw new CloudlessError(
       'precondition',
       `${formatWorkload(workload)} has the template of version ${toVersion} already`,
     );
   }
-  // While a rollout is in progress, the target is the version before it; otherwise the newest
-  // version with another template that was rolled out.
   const active = view.control(uid)?.value.activeVersion ?? 0;
   const others = view
     .versions(uid)
-    .filter((kept) => kept.version < version && canonical(kept.version) !== canonical(version));
-  const isOther = active !== 0 && canonical(active) !== canonical(version);
-  const target = isOther
+    .filter((kept) => kept.version < version && toCanonical(kept.version) !== toCanonical(version));
+  const isRollingOut = active !== 0 && toCanonical(active) !== toCanonical(version);
+  const target = isRollingOut
     ? view.version(uid, active)
     : others.findLast(({ rolledOut }) => rolledOut);
   if (target !== undefined) return target;
@@ -314,18 +335,19 @@ export function findUndoTarget(
   );
 }
 
-/** Returns a spec whose template differs only in its restart time. */
+/** Returns a copy of a spec with another restart time, which makes the template differ. */
 export function withRestartTime(spec: WorkloadSpec, nowMs: number): WorkloadSpec {
   return Object.assign(clone(WorkloadSpecSchema, spec), { restartedAt: timestampFromMs(nowMs) });
 }
 
+/** @throws kind `notFound` when the version is not stored. */
 function requireVersion(
   view: ClusterView,
   workload: WorkloadRecord,
   version: number,
 ): VersionRecord {
-  const kept = view.version(workload.uid, version);
-  if (kept !== undefined) return kept;
+  const storedVersion = view.version(workload.uid, version);
+  if (storedVersion !== undefined) return storedVersion;
   const numbers = view.versions(workload.uid).map((known) => known.version);
   throw new CloudlessError(
     'notFound',
@@ -344,15 +366,16 @@ function isPaused({ version }: WorkloadRecord, { pausedVersion }: ControlRecord)
   return pausedVersion === version;
 }
 
-function requireInProgress(
-  workload: WorkloadRecord,
-  control: ControlRecord,
-  otherwise: string,
-): void {
+/**
+ * Requires that the newest version is not rolled out yet.
+ * @param hint - End of the error message.
+ * @throws kind `precondition` when the rollout of the newest version is completed.
+ */
+function requireInProgress(workload: WorkloadRecord, control: ControlRecord, hint: string): void {
   if (control.rollout?.version !== workload.version || !isRolledOut(control.rolloutPhase)) return;
   throw new CloudlessError(
     'precondition',
-    `${formatWorkload(workload)}: version ${workload.version} is rolled out; ${otherwise}`,
+    `${formatWorkload(workload)}: version ${workload.version} is rolled out; ${hint}`,
   );
 }
 

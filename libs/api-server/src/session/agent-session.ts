@@ -15,16 +15,20 @@ import { createOrder, isAcknowledged, listPendingOrders } from './orders.js';
 import { OrphanTracker } from './orphan-tracker.js';
 import { SessionOutbox } from './session-outbox.js';
 
-/** Time after which an order that was not acknowledged is sent again. */
+/**
+ * Time after which an order that was not acknowledged is sent again: far longer than a round trip,
+ * short enough that a lost order hardly delays a start.
+ */
 export const RESEND_MS = 1_000;
 
-/** The session of one connected agent: its inventory, its orders and the messages to it. */
+/** State of the session of one connected agent: its inventory, orders and outgoing messages. */
 export class AgentSession {
   readonly nodeId: string;
   /** Protocol version that both sides use. */
   readonly protocol: number;
   /** Newest epoch whose orders the agent had accepted when the session began. */
   readonly highestEpoch: bigint;
+  /** Messages to the agent that were not sent yet. */
   readonly outbox = new SessionOutbox<CoordinatorMessage>();
   /**
    * The received part of the inventory, by replica id; undefined once the inventory is complete.
@@ -32,9 +36,9 @@ export class AgentSession {
   inventory: Map<string, ReplicaReport> | undefined = new Map();
   /** Number of the session in `NodeLiveness`; undefined until the inventory is written. */
   number: number | undefined;
-  /** Newest order that the agent has acknowledged, by replica. */
+  /** Revision of the newest order that the agent has acknowledged, by replica id. */
   private readonly acknowledged = new Map<string, bigint>();
-  /** Time of the last order, by replica, on the monotonic clock. */
+  /** Time of the last order on the monotonic clock, by replica id. */
   private readonly sentAt = new Map<string, number>();
   /** Replicas of the agent that no record assigns to its node. */
   private readonly orphans: OrphanTracker;
@@ -54,20 +58,20 @@ export class AgentSession {
   }
 
   /**
-   * The record of the node says that the node is back, and its orders were sent. From then on
-   * overdue orders are sent again.
+   * True once the node counts as alive and its orders were sent. From then on, orders that the
+   * agent does not acknowledge are sent again.
    */
   get admitted(): boolean {
     return this.isAdmitted;
   }
 
   /**
-   * Sends all orders of the node and tells the agent that its node counts as alive.
+   * Sends all pending orders of the node, then the message Admitted.
    * @param inventory - The complete inventory of the agent.
    */
   admit(inventory: ReadonlyMap<string, ReplicaReport>): void {
     for (const order of this.listPendingOrders()) this.sendOrder(order);
-    // A record may have been deleted while the inventory arrived.
+    // A replica whose record was deleted while the inventory arrived is an orphan now.
     for (const report of inventory.values()) this.orphans.handleReport(report);
     this.isAdmitted = true;
     this.outbox.push(
@@ -84,16 +88,18 @@ export class AgentSession {
     );
   }
 
-  /** Removes the request for a tunnel if it was not sent yet. */
+  /** Removes a tunnel request that was not sent yet. */
   withdrawTunnel(tunnelId: string): void {
     this.outbox.drop(`tunnel/${tunnelId}`);
   }
 
-  /** Updates orders and orphans from a report, which acknowledges the order that it contains. */
+  /**
+   * Updates orders and orphans from a report, which acknowledges the order that the report names.
+   */
   handleReport(report: ReplicaReport): void {
     const { replicaId, orderRevision } = report;
     const known = this.acknowledged.get(replicaId) ?? -1n;
-    // 0: the agent asks for a repetition of the order.
+    // Order revision 0: the agent requests that the order is sent again.
     if (orderRevision > known || orderRevision === 0n)
       this.acknowledged.set(replicaId, orderRevision);
     this.metrics.recordAcknowledged(this, replicaId, orderRevision);
@@ -116,7 +122,10 @@ export class AgentSession {
     if (order !== undefined) this.sendOrder(order);
   }
 
-  /** Sends overdue orders again. Without effect while the store is known to have gone back. */
+  /**
+   * Sends orders again that were not acknowledged within {@link RESEND_MS}. Without effect before
+   * the admission, and while the state is restored and not yet accepted.
+   */
   resendOrders(): void {
     if (!this.isAdmitted || this.deps.state.storeRolledBack !== undefined) return;
     for (const order of this.listPendingOrders())

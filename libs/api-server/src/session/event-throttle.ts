@@ -2,30 +2,33 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { Throttle, type Clock, type SuppressedEvents } from '@cloudless/base';
 import type { EventInit } from '@cloudless/cluster-state';
 
-/** Reasons of events that one replica can repeat without end. */
-const FLAPPING = new Set([
+/** Reasons of events that a replica can cause again and again. Only these events are limited. */
+const REPEATABLE_REASONS = new Set([
   ...['ReplicaReady', 'ReplicaNotReady', 'ReplicaRestarted'],
   ...['ImagePulling', 'ImagePulled', 'ImagePullFailed'],
 ]);
 /**
- * Events of one replica that are emitted at once. Later ones are merged, at most one event every
- * {@link EVERY_MS}.
+ * Events of one replica that are emitted at once: enough for an image pull, readiness and a few
+ * restarts. Later events are merged into at most one event every {@link MERGE_MS}.
  */
 const BURST = 6;
-const EVERY_MS = 60_000;
+const MERGE_MS = 60_000;
+/** Replicas whose rate is known, a bound on memory. A forgotten replica may emit a burst again. */
 const MAX_REPLICAS = 10_000;
 
+/** The newest suppressed event of one replica. */
 interface SuppressedEvent {
   readonly event: EventInit;
+  /** Time on the monotonic clock from which the event may be emitted. */
   readonly dueAtMs: number;
-  /** The rate limit has admitted the event already. */
+  /** True when the rate limit has passed the event already, and its commit failed. */
   readonly passed: boolean;
 }
 
 /**
- * Limits the rate of events about a replica whose state changes again and again. The newest
- * suppressed event is emitted later, so that the last event in the list describes the current
- * state.
+ * Limits the rate of events about a replica whose readiness, container or image pull changes again
+ * and again. The newest suppressed event of a replica is emitted later, so that the last event in
+ * the list describes the current state.
  */
 export class EventThrottle {
   private readonly throttle: Throttle;
@@ -33,7 +36,7 @@ export class EventThrottle {
   private readonly suppressed = new Map<string, Map<string, SuppressedEvent>>();
 
   constructor(private readonly clock: Clock) {
-    this.throttle = new Throttle({ clock, burst: BURST, everyMs: EVERY_MS, maxKeys: MAX_REPLICAS });
+    this.throttle = new Throttle({ clock, burst: BURST, everyMs: MERGE_MS, maxKeys: MAX_REPLICAS });
   }
 
   /**
@@ -42,8 +45,8 @@ export class EventThrottle {
    */
   admit(nodeId: string, event: EventInit): EventInit | undefined {
     const { reason = '', replicaId = '' } = event;
-    if (!FLAPPING.has(reason)) {
-      // the replica has ended, so earlier readiness events are obsolete
+    if (!REPEATABLE_REASONS.has(reason)) {
+      // Other reasons mean that the replica has ended, so its suppressed events are obsolete.
       this.discard(nodeId, replicaId);
       return event;
     }
@@ -56,27 +59,30 @@ export class EventThrottle {
     return undefined;
   }
 
-  /** Removes and returns the suppressed events of a node that are due, at most `limit`. */
+  /**
+   * Removes and returns the suppressed events of a node that are due, at most `limit`. Call
+   * {@link requeue} when they cannot be committed.
+   */
   takeDue(nodeId: string, limit: number): readonly EventInit[] {
     const now = this.clock.now();
     const due: EventInit[] = [];
-    for (const [replicaId, left] of [...(this.suppressed.get(nodeId) ?? [])]) {
+    for (const [replicaId, suppressed] of [...(this.suppressed.get(nodeId) ?? [])]) {
       if (due.length >= limit) break;
-      if (left.dueAtMs > now) continue;
-      const turn = left.passed
+      if (suppressed.dueAtMs > now) continue;
+      const throttled = suppressed.passed
         ? ({ passes: true, left: undefined } as const)
         : this.throttle.take(replicaId);
-      if (turn.passes) {
+      if (throttled.passes) {
         this.discard(nodeId, replicaId);
-        due.push(withCount(left.event, turn.left, 0));
-      } else this.keep(nodeId, { ...left, dueAtMs: now + turn.waitMs });
+        due.push(withCount(suppressed.event, throttled.left, 0));
+      } else this.keep(nodeId, { ...suppressed, dueAtMs: now + throttled.waitMs });
     }
     return due;
   }
 
   /**
-   * Puts back events that could not be committed. An event is dropped when a newer one of the same
-   * replica has been suppressed meanwhile.
+   * Puts back events of {@link takeDue} that could not be committed. An event is dropped when a
+   * newer event of the same replica has been suppressed meanwhile.
    */
   requeue(nodeId: string, events: readonly EventInit[]): void {
     for (const event of events) {
@@ -90,31 +96,39 @@ export class EventThrottle {
    * event is suppressed.
    */
   getNextDueMs(nodeId: string): number | undefined {
-    const left = this.suppressed.get(nodeId);
-    if (left === undefined) return undefined;
+    const suppressed = this.suppressed.get(nodeId);
+    if (suppressed === undefined) return undefined;
     return Math.max(
       0,
-      Math.min(...[...left.values()].map(({ dueAtMs }) => dueAtMs)) - this.clock.now(),
+      Math.min(...[...suppressed.values()].map(({ dueAtMs }) => dueAtMs)) - this.clock.now(),
     );
   }
 
-  private keep(nodeId: string, left: SuppressedEvent): void {
-    const ofNode = this.suppressed.get(nodeId) ?? new Map<string, SuppressedEvent>();
-    ofNode.set(left.event.replicaId ?? '', left);
-    this.suppressed.set(nodeId, ofNode);
+  private keep(nodeId: string, suppressed: SuppressedEvent): void {
+    const byReplica = this.suppressed.get(nodeId) ?? new Map<string, SuppressedEvent>();
+    byReplica.set(suppressed.event.replicaId ?? '', suppressed);
+    this.suppressed.set(nodeId, byReplica);
   }
 
   private discard(nodeId: string, replicaId: string): void {
-    const ofNode = this.suppressed.get(nodeId);
-    ofNode?.delete(replicaId);
-    if (ofNode?.size === 0) this.suppressed.delete(nodeId);
+    const byReplica = this.suppressed.get(nodeId);
+    byReplica?.delete(replicaId);
+    if (byReplica?.size === 0) this.suppressed.delete(nodeId);
   }
 }
 
-/** @param more - Number of suppressed events that `left` does not contain. */
-function withCount(event: EventInit, left: SuppressedEvents | undefined, more: number): EventInit {
-  const count = (left?.count ?? 0) + more;
-  return left === undefined || count <= 1
+/**
+ * Adds to an event the number of events that it stands for.
+ * @param suppressed - The events that were suppressed before.
+ * @param additional - 1 when `event` was not suppressed itself, otherwise 0.
+ */
+function withCount(
+  event: EventInit,
+  suppressed: SuppressedEvents | undefined,
+  additional: 0 | 1,
+): EventInit {
+  const count = (suppressed?.count ?? 0) + additional;
+  return suppressed === undefined || count <= 1
     ? event
-    : { ...event, count, firstTime: timestampFromMs(left.sinceMs) };
+    : { ...event, count, firstTime: timestampFromMs(suppressed.sinceMs) };
 }

@@ -29,7 +29,7 @@ async function open(policy: RestartMode): Promise<void> {
     version: 1,
     spec,
   });
-  const place = {
+  const replica = {
     id: 'w-1',
     uid: 'w',
     sequence: 1n,
@@ -41,7 +41,7 @@ async function open(policy: RestartMode): Promise<void> {
     state
       .transaction()
       .put('workload', 'w', workload)
-      .createReplica(create(ReplicaRecordSchema, { ...place, phase: Phase.ASSIGNED })),
+      .createReplica(create(ReplicaRecordSchema, { ...replica, phase: Phase.ASSIGNED })),
   );
   const deps = { state, clock, random, log: silentLog };
   reports = new ReplicaReportQueue(
@@ -55,7 +55,7 @@ afterEach(async () => {
 });
 
 describe('event of a replica that could not be started', () => {
-  it('contains the reason when the replica is never restarted', async () => {
+  it('contains the reason of the failure when the restart policy is NEVER', async () => {
     await open(RestartMode.NEVER);
     const report = { replicaId: 'w-1', phase: Phase.FAILED, reason: `${REASON}; never restarted` };
     reports.enqueue('node-1', create(ReplicaReportSchema, report));
@@ -69,7 +69,7 @@ describe('event of a replica that could not be started', () => {
     ]);
   });
 
-  it('says that the container never ran when the start is retried', async () => {
+  it('says that the replica could not be started when the start is retried', async () => {
     await open(RestartMode.ON_FAILURE);
     const reason = `${REASON}, restarting in 100 ms`;
     const report = { replicaId: 'w-1', phase: Phase.STARTING, restarts: 1, reason };
@@ -80,7 +80,7 @@ describe('event of a replica that could not be started', () => {
     ]);
   });
 
-  it('is not emitted for a failure whose replica is replaced, because the workload reconciler emits it', async () => {
+  it('is left to the workload reconciler when the failed replica is replaced', async () => {
     await open(RestartMode.ALWAYS);
     const report = {
       replicaId: 'w-1',

@@ -4,7 +4,7 @@ import { openClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { ForeignAgents } from './foreign-agents.js';
 
-async function aCoordinator() {
+async function createForeignAgents() {
   const clock = new ManualClock();
   const logged: string[] = [];
   const log: Log = {
@@ -20,24 +20,24 @@ async function aCoordinator() {
     log,
     holder: 'test',
   });
-  const foreign = new ForeignAgents({ state, clock, log });
-  const listReasons = (): readonly string[] =>
+  const foreignAgents = new ForeignAgents({ state, clock, log });
+  const listEventReasons = (): readonly string[] =>
     [...state.view().events()].map(({ reason }) => reason);
-  return { clock, state, foreign, logged, reasons: listReasons };
+  return { clock, state, foreignAgents, logged, listEventReasons };
 }
 
 describe('ForeignAgents', () => {
-  it('logs one error and writes one event for each cluster, and counts the nodes', async () => {
-    const { state, foreign, logged, reasons } = await aCoordinator();
-    for (const node of ['node-1', 'node-2', 'node-1']) foreign.recordRefusal(node, 'other');
-    foreign.recordRefusal('node-3', 'third');
+  it('logs one error, writes one event and lists one warning with the number of nodes for each other cluster', async () => {
+    const { state, foreignAgents, logged, listEventReasons } = await createForeignAgents();
+    for (const node of ['node-1', 'node-2', 'node-1']) foreignAgents.recordRefusal(node, 'other');
+    foreignAgents.recordRefusal('node-3', 'third');
     await settle();
     expect(logged).toEqual([
       'agent of another cluster refused',
       'agent of another cluster refused',
     ]);
-    expect(reasons()).toEqual(['AgentOfAnotherCluster', 'AgentOfAnotherCluster']);
-    expect(foreign.listWarnings()).toEqual([
+    expect(listEventReasons()).toEqual(['AgentOfAnotherCluster', 'AgentOfAnotherCluster']);
+    expect(foreignAgents.listWarnings()).toEqual([
       expect.stringContaining(
         '2 agents of another cluster (other) called this coordinator',
       ) as string,
@@ -48,27 +48,27 @@ describe('ForeignAgents', () => {
     await state.close();
   });
 
-  it('forgets a cluster whose agents have not called for a minute', async () => {
-    const { clock, state, foreign } = await aCoordinator();
-    foreign.recordRefusal('node-1', 'other');
+  it('removes the warning about a cluster whose agents have not called for more than a minute', async () => {
+    const { clock, state, foreignAgents } = await createForeignAgents();
+    foreignAgents.recordRefusal('node-1', 'other');
     await clock.advance(50_000);
-    foreign.recordRefusal('node-1', 'other');
+    foreignAgents.recordRefusal('node-1', 'other');
     await clock.advance(60_000);
-    expect(foreign.listWarnings()).toHaveLength(1);
+    expect(foreignAgents.listWarnings()).toHaveLength(1);
     await clock.advance(1);
-    expect(foreign.listWarnings()).toEqual([]);
+    expect(foreignAgents.listWarnings()).toEqual([]);
     await state.close();
   });
 
-  it('remembers at most 16 clusters and shortens the ids that agents claim', async () => {
-    const { state, foreign, logged } = await aCoordinator();
+  it('reports at most 16 clusters and truncates the cluster ids that agents claim', async () => {
+    const { state, foreignAgents, logged } = await createForeignAgents();
     for (let index = 0; index < 100; index += 1)
-      foreign.recordRefusal('node-1', `${index}-${'x'.repeat(1_000)}`);
-    expect({ clusters: foreign.listWarnings().length, logged: logged.length }).toEqual({
+      foreignAgents.recordRefusal('node-1', `${index}-${'x'.repeat(1_000)}`);
+    expect({ clusters: foreignAgents.listWarnings().length, logged: logged.length }).toEqual({
       clusters: 16,
       logged: 16,
     });
-    expect(Math.max(...foreign.listWarnings().map(({ length }) => length))).toBeLessThan(400);
+    expect(Math.max(...foreignAgents.listWarnings().map(({ length }) => length))).toBeLessThan(400);
     await state.close();
   });
 });

@@ -3,28 +3,31 @@ import { errorFields } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * An agent retries within 10 s. An agent that is silent for longer has found its coordinator or was
- * stopped.
+ * A refused agent calls again within 10 s. An agent that has not called for this long has found its
+ * coordinator or was stopped.
  */
 const FORGOTTEN_AFTER_MS = 60_000;
 /**
- * Clusters that are remembered and reported. The limit exists because an agent may claim any id.
+ * Clusters that are kept and reported. Bounds memory and events, because an agent may claim any
+ * cluster id.
  */
 const MAX_CLUSTERS = 16;
-/** Characters of a claimed cluster id that are shown. Real ids have 16. */
+/** Characters of a claimed cluster id that are kept. Real ids have 16. */
 const MAX_ID_LENGTH = 64;
-/** Nodes that are counted for each cluster. */
+/** Nodes that are counted for each cluster, a bound on memory. */
 const MAX_NODES = 10_000;
 
 interface ForeignCluster {
+  /** Ids of the nodes whose agents have called. */
   readonly nodes: Set<string>;
+  /** Time of the last call on the monotonic clock. */
   lastCallMs: number;
 }
 
 /**
- * Remembers agents of other clusters that called and were refused. Such calls may show that this
- * coordinator was started with a wrong or an empty data directory; the error that the agent gets
- * reaches only the operator of its machine.
+ * Keeps which agents of other clusters were refused. Such calls may show that this coordinator was
+ * started with a wrong or an empty data directory. The error that a refused agent receives is
+ * visible only on the machine of the agent, so the coordinator reports the refusal too.
  */
 export class ForeignAgents {
   private readonly clusters = new Map<string, ForeignCluster>();
@@ -32,7 +35,9 @@ export class ForeignAgents {
   constructor(private readonly deps: Pick<ApiServerDeps, 'state' | 'clock' | 'log'>) {}
 
   /**
-   * Records a refusal. The first one of each cluster is logged as an error and written as an event.
+   * Records a refusal. The first refusal of each cluster is logged as an error and written as an
+   * event.
+   * @param claimedCluster - Cluster id in the Hello of the agent, not empty.
    */
   recordRefusal(nodeId: string, claimedCluster: string): void {
     const { clock, log, state } = this.deps;
@@ -65,7 +70,10 @@ export class ForeignAgents {
       );
   }
 
-  /** One sentence for each cluster whose agents have called within the last minute; for /ready. */
+  /**
+   * Returns one sentence for each other cluster whose agents have called within the last minute.
+   * The `/ready` endpoint shows them.
+   */
   listWarnings(): readonly string[] {
     this.removeExpired();
     return [...this.clusters].map(

@@ -7,7 +7,7 @@ import { openClusterState, type ClusterState } from '@cloudless/cluster-state';
 import { createMemoryStateStore } from '@cloudless/state-store';
 import { ReplicaReportQueue } from './replica-report-queue.js';
 
-/** All on one node: more than the events of one transaction. */
+/** Replicas on one node: more than the events of one transaction. */
 const REPLICAS = 150;
 
 interface World {
@@ -25,15 +25,16 @@ async function createWorld(replicas: number): Promise<World> {
   for (let from = 0; from < replicas; from += 50) {
     const transaction = state.transaction();
     for (let number = from; number < Math.min(replicas, from + 50); number += 1) {
-      const uid = `w${number}`; // each is of a workload of its own: the most that has to be written
-      const place = { id: `w-${number}`, uid, sequence: 1n, nodeId: 'node-1' };
+      // Each replica has its own workload, so that each report also writes a readiness guard.
+      const uid = `w${number}`;
+      const replica = { id: `w-${number}`, uid, sequence: 1n, nodeId: 'node-1' };
       transaction.put(
         'workload',
         uid,
         create(WorkloadRecordSchema, { uid, name: `web-${number}` }),
       );
       transaction.createReplica(
-        create(ReplicaRecordSchema, { ...place, desiredRunning: true, phase: Phase.RUNNING }),
+        create(ReplicaRecordSchema, { ...replica, desiredRunning: true, phase: Phase.RUNNING }),
       );
     }
     await state.commit(transaction);
@@ -53,7 +54,8 @@ async function createWorld(replicas: number): Promise<World> {
   return { clock, state, reports, errors };
 }
 
-function take({ reports }: World, ready: boolean, from: number, end: number): void {
+/** Enqueues a report with this readiness for the replicas from `from` to before `end`. */
+function enqueueReadiness({ reports }: World, ready: boolean, from: number, end: number): void {
   for (let number = from; number < end; number += 1) {
     reports.enqueue(
       'node-1',
@@ -62,17 +64,18 @@ function take({ reports }: World, ready: boolean, from: number, end: number): vo
   }
 }
 
-async function report(world: World, replicas: number, ready: boolean): Promise<void> {
-  take(world, ready, 0, replicas);
+async function reportReadiness(world: World, replicas: number, ready: boolean): Promise<void> {
+  enqueueReadiness(world, ready, 0, replicas);
   await world.reports.flushed('node-1');
 }
 
-/** Ends with a readiness that is left out. */
-async function changeReadiness(world: World, replicas: number): Promise<void> {
-  for (let turn = 0; turn < 9; turn += 1) await report(world, replicas, turn % 2 === 0);
+/** Changes the readiness of each replica nine times. The last three events are suppressed. */
+async function changeReadinessRepeatedly(world: World, replicas: number): Promise<void> {
+  for (let turn = 0; turn < 9; turn += 1) await reportReadiness(world, replicas, turn % 2 === 0);
 }
 
-const listLateEvents = ({ state }: World): number =>
+/** Number of events that stand for several suppressed events. */
+const countMergedEvents = ({ state }: World): number =>
   state
     .view()
     .events()
@@ -81,12 +84,12 @@ const listLateEvents = ({ state }: World): number =>
 describe('suppressed events of replicas', () => {
   it('stay within the transaction limit when many replicas of a node change readiness repeatedly', async () => {
     const world = await createWorld(REPLICAS);
-    await changeReadiness(world, REPLICAS);
-    expect(listLateEvents(world)).toBe(0);
+    await changeReadinessRepeatedly(world, REPLICAS);
+    expect(countMergedEvents(world)).toBe(0);
     await world.clock.advance(60_000);
     await settle();
     expect(world.errors).toEqual([]);
-    expect(listLateEvents(world)).toBe(REPLICAS);
+    expect(countMergedEvents(world)).toBe(REPLICAS);
     await world.reports.close();
     await world.state.close();
   });
@@ -94,8 +97,8 @@ describe('suppressed events of replicas', () => {
   it('stay within the transaction limit together with readiness losses in many workloads', async () => {
     const world = await createWorld(2 * REPLICAS);
     const { state, clock } = world;
-    await changeReadiness(world, REPLICAS);
-    take(world, true, REPLICAS, 2 * REPLICAS);
+    await changeReadinessRepeatedly(world, REPLICAS);
+    enqueueReadiness(world, true, REPLICAS, 2 * REPLICAS);
     await world.reports.flushed('node-1');
     const sizes: number[] = [];
     const write = state.commitObserved.bind(state);
@@ -103,12 +106,12 @@ describe('suppressed events of replicas', () => {
       sizes.push(transaction.size);
       return write(transaction);
     };
-    // just when the late ones are due
-    clock.setTimer(60_000, () => take(world, false, REPLICAS, 2 * REPLICAS));
+    // At the moment when the suppressed events are due.
+    clock.setTimer(60_000, () => enqueueReadiness(world, false, REPLICAS, 2 * REPLICAS));
     await clock.advance(60_000);
     await settle();
-    expect(Math.max(...sizes)).toBe(99); // a store takes 100
-    expect([world.errors, listLateEvents(world)]).toEqual([[], REPLICAS]);
+    expect(Math.max(...sizes)).toBe(99); // The store allows 100 writes.
+    expect([world.errors, countMergedEvents(world)]).toEqual([[], REPLICAS]);
     expect([...state.view().replicasOn('node-1')].filter(({ value }) => value.ready)).toHaveLength(
       REPLICAS,
     );
@@ -116,20 +119,20 @@ describe('suppressed events of replicas', () => {
     await state.close();
   });
 
-  it('are emitted after the commit that contained them met a conflict', async () => {
+  it('are committed again when their first commit meets a conflict', async () => {
     const world = await createWorld(2);
-    await changeReadiness(world, 2);
+    await changeReadinessRepeatedly(world, 2);
     const { state } = world;
     const write = state.commitObserved.bind(state);
     let conflicts = 0;
     state.commitObserved = async (transaction) => {
-      if (conflicts++ === 0) throw new CloudlessError('conflict', 'somebody else was faster');
+      if (conflicts++ === 0) throw new CloudlessError('conflict', 'another writer was faster');
       return write(transaction);
     };
     await world.clock.advance(60_000);
     await settle();
     expect(conflicts).toBeGreaterThan(1);
-    expect(listLateEvents(world)).toBe(2);
+    expect(countMergedEvents(world)).toBe(2);
     await world.reports.close();
     await state.close();
   });

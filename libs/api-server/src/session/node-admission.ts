@@ -18,26 +18,31 @@ import type { ForeignAgents } from './foreign-agents.js';
 export const PROTOCOL_MIN = 1;
 /** Newest version of the session protocol that this coordinator supports. */
 export const PROTOCOL_MAX = 2;
-/** First protocol version in which a tunnel can carry several logs. */
+/** First version of the session protocol in which one tunnel can carry several logs. */
 export const LOG_CHANNEL_PROTOCOL = 2;
 
-/** Returns the newest protocol version that both sides support. */
+/**
+ * Returns the newest protocol version that both sides support. Call {@link admitNode} first: it
+ * rejects an agent that has no version in common with this coordinator.
+ */
 export function negotiateProtocol(hello: Pick<Hello, 'protocolMax'>): number {
   return Math.min(hello.protocolMax, PROTOCOL_MAX);
 }
 
-export type AdmissionDeps = Pick<ApiServerDeps, 'state' | 'placements' | 'clock' | 'random'> & {
-  readonly foreign: ForeignAgents;
+export type NodeAdmissionDeps = Pick<ApiServerDeps, 'state' | 'clock' | 'random'> & {
+  readonly foreignAgents: ForeignAgents;
 };
 
 /**
- * Checks that an agent may join the cluster and saves its Hello in the node record.
- * @throws kind `precondition` when protocol, cluster or machine differ; `notFound` when the node is
- *   not enrolled; `invalid` when the Hello contains impossible amounts.
+ * Checks that an agent may open a session and stores its Hello in the node record.
+ * @throws kind `precondition` when the agent supports no common protocol version, belongs to
+ *   another cluster, or runs on another machine than the enrolled one; `notFound` when the node is
+ *   not enrolled; `invalid` when the Hello contains impossible amounts or taints; `unavailable`
+ *   when store conflicts persist.
  */
-export async function admitNode(deps: AdmissionDeps, hello: Hello): Promise<void> {
-  checkBelongs(deps, hello);
-  checkFigures(hello);
+export async function admitNode(deps: NodeAdmissionDeps, hello: Hello): Promise<void> {
+  checkCompatible(deps, hello);
+  checkAmounts(hello);
   await retryOnConflict({ ...deps, subject: `node "${hello.nodeId}"` }, async () => {
     const node = deps.state.view().node(hello.nodeId);
     if (node === undefined)
@@ -48,13 +53,16 @@ export async function admitNode(deps: AdmissionDeps, hello: Hello): Promise<void
         `node "${hello.nodeId}" is enrolled by another machine; choose another name`,
       );
     }
-    const kept = Object.assign(clone(HelloSchema, hello), { conditions: [], highestEpoch: 0n });
-    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, kept))
-      await saveHello(deps, node, kept);
+    const storedHello = Object.assign(clone(HelloSchema, hello), {
+      conditions: [],
+      highestEpoch: 0n,
+    });
+    if (node.value.hello === undefined || !equals(HelloSchema, node.value.hello, storedHello))
+      await saveHello(deps, node, storedHello);
   });
 }
 
-function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
+function checkCompatible({ state, foreignAgents }: NodeAdmissionDeps, hello: Hello): void {
   if (hello.protocolMin > PROTOCOL_MAX || hello.protocolMax < PROTOCOL_MIN) {
     throw new CloudlessError(
       'precondition',
@@ -63,7 +71,7 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
     );
   }
   if (hello.clusterId !== state.clusterId) {
-    if (hello.clusterId !== '') foreign.recordRefusal(hello.nodeId, hello.clusterId);
+    if (hello.clusterId !== '') foreignAgents.recordRefusal(hello.nodeId, hello.clusterId);
     throw new CloudlessError(
       'precondition',
       `node "${hello.nodeId}" belongs to cluster ${hello.clusterId || '(none)'}, this is cluster ${state.clusterId}`,
@@ -72,21 +80,23 @@ function checkBelongs({ state, foreign }: AdmissionDeps, hello: Hello): void {
 }
 
 /**
- * Rejects impossible amounts, because they would be stored and break every reader of the record.
+ * Rejects a Hello with impossible amounts or taints. The Hello is stored in the node record, where
+ * every reader of the record would fail on them.
+ * @throws kind `invalid` with all violations.
  */
-function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void {
+function checkAmounts({ capacity, reserved, maxReplicas, taints }: Hello): void {
   const violations: { field: string; message: string }[] = [];
   for (const [name, amounts] of Object.entries({ capacity, reserved })) {
     if (amounts === undefined) continue;
     const { cpuMillis, memoryBytes, storageBytes, bandwidthBps, gpus } = amounts;
-    const figures = {
+    const amountsByField = {
       cpu_millis: cpuMillis,
       memory_bytes: memoryBytes,
       storage_bytes: storageBytes,
       bandwidth_bps: bandwidthBps,
       gpus,
     };
-    for (const [field, value] of Object.entries(figures)) {
+    for (const [field, value] of Object.entries(amountsByField)) {
       if (value >= 0 && value <= Number.MAX_SAFE_INTEGER) continue;
       violations.push({
         field: `hello.${name}.${field}`,
@@ -110,12 +120,12 @@ function checkFigures({ capacity, reserved, maxReplicas, taints }: Hello): void 
 }
 
 async function saveHello(
-  { state, placements, clock }: AdmissionDeps,
+  { state, clock }: NodeAdmissionDeps,
   node: Stored<NodeRecord>,
   hello: Hello,
 ): Promise<void> {
   const record = Object.assign(clone(NodeRecordSchema, node.value), { hello });
-  stampTaints(placements, node.value, record, clock.wallTime());
+  stampTaints(node.value, record, clock.wallTime());
   const transaction = state
     .transaction()
     .require('node', record.id, node)

@@ -6,18 +6,20 @@ import { retryOnConflict } from '../mutation/retry-on-conflict.js';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * Takes a node back after a loss: first into the membership, then into the store. The node may
- * receive orders only after both. In the other order the record would call the node present while
- * its lease is over, and the loss would be written again.
+ * Ends the loss of a node whose agent is connected again: begins the lease first, then writes the
+ * node record. Send orders to the node only after that. If the record were written first, the node
+ * reconciler would see a present node without a lease, and would write the loss again.
  *
- * The record of a node whose lease was over is always written, even when the record does not
- * contain the loss yet. A loss of the node that was decided before and is committed later therefore
- * conflicts and is void. A loss of the node's replicas conflicts too, or is committed first and the
- * orders reflect it. Otherwise a replica could run here and, being lost, elsewhere as well.
+ * When the lease of the node had ended, the record is written even if it does not contain the loss
+ * yet. A loss of the node that the node reconciler has decided but not committed then conflicts and
+ * has no effect. A loss of the replicas of the node conflicts too, or is committed first, and the
+ * orders then contain it. Without this write, a replica could run on the node and, declared lost,
+ * be replaced on another node as well.
  *
- * @param join - Begins the lease. Called synchronously.
+ * @param join - Begins the lease of the node. Called synchronously, once.
  * @returns Resolves when the record says that the node is not lost, or when the node has no record
  *   any more.
+ * @throws kind `unavailable` when store conflicts persist.
  */
 export async function returnNode(
   deps: Pick<ApiServerDeps, 'state' | 'nodes' | 'clock' | 'random'>,
@@ -30,7 +32,7 @@ export async function returnNode(
   await retryOnConflict({ ...deps, subject: `node "${nodeId}"` }, async () => {
     const node = state.view().node(nodeId);
     if (node === undefined || (!mustWrite && !node.value.lost)) return;
-    // After a conflict no write is needed: the record has changed, so an older loss is void.
+    // After a conflict the record has changed, so an older decision conflicts without this write.
     mustWrite = false;
     const transaction = state.transaction();
     if (node.value.lost) putNodeReturn(transaction, state.view(), node);

@@ -10,8 +10,10 @@ import {
 } from '@cloudless/base';
 import type { ApiServerDeps } from '../ports.js';
 
+/** An order that was sent and not acknowledged yet. */
 interface PendingOrder {
   readonly revision: bigint;
+  /** Time of the first send on the monotonic clock. */
   readonly sentAtMs: number;
   readonly span: OpenSpan | undefined;
 }
@@ -22,7 +24,7 @@ export class OrderMetrics {
   private readonly acknowledgedCount: Counter;
   private readonly duration: Histogram;
   private readonly tracer: Tracer;
-  /** By session and replica. Freed together with the session. */
+  /** Pending orders by session and replica id. Freed together with the session. */
   private readonly pending = new WeakMap<object, Map<string, PendingOrder>>();
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'clock' | 'meter' | 'tracer'>) {
@@ -44,7 +46,10 @@ export class OrderMetrics {
     });
   }
 
-  /** @param session - Any object that identifies the session. */
+  /**
+   * Records that an order was passed to a session, for the first time or again.
+   * @param session - Any object that identifies the session.
+   */
   recordSent(session: object, order: Order): void {
     const { replicaId, orderRevision, workloadUid } = order;
     const kind = order.order.case ?? 'none';
@@ -62,7 +67,7 @@ export class OrderMetrics {
     pending.set(replicaId, { revision: orderRevision, sentAtMs: this.deps.clock.now(), span });
   }
 
-  /** Records that the agent has this order of the replica. */
+  /** Records that the agent has the order of a replica with this revision, or a newer order. */
   recordAcknowledged(session: object, replicaId: string, orderRevision: bigint): void {
     const order = this.pending.get(session)?.get(replicaId);
     if (order === undefined || orderRevision < order.revision) return;
@@ -81,8 +86,8 @@ export class OrderMetrics {
   private getPending(session: object): Map<string, PendingOrder> {
     const known = this.pending.get(session);
     if (known !== undefined) return known;
-    const made = new Map<string, PendingOrder>();
-    this.pending.set(session, made);
-    return made;
+    const created = new Map<string, PendingOrder>();
+    this.pending.set(session, created);
+    return created;
   }
 }

@@ -16,8 +16,9 @@ import type { ApiServerDeps } from '../ports.js';
 type OrderDeps = Pick<ApiServerDeps, 'state'>;
 
 /**
- * Returns the orders that follow from the records of a node and that the agent has not
+ * Returns the orders that follow from the replica records of a node and that its agent has not
  * acknowledged.
+ * @param acknowledged - Newest order revision that the agent has acknowledged, by replica id.
  */
 export function listPendingOrders(
   deps: OrderDeps,
@@ -30,7 +31,7 @@ export function listPendingOrders(
   });
 }
 
-/** True when the agent has the newest order of the replica. */
+/** Returns true when the agent has acknowledged the newest order of the replica. */
 export function isAcknowledged(
   { state }: OrderDeps,
   replica: ReplicaRecord,
@@ -40,8 +41,8 @@ export function isAcknowledged(
 }
 
 /**
- * Returns the order that follows from the record of a replica; undefined when the replica has
- * ended.
+ * Returns the start or stop order that follows from the record of a replica; undefined when the
+ * replica has ended, or when its workload or version is no longer stored.
  */
 export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order | undefined {
   const orderRevision = state.toOrderRevision(replica.orderRevision);
@@ -75,8 +76,8 @@ export function createOrder({ state }: OrderDeps, replica: ReplicaRecord): Order
 }
 
 /**
- * True when no record assigns the reported replica to this node, or when the record says that the
- * replica has ended although it runs.
+ * Returns true when no record assigns the reported replica to this node, or when the replica runs
+ * although its record says that it has ended.
  */
 export function isOrphan(
   view: ClusterView,
@@ -89,9 +90,9 @@ export function isOrphan(
 }
 
 /**
- * Returns the order for an orphan: forget when it has ended, stop when it runs, none while it is
- * stopping. An orphan whose order is newer than any order of this store is kept, because the store
- * has gone back in time.
+ * Returns the order for an orphan: forget when the orphan has ended, stop when it runs, undefined
+ * while it is stopping. Also undefined when the orphan has an order newer than any order of this
+ * store: the store has gone back in time, and the lost state may contain the replica.
  */
 export function createOrphanOrder({ state }: OrderDeps, report: ReplicaReport): Order | undefined {
   const { orderRevision: newest, epoch } = state;

@@ -9,22 +9,25 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import type { ApiServerDeps } from '../ports.js';
 import { isOrphan, createOrphanOrder } from './orders.js';
 
-/** State of one orphan. */
-interface OrphanState {
-  /** The newest report of the agent. */
+interface Orphan {
+  /** The newest report of the agent about the replica. */
   readonly report: ReplicaReport;
-  /** The last order, and its time on the monotonic clock. */
+  /** The last order that was sent, and its time on the monotonic clock. Absent before the first. */
   readonly lastOrder?: { readonly order: Order; readonly atMs: number };
 }
 
 /**
- * Tracks the orphans of one agent. Each is ordered to stop and then to be forgotten; the order is
- * repeated until the agent reports that no data of the replica is left.
+ * Tracks the orphans of one agent: replicas of the agent that no record assigns to its node, or
+ * whose record has ended. The tracker sends a stop order for each orphan, then a forget order, and
+ * repeats each order until a report shows that the agent has followed it.
  */
 export class OrphanTracker {
-  private readonly orphans = new Map<string, OrphanState>();
+  private readonly orphans = new Map<string, Orphan>();
 
-  /** @param repeatMs - Time after which an order that was not followed is sent again. */
+  /**
+   * @param repeatMs - Time after which {@link resendOrders} sends an order again.
+   * @param send - Sends an order to the agent.
+   */
   constructor(
     private readonly deps: Pick<ApiServerDeps, 'state' | 'log' | 'clock'>,
     private readonly nodeId: string,
@@ -32,16 +35,22 @@ export class OrphanTracker {
     private readonly send: (order: Order) => void,
   ) {}
 
-  /** Handles a report of any replica. @returns False when the replica is an orphan. */
+  /**
+   * Handles a report about any replica, and sends the order for an orphan.
+   * @returns False when the replica is an orphan.
+   */
   handleReport(report: ReplicaReport): boolean {
     const { replicaId } = report;
-    const orphan = isOrphan(this.deps.state.view(), this.nodeId, report);
-    if (!orphan || report.forgotten) this.orphans.delete(replicaId);
+    const isOrphaned = isOrphan(this.deps.state.view(), this.nodeId, report);
+    if (!isOrphaned || report.forgotten) this.orphans.delete(replicaId);
     else this.sendOrder({ ...this.orphans.get(replicaId), report });
-    return !orphan;
+    return !isOrphaned;
   }
 
-  /** Handles the deletion of a replica record. Only records of ended replicas are deleted. */
+  /**
+   * Sends the forget order for a replica whose record was deleted. Only records of ended replicas
+   * are deleted.
+   */
   handleRecordDeleted({ id, uid }: ReplicaRecord): void {
     const report = create(ReplicaReportSchema, {
       replicaId: id,
@@ -51,26 +60,26 @@ export class OrphanTracker {
     this.sendOrder({ report });
   }
 
-  /** Sends orders again that were not followed. */
+  /** Sends again the orders that were sent at least `repeatMs` ago and not followed. */
   resendOrders(): void {
-    for (const minded of [...this.orphans.values()]) this.sendOrder(minded);
+    for (const orphan of [...this.orphans.values()]) this.sendOrder(orphan);
   }
 
-  private sendOrder(minded: OrphanState): void {
+  private sendOrder(orphan: Orphan): void {
     const { state, clock } = this.deps;
-    const { report, lastOrder } = minded;
+    const { report, lastOrder } = orphan;
     const { replicaId } = report;
-    this.orphans.set(replicaId, minded);
-    const wanted = createOrphanOrder(this.deps, report);
-    if (wanted === undefined) return;
+    this.orphans.set(replicaId, orphan);
+    const newOrder = createOrphanOrder(this.deps, report);
+    if (newOrder === undefined) return;
     const isRepeat =
       lastOrder !== undefined &&
-      lastOrder.order.order.case === wanted.order.case &&
+      lastOrder.order.order.case === newOrder.order.case &&
       lastOrder.order.epoch === state.epoch &&
       lastOrder.order.orderRevision >= report.orderRevision;
     if (isRepeat && clock.now() - lastOrder.atMs < this.repeatMs) return;
-    // The same order is repeated, not a newer one, because the agent may have stored it already.
-    const order = isRepeat ? lastOrder.order : wanted;
+    // Repeats the order with its old revision: the agent may have stored it and follow it already.
+    const order = isRepeat ? lastOrder.order : newOrder;
     if (!isRepeat && order.order.case === 'stop') {
       this.deps.log.warn('orphan is stopped', {
         nodeId: this.nodeId,

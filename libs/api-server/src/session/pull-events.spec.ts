@@ -43,7 +43,7 @@ class World {
         uid,
         create(WorkloadRecordSchema, { uid, namespace: 'default', name: `web-${number}` }),
       );
-      const place = {
+      const replica = {
         id,
         uid,
         sequence: 1n,
@@ -51,7 +51,7 @@ class World {
         desiredRunning: true,
         phase: Phase.ASSIGNED,
       };
-      transaction.createReplica(create(ReplicaRecordSchema, place));
+      transaction.createReplica(create(ReplicaRecordSchema, replica));
     }
     await state.commit(transaction);
     const world = new World(clock, state, undefined as unknown as ReplicaReportQueue);
@@ -73,11 +73,11 @@ class World {
   }
 
   async report(report: Report): Promise<void> {
-    this.take(report);
+    this.enqueue(report);
     await this.reports.flushed('node-1');
   }
 
-  take(report: Report): void {
+  enqueue(report: Report): void {
     this.reports.enqueue(
       'node-1',
       create(ReplicaReportSchema, { replicaId: 'w-0', phase: Phase.STARTING, ...report }),
@@ -130,26 +130,26 @@ const aCompletedPull = (startedAtMs = 1): Report =>
 const aFailedPull = (startedAtMs = 1, reason = 'not found'): Report =>
   aPull(Pull.FAILED, startedAtMs, { took: durationFromMs(10), reason });
 
-describe('events about image pulls', () => {
+describe('ReplicaReportQueue', () => {
   let world: World;
   beforeEach(async () => {
     world = await World.open();
   });
   afterEach(() => world.close());
 
-  it('are emitted at start and end of a pull and name the replica', async () => {
+  it('emits an event at the start and at the end of an image pull', async () => {
     await world.report(aRunningPull());
     await world.report(aCompletedPull());
-    const about = { namespace: 'default', workload: 'web-0', replicaId: 'w-0', nodeId: 'node-1' };
+    const subject = { namespace: 'default', workload: 'web-0', replicaId: 'w-0', nodeId: 'node-1' };
     const [first, second] = world.listEvents();
     expect(first).toMatchObject({
-      ...about,
+      ...subject,
       reason: 'ImagePulling',
       severity: Severity.INFO,
       message: `image ${IMAGE} is being pulled`,
     });
     expect(second).toMatchObject({
-      ...about,
+      ...subject,
       reason: 'ImagePulled',
       severity: Severity.INFO,
       message: `image ${IMAGE} was pulled in 2.3 s (23.0 MiB)`,
@@ -158,7 +158,7 @@ describe('events about image pulls', () => {
     expect(world.record().imagePull).toMatchObject({ image: IMAGE, phase: Pull.PULLED });
   });
 
-  it('are emitted once when the same pull is reported again, also after a restart of the coordinator', async () => {
+  it('emits no second event when the same pull is reported again, also after a restart of the coordinator', async () => {
     await world.report(aRunningPull());
     await world.report(aRunningPull());
     world.restart();
@@ -171,14 +171,14 @@ describe('events about image pulls', () => {
     expect(world.listReasons()).toHaveLength(3);
   });
 
-  it('come before other events of the same report', async () => {
+  it('emits the event of a pull before the other event of the same report, as its cause', async () => {
     await world.report({ ...aCompletedPull(), phase: Phase.RUNNING, ready: true });
     const [first, second] = world.listEvents();
     expect([first?.reason, second?.reason]).toEqual(['ImagePulled', 'ReplicaReady']);
     expect(second?.causeId).toBe(first?.id);
   });
 
-  it('replace the event of a failed start and contain the error of the registry', async () => {
+  it('emits the error of the registry instead of an event about a failed start', async () => {
     await world.report(aRunningPull());
     await world.report({
       ...aFailedPull(),
@@ -198,10 +198,10 @@ describe('events about image pulls', () => {
       lastExitCode: 3,
       lastEndReason: 'exit code 3',
     });
-    expect(world.listReasons().at(-1)).toBe('ReplicaRestarted'); // for another cause
+    expect(world.listReasons().at(-1)).toBe('ReplicaRestarted'); // The container ended for another reason.
   });
 
-  it('are rate limited while pulls fail repeatedly, and the newest event has the number of suppressed ones', async () => {
+  it('merges the events of pulls that fail repeatedly into one with their number', async () => {
     for (let turn = 1; turn <= 40; turn += 1) {
       await world.report({ ...aRunningPull(turn), restarts: turn - 1 });
       await world.report({ ...aFailedPull(turn, `not found, ${turn}`), restarts: turn });
@@ -219,7 +219,7 @@ describe('events about image pulls', () => {
     });
   });
 
-  it('follow the agent: after its restart the record contains no running pull', async () => {
+  it('removes a running pull from the record when the agent no longer reports the pull, and keeps an ended one', async () => {
     await world.report(aRunningPull());
     await world.report({});
     expect(world.record().imagePull).toBeUndefined();
@@ -228,20 +228,25 @@ describe('events about image pulls', () => {
     expect(world.record().imagePull).toMatchObject({ phase: Pull.PULLED });
   });
 
-  it('truncate a long reason', async () => {
+  it('truncates the reason of a failed pull to 1000 characters', async () => {
     await world.report(aFailedPull(1, 'x'.repeat(5_000)));
     expect(world.record().imagePull?.reason).toBe(`${'x'.repeat(1_000)}…`);
   });
 });
 
-it('ReplicaReportQueue stays within the transaction limit when many replicas report pulls at once', async () => {
+it('ReplicaReportQueue stays within the transaction limit when 45 replicas report pulls at once', async () => {
   const world = await World.open(45);
   for (const [phase, ready] of [
     [Phase.RUNNING, true],
-    [Phase.RUNNING, false], // takes its workload's evidence too
+    [Phase.RUNNING, false], // Each report also writes the readiness guard of its workload.
   ] as const) {
     for (let number = 0; number < 45; number += 1)
-      world.take({ ...aCompletedPull(Number(ready) + 1), replicaId: `w-${number}`, phase, ready });
+      world.enqueue({
+        ...aCompletedPull(Number(ready) + 1),
+        replicaId: `w-${number}`,
+        phase,
+        ready,
+      });
     await world.flushed();
   }
   expect(world.listReasons()).toHaveLength(4 * 45);

@@ -7,19 +7,22 @@ import {
 } from '@cloudless/api';
 import type { EventInit } from '@cloudless/cluster-state';
 
+/** The fields that all events about one replica share. */
 export type EventSubject = Pick<
   EventInit,
   'category' | 'namespace' | 'workload' | 'replicaId' | 'nodeId'
 >;
 
 /**
- * Returns the event about a change of the pull status of an image; undefined when nothing changed.
- * A retry of a failed pull emits no event at its start, only at its end.
+ * Returns the event about a change of the pull status of a replica; undefined when no new phase or
+ * pull was reported. A retry of a failed pull has an event at its end, none at its start.
+ * @param before - The stored pull status; undefined when there is none.
+ * @param after - The reported pull status.
  */
 export function createPullEvent(
   before: ImagePullStatus | undefined,
   after: ImagePullStatus | undefined,
-  about: EventSubject,
+  subject: EventSubject,
 ): EventInit | undefined {
   if (after === undefined || (isSamePull(before, after) && before?.phase === after.phase))
     return undefined;
@@ -28,7 +31,7 @@ export function createPullEvent(
     case Phase.PULLING: {
       if (before?.phase === Phase.FAILED && before.image === image) return undefined;
       return {
-        ...about,
+        ...subject,
         severity: Severity.INFO,
         reason: 'ImagePulling',
         message: `image ${image} is being pulled`,
@@ -36,17 +39,17 @@ export function createPullEvent(
     }
     case Phase.PULLED: {
       const message = `image ${image} was pulled in ${formatDuration(after)}${formatSize(after.sizeBytes)}`;
-      return { ...about, severity: Severity.INFO, reason: 'ImagePulled', message };
+      return { ...subject, severity: Severity.INFO, reason: 'ImagePulled', message };
     }
     case Phase.FAILED: {
       return {
-        ...about,
+        ...subject,
         severity: Severity.WARNING,
         reason: 'ImagePullFailed',
         message: describeFailure(after),
       };
     }
-    default: // a phase of a newer protocol version
+    default: // A phase of a newer protocol version.
       return undefined;
   }
 }
@@ -61,7 +64,7 @@ function isSamePull(
   return equals(TimestampSchema, before.startedAt, startedAt);
 }
 
-/** The reason of a container runtime may begin with the image already. */
+/** Describes a failed pull. The reason of a container runtime may begin with the image already. */
 function describeFailure({ image, reason }: ImagePullStatus): string {
   if (reason.startsWith(`image ${image} `)) return reason;
   return `image ${image} could not be pulled: ${reason || 'no reason was given'}`;

@@ -4,7 +4,7 @@ import { ReplicaRecordSchema } from '@cloudless/api/store';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 import { mergeReport } from './replica-report-queue.js';
 
-const record = (fields: object) =>
+const aRecord = (fields: object) =>
   create(ReplicaRecordSchema, {
     id: 'w-1',
     desiredRunning: true,
@@ -12,71 +12,71 @@ const record = (fields: object) =>
     nodeId: 'node-1',
     ...fields,
   });
-const report = (fields: object) => create(ReplicaReportSchema, { replicaId: 'w-1', ...fields });
+const aReport = (fields: object) => create(ReplicaReportSchema, { replicaId: 'w-1', ...fields });
 
 describe('mergeReport', () => {
   it.each([
     {
       name: 'moves the phase forward',
-      was: { phase: Phase.ASSIGNED },
-      says: { phase: Phase.RUNNING, ready: true },
-      is: { phase: Phase.RUNNING, ready: true },
+      stored: { phase: Phase.ASSIGNED },
+      reported: { phase: Phase.RUNNING, ready: true },
+      expected: { phase: Phase.RUNNING, ready: true },
     },
     {
       name: 'never moves the phase back',
-      was: { phase: Phase.RUNNING },
-      says: { phase: Phase.STARTING },
-      is: { phase: Phase.RUNNING },
+      stored: { phase: Phase.RUNNING },
+      reported: { phase: Phase.STARTING },
+      expected: { phase: Phase.RUNNING },
     },
     {
-      name: 'sets the phase to stopped for any end after a stop order',
-      was: { desiredRunning: false },
-      says: { phase: Phase.FAILED },
-      is: { phase: Phase.STOPPED, ready: false },
+      name: 'sets the phase to STOPPED when a replica fails after a stop order',
+      stored: { desiredRunning: false },
+      reported: { phase: Phase.FAILED },
+      expected: { phase: Phase.STOPPED, ready: false },
     },
     {
-      name: 'keeps the reported end phase without a stop order',
-      was: {},
-      says: { phase: Phase.FAILED, ready: true },
-      is: { phase: Phase.FAILED, ready: false },
+      name: 'sets the phase to FAILED when a replica fails without a stop order',
+      stored: {},
+      reported: { phase: Phase.FAILED, ready: true },
+      expected: { phase: Phase.FAILED, ready: false },
     },
     {
       name: 'does not change a replica that has failed',
-      was: { phase: Phase.FAILED, desiredRunning: false },
-      says: { phase: Phase.FAILED },
-      is: { phase: Phase.FAILED },
+      stored: { phase: Phase.FAILED, desiredRunning: false },
+      reported: { phase: Phase.FAILED },
+      expected: { phase: Phase.FAILED },
     },
     {
-      name: 'does not revive a lost replica by a report that it runs',
-      was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
-      says: { phase: Phase.RUNNING, ready: true },
-      is: { phase: Phase.FAILED, ready: false },
+      name: 'does not change a lost replica that is reported as running',
+      stored: { phase: Phase.FAILED, desiredRunning: false, lost: true },
+      reported: { phase: Phase.RUNNING, ready: true },
+      expected: { phase: Phase.FAILED, ready: false },
     },
     {
-      name: 'sets a lost replica to stopped when its end is reported',
-      was: { phase: Phase.FAILED, desiredRunning: false, lost: true },
-      says: { phase: Phase.STOPPED },
-      is: { phase: Phase.STOPPED },
+      name: 'sets the phase of a lost replica to STOPPED when its end is reported',
+      stored: { phase: Phase.FAILED, desiredRunning: false, lost: true },
+      reported: { phase: Phase.STOPPED },
+      expected: { phase: Phase.STOPPED },
     },
     {
       name: 'stores the reason why the last container ended',
-      was: { lastEndReason: 'exit code 1' },
-      says: {
+      stored: { lastEndReason: 'exit code 1' },
+      reported: {
         phase: Phase.RUNNING,
         lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed',
       },
-      is: { lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
+      expected: { lastEndReason: 'liveness probe: HTTP 500 from /livez, 3 of 3 failed' },
     },
     {
-      name: 'keeps the stored end when the report contains none',
-      was: { lastEndReason: 'exit code 1' },
-      says: { phase: Phase.RUNNING },
-      is: { lastEndReason: 'exit code 1' },
+      name: 'keeps the stored reason when the report contains none',
+      stored: { lastEndReason: 'exit code 1' },
+      reported: { phase: Phase.RUNNING },
+      expected: { lastEndReason: 'exit code 1' },
     },
     {
-      name: 'stores the last lines of a failed container within the limits',
-      was: { lastLines: ['older'] },
-      says: {
+      name: 'stores at most 10 last lines of a failed container, truncated and without control characters',
+      stored: { lastLines: ['older'] },
+      reported: {
         phase: Phase.RUNNING,
         restarts: 1,
         lastLines: [
@@ -84,7 +84,7 @@ describe('mergeReport', () => {
           `\u001b]0;x${'y'.repeat(300)}`,
         ],
       },
-      is: {
+      expected: {
         lastLines: [
           ...Array.from({ length: 9 }, (_, index) => String(index + 11)),
           `␛]0;x${'y'.repeat(250)}…`,
@@ -93,32 +93,33 @@ describe('mergeReport', () => {
     },
     {
       name: 'removes the lines of the previous failure after another failure without output',
-      was: { restarts: 1, lastLines: ['older'] },
-      says: { phase: Phase.RUNNING, restarts: 2 },
-      is: { lastLines: [] },
+      stored: { restarts: 1, lastLines: ['older'] },
+      reported: { phase: Phase.RUNNING, restarts: 2 },
+      expected: { lastLines: [] },
     },
     {
       name: 'removes the lines of the previous failure after the final failure',
-      was: { restarts: 1, lastLines: ['older'] },
-      says: { phase: Phase.FAILED, restarts: 1 },
-      is: { lastLines: [] },
+      stored: { restarts: 1, lastLines: ['older'] },
+      reported: { phase: Phase.FAILED, restarts: 1 },
+      expected: { lastLines: [] },
     },
     {
       name: 'keeps the stored lines when the report contains none',
-      was: { restarts: 1, lastLines: ['older'] },
-      says: { phase: Phase.RUNNING, restarts: 1, ready: true },
-      is: { lastLines: ['older'] },
+      stored: { restarts: 1, lastLines: ['older'] },
+      reported: { phase: Phase.RUNNING, restarts: 1, ready: true },
+      expected: { lastLines: ['older'] },
     },
     {
       name: 'keeps the stored lines when the agent no longer has the replica',
-      was: { restarts: 1, lastLines: ['older'] },
-      says: { phase: Phase.FAILED },
-      is: { lastLines: ['older'] },
+      stored: { restarts: 1, lastLines: ['older'] },
+      reported: { phase: Phase.FAILED },
+      expected: { lastLines: ['older'] },
     },
-  ])('$name', ({ was, says, is }) => {
-    const once = mergeReport(record(was), report(says), 1_000, true);
-    expect(once).toMatchObject(is);
-    expect(mergeReport(once, report(says), 2_000, true)).toEqual(once); // twice is as good as once
+  ])('$name', ({ stored, reported, expected }) => {
+    const once = mergeReport(aRecord(stored), aReport(reported), 1_000, /* hasNewestOrder */ true);
+    expect(once).toMatchObject(expected);
+    // The same report again changes nothing.
+    expect(mergeReport(once, aReport(reported), 2_000, /* hasNewestOrder */ true)).toEqual(once);
   });
 });
 
@@ -134,28 +135,31 @@ describe('ReplicaReportQueue', () => {
     {
       name: 'is ready with another container',
       report: { containerId: 'c2', ready: true },
-      changes: true,
+      effect: 'changes',
     },
-    { name: 'is no longer ready', report: { containerId: 'c1', ready: false }, changes: true },
-    { name: 'has ended', report: { containerId: 'c1', phase: Phase.FAILED }, changes: true },
+    {
+      name: 'is no longer ready',
+      report: { containerId: 'c1', ready: false },
+      effect: 'changes',
+    },
+    {
+      name: 'has ended',
+      report: { containerId: 'c1', phase: Phase.FAILED },
+      effect: 'changes',
+    },
     {
       name: 'is ready with the same container',
       report: { containerId: 'c1', ready: true, restarts: 1 },
-      changes: false,
+      effect: 'does not change',
     },
-  ])(
-    'changes the readiness guard ($changes) when a ready replica $name',
-    async ({ report, changes }) => {
-      const before = bed.state.view().readinessGuard('w')?.revision;
-      const agent = await bed.connectAgent('node-1');
-      agent.sendInventory([
-        { replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ...report },
-      ]);
-      await bed.settle();
-      expect(bed.replica('w-0').restarts).toBe(report.restarts ?? 0);
-      expect(bed.state.view().readinessGuard('w')?.revision !== before).toBe(changes);
-    },
-  );
+  ])('$effect the readiness guard when a ready replica $name', async ({ report, effect }) => {
+    const before = bed.state.view().readinessGuard('w')?.revision;
+    const agent = await bed.connectAgent('node-1');
+    agent.sendInventory([{ replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ...report }]);
+    await bed.settle();
+    expect(bed.replica('w-0').restarts).toBe(report.restarts ?? 0);
+    expect(bed.state.view().readinessGuard('w')?.revision !== before).toBe(effect === 'changes');
+  });
 
   it('ignores a report about a replica of another node', async () => {
     const agent = await bed.connectAgent('node-2');
@@ -164,7 +168,7 @@ describe('ReplicaReportQueue', () => {
     expect(bed.replica('w-0')).toMatchObject({ phase: Phase.RUNNING, ready: true });
   });
 
-  it('keeps readySince while the same container stays ready, and sets it for another container', async () => {
+  it('sets readySince only when another container is ready, and removes it when the replica is not ready', async () => {
     const agent = await bed.connectAgent('node-1');
     const ready = { replicaId: 'w-0', workloadUid: 'w', phase: Phase.RUNNING, ready: true };
     await bed.clock.advance(10_000);

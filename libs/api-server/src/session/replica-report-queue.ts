@@ -32,31 +32,36 @@ import { EventThrottle } from './event-throttle.js';
 import { createPullEvent, type EventSubject } from './pull-events.js';
 
 /**
- * Each report writes a replica, an event and the readiness guard of a workload. The rest of the 100
- * writes is for suppressed events.
+ * Each report writes at least a replica, an event and the readiness guard of a workload: 84 of the
+ * 100 writes that a transaction allows. {@link MAX_LATE_EVENTS} of the rest are for suppressed
+ * events.
  */
 const MAX_REPORTS_PER_COMMIT = 28;
 /**
- * Characters of a pull failure that are stored. The limit exists because an agent may report any
- * text.
+ * Characters of the reason of a failed pull that are stored. Bounds the record, because an agent
+ * may report any text.
  */
-const MAX_REASON = 1_000;
+const MAX_REASON_LENGTH = 1_000;
 /**
- * Above this number of writes no further report is added: a replica, a readiness guard, an event of
- * the replica and an event of its image would exceed 100.
+ * No report is added to a transaction with more writes than this: one report writes up to 4 records
+ * (a replica, a readiness guard, an event of the replica, an event of its image), and a transaction
+ * allows 100.
  */
 const MAX_WRITES_BEFORE_REPORT = 96;
-/** Suppressed events in one commit; they fit beside the reports. */
+/** Suppressed events in one commit, beside {@link MAX_REPORTS_PER_COMMIT} reports. */
 const MAX_LATE_EVENTS = 15;
 
 /**
- * Writes the reports of agents into the records of their replicas. Only changes are written, and
- * reports that arrive during a commit are merged. A repeated or outdated report changes nothing.
+ * Writes the reports of agents into the records of their replicas, and emits the events about the
+ * changes. Of several reports about one replica that wait for a commit, only the newest is written.
+ * A repeated or outdated report changes nothing.
  */
 export class ReplicaReportQueue {
+  /** Reports that are not written yet, by node id and replica id. */
   private readonly waiting = new Map<string, Map<string, ReplicaReport>>();
   /** Nodes with a commit in progress. */
   private readonly writing = new Set<string>();
+  /** Callbacks of {@link flushed}, by node id. */
   private readonly waiters = new Map<string, (() => void)[]>();
   private readonly queue: WorkQueue<string>;
   private readonly eventThrottle: EventThrottle;
@@ -76,14 +81,12 @@ export class ReplicaReportQueue {
       handle: (nodeId) => this.writeAndNotify(nodeId),
       onError: (nodeId, reason) => logFailure(deps.log, 'report not written', reason, { nodeId }),
       backoff: { firstMs: 10, maxMs: 1_000, jitter: 0.2 },
+      // Nodes whose reports are written at the same time.
       concurrency: 64,
     });
   }
 
-  /**
-   * Adds a report, which is written soon. A newer report of the same replica replaces a waiting
-   * one.
-   */
+  /** Adds a report, which replaces a waiting report about the same replica. Does not wait. */
   enqueue(nodeId: string, report: ReplicaReport): void {
     this.reportCount.add();
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
@@ -92,7 +95,10 @@ export class ReplicaReportQueue {
     this.queue.wake(nodeId);
   }
 
-  /** Resolves when every report of the node that was enqueued so far is written. */
+  /**
+   * Resolves when every report of the node that was enqueued so far is written. Does not resolve
+   * when the leadership is lost before that.
+   */
   flushed(nodeId: string): Promise<void> {
     if (!this.waiting.has(nodeId) && !this.writing.has(nodeId)) return Promise.resolve();
     return new Promise((resolve) =>
@@ -100,6 +106,7 @@ export class ReplicaReportQueue {
     );
   }
 
+  /** Waits for commits in progress and writes no further reports. */
   close(): Promise<void> {
     return this.queue.stop();
   }
@@ -117,20 +124,21 @@ export class ReplicaReportQueue {
     }
   }
 
-  /** The remaining work of a node after a pass that wrote nothing. */
+  /** Returns when to call {@link write} for a node again after a call that wrote nothing. */
   private getRemainingWork(nodeId: string): WorkResult {
     if (this.waiting.has(nodeId)) return { kind: 'again' };
     const delayMs = this.eventThrottle.getNextDueMs(nodeId);
     return delayMs === undefined ? { kind: 'done' } : { kind: 'after', delayMs };
   }
 
+  /** Writes waiting reports and due events of a node in one commit. */
   private async write(nodeId: string): Promise<WorkResult> {
     const { state, clock } = this.deps;
     const reports = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
     const view = state.view();
     const transaction = state.transaction();
-    const late = this.eventThrottle.takeDue(nodeId, MAX_LATE_EVENTS);
-    for (const event of late) {
+    const lateEvents = this.eventThrottle.takeDue(nodeId, MAX_LATE_EVENTS);
+    for (const event of lateEvents) {
       if (view.replica(event.replicaId ?? '') !== undefined) transaction.event(event);
     }
     const taken: ReplicaReport[] = [];
@@ -140,16 +148,17 @@ export class ReplicaReportQueue {
       taken.push(report);
       const stored = view.replica(report.replicaId);
       if (stored === undefined || stored.value.nodeId !== nodeId) continue;
-      const isNewest = report.orderRevision >= state.toOrderRevision(stored.value.orderRevision);
-      const next = mergeReport(stored.value, report, clock.wallTime(), isNewest);
+      const hasNewestOrder =
+        report.orderRevision >= state.toOrderRevision(stored.value.orderRevision);
+      const next = mergeReport(stored.value, report, clock.wallTime(), hasNewestOrder);
       if (equals(ReplicaRecordSchema, stored.value, next)) continue;
       transaction.updateReplica(stored, next);
-      let before: EventInit | undefined;
+      let previousEvent: EventInit | undefined;
       for (const event of createEvents(stored.value, next, view.workload(next.uid)?.value)) {
-        const told = this.eventThrottle.admit(nodeId, event);
-        if (told === undefined) continue;
-        before = { ...told, causedBy: before ?? findCause(view, told) };
-        transaction.event(before);
+        const admitted = this.eventThrottle.admit(nodeId, event);
+        if (admitted === undefined) continue;
+        previousEvent = { ...admitted, causedBy: previousEvent ?? findCause(view, admitted) };
+        transaction.event(previousEvent);
       }
     }
     if (reports.size === 0) this.waiting.delete(nodeId);
@@ -160,7 +169,7 @@ export class ReplicaReportQueue {
     } catch (reason) {
       // Nothing was written: enqueue the reports again, except those that a newer report has
       // replaced.
-      this.eventThrottle.requeue(nodeId, late);
+      this.eventThrottle.requeue(nodeId, lateEvents);
       const newer = this.waiting.get(nodeId) ?? new Map<string, ReplicaReport>();
       this.waiting.set(
         nodeId,
@@ -174,8 +183,8 @@ export class ReplicaReportQueue {
 }
 
 /**
- * Returns the latest event of the replica as the cause of a new one. A restart, a readiness loss
- * and a failed pull happen by themselves and have no cause.
+ * Returns the cause of a new event: the latest event of the replica. Undefined for a restart, a
+ * readiness loss and a failed pull, which no earlier event causes.
  */
 function findCause(view: ClusterView, { reason, replicaId = '' }: EventInit) {
   if (reason === 'ReplicaRestarted' || reason === 'ReplicaNotReady' || reason === 'ImagePullFailed')
@@ -185,24 +194,26 @@ function findCause(view: ClusterView, { reason, replicaId = '' }: EventInit) {
 }
 
 /**
- * Creates reports for replicas that the complete inventory of the agent does not contain although
- * the records assign them to the node: stopped when a stop was ordered, otherwise failed.
+ * Creates reports about the end of replicas that the records assign to a node and that its agent no
+ * longer has: STOPPED when a stop was ordered, FAILED when the replica was starting or running. A
+ * replica that the agent may not have received yet (pending or assigned) gets no report.
+ * @param reported - Ids of all replicas in the complete inventory of the agent.
  */
 export function createMissingReports(
   view: ClusterView,
   nodeId: string,
-  known: ReadonlySet<string>,
+  reported: ReadonlySet<string>,
 ): readonly ReplicaReport[] {
   return [...view.replicasOn(nodeId)].flatMap(({ value }) => {
-    if (known.has(value.id)) return [];
-    const stopping = !value.desiredRunning;
-    const forgotten = value.desiredRunning && isLive(value) && value.phase >= Phase.STARTING;
-    if (!stopping && !forgotten) return [];
+    if (reported.has(value.id)) return [];
+    const isStopOrdered = !value.desiredRunning;
+    const isLost = value.desiredRunning && isLive(value) && value.phase >= Phase.STARTING;
+    if (!isStopOrdered && !isLost) return [];
     return create(ReplicaReportSchema, {
       replicaId: value.id,
       workloadUid: value.uid,
-      phase: stopping ? Phase.STOPPED : Phase.FAILED,
-      reason: stopping ? '' : `node ${nodeId} no longer has the replica`,
+      phase: isStopOrdered ? Phase.STOPPED : Phase.FAILED,
+      reason: isStopOrdered ? '' : `node ${nodeId} no longer has the replica`,
       containerId: value.containerId,
     });
   });
@@ -210,27 +221,29 @@ export function createMissingReports(
 
 /**
  * Merges a report into the record of its replica. A phase never goes back. A replica with a stop
- * order counts as stopped however it ended.
- * @param isNewest - The agent has the newest order of the replica.
+ * order becomes STOPPED however it ended.
+ * @param wallTimeMs - Current time, stored as `readySince` when the replica becomes ready.
+ * @param hasNewestOrder - True when the agent has the newest order of the replica.
+ * @returns A changed copy, or the record itself when the replica has ended already.
  */
 export function mergeReport(
   record: ReplicaRecord,
   report: ReplicaReport,
   wallTimeMs: number,
-  isNewest: boolean,
+  hasNewestOrder: boolean,
 ): ReplicaRecord {
   const hasEnded = report.phase > Phase.STOPPING;
-  // The end of a lost replica is the expected confirmation. Any other replica that has ended does
-  // not change.
+  // A lost replica changes once, when its agent confirms its end. A replica that has ended does not
+  // change any more.
   if (record.lost || !isLive(record)) {
     return record.lost && hasEnded
       ? copyReplica(record, { phase: Phase.STOPPED, ready: false })
       : record;
   }
-  const stopped = hasEnded && !record.desiredRunning;
+  const isStopped = hasEnded && !record.desiredRunning;
   const ready = report.ready && !hasEnded;
   const next = copyReplica(record, {
-    phase: stopped ? Phase.STOPPED : report.phase > record.phase ? report.phase : record.phase,
+    phase: isStopped ? Phase.STOPPED : report.phase > record.phase ? report.phase : record.phase,
     ready,
     reason: report.reason,
     containerId: report.containerId,
@@ -240,12 +253,12 @@ export function mergeReport(
   });
   if (report.container !== undefined) next.container = report.container;
   if (report.lastExitCode !== undefined) next.lastExitCode = report.lastExitCode;
-  if (isNewest) next.stopAfterUnconfirmed = false;
+  if (hasNewestOrder) next.stopAfterUnconfirmed = false;
   if (report.lastEndReason !== '') next.lastEndReason = report.lastEndReason;
   if (report.lastLines.length > 0 || hasFailedAgain(record, report))
     next.lastLines = toLastLines(report.lastLines);
   if (report.imagePull !== undefined) next.imagePull = truncateReason(report.imagePull);
-  // An agent that was restarted has no pull in progress.
+  // The report of an agent that was restarted contains no pull: the pull did not survive.
   else if (next.imagePull?.phase === PullPhase.PULLING) delete next.imagePull;
   const becameReady = ready && (!record.ready || record.containerId !== report.containerId);
   if (becameReady) next.readySince = timestampFromMs(wallTimeMs);
@@ -254,13 +267,14 @@ export function mergeReport(
 }
 
 function truncateReason(pull: ImagePullStatus): ImagePullStatus {
-  return pull.reason.length <= MAX_REASON
+  return pull.reason.length <= MAX_REASON_LENGTH
     ? pull
-    : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON)}…` };
+    : { ...pull, reason: `${pull.reason.slice(0, MAX_REASON_LENGTH)}…` };
 }
 
 /**
- * True when a container failed without output. Other reports without lines come from an agent that
+ * Returns true when the report is about a further failure of a container. Its last lines replace
+ * the stored ones, even when it wrote none. Any other report without lines comes from an agent that
  * no longer has the lines, so the stored lines stay.
  */
 function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaReport): boolean {
@@ -268,72 +282,73 @@ function hasFailedAgain(record: ReplicaRecord, { restarts, phase }: ReplicaRepor
 }
 
 /**
- * Returns the events about a change in order: of the image, then of the replica. A failed start
- * because of the image has only the event of the image.
+ * Returns the events about a change of a replica record: first the event of its image, then the
+ * event of the replica. A start that failed because of the image has only the event of the image.
  */
 function createEvents(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: WorkloadRecord | undefined,
 ): readonly EventInit[] {
-  const about: EventSubject = {
+  const subject: EventSubject = {
     category: Category.WORKLOAD,
     namespace: workload?.namespace ?? '',
     workload: workload?.name ?? '',
     replicaId: after.id,
     nodeId: after.nodeId,
   };
-  const pull = createPullEvent(before.imagePull, after.imagePull, about);
-  const own =
+  const pull = createPullEvent(before.imagePull, after.imagePull, subject);
+  const replicaEvent =
     pull?.reason === 'ImagePullFailed' && after.restarts > before.restarts
       ? undefined
-      : createEvent(before, after, about);
-  return [pull, own ?? createFinalFailureEvent(before, after, workload, about)].filter(
+      : createEvent(before, after, subject);
+  return [pull, replicaEvent ?? createFinalFailureEvent(before, after, workload, subject)].filter(
     (event) => event !== undefined,
   );
 }
 
 /**
- * The failure of a replica that is never replaced. Other failures are reported by the reconciler
- * that replaces the replica.
+ * Creates the event of a failed replica that is never replaced. The workload reconciler emits the
+ * event of any other failed replica when it replaces the replica.
  */
 function createFinalFailureEvent(
   before: ReplicaRecord,
   after: ReplicaRecord,
   workload: WorkloadRecord | undefined,
-  about: EventSubject,
+  subject: EventSubject,
 ): EventInit | undefined {
   if (before.phase === after.phase || after.phase !== Phase.FAILED) return undefined;
   if (workload?.spec?.restart?.policy !== RestartMode.NEVER || workload.version !== after.version)
     return undefined;
   const message = `replica ${after.id} failed: ${after.reason}`;
-  return { ...about, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
+  return { ...subject, severity: Severity.WARNING, reason: 'ReplicaFailed', message };
 }
 
+/** Creates the event about a restart, a change of readiness or the end of a replica, if any. */
 function createEvent(
   before: ReplicaRecord,
   after: ReplicaRecord,
-  about: EventSubject,
+  subject: EventSubject,
 ): EventInit | undefined {
   if (after.restarts > before.restarts && after.phase === Phase.STARTING) {
     const message = `replica ${after.id} could not be started: ${after.reason}`;
-    return { ...about, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
+    return { ...subject, severity: Severity.WARNING, reason: 'ReplicaRestarted', message };
   }
   if (after.restarts > before.restarts) {
     const code =
       after.lastExitCode === undefined ? after.reason : `exit code ${after.lastExitCode}`;
-    const why = after.lastEndReason === '' ? code : after.lastEndReason;
+    const endReason = after.lastEndReason === '' ? code : after.lastEndReason;
     return {
-      ...about,
+      ...subject,
       severity: Severity.WARNING,
       reason: 'ReplicaRestarted',
-      message: `replica ${after.id} ended (${why}) and was restarted`,
+      message: `replica ${after.id} ended (${endReason}) and was restarted`,
     };
   }
   if (after.phase === before.phase) {
     if (!before.ready && after.ready) {
       return {
-        ...about,
+        ...subject,
         severity: Severity.INFO,
         reason: 'ReplicaReady',
         message: `replica ${after.id} is ready`,
@@ -341,13 +356,13 @@ function createEvent(
     }
     if (before.ready && !after.ready && after.phase === Phase.RUNNING) {
       const message = `replica ${after.id} is not ready: ${after.reason}`;
-      return { ...about, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
+      return { ...subject, severity: Severity.WARNING, reason: 'ReplicaNotReady', message };
     }
     return undefined;
   }
   if (after.phase === Phase.SUCCEEDED) {
     return {
-      ...about,
+      ...subject,
       severity: Severity.INFO,
       reason: 'ReplicaSucceeded',
       message: `replica ${after.id} ran to completion`,
@@ -355,7 +370,7 @@ function createEvent(
   }
   if (after.phase === Phase.STOPPED) {
     return {
-      ...about,
+      ...subject,
       severity: Severity.INFO,
       reason: 'ReplicaStopped',
       message: `replica ${after.id} stopped: ${after.stopReason || after.reason}`,
@@ -363,7 +378,7 @@ function createEvent(
   }
   if (after.ready && !before.ready) {
     return {
-      ...about,
+      ...subject,
       severity: Severity.INFO,
       reason: 'ReplicaReady',
       message: `replica ${after.id} is ready`,

@@ -3,43 +3,50 @@ import { isLive, isTombstone } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 
 /**
- * Detects that the store went back in time: an agent has an epoch or an order that this store never
- * gave. Call the check methods before acting on a message of an agent.
+ * Detects that the store went back in time: an agent holds an epoch or an order revision that this
+ * store never issued. Each check calls `ClusterState.reportNewerState` in that case. Call the check
+ * before acting on the message of the agent.
  */
 export class RollbackDetector {
-  /** Nodes that know the current epoch because this coordinator has sent it to them. */
+  /** Ids of the nodes to which this coordinator has sent the current epoch. */
   private readonly welcomedNodes = new Set<string>();
 
   constructor(private readonly deps: Pick<ApiServerDeps, 'state'>) {}
 
-  /** Checks a Hello. The coordinator sends its epoch to the node after that. */
+  /**
+   * Checks a Hello. The coordinator must send its Welcome, with the epoch, to the node after that.
+   */
   checkHello({ nodeId, highestEpoch: epoch }: Hello): void {
     const { state } = this.deps;
-    // An epoch is never used twice. An agent that knows the current epoch without having received
-    // it from this coordinator knows the epoch of a state that was lost.
-    const isLost =
+    // An epoch is never issued twice. When an agent holds the current epoch, and this coordinator
+    // has not sent the epoch to its node, then a coordinator with a newer, lost state has issued
+    // it.
+    const isFromLostState =
       epoch > state.epoch || (epoch === state.epoch && !this.welcomedNodes.has(nodeId));
-    if (isLost) state.reportNewerState({ nodeId, epoch, orderRevision: 0n });
+    if (isFromLostState) state.reportNewerState({ nodeId, epoch, orderRevision: 0n });
     this.welcomedNodes.add(nodeId);
   }
 
   /**
    * Checks a report.
    * @param epoch - The newest epoch whose orders the agent had accepted at the time of the report;
-   *   0: possibly the current one.
+   *   0 for a report during the session, which may be about an order of the current epoch.
    */
   checkReport(nodeId: string, epoch: bigint, { replicaId, orderRevision }: ReplicaReport): void {
     const { state } = this.deps;
     const record = state.view().replica(replicaId)?.value;
-    // A replica that has ended may have received another stop order that no record contains.
-    const isKept = record?.nodeId === nodeId && (isLive(record) || isTombstone(record));
+    // Only records of replicas that hold resources count: an ended replica may have received a
+    // later stop order as an orphan, which no record contains.
+    const isHeld = record?.nodeId === nodeId && (isLive(record) || isTombstone(record));
     const isNewer =
       orderRevision > state.getNewestOrderRevision(epoch) ||
-      (isKept && orderRevision > state.toOrderRevision(record.orderRevision));
+      (isHeld && orderRevision > state.toOrderRevision(record.orderRevision));
     if (isNewer) state.reportNewerState({ nodeId, epoch: 0n, orderRevision });
   }
 
-  /** Checks the refusal of an order. */
+  /**
+   * Checks the refusal of an order, which contains the newest epoch and order that the agent holds.
+   */
   checkRefusal(nodeId: string, { heldEpoch, heldRevision }: OrderRefused): void {
     const { state } = this.deps;
     const [epoch, orderRevision] = [

@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => bed.stop());
 
-/** Order revision that acknowledges every order so far. */
+/** An order revision newer than every order so far. */
 const NEWEST = 1_000n;
 
 /** The order revision of the newest order of a replica. */
@@ -22,7 +22,7 @@ const orderRevisionOf = (agent: ScriptedAgent, replicaId: string): bigint =>
   agent.orderMessages.findLast((order) => order.replicaId === replicaId)?.orderRevision ?? 0n;
 
 describe('SessionHub.runSession', () => {
-  it('sends the welcome with the settings of the session', async () => {
+  it('sends Welcome with cluster id, epoch, protocol version and intervals', async () => {
     const agent = await bed.connectAgent('node-1', { protocolMax: 2 });
     expect(agent.received[0]?.message).toMatchObject({
       case: 'welcome',
@@ -37,7 +37,7 @@ describe('SessionHub.runSession', () => {
     });
   });
 
-  it('rejects a session whose first message is not hello', async () => {
+  it('rejects a session whose first message is not Hello', async () => {
     const messages = bed.client.session(
       (async function* () {
         yield { message: { case: 'goodbye' as const, value: { reason: '' } } };
@@ -60,13 +60,13 @@ describe('SessionHub.runSession', () => {
     { name: 'a negative capacity', hello: { capacity: { cpuMillis: -1 } }, says: 'cpu_millis' },
     { name: 'a negative replica limit', hello: { maxReplicas: -1 }, says: 'max_replicas' },
     { name: 'a taint without key', hello: { taints: [{ key: '' }] }, says: 'taints[0].key' },
-  ])('rejects a hello with $name', async ({ hello, says }) => {
+  ])('rejects a Hello with $name', async ({ hello, says }) => {
     const agent = await bed.connectAgent('node-1', hello);
     expect(agent.ended).toBe(true);
     expect(String(agent.failure)).toContain(says);
   });
 
-  it('saves the hello of the agent without conditions and epoch', async () => {
+  it('stores the Hello of an agent without conditions and epoch, and its conditions as live status', async () => {
     await bed.connectAgent('node-1', {
       zone: 'zone-a',
       conditions: [{ type: ConditionType.DISK_PRESSURE, status: true }],
@@ -80,7 +80,7 @@ describe('SessionHub.runSession', () => {
     expect(bed.events('NodeJoined')).toHaveLength(1);
   });
 
-  it('admits the node and sends its orders only after the complete inventory', async () => {
+  it('sends orders and marks the node as alive only after the complete inventory', async () => {
     await bed.putReplica('w-0');
     const agent = await bed.connectAgent('node-1');
     agent.send({ message: { case: 'inventory', value: { replicas: [], last: false } } });
@@ -93,7 +93,7 @@ describe('SessionHub.runSession', () => {
     expect(bed.nodes.status('node-1').alive).toBe(true);
   });
 
-  it('writes the reports of the inventory before it computes orders', async () => {
+  it('starts no replica that the inventory reports as succeeded', async () => {
     await bed.putReplica('w-0', { phase: Phase.RUNNING });
     const agent = await bed.connectAgent('node-1');
     const report = { replicaId: 'w-0', workloadUid: 'w', phase: Phase.SUCCEEDED };
@@ -103,7 +103,7 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders.filter((order) => order.startsWith('start'))).toEqual([]);
   });
 
-  it('records the end of replicas that the inventory does not contain', async () => {
+  it('ends started replicas that the inventory does not contain, and starts an assigned one', async () => {
     await bed.putReplica('w-0', { phase: Phase.RUNNING });
     await bed.putReplica('w-1', { phase: Phase.RUNNING, desiredRunning: false });
     await bed.putReplica('w-2');
@@ -130,7 +130,7 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toHaveLength(3);
   });
 
-  it('sends an order again when a report contains order revision 0', async () => {
+  it('sends an acknowledged order again when a later report contains order revision 0', async () => {
     await bed.putReplica('w-0', { orderRevision: 1n });
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory();
@@ -166,7 +166,7 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toEqual([]);
   });
 
-  it('stops an orphan, then forgets it, and repeats both until the agent follows', async () => {
+  it('repeats stop orders for an orphan until it has stopped, then forget orders until it is forgotten', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory([{ replicaId: 'x-0', workloadUid: 'x', phase: Phase.RUNNING }]);
     await bed.clock.advance(1_500);
@@ -220,7 +220,7 @@ describe('SessionHub.runSession', () => {
     expect(agent.orders).toEqual(['start w-0', 'start w-0']);
   });
 
-  it('forgets an orphan that has failed, and leaves an orphan alone while it stops', async () => {
+  it('sends a forget order for an orphan that has failed, and no order for an orphan that is stopping', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory([
       { replicaId: 'x-0', workloadUid: 'x', phase: Phase.FAILED },
@@ -246,7 +246,7 @@ describe('SessionHub.runSession', () => {
     expect(agent.ended).toBe(false);
   });
 
-  it('renews the lease for each message and each ping, and ends when the connection closes', async () => {
+  it('renews the lease for each message and ping, and ends the session when the connection closes', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.sendInventory();
     await bed.settle();
@@ -263,7 +263,7 @@ describe('SessionHub.runSession', () => {
     expect(bed.nodes.renewals.get('node-1')).toBe(before + 2);
   });
 
-  it('updates conditions and usage', async () => {
+  it('stores the conditions and the usage that an agent reports', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.send({
       message: {
@@ -279,15 +279,16 @@ describe('SessionHub.runSession', () => {
     expect(bed.nodes.conditions.get('node-1')?.[0]?.type).toBe(ConditionType.MEMORY_PRESSURE);
   });
 
-  it('logs an order that the agent refuses', async () => {
+  it('logs an error when the agent refuses an order', async () => {
     const agent = await bed.connectAgent('node-1');
     agent.send({ message: { case: 'refused', value: { replicaId: 'w-0', reason: 'newer' } } });
     await bed.settle();
     await bed.close({ problems: ['agent refused an order'] });
+    // For `afterEach`, which stops the test bed.
     bed = await ApiTestBed.open();
   });
 
-  it('sends no order after an agent has shown that the store went back in time', async () => {
+  it('sends no order after an agent reports an epoch newer than that of the store, until the restored state is accepted', async () => {
     await bed.putReplica('w-0');
     const agent = await bed.connectAgent('node-1', { highestEpoch: 99n });
     agent.sendInventory();
@@ -307,7 +308,7 @@ describe('SessionHub.runSession', () => {
       phase: Phase.RUNNING,
     },
   ])(
-    'detects a store that went back in time by a report of $name',
+    'detects that the store went back in time when a report contains $name',
     async ({ orderRevision, phase }) => {
       await bed.putReplica('w-0', { phase: phase ?? Phase.ASSIGNED });
       const agent = await bed.connectAgent('node-1');
@@ -329,7 +330,7 @@ describe('SessionHub.handleHeartbeat', () => {
     clusterId: bed.state.clusterId,
   });
 
-  it('returns the orders of the node, and orders for orphans', async () => {
+  it('marks the node as alive and returns start orders, and stop orders for orphans', async () => {
     await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
     await bed.putReplica('w-0');
     const response = await bed.client.heartbeat({
@@ -347,7 +348,7 @@ describe('SessionHub.handleHeartbeat', () => {
     expect(bed.nodes.status('node-1').alive).toBe(true);
   });
 
-  it('returns no acknowledged order, and renews the lease of a node that is alive', async () => {
+  it('returns no order that the report acknowledges, and renews the lease of a node that is alive', async () => {
     await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
     await bed.putReplica('w-0');
     const first = await bed.client.heartbeat({ hello: hello(), inventory: { last: true } });
@@ -362,7 +363,7 @@ describe('SessionHub.handleHeartbeat', () => {
     expect(bed.nodes.renewals.get('node-1')).toBe(1);
   });
 
-  it('records the end of replicas that a complete inventory does not contain', async () => {
+  it('ends replicas that the inventory does not contain only when the inventory is complete', async () => {
     await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
     await bed.putReplica('w-0', { phase: Phase.RUNNING });
     await bed.client.heartbeat({ hello: hello(), inventory: { last: false } });
@@ -372,11 +373,11 @@ describe('SessionHub.handleHeartbeat', () => {
     expect(response.orders).toEqual([]);
   });
 
-  it('rejects a request without hello', async () => {
+  it('rejects a request without Hello', async () => {
     await expect(bed.client.heartbeat({})).rejects.toThrow('hello');
   });
 
-  it('returns no orders while the store is known to have gone back in time', async () => {
+  it('returns no orders when the agent has an epoch newer than that of the store', async () => {
     await bed.client.enrollNode({ nodeId: 'node-1', instanceId: hello().instanceId });
     await bed.putReplica('w-0');
     const response = await bed.client.heartbeat({

@@ -31,17 +31,18 @@ import { ReplicaReportQueue, createMissingReports } from './replica-report-queue
 import { RollbackDetector } from './rollback-detector.js';
 
 /**
- * Runs the sessions of agents: receives their reports, sends orders at once, and repeats orders
- * until the agents acknowledge them.
+ * Runs the sessions of agents: receives their reports, sends orders as soon as they are committed,
+ * and repeats orders until the agents acknowledge them.
  */
 export class SessionHub implements TunnelRequester {
+  /** The newest session of each connected node, by node id. */
   private readonly sessions = new Map<string, AgentSession>();
   private readonly reportQueue: ReplicaReportQueue;
   private readonly rollbackDetector: RollbackDetector;
   private readonly orderMetrics: OrderMetrics;
   private readonly unsubscribes: (() => void)[];
   private timer: Timer | undefined;
-  /** Number of registered nodes. */
+  /** Number of enrolled nodes, connected or not. */
   private nodeCount: number;
   private tunnelListener: TunnelListener = {
     onRefused: () => undefined,
@@ -49,7 +50,7 @@ export class SessionHub implements TunnelRequester {
     onNodeLost: () => undefined,
   };
 
-  constructor(private readonly deps: ApiServerDeps & { readonly foreign: ForeignAgents }) {
+  constructor(private readonly deps: ApiServerDeps & { readonly foreignAgents: ForeignAgents }) {
     this.reportQueue = new ReplicaReportQueue(deps);
     this.rollbackDetector = new RollbackDetector(deps);
     this.orderMetrics = new OrderMetrics(deps);
@@ -66,6 +67,7 @@ export class SessionHub implements TunnelRequester {
     this.tunnelListener = listener;
   }
 
+  /** Ends all sessions and waits for commits of reports in progress. */
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
     this.timer?.cancel();
@@ -89,9 +91,9 @@ export class SessionHub implements TunnelRequester {
   }
 
   /**
-   * Handles the Session call. The node counts as alive once its whole inventory is written. Before
-   * that, the records of its replicas describe the time before the agent disconnected, and no
-   * replica may be stopped on that basis.
+   * Handles the Session call. The node counts as alive, and receives orders, once the reports of
+   * its whole inventory are written. Until then, the records describe the replicas as they were
+   * before the agent disconnected, and no replica may be stopped because of them.
    */
   async *runSession(
     messages: AsyncIterable<AgentMessage>,
@@ -122,7 +124,8 @@ export class SessionHub implements TunnelRequester {
         message: { case: 'welcome', value: this.createWelcome(hello.value) },
       });
       for await (const message of session.outbox.drain(clock, context.signal)) {
-        // Applies to queued orders too. They are sent again after the state was accepted.
+        // Drops orders that were queued before the rollback was detected. They are sent again once
+        // an operator has accepted the restored state.
         if (message.message.case === 'order' && this.deps.state.storeRolledBack !== undefined)
           continue;
         yield message;
@@ -134,7 +137,7 @@ export class SessionHub implements TunnelRequester {
     }
   }
 
-  /** Handles the Heartbeat call, which does the work of a session in one call. */
+  /** Handles the Heartbeat call: one unary call that opens, uses and leaves a session. */
   async handleHeartbeat(request: HeartbeatRequest): Promise<HeartbeatResponse> {
     const { nodes } = this.deps;
     const { hello, inventory } = request;
@@ -150,8 +153,8 @@ export class SessionHub implements TunnelRequester {
     if (inventory?.last === true)
       this.enqueueMissing(nodeId, new Set(reports.map(({ replicaId }) => replicaId)));
     if (nodes.status(nodeId).alive) nodes.renewLease(nodeId);
-    // Must complete before any order is sent: a replica that is missing on the agent has ended and
-    // must not be started again.
+    // No order may be sent before all reports are written: a replica that is missing in the
+    // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
     await returnNode(this.deps, nodeId, () => {
       if (!nodes.status(nodeId).alive) nodes.startSession(nodeId);
@@ -192,18 +195,21 @@ export class SessionHub implements TunnelRequester {
     return session;
   }
 
-  /** Exposes the number of sessions as a metric. @returns Unregisters the metric. */
+  /**
+   * Exposes the number of sessions as a metric.
+   * @returns A function that unregisters the metric.
+   */
   private exposeSessionCount(): () => void {
     const { meter = noMeter } = this.deps;
-    const open = meter.gauge({
+    const sessionCount = meter.gauge({
       name: 'cloudless_sessions',
       help: 'Agents that are connected, by whether their inventory has been taken in.',
       labels: ['admitted'],
     });
     return meter.onExpose(() => {
       const admitted = [...this.sessions.values()].filter((session) => session.admitted).length;
-      open.set(admitted, { admitted: 'true' });
-      open.set(this.sessions.size - admitted, { admitted: 'false' });
+      sessionCount.set(admitted, { admitted: 'true' });
+      sessionCount.set(this.sessions.size - admitted, { admitted: 'false' });
     });
   }
 
@@ -218,8 +224,8 @@ export class SessionHub implements TunnelRequester {
   }
 
   /**
-   * Ends a session that outlived its lease, so that the agent connects again and sends its
-   * inventory.
+   * Ends the session of a node whose lease has ended, so that the agent connects again and sends
+   * its inventory. A session that waits for its inventory goes on.
    */
   private endLostSession(nodeId: string): void {
     if (this.deps.nodes.status(nodeId).phase !== NodePhase.LOST) return;
@@ -228,6 +234,7 @@ export class SessionHub implements TunnelRequester {
     if (session?.number !== undefined) this.endSession(session);
   }
 
+  /** Returns true when the session has not ended and no newer session of the node has begun. */
   private isCurrent(session: AgentSession): boolean {
     return this.sessions.get(session.nodeId) === session;
   }
@@ -242,8 +249,7 @@ export class SessionHub implements TunnelRequester {
   ): Promise<void> {
     try {
       for (let item = await incoming.next(); item.done !== true; item = await incoming.next()) {
-        // Messages of a replaced session are older than those of its successor, so they are
-        // dropped.
+        // Messages of a replaced session are dropped: those of the newer session are more recent.
         if (!this.isCurrent(session)) break;
         this.renewLease(session);
         await this.handleMessage(session, item.value);
@@ -291,13 +297,16 @@ export class SessionHub implements TunnelRequester {
     }
   }
 
+  /**
+   * Writes the reports of a complete inventory, then ends a loss of the node and sends its orders.
+   */
   private async completeInventory(session: AgentSession): Promise<void> {
     const { nodeId, inventory } = session;
     if (inventory === undefined) return;
     session.inventory = undefined;
     this.enqueueMissing(nodeId, new Set(inventory.keys()));
-    // Must complete before any order is sent: a replica that is missing on the agent has ended and
-    // must not be started again.
+    // No order may be sent before all reports are written: a replica that is missing in the
+    // inventory has ended and must not be started again.
     await this.reportQueue.flushed(nodeId);
     if (!this.isCurrent(session)) return;
     await returnNode(
@@ -305,7 +314,7 @@ export class SessionHub implements TunnelRequester {
       nodeId,
       () => (session.number = this.deps.nodes.startSession(nodeId)),
     );
-    // A lease that ended while the return was written has ended the session.
+    // The session has ended when its lease ended while the node record was written.
     if (!this.isCurrent(session)) return;
     session.admit(inventory);
   }
@@ -322,9 +331,12 @@ export class SessionHub implements TunnelRequester {
     session.handleReport(report);
   }
 
-  /** Enqueues reports for replicas that the complete inventory does not contain. */
-  private enqueueMissing(nodeId: string, known: ReadonlySet<string>): void {
-    for (const report of createMissingReports(this.deps.state.view(), nodeId, known))
+  /**
+   * Enqueues reports about the end of replicas that the complete inventory does not contain.
+   * @param reported - Ids of the replicas in the inventory.
+   */
+  private enqueueMissing(nodeId: string, reported: ReadonlySet<string>): void {
+    for (const report of createMissingReports(this.deps.state.view(), nodeId, reported))
       this.reportQueue.enqueue(nodeId, report);
   }
 

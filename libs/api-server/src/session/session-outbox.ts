@@ -2,8 +2,8 @@ import type { Clock, StopSignal } from '@cloudless/base';
 import { BOOKMARK_MS, Wakeup } from '../watch/wakeup.js';
 
 /**
- * Messages to one agent. A newer message replaces a waiting message with the same key, so the
- * number of keys is the limit of its size, however slow the agent reads.
+ * Messages to one agent that wait to be sent. A newer message replaces a waiting message with the
+ * same key, so a slow agent never has more waiting messages than there are keys.
  * @example
  * ```ts
  * const outbox = new SessionOutbox<string>();
@@ -18,6 +18,7 @@ export class SessionOutbox<Message> {
   private readonly wakeup = new Wakeup();
   private closed = false;
 
+  /** Adds a message. Without effect after {@link close}. */
   push(key: string, message: Message): void {
     if (this.closed) return;
     this.waiting.delete(key);
@@ -35,6 +36,7 @@ export class SessionOutbox<Message> {
     return this.waiting.size;
   }
 
+  /** Ends {@link drain}. Waiting messages are not sent. */
   close(): void {
     this.closed = true;
     this.wakeup.notify();

@@ -15,9 +15,10 @@ import type { TunnelOpener } from './tunnel-hub.js';
 
 const uid = '0123456789abcdef';
 
-function createState(count: number): ClusterState {
-  const replicas = Array.from({ length: count }, (_, slot) => {
-    const where = {
+/** A state with one workload whose replicas each run on a node of its own. */
+function createState(replicaCount: number): ClusterState {
+  const replicas = Array.from({ length: replicaCount }, (_, slot) => {
+    const fields = {
       id: `r-${slot + 1}`,
       uid,
       slot,
@@ -26,7 +27,7 @@ function createState(count: number): ClusterState {
     };
     return {
       value: create(ReplicaRecordSchema, {
-        ...where,
+        ...fields,
         ready: true,
         desiredRunning: true,
         phase: Phase.RUNNING,
@@ -45,7 +46,7 @@ function createState(count: number): ClusterState {
 }
 
 describe('InteractiveHandlers.portForward', () => {
-  it('writes an audit record for each replica before it opens the tunnel', async () => {
+  it('writes an audit record before each attempt when the node of the first replica is not connected', async () => {
     const steps: string[] = [];
     const recordStart = async ({ replicaId }: AuditSubject): Promise<void> =>
       void steps.push(`recorded ${replicaId}`);

@@ -27,9 +27,9 @@ import {
 } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** Handlers of bidirectional calls: Exec, and PortForward. */
+/** Handlers of the bidirectional calls Exec and PortForward. */
 export class InteractiveHandlers {
-  /** Index by which connections are distributed over the replicas of a workload. */
+  /** Number of forwarded connections to workloads, by which replicas are chosen in turn. */
   private nextReplica = 0;
 
   constructor(
@@ -37,6 +37,12 @@ export class InteractiveHandlers {
     private readonly tunnels: TunnelOpener,
   ) {}
 
+  /**
+   * Runs a command in a container and streams its input and output. For a workload, the command
+   * runs in one of its running replicas.
+   * @throws kind `invalid` when the first message is not `start`, `precondition` when no container
+   *   runs, `unavailable` when the node cannot be reached or ends the call without a result.
+   */
   async *exec(
     requests: AsyncIterable<ExecRequest>,
     entry: AuditEntry,
@@ -73,8 +79,9 @@ export class InteractiveHandlers {
   }
 
   /**
-   * Forwards a TCP connection. When the node of a replica cannot be reached, the next replica of
-   * the workload is tried, as long as no data was sent.
+   * Forwards a TCP connection to a replica. For a workload, connections go to its ready replicas in
+   * turn; when the node of a replica cannot be reached and has sent no data, the next replica is
+   * tried.
    */
   async *portForward(
     requests: AsyncIterable<PortForwardRequest>,
@@ -87,7 +94,7 @@ export class InteractiveHandlers {
     if (first?.case !== 'start') throw createStartMissingError();
     const candidates = this.listCandidates(first.value);
     for (const [index, { replica, containerId }] of candidates.entries()) {
-      // for each attempt, because the reached replica may be another one
+      // One record for each attempt, because each attempt is about another replica.
       await entry.recordStart(toAuditSubject(this.deps.state.view(), replica));
       const value = Object.assign(
         clone(PortForwardStartSchema, first.value),
@@ -111,17 +118,20 @@ export class InteractiveHandlers {
         }
         return;
       } catch (reason) {
-        const another =
+        const hasAnotherAttempt =
           !started &&
           index < candidates.length - 1 &&
           errorKindOf(reason) === 'unavailable' &&
           !signal.aborted;
-        if (!another) throw reason;
+        if (!hasAnotherAttempt) throw reason;
       }
     }
   }
 
-  /** Returns the replicas that the connection may lead to, in the order of the attempts. */
+  /**
+   * Returns the replicas that the connection may lead to, in the order of the attempts.
+   * @throws kind `precondition` when there is none.
+   */
   private listCandidates(
     start: PortForwardStart,
   ): readonly { readonly replica: ReplicaRecord; readonly containerId: string }[] {
@@ -142,13 +152,14 @@ function createStartMissingError(): InvalidInputError {
   return new InvalidInputError([{ field: 'start', message: 'must be the first message' }]);
 }
 
+/** Returns the fields of a request to the agent, which needs only the container id. */
 function selectContainer(containerId: string) {
   return { containerId, replicaId: '', namespace: '', name: '' };
 }
 
 /**
- * The input frames of a command. Does not close `items`, because the caller may continue to read
- * from it.
+ * Streams the messages after the first one as input frames of a command, then the end of its input.
+ * Does not close `items` when the stream is left.
  */
 async function* streamExecInput(items: AsyncIterator<ExecRequest>): AsyncGenerator<TunnelFrame> {
   for (let item = await items.next(); item.done !== true; item = await items.next()) {
@@ -158,6 +169,7 @@ async function* streamExecInput(items: AsyncIterator<ExecRequest>): AsyncGenerat
   yield create(TunnelFrameSchema, { frame: { case: 'execInput', value } });
 }
 
+/** Streams the messages after the first one as frames of a forwarded connection, then its end. */
 async function* streamForwardInput(
   items: AsyncIterator<PortForwardRequest>,
 ): AsyncGenerator<TunnelFrame> {

@@ -15,22 +15,25 @@ import {
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** Bytes of one log that are in flight or wait for the reader. The last entry may exceed it. */
+/**
+ * Window of one log: bytes that may be in flight or wait for the reader. The last entry may exceed
+ * the window.
+ */
 const WINDOW_BYTES = 128 * 1024;
-/** Window updates are sent for at least this many bytes. */
+/** Bytes after which the window is extended again, so that not every entry causes a frame. */
 const GRANT_BYTES = WINDOW_BYTES / 4;
 
-/** The reader of one log. */
+/** The state of one open log. */
 interface Reader {
   readonly entries: LogEntry[];
-  /** How the log has ended; undefined while it is open. */
+  /** `complete`, or the error with which the log has ended; undefined while the log is open. */
   ended: { readonly reason: unknown } | 'complete' | undefined;
   wake: () => void;
 }
 
 /**
- * Several logs of one node in one tunnel. The constructor opens the tunnel. The channel ends when
- * its last log ends or the tunnel breaks; later logs need a new channel.
+ * Reads several logs of one node through one tunnel, which the constructor opens. The channel ends
+ * when its last log ends or the tunnel breaks; later logs need a new channel.
  */
 export class LogChannel {
   private readonly readers = new Map<bigint, Reader>();
@@ -49,7 +52,8 @@ export class LogChannel {
   }
 
   /**
-   * Streams the entries of one log. Leaving the loop, or aborting, closes the log on the node.
+   * Streams the entries of one log. Leaving the loop, or aborting the signal, closes the log on the
+   * node.
    * @throws the error that the agent reports; kind `unavailable` when the tunnel breaks.
    */
   async *read(request: StreamLogsRequest, signal: StopSignal): AsyncGenerator<LogEntry> {
@@ -67,15 +71,15 @@ export class LogChannel {
       this.send(id, { case: 'open', value: request });
       this.send(id, { case: 'window', value: BigInt(WINDOW_BYTES) });
       if (signal.aborted) onAbort();
-      let toGrant = 0;
+      let readBytes = 0;
       for (;;) {
         const entry = reader.entries.shift();
         if (entry !== undefined) {
-          toGrant += computeLogCost(entry);
+          readBytes += computeLogCost(entry);
           yield entry;
-          if (toGrant < GRANT_BYTES || reader.ended !== undefined) continue;
-          this.send(id, { case: 'window', value: BigInt(toGrant) });
-          toGrant = 0;
+          if (readBytes < GRANT_BYTES || reader.ended !== undefined) continue;
+          this.send(id, { case: 'window', value: BigInt(readBytes) });
+          readBytes = 0;
         } else if (reader.ended === 'complete') return;
         else if (reader.ended !== undefined) throw reader.ended.reason;
         else await new Promise<void>((resolve) => (reader.wake = resolve));
@@ -100,7 +104,7 @@ export class LogChannel {
         this.streamInput(),
       ))
         if (frame.case === 'logChannel')
-          for (const each of frame.value.frames) this.handleFrame(each);
+          for (const logFrame of frame.value.frames) this.handleFrame(logFrame);
     } catch (failure) {
       reason = failure;
     }
@@ -113,7 +117,7 @@ export class LogChannel {
 
   private handleFrame({ logId, frame }: LogChannelFrame): void {
     const reader = this.readers.get(logId);
-    if (reader === undefined) return; // the reader was removed
+    if (reader === undefined) return; // The reader was removed.
     if (frame.case === 'entry') {
       reader.entries.push(frame.value);
       reader.wake();
@@ -127,7 +131,10 @@ export class LogChannel {
       });
   }
 
-  /** Removes a reader and closes its log. The tunnel ends with the last reader. */
+  /**
+   * Removes a reader and closes its log on the node. The tunnel ends with the last reader.
+   * @param reason - Error for the reader; undefined when it has left.
+   */
   private removeReader(id: bigint, reader: Reader, reason: unknown): void {
     if (this.readers.delete(id)) this.send(id, { case: 'close', value: create(TunnelEndSchema) });
     if (reason !== undefined) {
@@ -156,7 +163,7 @@ export class LogChannel {
   }
 }
 
-function endReader(reader: Reader, how: NonNullable<Reader['ended']>): void {
-  reader.ended ??= how;
+function endReader(reader: Reader, end: NonNullable<Reader['ended']>): void {
+  reader.ended ??= end;
   reader.wake();
 }

@@ -20,7 +20,7 @@ const sequencesOf = (entries: ReturnType<LogCursor['advance']>) =>
   entries.map(({ sequence, lastSequence }) => lastSequence ?? sequence);
 
 describe('LogCursor', () => {
-  it('drops lines that were received before, by container', () => {
+  it('drops the lines of a container that were received before', () => {
     const cursor = new LogCursor([{ containerId: 'c', sequence: 2n }]);
     expect(sequencesOf(cursor.advance(aLine(2n)))).toEqual([]);
     expect(sequencesOf(cursor.advance(aLine(3n)))).toEqual([3n]);
@@ -30,14 +30,14 @@ describe('LogCursor', () => {
     expect(sequencesOf(cursor.advance(aLine(3n)))).toEqual([]);
   });
 
-  it('keeps the new lines of a batch', () => {
+  it('returns only the new lines of a batch that was received in part', () => {
     const cursor = new LogCursor([{ containerId: 'c', sequence: 2n }]);
     expect(sequencesOf(cursor.advance(aBatch(1n, 4n)))).toEqual([3n, 4n]);
     expect(sequencesOf(cursor.advance(aBatch(1n, 4n)))).toEqual([]);
     expect(sequencesOf(cursor.advance(aBatch(5n, 6n)))).toEqual([6n]);
   });
 
-  it('returns the positions to resume at', () => {
+  it('returns the positions after bookmarks and skipped lines as positions to resume at', () => {
     const cursor = new LogCursor();
     cursor.advance(aLine(0n, { position: 7n }));
     cursor.advance(

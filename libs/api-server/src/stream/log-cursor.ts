@@ -2,8 +2,8 @@ import { create } from '@bufbuild/protobuf';
 import { LogPositionSchema, decodeLines, type LogEntry, type LogPosition } from '@cloudless/api';
 
 /**
- * The position of a reader in the logs of a replica, by container. Resumes an interrupted stream
- * and drops entries that the reader received before.
+ * The position of a reader in the logs of a replica, by container. With a cursor, a reader resumes
+ * an interrupted stream and drops the entries that it has received before.
  * @example
  * ```ts
  * const cursor = new LogCursor(request.after);
@@ -12,13 +12,17 @@ import { LogPositionSchema, decodeLines, type LogEntry, type LogPosition } from 
  * ```
  */
 export class LogCursor {
+  /** Sequence number of the last received line, by container id. */
   private readonly received: Map<string, bigint>;
 
   constructor(after: readonly Pick<LogPosition, 'containerId' | 'sequence'>[] = []) {
     this.received = new Map(after.map(({ containerId, sequence }) => [containerId, sequence]));
   }
 
-  /** Returns the part of an entry that was not received yet, and moves the position after it. */
+  /**
+   * Returns the part of an entry that was not received yet, and moves the position after the entry.
+   * @returns The entry itself, its new lines as single entries, or nothing.
+   */
   advance(entry: LogEntry): readonly LogEntry[] {
     const { containerId, sequence, position, skipped } = entry;
     const known = this.received.get(containerId) ?? 0n;
@@ -37,7 +41,7 @@ export class LogCursor {
     return sequence > known ? [entry] : decodeLines(entry).filter((line) => line.sequence > known);
   }
 
-  /** The positions to resume at, for `StreamLogsRequest.after`. */
+  /** Returns the positions to resume at, for `StreamLogsRequest.after`. */
   toPositions(): LogPosition[] {
     return [...this.received].map(([containerId, sequence]) =>
       create(LogPositionSchema, { containerId, sequence }),
@@ -45,7 +49,7 @@ export class LogCursor {
   }
 }
 
-/** True for an entry that only shows that the stream is alive. */
+/** Returns true for an entry without content, which only shows that the stream is alive. */
 export function isBookmark({ sequence, position, skipped }: LogEntry): boolean {
   return sequence === 0n && position === undefined && skipped === undefined;
 }

@@ -24,8 +24,8 @@ const anEntry = (sequence: number): LogEntry =>
 const request = (replicaId = 'web-1') =>
   create(StreamLogsRequestSchema, { replicaId, follow: true });
 
-/** Frames that a test makes up. */
-class Frames {
+/** A stream of frames that a test pushes. */
+class PushedFrames {
   private readonly waiting: TunnelFrame[] = [];
   private failure: Error | undefined;
   private wake = (): void => undefined;
@@ -51,14 +51,15 @@ class Frames {
   }
 }
 
-/** Tunnels to an agent that a test speaks for. */
+/** Tunnels whose frames from the agent a test sends. */
 class ScriptedTunnels implements TunnelOpener {
   readonly targets: TunnelPurpose[] = [];
-  /** Frames that the coordinator sent in channels. */
-  readonly heard: LogChannelFrame[] = [];
-  /** Tunnels that are open. */
-  openNow = 0;
-  private current: Frames | undefined;
+  /** Frames that the coordinator sent through log channels. */
+  readonly received: LogChannelFrame[] = [];
+  /** Number of open tunnels. */
+  openCount = 0;
+  /** Frames of the newest tunnel. */
+  private current: PushedFrames | undefined;
 
   async *open(
     _nodeId: string,
@@ -67,14 +68,14 @@ class ScriptedTunnels implements TunnelOpener {
     input?: AsyncIterable<TunnelFrame>,
   ): AsyncGenerator<TunnelFrame> {
     this.targets.push(target);
-    const frames = new Frames();
+    const frames = new PushedFrames();
     this.current = frames;
-    this.openNow += 1;
-    if (input !== undefined) void this.handleFrame(input);
+    this.openCount += 1;
+    if (input !== undefined) void this.recordFrames(input);
     try {
       yield* frames.read(signal);
     } finally {
-      this.openNow -= 1;
+      this.openCount -= 1;
     }
   }
 
@@ -89,24 +90,24 @@ class ScriptedTunnels implements TunnelOpener {
     );
   }
 
-  /** Bytes granted to a log. */
+  /** Returns the sum of the bytes that window frames granted to a log. */
   getGrantedBytes(logId: bigint): number {
-    return this.heard.reduce(
+    return this.received.reduce(
       (sum, { logId: id, frame }) =>
         sum + (id === logId && frame.case === 'window' ? Number(frame.value) : 0),
       0,
     );
   }
 
-  private async handleFrame(input: AsyncIterable<TunnelFrame>): Promise<void> {
+  private async recordFrames(input: AsyncIterable<TunnelFrame>): Promise<void> {
     for await (const { frame } of input)
-      if (frame.case === 'logChannel') this.heard.push(...frame.value.frames);
+      if (frame.case === 'logChannel') this.received.push(...frame.value.frames);
   }
 }
 
-function createWorld(takesChannel = true) {
+function createWorld(supportsLogChannel = true) {
   const tunnels = new ScriptedTunnels();
-  const streams = new NodeLogReader(tunnels, () => takesChannel);
+  const streams = new NodeLogReader(tunnels, () => supportsLogChannel);
   const stop = new AbortController();
   const read = (client: object = stop) => streams.read('node-1', request(), stop.signal, client);
   return { tunnels, streams, stop, read };
@@ -127,18 +128,18 @@ describe('NodeLogReader', () => {
     ]);
     await readers[0]!.return(undefined);
     await settle();
-    expect(tunnels.heard.at(-1)).toMatchObject({ logId: 1n, frame: { case: 'close' } });
-    expect(tunnels.openNow).toBe(1);
+    expect(tunnels.received.at(-1)).toMatchObject({ logId: 1n, frame: { case: 'close' } });
+    expect(tunnels.openCount).toBe(1);
     await readers[1]!.return(undefined);
     await settle();
-    expect(tunnels.openNow).toBe(0);
+    expect(tunnels.openCount).toBe(0);
     const later = read();
     void later.next().catch(() => undefined);
     await settle();
     expect(tunnels.targets).toHaveLength(2);
   });
 
-  it('ends and fails logs independently of each other', async () => {
+  it('passes the end and the error of one log on while other logs go on', async () => {
     const { tunnels, read } = createWorld();
     const [ending, failing, other] = [read(), read(), read()];
     const outcomes = [
@@ -160,7 +161,7 @@ describe('NodeLogReader', () => {
     ]);
   });
 
-  it('grants window as entries are read, so that a slow reader does not delay other logs', async () => {
+  it('extends the window of a log only as its entries are read, so that a slow reader delays no other log', async () => {
     const { tunnels, read } = createWorld();
     const [slow, quick] = [read(), read()];
     const first = [slow.next(), quick.next()];
@@ -204,18 +205,18 @@ describe('NodeLogReader', () => {
     await first;
     stop.abort();
     await settle();
-    expect(tunnels.openNow).toBe(0);
+    expect(tunnels.openCount).toBe(0);
     await expect(reader.next()).rejects.toMatchObject({ kind: 'unavailable' });
   });
 
   it('opens one tunnel for each log of an agent with protocol 1', async () => {
-    const { tunnels, read } = createWorld(false);
+    const { tunnels, read } = createWorld(/* supportsLogChannel */ false);
     for (const reader of [read(), read()]) void reader.next();
     await settle();
     expect(tunnels.targets.map((target) => target.case)).toEqual(['logs', 'logs']);
   });
 
-  it('leaves capacity for the logs of another client when one client has reached its limit', async () => {
+  it('refuses the 257th log of one client and accepts a log of another client', async () => {
     const { streams, read, stop } = createWorld();
     for (let log = 0; log < 256; log += 1)
       void read()
@@ -230,8 +231,8 @@ describe('NodeLogReader', () => {
   });
 });
 
-describe('TunnelHub with an agent of protocol 1', () => {
-  it('leaves capacity for commands of the same client and logs of others when one client has many logs', async () => {
+describe('NodeLogReader with a TunnelHub and an agent of protocol 1', () => {
+  it('refuses the 13th log of one client, and leaves capacity for its commands and for logs of others', async () => {
     const clock = new ManualClock();
     const sessions = {
       setTunnelListener: () => undefined,
@@ -242,21 +243,22 @@ describe('TunnelHub with an agent of protocol 1', () => {
     const streams = new NodeLogReader(hub, () => false);
     const stop = new AbortController();
     const [one, another] = [{}, {}];
-    const raceOutcome = (opening: Promise<unknown>): Promise<unknown> =>
+    /** Resolves with `open` when the stream is open, or with the message of its error. */
+    const getOutcome = (opening: Promise<unknown>): Promise<unknown> =>
       Promise.race([opening.catch((reason: Error) => reason.message), settle().then(() => 'open')]);
-    const listLogs = (client: object): Promise<unknown> =>
-      raceOutcome(streams.read('node-1', request(), stop.signal, client).next());
-    const outcomes = await Promise.all(Array.from({ length: 32 }, () => listLogs(one)));
+    const openLog = (client: object): Promise<unknown> =>
+      getOutcome(streams.read('node-1', request(), stop.signal, client).next());
+    const outcomes = await Promise.all(Array.from({ length: 32 }, () => openLog(one)));
     expect(outcomes.filter((outcome) => outcome === 'open')).toHaveLength(12);
     expect(outcomes.at(-1)).toBe('this client has 12 logs of node "node-1" open; close some first');
-    expect(await listLogs(another)).toBe('open');
+    expect(await openLog(another)).toBe('open');
     const target = {
       case: 'exec',
       value: { $typeName: 'cloudless.api.ExecCommandRequest' },
     } as TunnelPurpose;
     for (const client of [one, another])
       expect(
-        await raceOutcome(hub.open('node-1', target, stop.signal, undefined, client).next()),
+        await getOutcome(hub.open('node-1', target, stop.signal, undefined, client).next()),
       ).toBe('open');
     stop.abort();
   });

@@ -4,16 +4,19 @@ import { LogChannel } from './log-channel.js';
 import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream-quota.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** A log with a slow reader takes about 200 KiB of memory here and the same on its node. */
+/**
+ * Limits of open logs. A log with a slow reader takes about 200 KiB of memory in the coordinator
+ * and on its node, so 512 logs take about 100 MiB.
+ */
 const LOGS: StreamQuotaLimits = { perNode: 512, perClient: 256, noun: 'logs' };
 
 /**
- * Reads logs of nodes: all logs of a node through one tunnel, or, from agents of protocol 1, one
- * tunnel for each log.
+ * Reads logs of nodes: all logs of a node through one tunnel, or through one tunnel for each log
+ * when the agent supports only protocol 1.
  */
 export class NodeLogReader {
   private readonly channels = new Map<string, LogChannel>();
-  private readonly shares = new StreamQuota(LOGS);
+  private readonly quota = new StreamQuota(LOGS);
 
   /**
    * @param supportsLogChannel - Returns true when the agent of the node supports several logs in
@@ -25,7 +28,9 @@ export class NodeLogReader {
   ) {}
 
   /**
-   * Streams the entries of one log. Leaving the loop, or aborting, closes the log on the node.
+   * Streams the entries of one log. Leaving the loop, or aborting the signal, closes the log on the
+   * node.
+   * @param client - Client whose quota the log counts against.
    * @throws kind `unavailable` when the node is not connected or the stream breaks, `exhausted`
    *   when the client or the node has too many open logs, or the error that the agent reports.
    */
@@ -46,15 +51,15 @@ export class NodeLogReader {
       for await (const { frame } of frames) if (frame.case === 'log') yield frame.value;
       return;
     }
-    const giveBack = this.shares.acquire(nodeId, client);
-    // Released at once, because a client that has disconnected may never read the entry that waits
-    // for it.
-    signal.addEventListener('abort', giveBack);
+    const release = this.quota.acquire(nodeId, client);
+    // Releases the quota at once when the client disconnects: it may never read the next entry, so
+    // `finally` may never run.
+    signal.addEventListener('abort', release);
     try {
       yield* this.getChannel(nodeId).read(request, signal);
     } finally {
-      signal.removeEventListener('abort', giveBack);
-      giveBack();
+      signal.removeEventListener('abort', release);
+      release();
     }
   }
 

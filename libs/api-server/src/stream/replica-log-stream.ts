@@ -7,11 +7,12 @@ import type { NodeLogReader } from './node-log-reader.js';
 import type { StreamClient } from './stream-quota.js';
 import type { StreamTarget } from './stream-target.js';
 
-/** Delay between two attempts to reach the agent of a followed replica again. */
+/** Delay before the agent of a followed replica is dialled again, milliseconds. */
 const REDIAL_MS = 250;
 
 /** The client of a log stream. */
 export interface LogReader {
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly client: StreamClient;
 }
@@ -24,8 +25,10 @@ export class ReplicaLogStream {
   ) {}
 
   /**
-   * Streams the lines of one replica or container. A followed log is resumed after the agent was
-   * disconnected, without repeating lines.
+   * Streams the lines of one replica or container. A followed log is resumed without repeated lines
+   * when the agent was disconnected, as long as the replica exists.
+   * @throws kind `precondition` when the replica has no node yet, `unavailable` when the node
+   *   cannot be reached and the log is not followed, and other errors of the agent.
    */
   async *read(
     target: Exclude<StreamTarget, { kind: 'workload' }>,
@@ -35,20 +38,20 @@ export class ReplicaLogStream {
     const { state, clock } = this.deps;
     const cursor = new LogCursor(request.after);
     const { id, nodeId } = target.replica;
-    let begun = false;
+    let hasReceived = false;
     while (!signal.aborted) {
       try {
         if (nodeId === '')
           throw new CloudlessError('precondition', `replica "${id}" has no node yet`);
-        const value = createAgentRequest(target, request, cursor, begun);
+        const value = createAgentRequest(target, request, cursor, hasReceived);
         for await (const entry of this.logs.read(nodeId, value, signal, client)) {
-          begun = true;
+          hasReceived = true;
           yield* cursor.advance(entry);
         }
         return;
       } catch (reason) {
-        const gone = state.view().replica(id) === undefined;
-        if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || gone)
+        const isDeleted = state.view().replica(id) === undefined;
+        if (signal.aborted || !request.follow || errorKindOf(reason) !== 'unavailable' || isDeleted)
           throw reason;
       }
       await sleep(clock, REDIAL_MS, signal).catch(() => undefined);
@@ -57,20 +60,20 @@ export class ReplicaLogStream {
 }
 
 /**
- * Creates the request to the agent of a replica: after an interruption, for the lines that were not
- * received yet.
+ * Creates the request to the agent of a replica, for the lines after the position of the cursor.
+ * @param hasReceived - True after the first entry: `tail_lines` no longer applies.
  */
 function createAgentRequest(
   target: Exclude<StreamTarget, { kind: 'workload' }>,
   request: StreamLogsRequest,
   cursor: LogCursor,
-  begun: boolean,
+  hasReceived: boolean,
 ): StreamLogsRequest {
   const value = clone(StreamLogsRequestSchema, request);
   Object.assign(value, { name: '', namespace: '', containerId: '', replicaId: '' });
   if (target.kind === 'container') value.containerId = target.containerId;
   else value.replicaId = target.replica.id;
-  if (begun) delete value.tailLines;
+  if (hasReceived) delete value.tailLines;
   value.after = cursor.toPositions();
   return value;
 }

@@ -62,30 +62,36 @@ function createState(replicas: readonly Replica[]): ClusterState {
   return { view: () => view } as unknown as ClusterState;
 }
 
+/** The frames that the agent of a node sends in a tunnel. */
 type Answer = (target: TunnelPurpose, signal: AbortSignal) => AsyncGenerator<TunnelFrame>;
 
-/** Agents that tell of everything they run, with some that answer otherwise. */
+/** Handlers over agents that answer with the containers of their node, or as a test says. */
 class World {
   readonly clock = new ManualClock();
-  readonly asked: { readonly nodeId: string; readonly target: TunnelPurpose }[] = [];
+  /** The tunnels that were opened, in order. */
+  readonly queries: { readonly nodeId: string; readonly target: TunnelPurpose }[] = [];
   readonly handlers: StatisticsHandlers;
   readonly stopping = new AbortController();
-  inFlight = 0;
-  mostInFlight = 0;
+  /** Number of open tunnels, and the largest number so far. */
+  openTunnels = 0;
+  maxOpenTunnels = 0;
 
-  constructor(replicas: readonly Replica[], others: Readonly<Record<string, Answer>> = {}) {
+  constructor(
+    replicas: readonly Replica[] /** Answers of single nodes. */,
+    answers: Readonly<Record<string, Answer>> = {},
+  ) {
     const open = async function* (
       this: World,
       nodeId: string,
       target: TunnelPurpose,
       signal: AbortSignal,
     ) {
-      this.asked.push({ nodeId, target });
-      this.mostInFlight = Math.max(this.mostInFlight, (this.inFlight += 1));
+      this.queries.push({ nodeId, target });
+      this.maxOpenTunnels = Math.max(this.maxOpenTunnels, (this.openTunnels += 1));
       try {
-        yield* (others[nodeId] ?? (() => this.answer(nodeId, replicas)))(target, signal);
+        yield* (answers[nodeId] ?? (() => this.answer(nodeId, replicas)))(target, signal);
       } finally {
-        this.inFlight -= 1;
+        this.openTunnels -= 1;
       }
     };
     const tunnels = { open: open.bind(this) } as unknown as TunnelOpener;
@@ -154,24 +160,27 @@ const staySilent: Answer = async function* (_target, signal) {
 
 describe('StatisticsHandlers.listContainerStats', () => {
   it.each([
-    { request: {}, asks: ['a', 'b'], gives: ['a/db-1', 'a/web-1', 'b/web-2'] },
-    { request: { namespace: 'default' }, asks: ['a', 'b'], gives: ['a/web-1', 'b/web-2'] },
-    { request: { name: 'web' }, asks: ['a', 'b'], gives: ['a/web-1', 'b/web-2'] },
-    { request: { namespace: 'prod', name: 'db' }, asks: ['a'], gives: ['a/db-1'] },
-    { request: { nodeId: 'b' }, asks: ['b'], gives: ['b/web-2'] },
-    { request: { nodeId: 'b', namespace: 'prod' }, asks: [], gives: [] },
-    { request: { nodeId: 'c' }, asks: [], gives: [] },
-  ])('queries $asks and returns $gives for $request', async ({ request, asks, gives }) => {
-    const world = new World(replicas);
-    const response = await world.list(request);
-    expect(listShown(response)).toEqual(gives);
-    expect(response.silentNodes).toEqual([]);
-    expect(world.asked.map(({ nodeId }) => nodeId)).toEqual(asks);
-    for (const { target } of world.asked)
-      expect(target).toMatchObject({ value: { nodeId: '', pageToken: '', pageSize: 0 } });
-  });
+    { request: {}, queried: ['a', 'b'], listed: ['a/db-1', 'a/web-1', 'b/web-2'] },
+    { request: { namespace: 'default' }, queried: ['a', 'b'], listed: ['a/web-1', 'b/web-2'] },
+    { request: { name: 'web' }, queried: ['a', 'b'], listed: ['a/web-1', 'b/web-2'] },
+    { request: { namespace: 'prod', name: 'db' }, queried: ['a'], listed: ['a/db-1'] },
+    { request: { nodeId: 'b' }, queried: ['b'], listed: ['b/web-2'] },
+    { request: { nodeId: 'b', namespace: 'prod' }, queried: [], listed: [] },
+    { request: { nodeId: 'c' }, queried: [], listed: [] },
+  ])(
+    'queries nodes $queried and lists $listed for the request $request',
+    async ({ request, queried, listed }) => {
+      const world = new World(replicas);
+      const response = await world.list(request);
+      expect(listShown(response)).toEqual(listed);
+      expect(response.silentNodes).toEqual([]);
+      expect(world.queries.map(({ nodeId }) => nodeId)).toEqual(queried);
+      for (const { target } of world.queries)
+        expect(target).toMatchObject({ value: { nodeId: '', pageToken: '', pageSize: 0 } });
+    },
+  );
 
-  it('lists a node that does not answer with the reason, and returns the containers of others', async () => {
+  it('lists an unreachable node as silent with the reason, and lists the containers of other nodes', async () => {
     const world = new World(replicas, { a: refuse });
     const response = await world.list();
     expect(listShown(response)).toEqual(['b/web-2']);
@@ -180,7 +189,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
     ]);
   });
 
-  it('ignores the statistics of a node about containers of another node', async () => {
+  it('drops the statistics of a node about containers of another node', async () => {
     const answerForOthers: Answer = async function* () {
       const containers = ['web-1', 'web-2'].map((replicaId) =>
         create(ContainerUseSchema, { replicaId, nodeId: 'a' }),
@@ -192,7 +201,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
     expect(listShown(response)).toEqual(['a/db-1', 'a/web-1', 'b/web-2']);
   });
 
-  it('waits three seconds for a silent node', async () => {
+  it('lists a node as silent when it has not answered within 3 s', async () => {
     const world = new World(replicas, { a: staySilent });
     let done: ListContainerStatsResponse | undefined;
     void world.list().then((response) => (done = response));
@@ -200,18 +209,18 @@ describe('StatisticsHandlers.listContainerStats', () => {
     expect(done).toBeUndefined();
     await world.clock.advance(1);
     expect(done?.silentNodes).toMatchObject([{ nodeId: 'a', reason: 'no answer within 3 s' }]);
-    expect(world.inFlight).toBe(0);
+    expect(world.openTunnels).toBe(0);
     expect(world.clock.pendingTimers).toBe(0);
     expect(getEventListeners(world.stopping.signal, 'abort')).toEqual([]);
   });
 
-  it('closes the tunnels when its client disconnects', async () => {
+  it('closes its tunnels when the client disconnects', async () => {
     const world = new World(replicas, { a: staySilent, b: staySilent });
-    const listed = world.list();
+    const response = world.list();
     await world.clock.advance(1);
     world.stopping.abort();
-    await expect(listed).rejects.toMatchObject({ kind: 'unavailable' });
-    expect([world.inFlight, world.clock.pendingTimers]).toEqual([0, 0]);
+    await expect(response).rejects.toMatchObject({ kind: 'unavailable' });
+    expect([world.openTunnels, world.clock.pendingTimers]).toEqual([0, 0]);
   });
 
   it('queries at most 16 nodes at a time', async () => {
@@ -221,7 +230,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
     }));
     const world = new World(many);
     expect((await world.list()).containers).toHaveLength(50);
-    expect(world.mostInFlight).toBe(16);
+    expect(world.maxOpenTunnels).toBe(16);
   });
 
   it('returns each replica on exactly one page when the replicas of a node span two pages', async () => {
@@ -244,7 +253,7 @@ describe('StatisticsHandlers.listContainerStats', () => {
   it.each([
     { request: { name: 'none' }, message: 'workload "default/none" not found' },
     { request: { nodeId: 'none' }, message: 'node "none" not found' },
-  ])('refuses $request', async ({ request, message }) => {
+  ])('fails with kind `notFound` for the request $request', async ({ request, message }) => {
     await expect(new World(replicas).list(request)).rejects.toMatchObject({
       kind: 'notFound',
       message,
@@ -260,11 +269,11 @@ describe('StatisticsHandlers.getContainerStats', () => {
   };
 
   it.each([{ replicaId: 'web-1' }, { containerId: 'c-web-1' }])(
-    'are asked of its node: %j',
+    'queries the node of the container for the request %j',
     async (request) => {
       const world = new World(replicas, { a: answerStats });
       expect(await world.get(request)).toMatchObject({ replicaId: 'web-1' });
-      expect(world.asked).toMatchObject([
+      expect(world.queries).toMatchObject([
         {
           nodeId: 'a',
           target: { case: 'stats', value: { containerId: 'c-web-1', replicaId: '' } },
@@ -290,7 +299,7 @@ describe('StatisticsHandlers.getContainerStats', () => {
       kind: 'precondition',
       message: 'replica "db-3" has no running container',
     },
-  ])('refuses $request', async ({ request, kind, message }) => {
+  ])('fails with kind $kind for the request $request', async ({ request, kind, message }) => {
     await expect(new World(replicas).get(request)).rejects.toMatchObject({ kind, message });
   });
 });

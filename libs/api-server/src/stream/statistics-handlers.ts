@@ -28,11 +28,13 @@ import { requireWorkload } from '../workload/lookup.js';
 import { requireContainer, resolveTarget } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** Nodes that are queried at the same time for one call. */
+/**
+ * Nodes that are queried at the same time for one call, so that a call does not open many tunnels.
+ */
 const PARALLEL_NODES = 16;
 /**
- * Time after which a node counts as silent, milliseconds. The agent only returns samples that it
- * has already.
+ * Time after which a node is listed in `silent_nodes`, milliseconds. An agent answers at once: it
+ * returns samples that it has already taken.
  */
 const NODE_DEADLINE_MS = 3_000;
 
@@ -43,7 +45,11 @@ export class StatisticsHandlers {
     private readonly tunnels: TunnelOpener,
   ) {}
 
-  /** Measures one running container. */
+  /**
+   * Returns the resource usage of one running container.
+   * @throws kind `invalid` when the request names no container or two, `notFound`, `precondition`
+   *   when the replica has no running container, `unavailable` when its node cannot be reached.
+   */
   async getContainerStats(
     request: GetContainerStatsRequest,
     { signal }: HandlerContext,
@@ -66,8 +72,9 @@ export class StatisticsHandlers {
   }
 
   /**
-   * Lists the usage of a page of running replicas by querying their nodes. Nodes that do not answer
-   * are listed in `silent_nodes`.
+   * Lists the resource usage of the containers of one page of running replicas. Queries the nodes
+   * of these replicas; a node that does not answer is listed in `silent_nodes` with the reason.
+   * @throws kind `notFound` when the requested workload or node does not exist.
    */
   async listContainerStats(
     request: ListContainerStatsRequest,
@@ -79,9 +86,9 @@ export class StatisticsHandlers {
     );
     const filter = ['container stats', namespace, name, nodeId];
     const page = paginate(replicas, toSortKey, request, { filter });
-    const nodeOf = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
+    const nodeIdByReplica = new Map(page.items.map((replica) => [replica.id, replica.nodeId]));
     const nodeIds = [...new Set(page.items.map((replica) => replica.nodeId))];
-    const asked = Object.assign(clone(ListContainerStatsRequestSchema, request), {
+    const nodeRequest = Object.assign(clone(ListContainerStatsRequestSchema, request), {
       nodeId: '',
       pageSize: 0,
       pageToken: '',
@@ -90,10 +97,10 @@ export class StatisticsHandlers {
     const silentNodes: SilentNode[] = [];
     await forEachParallel(PARALLEL_NODES, nodeIds, async (id) => {
       try {
-        const told = await this.queryNode(id, asked, signal);
-        // ignores containers of other nodes
-        const own = told.filter(({ replicaId }) => nodeOf.get(replicaId) === id);
-        containers.push(...own.map((use) => Object.assign(use, { nodeId: id })));
+        const reported = await this.queryNode(id, nodeRequest, signal);
+        // Drops containers of other nodes, and of replicas that are not on this page.
+        const listed = reported.filter(({ replicaId }) => nodeIdByReplica.get(replicaId) === id);
+        containers.push(...listed.map((use) => Object.assign(use, { nodeId: id })));
       } catch (reason) {
         if (signal.aborted) throw reason;
         silentNodes.push(create(SilentNodeSchema, { nodeId: id, reason: describeReason(reason) }));
@@ -132,6 +139,7 @@ export class StatisticsHandlers {
     });
   }
 
+  /** @throws kind `deadline` when the node does not answer within {@link NODE_DEADLINE_MS}. */
   private async queryNode(
     nodeId: string,
     value: ListContainerStatsRequest,
@@ -140,9 +148,9 @@ export class StatisticsHandlers {
     const stopping = new AbortController();
     const stop = (): void => stopping.abort();
     signal.addEventListener('abort', stop, { once: true });
-    let late = false;
+    let timedOut = false;
     const timer = this.deps.clock.setTimer(NODE_DEADLINE_MS, () => {
-      late = true;
+      timedOut = true;
       stop();
     });
     try {
@@ -155,7 +163,7 @@ export class StatisticsHandlers {
       }
       throw new CloudlessError('unavailable', `node "${nodeId}" ended the call without a result`);
     } catch (reason) {
-      if (late)
+      if (timedOut)
         throw new CloudlessError('deadline', `no answer within ${NODE_DEADLINE_MS / 1_000} s`, {
           cause: reason,
         });
@@ -170,11 +178,11 @@ export class StatisticsHandlers {
 const toSortKey = ({ nodeId, id }: Pick<ReplicaRecord, 'nodeId' | 'id'>): string =>
   `${nodeId}/${id}`;
 
-/** The details of an internal error stay in the log of the process that had it. */
+/** Returns the reason for `silent_nodes`. The details of an internal error are not shown. */
 const describeReason = (reason: unknown): string =>
   errorKindOf(reason) === 'internal' ? 'internal error' : errorMessageOf(reason);
 
-/** Runs `work` for each item, at most `limit` at a time. Fails with the first failure. */
+/** Runs `work` for each item, for at most `limit` items at a time. Rejects with the first error. */
 async function forEachParallel<Item>(
   limit: number,
   items: readonly Item[],

@@ -70,13 +70,13 @@ function createDeps(clock: ManualClock, replicas = 2) {
   return deps;
 }
 
-/** Of agents that know no channel of logs. */
+/** Handlers whose agents support only protocol 1, without log channels. */
 const createHandlers = (clock: ManualClock, tunnels: TunnelOpener, replicas = 2): StreamHandlers =>
   new StreamHandlers(createDeps(clock, replicas), tunnels, new NodeLogReader(tunnels, () => false));
 const createContext = (signal: AbortSignal) => ({ signal }) as HandlerContext;
 
-describe('StreamHandlers.streamLogs of a workload', () => {
-  it('delivers every line of every replica to a slow reader', async () => {
+describe('StreamHandlers.streamLogs', () => {
+  it('delivers every line of every replica of a workload to a slow reader', async () => {
     const clock = new ManualClock();
     const stopping = new AbortController();
     const tunnels: TunnelOpener = {
@@ -104,8 +104,8 @@ describe('StreamHandlers.streamLogs of a workload', () => {
     expect(Object.fromEntries(counts)).toEqual({ 'node-1': 700, 'node-2': 700 });
   });
 
-  it('delivers the batches of a single replica as its agent sent them', async () => {
-    const batch = Uint8Array.of(10, 0, 10, 0); // two lines without a field
+  it('delivers the batches of a workload with one replica as its agent sent them', async () => {
+    const batch = Uint8Array.of(10, 0, 10, 0); // Two lines without fields.
     const value = create(LogEntrySchema, { containerId: 'c1', batch });
     const tunnels: TunnelOpener = {
       async *open() {
@@ -123,7 +123,7 @@ describe('StreamHandlers.streamLogs of a workload', () => {
     expect(entries).toEqual([value]);
   });
 
-  it('closes every stream when one node cannot be reached', async () => {
+  it('fails, and closes the streams of all replicas, when one node of a workload cannot be reached', async () => {
     const clock = new ManualClock();
     let open = 0;
     const tunnels: TunnelOpener = {
@@ -253,17 +253,18 @@ describe('TunnelHub', () => {
     },
   );
 
-  /** A hub whose agent dials at once and then says nothing. */
+  /** Creates a hub whose agent opens each tunnel at once and then sends no frame. */
   function createSilentHub() {
     const clock = new ManualClock();
-    let notices: TunnelListener | undefined;
-    const answers: Promise<unknown>[] = [];
+    let listener: TunnelListener | undefined;
+    /** Results of the Tunnel calls of the agent. */
+    const tunnelCalls: Promise<unknown>[] = [];
     const hub: TunnelHub = new TunnelHub(
       { clock, random: createSeededRandom(1) },
       {
-        setTunnelListener: (given) => void (notices = given),
+        setTunnelListener: (newListener) => void (listener = newListener),
         requestTunnel: (_nodeId: string, { tunnelId }: OpenTunnel) => {
-          answers.push(
+          tunnelCalls.push(
             hub
               .handleTunnel(streamNothing(tunnelId), createContext(new AbortController().signal))
               .next(),
@@ -273,7 +274,8 @@ describe('TunnelHub', () => {
         withdrawTunnel: () => undefined,
       },
     );
-    return { clock, hub, answers, lost: (nodeId: string) => notices?.onNodeLost(nodeId) };
+    const loseNode = (nodeId: string): void => listener?.onNodeLost(nodeId);
+    return { clock, hub, tunnelCalls, loseNode };
   }
 
   async function* streamNothing(tunnelId: string): AsyncGenerator<TunnelFrame> {
@@ -283,28 +285,31 @@ describe('TunnelHub', () => {
 
   it.each([
     {
-      name: 'its client disconnects',
+      name: 'the client disconnects',
       end: (caller: AbortController) => caller.abort(),
       says: 'the client has disconnected',
     },
     {
-      name: 'its node is lost',
-      end: (_: AbortController, lose: () => void) => lose(),
+      name: 'the node is lost',
+      end: (_: AbortController, loseNode: () => void) => loseNode(),
       says: 'node "node-1" is not connected',
     },
-  ])('ends a tunnel on both sides when $name while the agent is silent', async ({ end, says }) => {
-    const { clock, hub, answers, lost } = createSilentHub();
-    const caller = new AbortController();
-    const reading = hub.open('node-1', target, caller.signal).next();
-    const outcome = reading.catch((reason: Error) => reason.message);
-    await clock.advance(20_000);
-    end(caller, () => lost('node-1'));
-    await clock.advance(0);
-    expect(await outcome).toBe(says);
-    expect(await answers[0]).toMatchObject({ done: true });
-  });
+  ])(
+    'ends a tunnel on both sides when $name while the agent sends no frame',
+    async ({ end, says }) => {
+      const { clock, hub, tunnelCalls, loseNode } = createSilentHub();
+      const caller = new AbortController();
+      const reading = hub.open('node-1', target, caller.signal).next();
+      const outcome = reading.catch((reason: Error) => reason.message);
+      await clock.advance(20_000);
+      end(caller, () => loseNode('node-1'));
+      await clock.advance(0);
+      expect(await outcome).toBe(says);
+      expect(await tunnelCalls[0]).toMatchObject({ done: true });
+    },
+  );
 
-  it('releases the quota of a tunnel whose reader has left', async () => {
+  it('opens tunnels again after the clients of the earlier tunnels have disconnected', async () => {
     const { clock, hub } = createSilentHub();
     const target = { case: 'status', value: create(GetContainerStatusRequestSchema) } as const;
     for (let round = 0; round < 3; round += 1) {
@@ -324,7 +329,7 @@ describe('TunnelHub', () => {
     }
   });
 
-  it('fails a tunnel that the agent does not open in time, and withdraws the request', async () => {
+  it('fails a tunnel that the agent does not open within 10 s, and withdraws the request', async () => {
     const clock = new ManualClock();
     const withdrawn: string[] = [];
     const requests: OpenTunnel[] = [];
@@ -343,19 +348,19 @@ describe('TunnelHub', () => {
     expect([hub.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
-  it('ends a tunnel whose agent sends no first frame', async () => {
+  it('ends the call of an agent that sends no first frame within 10 s', async () => {
     const { clock, hub } = createSilentHub();
-    const mute = (async function* (): AsyncGenerator<TunnelFrame> {
+    const noFrames = (async function* (): AsyncGenerator<TunnelFrame> {
       await new Promise<void>(() => undefined);
     })();
-    const outcome = hub.handleTunnel(mute, createContext(new AbortController().signal)).next();
+    const outcome = hub.handleTunnel(noFrames, createContext(new AbortController().signal)).next();
     const failed = expect(outcome).rejects.toMatchObject({ kind: 'deadline' });
     await clock.advance(10_000);
     await failed;
   });
 
-  it('fails open tunnels and refuses new ones after close', async () => {
-    const { clock, hub, answers } = createSilentHub();
+  it('fails open tunnels when it is closed, and refuses new tunnels afterwards', async () => {
+    const { clock, hub, tunnelCalls } = createSilentHub();
     const reading = expect(
       hub.open('node-1', target, new AbortController().signal).next(),
     ).rejects.toThrow('shutting down');
@@ -363,14 +368,14 @@ describe('TunnelHub', () => {
     hub.close();
     await reading;
     await clock.advance(0);
-    expect(await answers[0]).toMatchObject({ done: true });
+    expect(await tunnelCalls[0]).toMatchObject({ done: true });
     expect(hub.size).toBe(0);
     await expect(hub.open('node-1', target, new AbortController().signal).next()).rejects.toThrow(
       'shutting down',
     );
   });
 
-  it('releases the quota at once when the client disconnects without reading the waiting item', async () => {
+  it('closes a tunnel at once when the client disconnects while a frame waits for it', async () => {
     const clock = new ManualClock();
     const hub: TunnelHub = new TunnelHub(
       { clock, random: createSeededRandom(1) },

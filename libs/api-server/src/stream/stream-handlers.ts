@@ -31,10 +31,10 @@ import {
 } from './stream-target.js';
 import type { TunnelOpener } from './tunnel-hub.js';
 
-/** Size of the batches that agents send for a client that wants single lines. */
+/** Size of the batches that agents send when the client requests single lines. */
 const BATCH_BYTES = 64 * 1024;
 
-/** Handlers of logs, exec and container status, which reach agents through tunnels. */
+/** Handlers of the log, exec and container calls, which reach agents through tunnels. */
 export class StreamHandlers {
   private readonly replicaLogs: ReplicaLogStream;
   private readonly workloadLogs: WorkloadLogStream;
@@ -49,17 +49,17 @@ export class StreamHandlers {
   }
 
   /**
-   * Streams logs. Agents always send lines in batches; a client that does not request batches
-   * receives single lines.
+   * Streams the logs of a container, a replica or a workload. Agents send lines in batches; a
+   * client whose `max_batch_bytes` is 0 receives single lines.
    */
   async *streamLogs(request: StreamLogsRequest, context: HandlerContext): AsyncGenerator<LogEntry> {
     const client = this.deps.getConnection(context);
-    const singly = request.maxBatchBytes === 0;
-    const wanted = Object.assign(clone(StreamLogsRequestSchema, request), {
-      maxBatchBytes: singly ? BATCH_BYTES : request.maxBatchBytes,
+    const isSingleLines = request.maxBatchBytes === 0;
+    const batchRequest = Object.assign(clone(StreamLogsRequestSchema, request), {
+      maxBatchBytes: isSingleLines ? BATCH_BYTES : request.maxBatchBytes,
     });
-    const entries = this.streamEntries(wanted, { signal: context.signal, client });
-    if (!singly) return yield* entries;
+    const entries = this.streamEntries(batchRequest, { signal: context.signal, client });
+    if (!isSingleLines) return yield* entries;
     for await (const entry of entries) yield* decodeLines(entry);
   }
 
@@ -81,6 +81,12 @@ export class StreamHandlers {
     else yield* this.workloadLogs.merge(target.uid, request, reader);
   }
 
+  /**
+   * Runs a command in a container and returns its output and exit code. For a workload, the command
+   * runs in one of its running replicas.
+   * @throws kind `precondition` when no container runs, `unavailable` when the node cannot be
+   *   reached or ends the call without a result.
+   */
   async execCommand(
     request: ExecCommandRequest,
     entry: AuditEntry,
@@ -117,6 +123,7 @@ export class StreamHandlers {
     );
   }
 
+  /** Returns the status of a container as its agent sees it now. */
   async getContainerStatus(
     request: GetContainerStatusRequest,
     { signal }: HandlerContext,
@@ -136,7 +143,10 @@ export class StreamHandlers {
     );
   }
 
-  /** Lists the current container of each replica as last reported by the agents. */
+  /**
+   * Lists the current container of each replica as its agent last reported it. Does not query the
+   * agents. Replicas that are lost are omitted.
+   */
   listContainers(): ListContainersResponse {
     const view = this.deps.state.view();
     const containers = [...view.replicas()]

@@ -1,8 +1,8 @@
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * The connection of a call. Calls without a connection, made within one process, count as one
- * client. Without identities, clients can only be distinguished by their connections.
+ * The client of a stream: the connection of its call, because clients have no identities. All calls
+ * without a connection, made within one process, count as one client (undefined).
  */
 export type StreamClient = object | undefined;
 
@@ -19,6 +19,7 @@ export interface StreamQuotaLimits {
   readonly noun: string;
 }
 
+/** Open streams to one node. */
 interface NodeStreams {
   total: number;
   readonly byClient: Map<StreamClient, number>;
@@ -31,18 +32,18 @@ export class StreamQuota {
   constructor(private readonly limits: StreamQuotaLimits) {}
 
   /**
-   * Reserves one stream.
+   * Reserves one stream to a node.
    * @returns A function that releases the reservation; later calls do nothing.
    * @throws kind `exhausted` when the node or the client has reached its limit.
    */
   acquire(nodeId: string, client: StreamClient): () => void {
     const { perNode, perClient, noun } = this.limits;
     const node = this.byNode.get(nodeId) ?? { total: 0, byClient: new Map<StreamClient, number>() };
-    const own = node.byClient.get(client) ?? 0;
-    if (own >= perClient)
+    const clientTotal = node.byClient.get(client) ?? 0;
+    if (clientTotal >= perClient)
       throw new CloudlessError(
         'exhausted',
-        `this client has ${own} ${noun} of node "${nodeId}" open; close some first`,
+        `this client has ${clientTotal} ${noun} of node "${nodeId}" open; close some first`,
       );
     if (node.total >= perNode)
       throw new CloudlessError(
@@ -50,19 +51,19 @@ export class StreamQuota {
         `${node.total} ${noun} of node "${nodeId}" are open; close some first`,
       );
     node.total += 1;
-    node.byClient.set(client, own + 1);
+    node.byClient.set(client, clientTotal + 1);
     this.byNode.set(nodeId, node);
-    let taken = true;
+    let isReserved = true;
     return () => {
-      if (taken) this.release(nodeId, node, client);
-      taken = false;
+      if (isReserved) this.release(nodeId, node, client);
+      isReserved = false;
     };
   }
 
   private release(nodeId: string, node: NodeStreams, client: StreamClient): void {
     node.total -= 1;
-    const left = (node.byClient.get(client) ?? 1) - 1;
-    if (left > 0) node.byClient.set(client, left);
+    const remaining = (node.byClient.get(client) ?? 1) - 1;
+    if (remaining > 0) node.byClient.set(client, remaining);
     else node.byClient.delete(client);
     if (node.total === 0) this.byNode.delete(nodeId);
   }

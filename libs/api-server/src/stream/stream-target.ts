@@ -12,7 +12,7 @@ export interface StreamTargetRequest {
   readonly name: string;
 }
 
-/** The target of a request: one container, one replica, or a workload. */
+/** The resolved target of a log or exec request: one container, one replica, or a workload. */
 export type StreamTarget =
   | { readonly kind: 'container'; readonly containerId: string; readonly replica: ReplicaRecord }
   | { readonly kind: 'replica'; readonly replica: ReplicaRecord }
@@ -29,12 +29,12 @@ export type StreamTarget =
  *   `notFound` when the target does not exist.
  */
 export function resolveTarget(view: ClusterView, request: StreamTargetRequest): StreamTarget {
-  const named = [
+  const givenFields = [
     ...(request.containerId === '' ? [] : ['container_id']),
     ...(request.replicaId === '' ? [] : ['replica_id']),
     ...(request.name === '' ? [] : ['name']),
   ];
-  if (named.length === 0) {
+  if (givenFields.length === 0) {
     throw new InvalidInputError([
       {
         field: 'container_id',
@@ -42,9 +42,12 @@ export function resolveTarget(view: ClusterView, request: StreamTargetRequest): 
       },
     ]);
   }
-  if (named.length > 1)
+  if (givenFields.length > 1)
     throw new InvalidInputError([
-      { field: named[1] ?? '', message: `cannot be combined with ${named[0] ?? ''}` },
+      {
+        field: givenFields[1] ?? '',
+        message: `cannot be combined with ${givenFields[0] ?? ''}`,
+      },
     ]);
   if (request.containerId !== '') return findContainer(view, request.containerId);
   if (request.replicaId !== '') {
@@ -58,7 +61,9 @@ export function resolveTarget(view: ClusterView, request: StreamTargetRequest): 
 }
 
 /**
- * Finds a container by its id or a unique prefix, including ended containers whose logs are kept.
+ * Finds a container by its id or a unique prefix of it, including earlier containers of a replica,
+ * whose logs the node may still have.
+ * @throws kind `notFound` when no id begins with `prefix`, `invalid` when several do.
  */
 export function findContainer(
   view: ClusterView,
@@ -85,7 +90,9 @@ export function findContainer(
 }
 
 /**
- * Returns the id of the running container of a target. @throws kind `precondition` when none runs.
+ * Returns the id of the container of a target: the named container, or the current one of
+ * `replica`.
+ * @throws kind `precondition` when the replica has no container yet.
  */
 export function requireContainer(target: StreamTarget, replica: ReplicaRecord): string {
   const containerId = target.kind === 'container' ? target.containerId : replica.containerId;
@@ -95,7 +102,7 @@ export function requireContainer(target: StreamTarget, replica: ReplicaRecord): 
 }
 
 /**
- * Returns the replicas of a workload that receive traffic, lowest slot first.
+ * Returns the replicas of a workload that are ready and not leaving, lowest slot first.
  * @throws kind `precondition` when there is none.
  */
 export function listReadyReplicas(
@@ -121,8 +128,8 @@ export function listReadyReplicas(
 }
 
 /**
- * Returns the replica of a workload to run a command in: running, not leaving, ready before not
- * ready, then lowest slot.
+ * Returns the replica of a workload in which a command runs. Of the replicas that have a container
+ * and are not leaving: a ready one before an unready one, then the one with the lowest slot.
  * @throws kind `precondition` when there is none.
  */
 export function requireRunningReplica(

@@ -3,6 +3,7 @@ import { createClient } from '@connectrpc/connect';
 import {
   AgentService,
   LogEntrySchema,
+  NodeStatus_Phase as NodePhase,
   ReplicaStatus_Phase as Phase,
   TunnelFrameSchema,
   type TunnelFrame,
@@ -38,7 +39,7 @@ async function answer(...items: TunnelFrame['frame'][]): Promise<void> {
 }
 
 describe('TunnelHub', () => {
-  it('requests a tunnel through the session and returns the result of the agent', async () => {
+  it('requests a tunnel through the session and returns the result that the agent sends', async () => {
     const response = execute();
     await answer({
       case: 'exec',
@@ -51,7 +52,7 @@ describe('TunnelHub', () => {
     expect(agent.tunnelRequests[0]?.tunnelId).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  it('fails with the error of the agent', async () => {
+  it('fails with the code and message of the error that the agent sends', async () => {
     const response = execute();
     const value = {
       $typeName: 'cloudless.api.TunnelError' as const,
@@ -70,13 +71,13 @@ describe('TunnelHub', () => {
       says: 'without a result',
     },
     { name: 'breaks', frame: [], says: 'was interrupted' },
-  ])('fails with UNAVAILABLE when the stream of the agent $name', async ({ frame, says }) => {
+  ])('fails a call when the stream of the agent $name', async ({ frame, says }) => {
     const outcome = expect(execute()).rejects.toThrow(says);
     await answer(...(frame as TunnelFrame['frame'][]));
     await outcome;
   });
 
-  it('fails when the agent refuses the tunnel', async () => {
+  it('fails a call with the reason of the agent when the agent refuses the tunnel', async () => {
     const outcome = expect(execute()).rejects.toThrow('node "node-1": too many');
     await bed.settle();
     const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
@@ -85,7 +86,7 @@ describe('TunnelHub', () => {
     await outcome;
   });
 
-  it('ignores a refusal by the agent of another node', async () => {
+  it('ignores the refusal of a tunnel by the agent of another node', async () => {
     const response = execute();
     await bed.settle();
     const tunnelId = agent.tunnelRequests[0]?.tunnelId ?? '';
@@ -98,7 +99,7 @@ describe('TunnelHub', () => {
     await expect(response).resolves.toBeDefined();
   });
 
-  it('fails a waiting tunnel when the session ends, and at once without a session', async () => {
+  it('fails a requested tunnel when the session of the node ends, and a new one at once', async () => {
     const outcome = expect(execute()).rejects.toThrow('node "node-1" is not connected');
     await bed.settle();
     agent.disconnect();
@@ -113,7 +114,7 @@ describe('TunnelHub', () => {
     await outcome;
   });
 
-  it('accepts a tunnel id once', async () => {
+  it('rejects a tunnel id that was used before', async () => {
     const response = execute();
     await answer({
       case: 'exec',
@@ -143,11 +144,11 @@ describe('TunnelHub', () => {
     void response;
     const outcome = second[Symbol.asyncIterator]().next();
     await expect(outcome).rejects.toThrow('no request waits for this tunnel');
-    bed.nodes.setPhase('node-1', 3);
+    bed.nodes.setPhase('node-1', NodePhase.LOST);
     await bed.settle();
   });
 
-  it('resumes followed logs after the last received line when the stream breaks', async () => {
+  it('resumes followed logs after the last received line when the tunnel breaks', async () => {
     const received: bigint[] = [];
     const stopping = new AbortController();
     const reading = (async () => {
@@ -177,7 +178,7 @@ describe('TunnelHub', () => {
     await expect(responses[Symbol.asyncIterator]().next()).rejects.toThrow('must be tunnel_id');
   });
 
-  it('opens at most 32 tunnels of a node', async () => {
+  it('refuses the 33rd tunnel of a node', async () => {
     const containers = createClient(AgentService, bed.transport);
     const calls = Array.from({ length: 33 }, () =>
       containers.getContainerStatus({ containerId: CONTAINER }).catch((reason: Error) => reason),
@@ -189,7 +190,7 @@ describe('TunnelHub', () => {
     await Promise.all(calls);
   });
 
-  it('opens at most 16 commands of one client and 24 of all clients', async () => {
+  it('refuses the 17th command of one client on a node', async () => {
     const calls = Array.from({ length: 17 }, () => execute().catch((reason: Error) => reason));
     await bed.settle();
     expect(String(await calls[16])).toContain(
@@ -199,7 +200,7 @@ describe('TunnelHub', () => {
     await Promise.all(calls);
   });
 
-  it('sends no input beyond the window of the agent', async () => {
+  it('sends input only while the window of the agent is above 0', async () => {
     const received: string[] = [];
     const responses = bed.client.exec(
       (async function* () {
@@ -232,7 +233,7 @@ describe('TunnelHub', () => {
     grant(1n);
     await bed.settle();
     expect(received).toEqual(['a']);
-    // A frame takes 256 bytes and its data.
+    // The first frame has used its data and 256 bytes of the window, so the window is 0.
     grant(256n);
     await bed.settle();
     expect(received).toEqual(['a']);
@@ -240,12 +241,12 @@ describe('TunnelHub', () => {
     await bed.settle();
     expect(received).toEqual(['a', 'b']);
     agent.disconnect();
-    bed.nodes.setPhase('node-1', 3);
+    bed.nodes.setPhase('node-1', NodePhase.LOST);
     await bed.settle();
     await reading;
   });
 
-  it('fails every open tunnel and refuses new ones when the server closes', async () => {
+  it('fails a requested tunnel when the server closes', async () => {
     const open = execute();
     const outcome = expect(open).rejects.toThrow('shutting down');
     await bed.settle();

@@ -15,12 +15,12 @@ import type { ApiServerDeps } from '../ports.js';
 import type { TunnelRequester } from '../session/tunnel-requester.js';
 import { StreamQuota, type StreamClient, type StreamQuotaLimits } from './stream-quota.js';
 
-/** Purpose of a tunnel. */
+/** The purpose of a tunnel with its request: `logs`, `exec`, `portForward`, … */
 export type TunnelPurpose = Exclude<OpenTunnel['target'], { readonly case: undefined }>;
 
 /**
- * Open tunnels of one node. More are refused, so that tunnels do not starve the session of the
- * node.
+ * Open tunnels of one node. More are refused, so that tunnels leave the connection of the node
+ * enough streams for its session.
  */
 const MAX_TUNNELS_PER_NODE = 32;
 /**
@@ -28,13 +28,19 @@ const MAX_TUNNELS_PER_NODE = 32;
  * them.
  */
 const LOG_TUNNELS: StreamQuotaLimits = { perNode: 16, perClient: 12, noun: 'logs' };
-/** The remaining tunnels are for the log channel and for short calls. */
+/** The remaining 8 tunnels of a node are for its log channel and for short calls. */
 const INTERACTIVE_TUNNELS: StreamQuotaLimits = {
   perNode: 24,
   perClient: 16,
   noun: 'commands and forwarded connections',
 };
+/**
+ * Time within which the agent must open a requested tunnel: longer than a congested session takes.
+ */
 const DIAL_WITHIN_MS = 10_000;
+/**
+ * Random bytes of a tunnel id, which must not be guessed: the id is the only proof of the agent.
+ */
 const TUNNEL_ID_BYTES = 16;
 
 /** Opens tunnels to agents. */
@@ -55,9 +61,11 @@ export interface TunnelOpener {
 
 /** One tunnel from its request to its end. */
 class AgentTunnel {
-  /** Resolves when the requester is done; the call of the agent ends then. */
+  /**
+   * Resolves when the reader has left or the tunnel has failed; the call of the agent ends then.
+   */
   readonly done: Promise<void>;
-  /** Resolves when the agent has opened the tunnel. */
+  /** Resolves with the frames of the agent once the agent has opened the tunnel. */
   readonly frames: Promise<AsyncIterator<TunnelFrame>>;
   private resolveDone: () => void = () => undefined;
   private resolveFrames: (frames: AsyncIterator<TunnelFrame>) => void = () => undefined;
@@ -65,7 +73,7 @@ class AgentTunnel {
   private interrupt: ((reason: unknown) => void) | undefined;
   private failure: { readonly reason: unknown } | undefined;
   private isDone = false;
-  /** Bytes that the agent still accepts. */
+  /** Bytes that the agent still accepts. Below 0 when the last frame exceeded the window. */
   private window = 0;
   private wakeSender: (() => void) | undefined;
 
@@ -89,13 +97,14 @@ class AgentTunnel {
     this.frames.catch(() => undefined);
   }
 
+  /** Passes the frames of the agent that has opened the tunnel to the reader. */
   connect(frames: AsyncIterator<TunnelFrame>): void {
     this.resolveFrames(frames);
   }
 
   /**
-   * Fails the tunnel for the reader that waits for its next frame, even when the agent never sends
-   * another frame.
+   * Fails the tunnel. A reader that waits for the next frame receives the error at once, even when
+   * the agent never sends another frame. Only the first call has an effect.
    */
   fail(reason: unknown): void {
     this.failure ??= { reason };
@@ -104,6 +113,10 @@ class AgentTunnel {
     this.resolveDone();
   }
 
+  /**
+   * Returns the next frame of the agent.
+   * @throws the error of {@link fail}; kind `unavailable` or `exhausted` when the stream breaks.
+   */
   async next(frames: AsyncIterator<TunnelFrame>): Promise<IteratorResult<TunnelFrame, unknown>> {
     if (this.failure !== undefined) throw this.failure.reason;
     return new Promise((resolve, reject) => {
@@ -112,13 +125,13 @@ class AgentTunnel {
     });
   }
 
-  /** Increases the window: the agent accepts more input. */
+  /** Adds bytes to the window of the agent. */
   grant(bytes: bigint): void {
     this.window += Number(bytes);
     this.wakeSender?.();
   }
 
-  /** Frames for the agent, within its window. Ends with the tunnel. */
+  /** Streams frames to the agent, within its window. Ends when the tunnel ends. */
   async *streamOutgoing(): AsyncGenerator<TunnelFrame> {
     const items = this.input?.[Symbol.asyncIterator]();
     try {
@@ -132,17 +145,18 @@ class AgentTunnel {
       }
       await this.done;
     } catch (reason) {
-      this.fail(reason); // the client disconnected or sent an invalid message
+      this.fail(reason); // The client has disconnected or sent an invalid message.
     } finally {
       void items?.return?.().catch(() => undefined);
     }
   }
 
+  /** Ends the call of the agent. */
   finish(): void {
     this.resolveDone();
   }
 
-  /** Waits for window and input. Returns undefined when no more frames follow. */
+  /** Waits until the window permits a frame and the client has sent one; undefined at the end. */
   private async nextInput(
     items: AsyncIterator<TunnelFrame> | undefined,
   ): Promise<TunnelFrame | undefined> {
@@ -157,9 +171,9 @@ class AgentTunnel {
 }
 
 /**
- * Maps the failure of a stream from an agent. A frame that is too large for this server must not be
- * retried, because the call has been carried out. Any other failure means that the agent, or the
- * connection to it, has gone.
+ * Converts the failure of a stream from an agent. A frame that is too large for this server gives
+ * kind `exhausted`, which clients do not retry: the agent has executed the call. Any other failure
+ * gives `unavailable`: the agent has ended, or the connection to it is broken.
  */
 function toStreamError(nodeId: string, cause: unknown): CloudlessError {
   return fromConnectError(cause).kind === 'exhausted'
@@ -176,12 +190,14 @@ function toStreamError(nodeId: string, cause: unknown): CloudlessError {
 }
 
 /**
- * Tunnels to agents, which accept no connections: the coordinator requests a tunnel with a one-use
- * id through the session, and the agent opens it.
+ * Opens tunnels to agents, which accept no connections: the coordinator requests a tunnel through
+ * the session of the agent, and the agent opens it by the Tunnel call with the id from the request.
+ * Each id is accepted once.
  */
 export class TunnelHub implements TunnelOpener {
-  /** Requested tunnels that the agents have not opened yet. */
+  /** Requested tunnels that the agents have not opened yet, by tunnel id. */
   private readonly waiting = new Map<string, AgentTunnel>();
+  /** Requested and open tunnels, by node id. */
   private readonly byNode = new Map<string, Set<AgentTunnel>>();
   private readonly logQuota = new StreamQuota(LOG_TUNNELS);
   private readonly interactiveQuota = new StreamQuota(INTERACTIVE_TUNNELS);
@@ -209,8 +225,8 @@ export class TunnelHub implements TunnelOpener {
   }
 
   /**
-   * Opens a tunnel and streams its frames. Leaving the loop, or aborting, ends the agent's side as
-   * well.
+   * Opens a tunnel and streams its frames. Leaving the loop, or aborting the signal, ends the call
+   * of the agent as well.
    * @throws kind `unavailable` when the node is not connected or is lost, `exhausted` when too many
    *   tunnels are open, or the error that the agent reports.
    */
@@ -224,7 +240,7 @@ export class TunnelHub implements TunnelOpener {
     const { random, clock } = this.deps;
     const tunnelId = randomHex(random, TUNNEL_ID_BYTES);
     const tunnel = this.add(nodeId, input, this.getQuota(target)?.acquire(nodeId, client));
-    const fail = (why: string): void => tunnel.fail(new CloudlessError('unavailable', why));
+    const fail = (message: string): void => tunnel.fail(new CloudlessError('unavailable', message));
     const timer = clock.setTimer(DIAL_WITHIN_MS, () =>
       fail(`node "${nodeId}" did not answer within ${DIAL_WITHIN_MS} ms`),
     );
@@ -235,8 +251,8 @@ export class TunnelHub implements TunnelOpener {
       this.remove(tunnel);
       tunnel.finish();
     };
-    // Released at once, because a client that has disconnected may never read the item that waits
-    // for it.
+    // Releases the tunnel at once when the client disconnects: it may never read the next frame, so
+    // `finally` may never run.
     const onAbort = (): void => {
       fail('the client has disconnected');
       release();
@@ -271,8 +287,8 @@ export class TunnelHub implements TunnelOpener {
   }
 
   /**
-   * Handles the Tunnel call. The first frame names the tunnel; the response stays open until the
-   * requester is done.
+   * Handles the Tunnel call of an agent. The first frame contains the id of the tunnel; the
+   * response stays open until the reader of the tunnel has left.
    */
   async *handleTunnel(
     messages: AsyncIterable<TunnelFrame>,
@@ -282,15 +298,15 @@ export class TunnelHub implements TunnelOpener {
     const opening = (await readFirstMessage(frames, this.deps.clock))?.frame;
     if (opening?.case !== 'tunnelId')
       throw new CloudlessError('invalid', 'frame: the first frame of a tunnel must be tunnel_id');
-    const waiting = this.waiting.get(opening.value);
-    if (waiting === undefined)
+    const tunnel = this.waiting.get(opening.value);
+    if (tunnel === undefined)
       throw new CloudlessError(
         'notFound',
         'no request waits for this tunnel; it may have timed out',
       );
     this.waiting.delete(opening.value);
-    waiting.connect(frames);
-    yield* waiting.streamOutgoing();
+    tunnel.connect(frames);
+    yield* tunnel.streamOutgoing();
   }
 
   /** Fails all tunnels and refuses new ones. */
@@ -300,7 +316,7 @@ export class TunnelHub implements TunnelOpener {
       for (const tunnel of tunnels) tunnel.fail(createClosingError());
   }
 
-  /** Number of open tunnels of all nodes. */
+  /** Number of requested and open tunnels of all nodes. */
   get size(): number {
     let size = 0;
     for (const tunnels of this.byNode.values()) size += tunnels.size;
@@ -310,26 +326,29 @@ export class TunnelHub implements TunnelOpener {
   /** Returns the quota for a kind of long-lived stream; undefined for short calls. */
   private getQuota(target: TunnelPurpose): StreamQuota | undefined {
     if (target.case === 'logs') return this.logQuota;
-    const interactive =
+    const isInteractive =
       target.case === 'exec' || target.case === 'execStream' || target.case === 'portForward';
-    return interactive ? this.interactiveQuota : undefined;
+    return isInteractive ? this.interactiveQuota : undefined;
   }
 
+  /**
+   * @throws kind `unavailable` after {@link close}, `exhausted` when the node has too many tunnels.
+   */
   private add(
     nodeId: string,
     input: AsyncIterable<TunnelFrame> | undefined,
-    giveBack: () => void = () => undefined,
+    releaseQuota: () => void = () => undefined,
   ): AgentTunnel {
     const open = this.byNode.get(nodeId) ?? new Set<AgentTunnel>();
     if (this.closed || open.size >= MAX_TUNNELS_PER_NODE) {
-      giveBack();
+      releaseQuota();
       if (this.closed) throw createClosingError();
       throw new CloudlessError(
         'exhausted',
         `${MAX_TUNNELS_PER_NODE} streams to node "${nodeId}" are open; close some first`,
       );
     }
-    const tunnel = new AgentTunnel(nodeId, input, giveBack);
+    const tunnel = new AgentTunnel(nodeId, input, releaseQuota);
     this.byNode.set(nodeId, open.add(tunnel));
     return tunnel;
   }

@@ -15,7 +15,7 @@ import { ChangedKeys } from '../watch/wakeup.js';
 import { isBookmark } from './log-cursor.js';
 import type { LogReader, ReplicaLogStream } from './replica-log-stream.js';
 
-/** Bytes, over all replicas, that wait for the reader of a merged stream. */
+/** Bytes of all replicas together that wait for the reader of a followed workload. */
 const MAX_WAITING_BYTES = 256 * 1024;
 
 /** Streams the logs of all replicas of a workload. */
@@ -26,8 +26,9 @@ export class WorkloadLogStream {
   ) {}
 
   /**
-   * Streams the logs of all replicas of a workload: a single replica in batches, several replicas
-   * merged by time, one line at a time.
+   * Streams the stored logs of all replicas of a workload. A single replica is streamed in the
+   * batches of its agent; several replicas are merged by time, one line at a time.
+   * @throws the error of the first replica whose log cannot be read.
    */
   async *merge(
     uid: string,
@@ -37,9 +38,9 @@ export class WorkloadLogStream {
     const replicas = [...this.deps.state.view().replicasOf(uid)]
       .map(({ value }) => value)
       .filter(hasLogs);
-    const [only] = replicas;
-    if (only !== undefined && replicas.length === 1) {
-      yield* this.replicaLogs.read({ kind: 'replica', replica: only }, request, reader);
+    const [first] = replicas;
+    if (first !== undefined && replicas.length === 1) {
+      yield* this.replicaLogs.read({ kind: 'replica', replica: first }, request, reader);
       return;
     }
     const streams = replicas.map((replica) =>
@@ -48,13 +49,13 @@ export class WorkloadLogStream {
     try {
       const heads = await Promise.all(streams.map((stream) => stream.next()));
       for (;;) {
-        const next = findEarliest(heads);
-        if (next < 0) return;
-        const head = heads[next];
-        const stream = streams[next];
+        const index = findEarliest(heads);
+        if (index < 0) return;
+        const head = heads[index];
+        const stream = streams[index];
         if (head === undefined || stream === undefined || head.done === true) return;
         yield head.value;
-        heads[next] = await stream.next();
+        heads[index] = await stream.next();
       }
     } finally {
       await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
@@ -63,7 +64,10 @@ export class WorkloadLogStream {
 
   /**
    * Follows the logs of all replicas of a workload, including replicas that are created later, in
-   * the order in which lines arrive. Ends when the workload is deleted.
+   * the order in which lines arrive. Yields an empty entry after 15 s of silence. Ends when the
+   * workload is deleted and its last lines were sent.
+   * @throws kind `exhausted` when the client or a node has too many open logs. Other errors end
+   *   only the log of their replica.
    */
   async *follow(
     uid: string,
@@ -71,36 +75,41 @@ export class WorkloadLogStream {
     { signal, client }: LogReader,
   ): AsyncGenerator<LogEntry> {
     const { state, clock, log } = this.deps;
-    const dirty = new ChangedKeys();
+    /** `lines` when lines were read, `replicas` when the replicas to follow may have changed. */
+    const changedKeys = new ChangedKeys();
     const lines: LogEntry[] = [];
     let waitingBytes = 0;
+    /** Ids of the replicas whose logs are or were followed. */
     const attached = new Set<string>();
     const failures: unknown[] = [];
-    let pumping = 0;
+    /** Number of replica logs that are being read. */
+    let openLogs = 0;
     const stopping = new AbortController();
     const stop = (): void => stopping.abort();
     signal.addEventListener('abort', stop, { once: true });
-    const waitingForRoom = new Set<() => void>();
-    const makeRoom = (): void => {
-      for (const resume of waitingForRoom) resume();
-      waitingForRoom.clear();
+    /** Readers that wait because {@link MAX_WAITING_BYTES} is reached. */
+    const pausedReaders = new Set<() => void>();
+    const resumeReaders = (): void => {
+      for (const resume of pausedReaders) resume();
+      pausedReaders.clear();
     };
-    const pump = async (replica: ReplicaRecord, firstAttach: boolean): Promise<void> => {
-      const wanted = clone(StreamLogsRequestSchema, request);
-      if (!firstAttach) delete wanted.tailLines;
+    const readLog = async (replica: ReplicaRecord, isInitial: boolean): Promise<void> => {
+      const replicaRequest = clone(StreamLogsRequestSchema, request);
+      // All lines of a replica that is created later are new.
+      if (!isInitial) delete replicaRequest.tailLines;
       try {
         const reader = { signal: stopping.signal, client };
         for await (const entry of this.replicaLogs.read(
           { kind: 'replica', replica },
-          wanted,
+          replicaRequest,
           reader,
         )) {
           if (isBookmark(entry)) continue;
           while (waitingBytes >= MAX_WAITING_BYTES && !stopping.signal.aborted)
-            await new Promise<void>((resolve) => waitingForRoom.add(resolve));
+            await new Promise<void>((resolve) => pausedReaders.add(resolve));
           lines.push(entry);
           waitingBytes += computeLogCost(entry);
-          dirty.mark('lines');
+          changedKeys.mark('lines');
         }
       } catch (reason) {
         if (stopping.signal.aborted) return;
@@ -108,53 +117,55 @@ export class WorkloadLogStream {
           replicaId: replica.id,
           ...errorFields(reason),
         });
-        // The stream continues without a replica that is gone, but a reached limit must be
-        // reported.
+        // The stream goes on without a replica whose log cannot be read. Only a reached limit ends
+        // the stream, because the client can close other logs.
         if (errorKindOf(reason) === 'exhausted') failures.push(reason);
       } finally {
-        pumping -= 1;
-        dirty.mark('replicas');
+        openLogs -= 1;
+        changedKeys.mark('replicas');
       }
     };
-    const attach = (firstAttach: boolean): void => {
+    /** Starts to follow the replicas that are not followed yet. */
+    const attachReplicas = (isInitial: boolean): void => {
       for (const { value } of state.view().replicasOf(uid)) {
         if (attached.has(value.id) || !hasLogs(value)) continue;
         attached.add(value.id);
-        pumping += 1;
-        void pump(value, firstAttach);
+        openLogs += 1;
+        void readLog(value, isInitial);
       }
     };
     const unsubscribe = state.subscribe((changes) => {
-      const about = changes.some(
+      const isAffected = changes.some(
         ({ kind, id, before, after }) =>
           (kind === 'workload' && id === uid) ||
           (kind === 'replica' && ((after ?? before) as ReplicaRecord).uid === uid),
       );
-      if (about) dirty.mark('replicas');
+      if (isAffected) changedKeys.mark('replicas');
     });
     try {
-      attach(true);
+      attachReplicas(/* isInitial */ true);
       for (
-        let keys = await dirty.next(clock, signal);
+        let keys = await changedKeys.next(clock, signal);
         keys !== undefined;
-        keys = await dirty.next(clock, signal)
+        keys = await changedKeys.next(clock, signal)
       ) {
         if (keys.length === 0) yield create(LogEntrySchema);
-        attach(false);
+        attachReplicas(/* isInitial */ false);
         for (let entry = lines.shift(); entry !== undefined; entry = lines.shift()) {
           waitingBytes -= computeLogCost(entry);
           yield entry;
-          if (waitingBytes < MAX_WAITING_BYTES) makeRoom();
+          if (waitingBytes < MAX_WAITING_BYTES) resumeReaders();
         }
         if (failures.length > 0) throw failures[0];
-        // Waits for the remaining lines of the last replicas.
-        if (state.view().workload(uid) === undefined && pumping === 0 && lines.length === 0) return;
+        // Ends only after the remaining lines of the last replicas.
+        if (state.view().workload(uid) === undefined && openLogs === 0 && lines.length === 0)
+          return;
       }
     } finally {
       unsubscribe();
       signal.removeEventListener('abort', stop);
       stopping.abort();
-      makeRoom();
+      resumeReaders();
     }
   }
 }
@@ -167,7 +178,10 @@ function hasLogs(replica: ReplicaRecord): boolean {
   return replica.nodeId !== '' && replica.containerId !== '' && !replica.lost;
 }
 
-/** Index of the stream whose next line is the oldest; -1 when all streams have ended. */
+/**
+ * Returns the index of the stream whose next line is the oldest; -1 when all streams have ended. A
+ * line without a time counts as the oldest.
+ */
 function findEarliest(heads: readonly IteratorResult<LogEntry, unknown>[]): number {
   let best = -1;
   let bestMs = Number.POSITIVE_INFINITY;

@@ -1,7 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { createRouterTransport, type Transport } from '@connectrpc/connect';
 import {
-  DrainStatusSchema,
   ExplainWorkloadResponseSchema,
   ReplicaStatusSchema,
   ReplicaStatus_Phase as Phase,
@@ -23,7 +22,6 @@ import {
   ReplicaRecordSchema,
   VersionRecordSchema,
   WorkloadRecordSchema,
-  type NodeRecord,
   type ReplicaRecord,
 } from '@cloudless/api/store';
 import { createSeededRandom, silentLog, type Log } from '@cloudless/base';
@@ -41,7 +39,7 @@ import type { ApiServerDeps, CallConnection } from '../ports.js';
 import { FakeNodes } from './fake-nodes.js';
 import { CONNECTION_HEADER, ScriptedAgent } from './scripted-agent.js';
 
-/** A connection whose pings and end a test triggers. */
+/** A connection of a client that a test pings and closes. */
 export class FakeConnection implements CallConnection {
   private readonly pingListeners = new Set<() => void>();
   private readonly closeListeners = new Set<() => void>();
@@ -68,8 +66,8 @@ export class FakeConnection implements CallConnection {
 }
 
 /**
- * All handlers of the API over a memory store, without controllers: replicas change only by tests
- * and by the reports of scripted agents.
+ * All handlers of the API over a memory store, without controllers: only the test and the reports
+ * of scripted agents change replicas. Close the test bed after the test.
  * @example
  * ```ts
  * const bed = await ApiTestBed.open();
@@ -113,7 +111,7 @@ export class ApiTestBed {
     this.admin = createAdminClient(this.transport);
   }
 
-  /** @param historyLimit - Changes that the store keeps for watches. */
+  /** @param historyLimit - Changes that the store keeps for watches. Default: that of the store. */
   static async open({
     historyLimit,
   }: { readonly historyLimit?: number } = {}): Promise<ApiTestBed> {
@@ -131,7 +129,11 @@ export class ApiTestBed {
     return new ApiTestBed(clock, state);
   }
 
-  /** Enrols a node and opens a session. Without an inventory the node is not admitted yet. */
+  /**
+   * Enrols a node and opens a session of its agent. The node counts as alive once the test has sent
+   * the inventory: `agent.sendInventory()`.
+   * @param hello - Fields that replace the default ones.
+   */
   async connectAgent(
     nodeId: string,
     hello: MessageInitShape<typeof HelloSchema> = {},
@@ -150,14 +152,18 @@ export class ApiTestBed {
     return agent;
   }
 
-  /** The connection of calls with this name; one that a test closes stays closed. */
+  /** Returns the connection of all calls that name it in the header {@link CONNECTION_HEADER}. */
   connection(name: string): FakeConnection {
     const known = this.connections.get(name) ?? new FakeConnection(`10.0.0.${name.length}`);
     this.connections.set(name, known);
     return known;
   }
 
-  /** Creates a workload `web-<uid>` unless it exists, and a replica of it. */
+  /**
+   * Stores a replica, and its workload `web-<uid>` unless that exists.
+   * @param id - `<uid>-<number>`, such as `w-0`.
+   * @param fields - Default: assigned to node-1, with a start order.
+   */
   async putReplica(
     id: string,
     fields: MessageInitShape<typeof ReplicaRecordSchema> = {},
@@ -193,24 +199,29 @@ export class ApiTestBed {
 
   /** Changes a replica as a controller would. */
   async updateReplica(id: string, changes: Parameters<typeof copyReplica>[1]): Promise<void> {
-    const read = this.state.view().replica(id);
-    if (read === undefined) throw new Error(`no replica ${id}`);
-    const next = copyReplica(read.value, changes);
-    await this.state.commit(this.state.transaction().updateReplica(read, next));
+    const stored = this.state.view().replica(id);
+    if (stored === undefined) throw new Error(`no replica ${id}`);
+    const next = copyReplica(stored.value, changes);
+    await this.state.commit(this.state.transaction().updateReplica(stored, next));
   }
 
+  /**
+   * Returns the record of a replica.
+   * @throws when there is none.
+   */
   replica(id: string): ReplicaRecord {
-    const read = this.state.view().replica(id);
-    if (read === undefined) throw new Error(`no replica ${id}`);
-    return read.value;
+    const stored = this.state.view().replica(id);
+    if (stored === undefined) throw new Error(`no replica ${id}`);
+    return stored.value;
   }
 
+  /** Stores a node record, without a session of its agent. */
   async putNode(id: string, fields: MessageInitShape<typeof NodeRecordSchema> = {}): Promise<void> {
     const record = create(NodeRecordSchema, { id, ...fields });
     await this.state.commit(this.state.transaction().put('node', id, record));
   }
 
-  /** Events with this reason, or all, oldest first. */
+  /** Returns the events with this reason, or all events, oldest first. */
   events(reason?: string): readonly Event[] {
     return this.state
       .view()
@@ -218,24 +229,28 @@ export class ApiTestBed {
       .filter((event) => reason === undefined || event.reason === reason);
   }
 
-  /** Audit records, oldest first, as `<method> <result>`. */
+  /** All audit records as `<method> <result>`, oldest first. */
   get auditRecords(): readonly string[] {
     return this.events().flatMap(({ reason, audit }) =>
       audit === undefined ? [] : [`${reason} ${audit.result}`],
     );
   }
 
-  /** Runs everything that is due now. */
+  /** Runs all timers and promises that are due now. */
   settle(): Promise<void> {
     return this.clock.advance(0);
   }
 
-  /** Ends the API and the state. @throws when something was logged as a warning or an error. */
+  /**
+   * Ends the API and the state, and checks the log.
+   * @param problems - Expected log messages of level warn and error. Default: none.
+   */
   async close({ problems = [] as readonly string[] } = {}): Promise<void> {
     expect(this.problems).toEqual(problems);
     await this.stop();
   }
 
+  /** Ends the API and the state without checking the log. */
   async stop(): Promise<void> {
     await this.api.close();
     await this.state.close();
@@ -282,15 +297,6 @@ export class ApiTestBed {
           memoryBytes: 0,
           replicas: [...state.view().replicasOn(nodeId)].length,
         }),
-        toEffectiveNode: ({ labels, hello, taints, zone, region }: NodeRecord) => ({
-          labels: { ...hello?.labels, ...labels },
-          taints: [...(hello?.taints ?? []), ...taints],
-          zone: zone ?? hello?.zone ?? '',
-          region: region ?? hello?.region ?? '',
-        }),
-        toTaintKey: ({ key, effect }) => `${key}:${effect}`,
-        getDrainStatus: ({ drain }) =>
-          drain === undefined ? undefined : create(DrainStatusSchema, { force: drain.force }),
       },
       explainImpossibleLimits: () => undefined,
       getConnection: ({ requestHeader }) => {

@@ -1,13 +1,14 @@
 import { NodeStatus_Phase as NodePhase, type Condition, type NodeUsage } from '@cloudless/api';
-import type { NodeLiveStatus, NodeLiveness } from '../ports.js';
+import type { NodeLiveStatus } from '@cloudless/cluster-state';
+import type { NodeLiveness } from '../ports.js';
 
-/** Node liveness without leases: a test ends a lease by {@link setPhase}. */
+/** Node liveness without leases: a test ends the lease of a node by `setPhase(nodeId, LOST)`. */
 export class FakeNodes implements NodeLiveness {
-  /** Number of calls of `renewLease`, by node. */
+  /** Number of calls of `renewLease`, by node id. */
   readonly renewals = new Map<string, number>();
-  /** Last reported conditions, by node. */
+  /** The last conditions passed to `updateStatus`, by node id. */
   readonly conditions = new Map<string, readonly Condition[]>();
-  /** Nodes passed to `confirmLost`. */
+  /** Ids of the nodes passed to `confirmLost`. */
   readonly confirmed: string[] = [];
   private readonly phases = new Map<string, NodePhase>();
   private readonly sessions = new Map<string, number>();
@@ -53,7 +54,7 @@ export class FakeNodes implements NodeLiveness {
     const usage = this.usage.get(nodeId);
     return {
       phase,
-      alive: phase === NodePhase.READY,
+      alive: this.isAlive(nodeId),
       reason: '',
       memoryPressure: false,
       diskPressure: false,
@@ -63,6 +64,10 @@ export class FakeNodes implements NodeLiveness {
       reliability: 1,
       ...(usage === undefined ? {} : { usage }),
     };
+  }
+
+  isAlive(nodeId: string): boolean {
+    return this.phases.get(nodeId) === NodePhase.READY;
   }
 
   subscribe(listener: (nodeId: string) => void): () => void {

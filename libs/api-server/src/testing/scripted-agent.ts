@@ -20,8 +20,8 @@ export const CONNECTION_HEADER = 'test-connection';
 
 type Report = MessageInitShape<typeof ReplicaReportSchema>;
 
-/** An async queue of messages to the coordinator. */
-class Outgoing<Message> implements AsyncIterable<Message> {
+/** A queue of messages to the coordinator, read as an async iterable. */
+class MessageQueue<Message> implements AsyncIterable<Message> {
   private readonly items: Message[] = [];
   private closed = false;
   private wake: () => void = () => undefined;
@@ -46,18 +46,18 @@ class Outgoing<Message> implements AsyncIterable<Message> {
 }
 
 /**
- * An agent whose messages a test sends one by one. It does not act on orders, but records them.
- * Each instance is one session.
+ * An agent whose messages a test sends one by one. The agent records the orders that it receives
+ * and does nothing else. Each instance is one session; the constructor sends Hello.
  */
 export class ScriptedAgent {
   /** Messages of the coordinator, oldest first. */
   readonly received: CoordinatorMessage[] = [];
-  /** Error by which the coordinator ended the session; undefined while it is open. */
+  /** Error by which the coordinator ended the session; undefined while the session is open. */
   failure: unknown;
-  /** True when the session has ended. */
+  /** True once the session has ended, with or without an error. */
   ended = false;
   private readonly client: CoordinatorClient;
-  private readonly outgoing = new Outgoing<AgentMessage>();
+  private readonly outgoing = new MessageQueue<AgentMessage>();
   private readonly stopping = new AbortController();
 
   constructor(
@@ -70,7 +70,7 @@ export class ScriptedAgent {
     void this.run();
   }
 
-  /** Start, stop and forget orders, oldest first, as `start w-0`. */
+  /** Received orders as `start w-0`, `stop w-0` or `forget w-0`, oldest first. */
   get orders(): readonly string[] {
     return this.orderMessages.map((order) => `${order.order.case ?? ''} ${order.replicaId}`);
   }
@@ -81,14 +81,14 @@ export class ScriptedAgent {
     );
   }
 
-  /** Requests for tunnels, oldest first. */
+  /** Received requests to open tunnels, oldest first. */
   get tunnelRequests(): readonly OpenTunnel[] {
     return this.received.flatMap(({ message }) =>
       message.case === 'openTunnel' ? [message.value] : [],
     );
   }
 
-  /** Kinds of the messages of the coordinator, oldest first. */
+  /** Kinds of the received messages, oldest first: `welcome`, `order`, `admitted`. */
   get kinds(): readonly (string | undefined)[] {
     return this.received.map(({ message }) => message.case);
   }
@@ -97,7 +97,7 @@ export class ScriptedAgent {
     this.outgoing.push(create(AgentMessageSchema, message));
   }
 
-  /** Sends the complete inventory of the node. */
+  /** Sends the complete inventory of the node: these replicas and no other. */
   sendInventory(reports: readonly Report[] = []): void {
     const replicas = reports.map((report) => create(ReplicaReportSchema, report));
     this.send({
@@ -109,7 +109,11 @@ export class ScriptedAgent {
     this.send({ message: { case: 'report', value: create(ReplicaReportSchema, report) } });
   }
 
-  /** Opens the tunnel of a request. The frames follow the frame with the id of the tunnel. */
+  /**
+   * Opens a requested tunnel.
+   * @param frames - Frames to send after the first frame, which contains the id.
+   * @returns The frames of the coordinator.
+   */
   openTunnel(tunnelId: string, frames: AsyncIterable<TunnelFrame>): AsyncIterable<TunnelFrame> {
     return this.client.tunnel(
       (async function* () {

@@ -1,26 +1,27 @@
 import type { Clock, CloudlessError, StopSignal } from '@cloudless/base';
 import { Wakeup } from './wakeup.js';
 
-/** Result of {@link ChangeQueue.next}. */
+/** Result of {@link ChangeQueue.next}: the next key, or why there is none. */
 export type QueueTurn =
   | { readonly kind: 'key'; readonly key: string }
   | { readonly kind: 'silence' }
   | { readonly kind: 'stopped' };
 
 /**
- * Keys that have changed and have not been sent, in the order of their first unsent change. Each
- * key is held once however slow the reader is: a slow reader skips states, and the queue does not
- * grow. Because of the order, the queue knows at any time up to which revision all changes have
- * been delivered.
+ * A queue of keys that have changed and were not delivered yet, in the order of their first
+ * undelivered change. Each key is queued once however slow the reader is: a slow reader skips
+ * states, and the queue does not grow. The order gives the revision up to which all changes were
+ * delivered at any time.
  */
 export class ChangeQueue {
+  /** Revision of the first undelivered change, by key, in ascending order. */
   private firstChanges = new Map<string, bigint>();
   private readonly wakeup = new Wakeup();
   private ended: CloudlessError | undefined;
 
   /**
-   * Adds a changed key. @param revision - Revision of the change; not lower than that of any
-   * earlier mark.
+   * Adds a changed key.
+   * @param revision - Revision of the change; not lower than the revision of any earlier call.
    */
   mark(key: string, revision: bigint): void {
     if (!this.firstChanges.has(key)) this.firstChanges.set(key, revision);
@@ -28,9 +29,9 @@ export class ChangeQueue {
   }
 
   /**
-   * Inserts keys before all keys that were marked.
+   * Inserts keys before all keys in the queue.
    * @param entries - Keys with the revision of their change, in ascending order; no revision is
-   *   higher than that of a mark.
+   *   higher than that of a key in the queue.
    */
   putBefore(entries: Iterable<readonly [string, bigint]>): void {
     const marked = this.firstChanges;
@@ -46,26 +47,28 @@ export class ChangeQueue {
   }
 
   /**
-   * Removes and returns the next key. Returns `silence` at time `silentAt` of the monotonic clock,
-   * and `stopped` when the signal is aborted.
+   * Removes and returns the next key; waits for a key when the queue is empty.
+   * @param silentAtMs - Time on the monotonic clock from which `silence` is returned.
+   * @returns `stopped` when the signal is aborted.
+   * @throws the error of {@link fail} when the queue is empty.
    */
-  async next(clock: Clock, signal: StopSignal, silentAt: number): Promise<QueueTurn> {
+  async next(clock: Clock, signal: StopSignal, silentAtMs: number): Promise<QueueTurn> {
     for (;;) {
       if (signal.aborted) return { kind: 'stopped' };
-      if (clock.now() >= silentAt) return { kind: 'silence' };
+      if (clock.now() >= silentAtMs) return { kind: 'silence' };
       const [key] = this.firstChanges.keys();
       if (key !== undefined) {
         this.firstChanges.delete(key);
         return { kind: 'key', key };
       }
       if (this.ended !== undefined) throw this.ended;
-      await this.wakeup.wait(clock, silentAt - clock.now(), signal);
+      await this.wakeup.wait(clock, silentAtMs - clock.now(), signal);
     }
   }
 
   /**
-   * Returns the revision up to which all changes have been delivered.
-   * @param newest - Revision of the state that the marks come from.
+   * Returns the revision up to which all changes were delivered.
+   * @param newest - Revision of the newest state whose changes were marked.
    */
   getDeliveredRevision(newest: bigint): bigint {
     const [first] = this.firstChanges.values();

@@ -14,7 +14,7 @@ import {
   type WatchEventsResponse,
 } from '@cloudless/api';
 import type { WorkloadRecord } from '@cloudless/api/store';
-import { isLive, createServingFilter } from '@cloudless/cluster-state';
+import { createServingFilter, getZone, isLive } from '@cloudless/cluster-state';
 import type { ApiServerDeps } from '../ports.js';
 import { requireWorkload } from '../workload/lookup.js';
 import type { LivenessChanges } from './liveness-changes.js';
@@ -25,23 +25,25 @@ import { findRelatedEvents } from './related-events.js';
 
 /** Handlers of the endpoint and event calls of CoordinatorService. */
 export class EndpointAndEventHandlers {
-  constructor(private readonly deps: ApiServerDeps & { readonly soft: LivenessChanges }) {}
+  constructor(
+    private readonly deps: ApiServerDeps & { readonly livenessChanges: LivenessChanges },
+  ) {}
 
   listEndpoints(request: ListEndpointsRequest): EndpointSet {
     return this.createEndpointSet(requireWorkload(this.deps.state.view(), request).value);
   }
 
   /**
-   * Sends all endpoints at once, and again after each change. Ends when the workload is deleted.
+   * Sends the current endpoints of a workload, and all of them again after each change. Ends when
+   * the workload is deleted.
+   * @throws kind `notFound` when there is no such workload at the start.
    */
   async *watchEndpoints(
     request: WatchEndpointsRequest,
     { signal }: HandlerContext,
   ): AsyncGenerator<EndpointSet> {
     const { uid } = requireWorkload(this.deps.state.view(), request).value;
-    const source = createEndpointSource(this.deps.placements, uid, (record) =>
-      this.createEndpointSet(record),
-    );
+    const source = createEndpointSource(uid, (record) => this.createEndpointSet(record));
     for await (const item of watchRecords(this.deps, source, request.afterRevision, signal)) {
       if (item === 'gone') return;
       yield item;
@@ -84,13 +86,13 @@ export class EndpointAndEventHandlers {
     return watchEvents(this.deps, request, signal);
   }
 
+  /** Returns the endpoints of the ready replicas that are not leaving, by sequence number. */
   private createEndpointSet(record: WorkloadRecord): EndpointSet {
-    const { state, placements } = this.deps;
-    const view = state.view();
-    const serves = createServingFilter(view, record.uid);
+    const view = this.deps.state.view();
+    const isServing = createServingFilter(view, record.uid);
     const serving = [...view.replicasOf(record.uid)]
       .map(({ value }) => value)
-      .filter(serves)
+      .filter(isServing)
       .filter(
         (replica) => replica.ready && replica.desiredRunning && !replica.lost && isLive(replica),
       )
@@ -101,7 +103,7 @@ export class EndpointAndEventHandlers {
         return create(ReplicaEndpointSchema, {
           replicaId: replica.id,
           nodeId: replica.nodeId,
-          zone: node === undefined ? '' : placements.toEffectiveNode(node).zone,
+          zone: node === undefined ? '' : getZone(node),
           version: replica.version,
           portName,
           ip,

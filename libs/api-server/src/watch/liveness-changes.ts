@@ -1,19 +1,21 @@
 import type { ClusterState } from '@cloudless/cluster-state';
 import type { NodeLiveness } from '../ports.js';
 
-/** State of a node that is not in the store: liveness and conditions, or usage. */
+/** Kinds of live state of a node, which is not in the store: liveness with conditions, or usage. */
 export type VolatileKind = 'liveness' | 'usage';
 
 /** @param revision - Revision of the store at the time of the change. */
-export type VolatileListener = (nodeId: string, what: VolatileKind, revision: bigint) => void;
+export type VolatileListener = (nodeId: string, kind: VolatileKind, revision: bigint) => void;
 
 /**
- * Records, for state that is not in the store, the revision at which it last changed, so that a
- * resumed watch includes it. The time before the start of this coordinator is unknown, so its start
- * counts as a change of everything.
+ * Records at which revision of the store the live state of each node last changed, so that a
+ * resumed watch includes these changes. Changes before this coordinator became the leader are
+ * unknown, so the live state of every node counts as changed at that time.
  */
 export class LivenessChanges {
+  /** Revision of the store when this coordinator became the leader. */
   private readonly startedAt: bigint;
+  /** Revision of the last change, by kind and node id. */
   private readonly changedAt: Readonly<Record<VolatileKind, Map<string, bigint>>> = {
     liveness: new Map(),
     usage: new Map(),
@@ -36,20 +38,24 @@ export class LivenessChanges {
     ];
   }
 
-  /** @returns Ends the subscription. */
+  /**
+   * Calls the listener after each change.
+   * @returns A function that ends the subscription.
+   */
   subscribe(listener: VolatileListener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
   /**
-   * Returns the nodes whose state may have changed since the store was at `revision`, with the
-   * revision of the change.
+   * Returns the ids of the nodes whose live state may have changed since the store was at
+   * `revision`, with the revision of the last change.
    */
-  *listChangedSince(revision: bigint, what: VolatileKind): Iterable<readonly [string, bigint]> {
+  *listChangedSince(revision: bigint, kind: VolatileKind): Iterable<readonly [string, bigint]> {
     for (const { value } of this.state.view().nodes()) {
-      const changedAt = this.changedAt[what].get(value.id) ?? this.startedAt;
-      // An equal revision counts, because such a change does not increase the revision.
+      const changedAt = this.changedAt[kind].get(value.id) ?? this.startedAt;
+      // A change of live state does not increase the revision, so a change at an equal revision may
+      // have followed.
       if (changedAt >= revision) yield [value.id, changedAt];
     }
   }
@@ -58,10 +64,10 @@ export class LivenessChanges {
     for (const unsubscribe of this.unsubscribes) unsubscribe();
   }
 
-  private recordChange(nodeId: string, what: VolatileKind): void {
+  private recordChange(nodeId: string, kind: VolatileKind): void {
     const { revision } = this.state.view();
-    if (this.state.view().node(nodeId) !== undefined) this.changedAt[what].set(nodeId, revision);
-    for (const listener of this.listeners) listener(nodeId, what, revision);
+    if (this.state.view().node(nodeId) !== undefined) this.changedAt[kind].set(nodeId, revision);
+    for (const listener of this.listeners) listener(nodeId, kind, revision);
   }
 
   private removeNode(nodeId: string): void {

@@ -2,7 +2,7 @@ import type { Event } from '@cloudless/api';
 import { CloudlessError } from '@cloudless/base';
 
 /**
- * Returns an event together with its direct and indirect causes and consequences, oldest first.
+ * Returns an event with its direct and indirect causes and consequences, oldest first.
  * @param events - Sorted by id in ascending order: a cause comes before its consequences.
  * @throws kind `notFound` when the event does not exist or is no longer stored.
  */
@@ -20,10 +20,10 @@ export function findRelatedEvents(events: readonly Event[], id: string): readonl
     if (related.has(event.id)) break;
     related.add(event.id);
   }
-  const caused = new Set<string>([id]);
+  const consequences = new Set<string>([id]);
   for (const event of events) {
-    if (!caused.has(event.causeId)) continue;
-    caused.add(event.id);
+    if (!consequences.has(event.causeId)) continue;
+    consequences.add(event.id);
     related.add(event.id);
   }
   return events.filter((event) => related.has(event.id));

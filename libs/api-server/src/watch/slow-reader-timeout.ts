@@ -1,16 +1,17 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 
 /**
- * Time without a read after which a watch is closed. Shorter than the time limit of the transport,
- * whose error cannot contain a revision.
+ * Time without a read after which a watch is closed, milliseconds. Shorter than the time limit of
+ * the transport, whose error cannot contain a revision.
  */
 export const SLOW_READER_TIMEOUT_MS = 20_000;
 
 /**
- * Closes a watch whose client does not read. The framework requests the next item only after the
- * previous one was sent, so a client that stops reading would keep the watch open for ever. After
- * {@link SLOW_READER_TIMEOUT_MS} the watch is closed and its resources are freed. A client that
- * reads again receives RESOURCE_EXHAUSTED with the revision to resume at.
+ * Closes a watch whose client has read nothing for {@link SLOW_READER_TIMEOUT_MS}, and frees its
+ * resources. The RPC server requests the next item only after the previous item was sent, so
+ * without the timeout, a client that stops reading would keep the watch open for ever.
+ * @returns The items. Fails with kind `exhausted` and the revision to resume at when the client
+ *   reads again after the timeout.
  */
 export function withSlowReaderTimeout<Item extends { readonly revision: bigint }>(
   items: AsyncIterable<Item>,

@@ -6,18 +6,22 @@ import type { Clock, StopSignal, Timer } from '@cloudless/base';
  */
 export const BOOKMARK_MS = 15_000;
 
-/** Wakes one waiting loop. A notification while no loop waits is kept; several count as one. */
+/**
+ * Wakes one waiting loop. A notification while no loop waits ends the next wait at once; several
+ * such notifications count as one.
+ */
 export class Wakeup {
   private pending = false;
   private resolve: (() => void) | undefined;
 
+  /** Ends the current wait, or the next one. */
   notify(): void {
     this.pending = true;
     this.resolve?.();
   }
 
   /**
-   * Waits for a notification.
+   * Waits for a notification. Only one call may wait at a time.
    * @returns `woken`, `timeout` after `timeoutMs`, or `stopped` when the signal is aborted.
    */
   async wait(
@@ -51,21 +55,23 @@ export class Wakeup {
 }
 
 /**
- * A set of changed keys for one reader. Each key is held once however slow the reader is: a slow
- * reader skips states, and the set does not grow.
+ * A set of changed keys for one reader. The set contains each key once however slow the reader is:
+ * a slow reader skips states, and the set does not grow.
  */
 export class ChangedKeys {
   private keys = new Set<string>();
   private readonly wakeup = new Wakeup();
 
+  /** Adds a changed key and wakes the reader. */
   mark(key: string): void {
     this.keys.add(key);
     this.wakeup.notify();
   }
 
   /**
-   * Returns and clears the keys that were marked since the last call. Empty after {@link
-   * BOOKMARK_MS} without a mark; undefined when the signal is aborted.
+   * Returns and clears the keys that were marked since the last call; waits for the first key.
+   * @returns No keys after {@link BOOKMARK_MS} without a mark; undefined when the signal is
+   *   aborted.
    */
   async next(clock: Clock, signal: StopSignal): Promise<readonly string[] | undefined> {
     while (this.keys.size === 0) {

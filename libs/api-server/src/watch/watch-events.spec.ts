@@ -1,3 +1,4 @@
+import { Event_Category as Category } from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -8,7 +9,7 @@ beforeEach(async () => {
 });
 afterEach(() => bed.stop());
 
-/** Reads the next items of a watch. */
+/** Reads `count` items of a watch: the reasons of the events, or `bookmark`. */
 async function readEvents(
   request: Parameters<ApiTestBed['client']['watchEvents']>[0],
   count: number,
@@ -26,9 +27,9 @@ async function readEvents(
   return reasons;
 }
 
-describe('WatchEvents', () => {
+describe('watchEvents', () => {
   it.each(['garbage', '1-2', '0000000001-', '0000000001-00000000x1', ' 0000000001-0000000001'])(
-    'rejects the malformed after_id %j and names the field',
+    'rejects the malformed after_id %j with an error that names the field',
     async (afterId) => {
       await expect(readEvents({ afterId }, 1)).rejects.toThrow(
         '[invalid_argument] after_id: is not the id of an event',
@@ -36,7 +37,7 @@ describe('WatchEvents', () => {
     },
   );
 
-  it('sends the events after an id, then a bookmark', async () => {
+  it('sends the events after after_id, then a bookmark', async () => {
     await bed.client.cordonNode({ nodeId: 'node-1' });
     const afterId = bed.events().at(-1)?.id ?? '';
     await bed.client.uncordonNode({ nodeId: 'node-1' });
@@ -47,18 +48,18 @@ describe('WatchEvents', () => {
     ]);
   });
 
-  it('accepts the id of an event that does not exist', async () => {
+  it('sends all later events when after_id is not the id of a stored event', async () => {
     await bed.client.cordonNode({ nodeId: 'node-1' });
     const afterId = '0000000000-0000000000';
     expect(await readEvents({ afterId }, 2)).toEqual(['CordonNode', 'NodeCordoned']);
   });
 
-  it('sends only new events without a position', async () => {
+  it('sends only a bookmark when the request has no position and nothing happens', async () => {
     await bed.client.cordonNode({ nodeId: 'node-1' });
     expect(await readEvents({}, 1)).toEqual(['bookmark']);
   });
 
-  it('sends the events after a revision', async () => {
+  it('sends the events after after_revision, then a bookmark', async () => {
     const { revision } = bed.state.view();
     await bed.client.cordonNode({ nodeId: 'node-1' });
     expect(await readEvents({ afterRevision: revision }, 3)).toEqual([
@@ -70,7 +71,10 @@ describe('WatchEvents', () => {
 
   it.each([
     { request: { nodeId: 'node-2' }, expected: ['CordonNode', 'NodeCordoned', 'bookmark'] },
-    { request: { categories: [6] }, expected: ['CordonNode', 'CordonNode', 'bookmark'] },
+    {
+      request: { categories: [Category.AUDIT] },
+      expected: ['CordonNode', 'CordonNode', 'bookmark'],
+    },
     { request: { workload: 'web' }, expected: ['bookmark'] },
     { request: { namespace: 'default' }, expected: ['bookmark'] },
   ])('sends only events that match $request', async ({ request, expected }) => {
@@ -89,7 +93,7 @@ describe('WatchEvents', () => {
     );
   });
 
-  it('ends an item at its revision, so that a resumed watch misses no event of the same commit', async () => {
+  it('gives the revision of a commit only to its last event, so that a resumed watch misses no event', async () => {
     const { revision } = bed.state.view();
     await bed.client.cordonNode({ nodeId: 'node-1' });
     const items: bigint[] = [];

@@ -10,7 +10,9 @@ import { CloudlessError, InvalidInputError, type Clock, type StopSignal } from '
 import type { ClusterState, ClusterView, HistoricChanges } from '@cloudless/cluster-state';
 import { BOOKMARK_MS } from './wakeup.js';
 
-/** Returns a predicate for the events that the request selects. Empty fields select all. */
+/**
+ * Returns a predicate for the events that a request selects. An empty field selects every event.
+ */
 export function createEventFilter(request: {
   readonly namespace: string;
   readonly workload: string;
@@ -25,16 +27,16 @@ export function createEventFilter(request: {
     (categories.length === 0 || categories.includes(event.category));
 }
 
-/**
- * Ids of events as the cluster state makes them: epoch and count, zero-padded so that they sort.
- */
+/** An event id: epoch and number within the epoch, zero-padded so that ids sort by age. */
 const EVENT_ID = /^\d{10,20}-\d{10,20}$/;
 
 /**
- * Streams every event from a point on. Unlike a state, an event cannot be derived from a newer one,
- * so no event is skipped: the watch reads the history of the store at the speed of the client.
- * @throws kind `invalid` for a malformed `after_id`, and for both positions together; `compacted`
- *   when the history does not contain the requested revision any more, or has not reached it.
+ * Streams every event after `after_id` or `after_revision`, or every new event when the request has
+ * neither, with a bookmark after the past events and after each 15 s of silence. No event is
+ * skipped: the watch reads the history of the store at the speed of the client.
+ * @throws kind `invalid` for a malformed `after_id`, and for `after_id` with `after_revision`;
+ *   `compacted` when an event after the position may have been removed, or the history does not
+ *   contain the requested revision, or has not reached it.
  */
 export async function* watchEvents(
   { state, clock }: { readonly state: ClusterState; readonly clock: Clock },
@@ -50,53 +52,57 @@ export async function* watchEvents(
     const message = `is not the id of an event: ${JSON.stringify(request.afterId)}; pass the id of a received event`;
     throw new InvalidInputError([{ field: 'after_id', message }]);
   }
-  const wanted = createEventFilter(request);
+  const matchesRequest = createEventFilter(request);
   if (request.afterRevision > 0n) await state.checkRevision(request.afterRevision);
   const view = state.view();
-  const { revision: present } = view;
+  const { revision: startRevision } = view;
   if (request.afterId !== '') checkNotRemoved(view, request);
-  const kept =
+  const pastEvents =
     request.afterId === ''
       ? []
-      : listEventsAfter(view, request.afterId, present).filter(({ event }) => wanted(event));
+      : listEventsAfter(view, request.afterId, startRevision).filter(({ event }) =>
+          matchesRequest(event),
+        );
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
   signal.addEventListener('abort', stop);
   if (signal.aborted) stop();
   let changes: AsyncGenerator<HistoricChanges> | undefined;
   try {
-    for (const { event, revision } of kept)
+    for (const { event, revision } of pastEvents)
       yield create(WatchEventsResponseSchema, { event, revision });
-    let position = request.afterRevision > 0n ? request.afterRevision : present;
+    let position = request.afterRevision > 0n ? request.afterRevision : startRevision;
     changes = state.changesAfter(position, ['event'], stopping.signal);
     let next = prefetch(changes);
-    let bookmarkAt = position < present ? undefined : clock.now();
+    // Undefined until all past events were sent: the first bookmark follows them.
+    let bookmarkAtMs = position < startRevision ? undefined : clock.now();
     for (;;) {
-      // The first bookmark follows when all past events have been sent.
-      if (bookmarkAt !== undefined && clock.now() >= bookmarkAt) {
+      if (bookmarkAtMs !== undefined && clock.now() >= bookmarkAtMs) {
         yield create(WatchEventsResponseSchema, { revision: position });
-        bookmarkAt = clock.now() + BOOKMARK_MS;
+        bookmarkAtMs = clock.now() + BOOKMARK_MS;
       }
-      const turn = await nextOrSilence(clock, next, bookmarkAt);
+      const turn = await nextOrSilence(clock, next, bookmarkAtMs);
       if (turn === 'silence') continue;
       if (turn.done === true) return;
       next = prefetch(changes);
       const { revision } = turn.value;
-      const events = toEvents(turn.value).filter(wanted);
+      const events = toEvents(turn.value).filter(matchesRequest);
       for (const [index, event] of events.entries()) {
-        const complete = index === events.length - 1;
+        // Only the last event of a commit has the revision of the commit. A watch that is resumed
+        // after an earlier event of the commit then receives the other events.
+        const isLastOfCommit = index === events.length - 1;
         yield create(WatchEventsResponseSchema, {
           event,
-          revision: complete ? revision : revision - 1n,
+          revision: isLastOfCommit ? revision : revision - 1n,
         });
-        bookmarkAt = bookmarkAt === undefined ? undefined : clock.now() + BOOKMARK_MS;
+        bookmarkAtMs = bookmarkAtMs === undefined ? undefined : clock.now() + BOOKMARK_MS;
       }
       position = revision;
-      if (bookmarkAt === undefined && position >= present) bookmarkAt = clock.now();
+      if (bookmarkAtMs === undefined && position >= startRevision) bookmarkAtMs = clock.now();
     }
   } finally {
     stop();
-    // A prefetched item may have arrived already; then only this call ends the generator.
+    // When a prefetched item has arrived already, the signal does not end the generator.
     void changes?.return(undefined).catch(() => undefined);
     signal.removeEventListener('abort', stop);
   }
@@ -117,10 +123,11 @@ function checkNotRemoved(view: ClusterView, { afterId, categories }: WatchEvents
 }
 
 /**
- * Returns the stored events after an id, each with the revision at which a watch that has sent it
- * is resumed.
+ * Returns the stored events after an id, each with the revision at which a watch can be resumed
+ * after this event.
+ * @param viewRevision - Revision of `view`.
  */
-function listEventsAfter(view: ClusterView, afterId: string, present: bigint) {
+function listEventsAfter(view: ClusterView, afterId: string, viewRevision: bigint) {
   // Events are sorted by id, so the search starts at the end.
   const events = view.events();
   let start = events.length;
@@ -129,7 +136,8 @@ function listEventsAfter(view: ClusterView, afterId: string, present: bigint) {
     const next = all[index + 1];
     return {
       event,
-      revision: next === undefined ? present : (view.event(next.id)?.revision ?? present) - 1n,
+      revision:
+        next === undefined ? viewRevision : (view.event(next.id)?.revision ?? viewRevision) - 1n,
     };
   });
 }
@@ -139,8 +147,8 @@ function toEvents({ changes }: HistoricChanges): readonly Event[] {
 }
 
 /**
- * Requests the next item of a generator before it is needed. A rejection after the reader has left
- * is ignored.
+ * Requests the next item of a generator before the item is needed. Prevents an unhandled rejection
+ * when the reader leaves before the item arrives.
  */
 function prefetch<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Item>> {
   const next = items.next();
@@ -148,15 +156,18 @@ function prefetch<Item>(items: AsyncGenerator<Item>): Promise<IteratorResult<Ite
   return next;
 }
 
-/** @param silentAt - Time at which to return `silence`; undefined: wait without limit. */
+/**
+ * Waits for the result of `work`.
+ * @param silentAtMs - Time on the monotonic clock at which `silence` is returned; undefined: never.
+ */
 function nextOrSilence<Result>(
   clock: Clock,
   work: Promise<Result>,
-  silentAt: number | undefined,
+  silentAtMs: number | undefined,
 ): Promise<Result | 'silence'> {
-  if (silentAt === undefined) return work;
+  if (silentAtMs === undefined) return work;
   return new Promise((resolve, reject) => {
-    const timer = clock.setTimer(Math.max(0, silentAt - clock.now()), () => resolve('silence'));
+    const timer = clock.setTimer(Math.max(0, silentAtMs - clock.now()), () => resolve('silence'));
     work.then(resolve, reject).finally(() => timer.cancel());
   });
 }

@@ -10,18 +10,26 @@ import {
   type WatchNodesResponse,
 } from '@cloudless/api';
 import type { NodeRecord, ReplicaRecord } from '@cloudless/api/store';
-import type { ClusterView, HistoricChange, RecordChange } from '@cloudless/cluster-state';
-import type { Placements } from '../ports.js';
+import {
+  toEffectiveNode,
+  type ClusterView,
+  type HistoricChange,
+  type RecordChange,
+} from '@cloudless/cluster-state';
 import type { WatchSource } from './watch-records.js';
 
-/** The watch source of nodes. @throws kind `invalid` when the label selector cannot be parsed. */
+/**
+ * Creates the watch source of nodes.
+ * @param presentNode - Builds the API message of a node, with usage.
+ * @throws kind `invalid` when the label selector cannot be parsed.
+ */
 export function createNodeSource(
-  deps: { readonly placements: Placements; readonly picture: (record: NodeRecord) => Node },
   request: WatchNodesRequest,
+  presentNode: (record: NodeRecord) => Node,
 ): WatchSource<'node', WatchNodesResponse> {
   const selector = parseLabelSelector(request.labelSelector);
-  const picture = (record: NodeRecord): Node => {
-    const node = deps.picture(record);
+  const presentItem = (record: NodeRecord): Node => {
+    const node = presentNode(record);
     if (!request.includeUsage && node.status !== undefined) delete node.status.usage;
     return node;
   };
@@ -33,21 +41,21 @@ export function createNodeSource(
     listRecords: (view) => view.nodes(),
     matchesFilter: (record) =>
       (request.nodeId === '' || record.id === request.nodeId) &&
-      matchesLabels(selector, deps.placements.toEffectiveNode(record).labels),
+      matchesLabels(selector, toEffectiveNode(record).labels),
     listAffectedKeys: listAffectedNodes,
-    listKeysAffectedByLiveness: (_view, nodeId, what) =>
-      what === 'liveness' || request.includeUsage ? [nodeId] : [],
-    toItem: (news) => {
-      const { revision } = news;
-      switch (news.kind) {
+    listKeysAffectedByLiveness: (_view, nodeId, kind) =>
+      kind === 'liveness' || request.includeUsage ? [nodeId] : [],
+    toItem: (update) => {
+      const { revision } = update;
+      switch (update.kind) {
         case 'put':
           return create(WatchNodesResponseSchema, {
             kind: WatchKind.PUT,
-            node: picture(news.record),
+            node: presentItem(update.record),
             revision,
           });
         case 'deleted': {
-          const node = create(NodeSchema, { id: news.record.id });
+          const node = create(NodeSchema, { id: update.record.id });
           return create(WatchNodesResponseSchema, { kind: WatchKind.DELETED, node, revision });
         }
         case 'synced':
@@ -60,8 +68,9 @@ export function createNodeSource(
 }
 
 /**
- * Returns the ids of the nodes whose API message a change may affect: nodes show the resources of
- * their replicas, and draining nodes show what the remaining workloads wait for.
+ * Returns the ids of the nodes whose API message a change may affect. The message of a node
+ * contains the resources of its replicas; that of a draining node also contains why replicas
+ * remain.
  */
 function listAffectedNodes(
   view: ClusterView,
@@ -73,12 +82,12 @@ function listAffectedNodes(
   const before = 'before' in change ? (change.before as ReplicaRecord | undefined) : undefined;
   const after = change.after as ReplicaRecord | undefined;
   const replica = after ?? before;
-  // The history does not contain the node of a deleted replica.
+  // A deletion from the history does not contain the replica, so any node may be affected.
   if (replica === undefined) return [...view.nodes()].map(({ value }) => value.id);
-  const held = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
-  // A drain waits for replacements that have no node yet.
-  const wasWaiting = before === undefined || before.nodeId === '';
-  return new Set([...held, ...(wasWaiting ? listDrainingNodes(view, replica.uid) : [])]);
+  const nodeIds = [before?.nodeId ?? '', after?.nodeId ?? ''].filter((id) => id !== '');
+  // The drain status lists replacements that have no node yet.
+  const wasUnplaced = before === undefined || before.nodeId === '';
+  return new Set([...nodeIds, ...(wasUnplaced ? listDrainingNodes(view, replica.uid) : [])]);
 }
 
 /** Returns the draining nodes that still have replicas of a workload. */

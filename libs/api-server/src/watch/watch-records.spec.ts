@@ -18,7 +18,10 @@ afterEach(async () => {
   await bed.stop();
 });
 
-/** Starts a watch of nodes that collects its items as `KIND id`. */
+/**
+ * Starts a watch of nodes that collects its items. `texts` returns them as `KIND id`; `failure`
+ * resolves with the error of the watch.
+ */
 function watch(request: Parameters<ApiTestBed['client']['watchNodes']>[0]) {
   const items: WatchNodesResponse[] = [];
   const failure = (async () => {
@@ -44,7 +47,7 @@ describe('watchRecords', () => {
     expect(texts().slice(3)).toEqual(['PUT node-2', 'DELETED node-1']);
   });
 
-  it('sends only items that match the filter, and DELETED when an item stops matching', async () => {
+  it('sends only nodes that match the label selector, and DELETED when a node stops matching', async () => {
     const { texts } = watch({ labelSelector: 'disk=ssd' });
     await bed.settle();
     await bed.client.cordonNode({ nodeId: 'node-2' });
@@ -61,7 +64,7 @@ describe('watchRecords', () => {
     expect(texts().slice(3)).toEqual(['BOOKMARK']);
   });
 
-  it('resumes after a revision with the changes and deletions since then', async () => {
+  it('sends the changes and deletions after a revision, then a bookmark, when it is resumed there', async () => {
     const { revision } = bed.state.view();
     await bed.client.removeNode({ nodeId: 'node-1', force: true });
     await bed.client.cordonNode({ nodeId: 'node-2' });
@@ -73,7 +76,7 @@ describe('watchRecords', () => {
     expect(items.at(-1)?.revision).toBe(bed.state.view().revision);
   });
 
-  it('sends a change of liveness, and repeats it to a watch that resumes at the same revision', async () => {
+  it('sends a change of liveness, also to a watch that is resumed at the revision of the change', async () => {
     const first = watch({ nodeId: 'node-1' });
     await bed.settle();
     const { revision } = bed.state.view();
@@ -85,7 +88,7 @@ describe('watchRecords', () => {
     expect(resumed.texts()).toEqual(['PUT node-1', 'BOOKMARK']);
   });
 
-  it('includes usage only on request', async () => {
+  it('sends changes of usage only when the request includes usage', async () => {
     const plain = watch({ nodeId: 'node-1' });
     const withUsage = watch({ nodeId: 'node-1', includeUsage: true });
     await bed.settle();
@@ -100,7 +103,7 @@ describe('watchRecords', () => {
     expect(withUsage.items.at(-1)?.node?.status?.usage?.cpuMillis).toBe(7);
   });
 
-  it('fails with OUT_OF_RANGE for a revision that the store has not reached', async () => {
+  it('fails with OUT_OF_RANGE when it is resumed at a revision that the store has not reached', async () => {
     const { failure } = watch({ afterRevision: 99_999n });
     await bed.settle();
     expect(String(await failure)).toContain('out_of_range');

@@ -12,13 +12,17 @@ import { ChangeQueue } from './change-queue.js';
 import { BOOKMARK_MS } from './wakeup.js';
 import type { LivenessChanges, VolatileKind } from './liveness-changes.js';
 
+/** The ports of {@link watchRecords}. */
 export interface WatchDeps {
   readonly state: ClusterState;
   readonly clock: Clock;
-  readonly soft: LivenessChanges;
+  readonly livenessChanges: LivenessChanges;
 }
 
-/** An update for a watcher, with the revision up to which everything has been sent after it. */
+/**
+ * An update for the client of a watch. `revision`: once the update is sent, all changes up to this
+ * revision were sent, so the watch can be resumed there.
+ */
 export type WatchUpdate<Shown> = { readonly revision: bigint } & (
   | { readonly kind: 'put'; readonly record: Shown }
   | { readonly kind: 'deleted'; readonly record: Shown }
@@ -27,7 +31,8 @@ export type WatchUpdate<Shown> = { readonly revision: bigint } & (
 );
 
 /**
- * Defines a watch: API messages of the records of one kind, which may depend on other records too.
+ * Defines the items of a watch. Each item is built from a record of one kind, identified by a key,
+ * and may depend on records of other kinds too.
  */
 export interface WatchSource<Kind extends RecordKind, Item> {
   readonly kind: Kind;
@@ -36,29 +41,31 @@ export interface WatchSource<Kind extends RecordKind, Item> {
   getKey(record: RecordOf<Kind>): string;
   findRecord(view: ClusterView, key: string): Stored<RecordOf<Kind>> | undefined;
   listRecords(view: ClusterView): Iterable<Stored<RecordOf<Kind>>>;
-  /** True when the record matches the filter of the watch. */
+  /** Returns true when the record matches the filter of the watch. */
   matchesFilter(record: RecordOf<Kind>): boolean;
   /**
-   * Returns the keys whose item may differ after a change. A change from the history does not
-   * contain the previous record.
+   * Returns the keys whose item may differ after a change of a record. A change from the history of
+   * the store does not contain the previous record.
    */
   listAffectedKeys(view: ClusterView, change: RecordChange | HistoricChange): Iterable<string>;
-  /** Returns the keys whose item may differ after a change of state that is not in the store. */
+  /** Returns the keys whose item may differ after a change of the live state of a node. */
   listKeysAffectedByLiveness(
     view: ClusterView,
     nodeId: string,
-    what: VolatileKind,
+    kind: VolatileKind,
   ): Iterable<string>;
-  /** Builds an item from the current state; undefined sends nothing. */
-  toItem(news: WatchUpdate<RecordOf<Kind>>): Item | undefined;
+  /** Builds an item from the current state; undefined: no item is sent. */
+  toItem(update: WatchUpdate<RecordOf<Kind>>): Item | undefined;
 }
 
+/** A key to send at the start of a watch, with the revision of its change. */
 type InitialKey = readonly [key: string, revision: bigint];
 
 /**
  * Watches records: sends the current items, then `synced`, then every change. When resumed after a
- * revision, sends only the changes since then, followed by a bookmark. Level-triggered: a record
- * that changes faster than the client reads is sent in its newest state.
+ * revision, sends the changes since then, then a bookmark, then every further change. A record that
+ * changes several times before the client reads is sent once, in its newest state.
+ * @param afterRevision - Revision to resume after; 0: start with the current items.
  * @throws kind `compacted` when the watch cannot be resumed at the revision; `unavailable` when the
  *   state no longer follows the store.
  */
@@ -70,13 +77,15 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
 ): AsyncGenerator<Item> {
   const { state, clock } = deps;
   const queue = new ChangeQueue();
+  /** The records that the client has, by key; undefined until they are known. */
   let shown: Map<string, RecordOf<Kind>> | undefined;
   const findMatching = (key: string): RecordOf<Kind> | undefined => {
     const record = source.findRecord(state.view(), key)?.value;
     return record !== undefined && source.matchesFilter(record) ? record : undefined;
   };
   const mark = (keys: Iterable<string>, revision: bigint): void => {
-    // Until the state at the start is known, every key may be relevant.
+    // Skips keys that the client does not have and that do not match the filter. Until `shown` is
+    // known, no key can be skipped.
     for (const key of keys)
       if (shown?.has(key) !== false || findMatching(key) !== undefined) queue.mark(key, revision);
   };
@@ -89,29 +98,30 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
         : await resume(deps, source, afterRevision, signal);
     ({ shown } = start);
     queue.putBefore(start.initialKeys);
-    const revision = (): bigint => queue.getDeliveredRevision(state.view().revision);
+    const getDeliveredRevision = (): bigint => queue.getDeliveredRevision(state.view().revision);
+    /** Number of initial keys that were not sent yet. */
     let remaining = new Set(start.initialKeys.map(([key]) => key)).size;
-    let caughtUp = false;
-    let bookmarkAt = clock.now() + BOOKMARK_MS;
+    let isCaughtUp = false;
+    let bookmarkAtMs = clock.now() + BOOKMARK_MS;
     for (;;) {
-      if (!caughtUp && remaining === 0) {
-        caughtUp = true;
+      if (!isCaughtUp && remaining === 0) {
+        isCaughtUp = true;
         const first = source.toItem({
           kind: afterRevision === 0n ? 'synced' : 'bookmark',
-          revision: revision(),
+          revision: getDeliveredRevision(),
         });
         if (first !== undefined) yield first;
       }
-      const turn = await queue.next(clock, signal, bookmarkAt);
+      const turn = await queue.next(clock, signal, bookmarkAtMs);
       if (turn.kind === 'stopped') return;
       if (turn.kind === 'key') remaining -= 1;
       const item =
         turn.kind === 'silence'
-          ? source.toItem({ kind: 'bookmark', revision: revision() })
+          ? source.toItem({ kind: 'bookmark', revision: getDeliveredRevision() })
           : createItem(turn.key);
       if (item === undefined) continue;
       yield item;
-      bookmarkAt = clock.now() + BOOKMARK_MS;
+      bookmarkAtMs = clock.now() + BOOKMARK_MS;
     }
   } finally {
     for (const unsubscribe of unsubscribes) unsubscribe();
@@ -132,16 +142,21 @@ export async function* watchRecords<Kind extends RecordKind, Item>(
   }
 }
 
+/** The start of a watch: the keys to send, and the records that the client has. */
 interface WatchStart<Shown> {
   /** Keys to send first, in the order of their change. */
   readonly initialKeys: readonly InitialKey[];
-  /** Records that the client has already. */
+  /** Records that the client has already, by key. */
   readonly shown: Map<string, Shown>;
 }
 
-/** Calls `mark` for every change from now on. @returns Functions that end the subscriptions. */
+/**
+ * Calls `mark` for every change from now on, and `onEnd` when the state no longer follows the
+ * store.
+ * @returns Functions that end the subscriptions.
+ */
 function follow<Kind extends RecordKind, Item>(
-  { state, soft }: WatchDeps,
+  { state, livenessChanges }: WatchDeps,
   source: WatchSource<Kind, Item>,
   mark: (keys: Iterable<string>, revision: bigint) => void,
   onEnd: Parameters<ClusterState['onEnd']>[0],
@@ -151,24 +166,25 @@ function follow<Kind extends RecordKind, Item>(
       const view = state.view();
       for (const change of changes) mark(source.listAffectedKeys(view, change), revision);
     }),
-    // The change follows the commit of this revision, so it counts as later. Otherwise a watch that
-    // is resumed at this revision would miss it.
-    soft.subscribe((nodeId, what, revision) =>
-      mark(source.listKeysAffectedByLiveness(state.view(), nodeId, what), revision + 1n),
+    // The live state changed after the commit of this revision, so the change counts as one of the
+    // next revision. Otherwise a watch that is resumed at this revision would miss the change.
+    livenessChanges.subscribe((nodeId, kind, revision) =>
+      mark(source.listKeysAffectedByLiveness(state.view(), nodeId, kind), revision + 1n),
     ),
     state.onEnd(onEnd),
   ];
 }
 
+/** Starts a watch with all current records that match the filter. */
 function startFromCurrent<Kind extends RecordKind, Item>(
   state: ClusterState,
   source: WatchSource<Kind, Item>,
 ): WatchStart<RecordOf<Kind>> {
-  const present = [...source.listRecords(state.view())].filter(({ value }) =>
+  const matching = [...source.listRecords(state.view())].filter(({ value }) =>
     source.matchesFilter(value),
   );
   return {
-    initialKeys: present
+    initialKeys: matching
       .map(({ value, revision }): InitialKey => [source.getKey(value), revision])
       .sort(compareRevisions),
     shown: new Map(),
@@ -176,20 +192,20 @@ function startFromCurrent<Kind extends RecordKind, Item>(
 }
 
 /**
- * Collects the changes after a revision, from the history of the store and from the state that is
- * not in the store.
+ * Starts a watch with the changes after a revision: those in the history of the store, and those of
+ * the live state of nodes.
  */
 async function resume<Kind extends RecordKind, Item>(
-  { state, soft }: WatchDeps,
+  { state, livenessChanges }: WatchDeps,
   source: WatchSource<Kind, Item>,
   after: bigint,
   signal: StopSignal,
 ): Promise<WatchStart<RecordOf<Kind>>> {
   const view = state.view();
   const until = view.revision;
-  const softSeeds = (['liveness', 'usage'] as const).flatMap((what) =>
-    [...soft.listChangedSince(after, what)].flatMap(([nodeId, revision]) =>
-      [...source.listKeysAffectedByLiveness(view, nodeId, what)].map((key): InitialKey => [
+  const livenessKeys = (['liveness', 'usage'] as const).flatMap((kind) =>
+    [...livenessChanges.listChangedSince(after, kind)].flatMap(([nodeId, revision]) =>
+      [...source.listKeysAffectedByLiveness(view, nodeId, kind)].map((key): InitialKey => [
         key,
         revision + 1n,
       ]),
@@ -200,19 +216,21 @@ async function resume<Kind extends RecordKind, Item>(
       .filter(({ value }) => source.matchesFilter(value))
       .map(({ value }) => [source.getKey(value), value]),
   );
-  const seeds = new Map<string, bigint>();
-  let changed = false;
+  /** Revision of the first change in the history, by key. */
+  const changedKeys = new Map<string, bigint>();
+  let hasRecordChanged = false;
   for await (const { revision, changes } of after < until
     ? state.changesAfter(after, source.dependsOn, signal)
     : []) {
     for (const change of changes) {
-      changed ||= change.kind === source.kind;
+      hasRecordChanged ||= change.kind === source.kind;
       for (const key of source.listAffectedKeys(view, change))
-        if (!seeds.has(key)) seeds.set(key, revision);
+        if (!changedKeys.has(key)) changedKeys.set(key, revision);
     }
     if (revision >= until) break;
   }
-  if (changed) {
+  // Without a change of these records, the client has exactly the current ones.
+  if (hasRecordChanged) {
     const before = await state.recordsAt(source.kind, after);
     shown = new Map(
       [...before.values()]
@@ -220,7 +238,7 @@ async function resume<Kind extends RecordKind, Item>(
         .map((record) => [source.getKey(record), record]),
     );
   }
-  return { initialKeys: [...seeds, ...softSeeds].sort(compareRevisions), shown };
+  return { initialKeys: [...changedKeys, ...livenessKeys].sort(compareRevisions), shown };
 }
 
 const compareRevisions = ([, a]: InitialKey, [, b]: InitialKey): number =>

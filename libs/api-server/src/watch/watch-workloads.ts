@@ -11,41 +11,43 @@ import {
 } from '@cloudless/api';
 import type { NodeRecord, WorkloadRecord } from '@cloudless/api/store';
 import {
+  getZone,
   isTombstone,
   type ClusterView,
   type HistoricChange,
   type RecordChange,
 } from '@cloudless/cluster-state';
-import type { ApiServerDeps, Placements } from '../ports.js';
+import type { ApiServerDeps } from '../ports.js';
 import type { WatchSource } from './watch-records.js';
 
 /**
- * The watch source of workloads. @throws kind `invalid` when the label selector cannot be parsed.
+ * Creates the watch source of workloads.
+ * @throws kind `invalid` when the label selector cannot be parsed.
  */
 export function createWorkloadSource(
-  deps: Pick<ApiServerDeps, 'state' | 'presenter' | 'placements'>,
+  deps: Pick<ApiServerDeps, 'state' | 'presenter'>,
   request: WatchWorkloadsRequest,
 ): WatchSource<'workload', WatchWorkloadsResponse> {
   const selector = parseLabelSelector(request.labelSelector);
   return {
-    ...createWorkloadRecordSource(deps.placements),
+    ...createWorkloadRecordSource(),
     matchesFilter: (record) =>
       (request.namespace === '' || record.namespace === request.namespace) &&
       (request.name === '' || record.name === request.name) &&
       matchesLabels(selector, record.spec?.labels ?? {}),
-    listKeysAffectedByLiveness: (view, nodeId, what) =>
-      what === 'liveness' ? listWorkloadsOnNode(view, nodeId) : [],
-    toItem: (news) => {
-      const { revision } = news;
-      switch (news.kind) {
+    listKeysAffectedByLiveness: (view, nodeId, kind) =>
+      kind === 'liveness' ? listWorkloadsOnNode(view, nodeId) : [],
+    toItem: (update) => {
+      const { revision } = update;
+      switch (update.kind) {
         case 'put':
           return create(WatchWorkloadsResponseSchema, {
             kind: WatchKind.PUT,
-            workload: deps.presenter.present(news.record, true),
+            workload: deps.presenter.present(update.record, /* full */ true),
             revision,
           });
         case 'deleted': {
-          const { namespace, name, uid } = news.record;
+          const { namespace, name, uid } = update.record;
           const replicas = listLostReplicas(deps, uid);
           const workload = create(WorkloadSchema, {
             namespace,
@@ -69,11 +71,10 @@ export function createWorkloadSource(
 }
 
 /**
- * The part of a watch source that all watches of workloads share: which records an item depends on.
+ * Creates the part of a watch source that the watches of workloads and of endpoints share: the
+ * records, and which items a change of a record affects.
  */
-export function createWorkloadRecordSource(
-  placements: Placements,
-): Pick<
+export function createWorkloadRecordSource(): Pick<
   WatchSource<'workload', unknown>,
   'kind' | 'dependsOn' | 'getKey' | 'findRecord' | 'listRecords' | 'listAffectedKeys'
 > {
@@ -87,15 +88,18 @@ export function createWorkloadRecordSource(
       if (change.kind === 'workload' || change.kind === 'control') return [change.id];
       if (change.kind === 'replica' || change.kind === 'version')
         return [change.id.slice(0, change.id.indexOf('/'))];
-      // Replicas show the zone of their node.
-      return change.kind === 'node' && mayHaveChangedZone(placements, change)
+      // The message of a replica contains the zone of its node.
+      return change.kind === 'node' && mayHaveChangedZone(change)
         ? listWorkloadsOnNode(view, change.id)
         : [];
     },
   };
 }
 
-/** Returns the replicas of a deleted workload that may still run on lost nodes. */
+/**
+ * Returns the replicas of a deleted workload that may still run on lost nodes. None when a workload
+ * with this uid still exists.
+ */
 function listLostReplicas(
   { state, presenter }: Parameters<typeof createWorkloadSource>[0],
   uid: string,
@@ -107,19 +111,14 @@ function listLostReplicas(
     .map(({ value }) => presenter.presentReplica(value));
 }
 
+/** Returns the uids of the workloads that have replicas on a node. */
 function listWorkloadsOnNode(view: ClusterView, nodeId: string): ReadonlySet<string> {
   return new Set([...view.replicasOn(nodeId)].map(({ value }) => value.uid));
 }
 
-function mayHaveChangedZone(
-  { toEffectiveNode }: Placements,
-  change: RecordChange | HistoricChange,
-): boolean {
+/** Returns true when a change of a node changes its zone, or when that is unknown. */
+function mayHaveChangedZone(change: RecordChange | HistoricChange): boolean {
   const before = 'before' in change ? (change.before as NodeRecord) : undefined;
   const after = change.after as NodeRecord | undefined;
-  return (
-    before === undefined ||
-    after === undefined ||
-    toEffectiveNode(before).zone !== toEffectiveNode(after).zone
-  );
+  return before === undefined || after === undefined || getZone(before) !== getZone(after);
 }

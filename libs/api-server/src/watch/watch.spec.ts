@@ -10,11 +10,11 @@ import { watchEvents } from './watch-events.js';
 const never = new AbortController().signal;
 
 describe('ChangeQueue', () => {
-  it('returns each key once in the order of its first change, and knows the delivered revision', async () => {
+  it('returns each key once in the order of its first change, with the revision delivered so far', async () => {
     const clock = new ManualClock();
     const queue = new ChangeQueue();
     const taken: string[] = [];
-    const take = async (): Promise<void> => {
+    const takeNext = async (): Promise<void> => {
       const turn = await queue.next(clock, never, 1_000);
       taken.push(
         `${turn.kind === 'key' ? turn.key : turn.kind} ${queue.getDeliveredRevision(20n)}`,
@@ -29,13 +29,13 @@ describe('ChangeQueue', () => {
       ['c', 9n],
     ]);
     expect(queue.getDeliveredRevision(20n)).toBe(4n);
-    for (let turn = 0; turn < 3; turn += 1) await take();
+    for (let turn = 0; turn < 3; turn += 1) await takeNext();
     queue.mark('c', 21n);
-    await take();
+    await takeNext();
     expect(taken).toEqual(['c 6', 'b 9', 'a 20', 'c 20']);
   });
 
-  it('loses no mark, reports silence, and fails after its end', async () => {
+  it('returns a key that is marked during the wait, then silence, and fails after `fail` once it is empty', async () => {
     const clock = new ManualClock();
     const queue = new ChangeQueue();
     const stopping = new AbortController();
@@ -66,8 +66,8 @@ describe('ChangeQueue', () => {
 });
 
 describe('watchEvents', () => {
-  it('closes the history when its reader leaves while more events wait', async () => {
-    let released = false;
+  it('stops reading the history when its client leaves while more events wait', async () => {
+    let isHistoryClosed = false;
     async function* changesAfter() {
       try {
         for (let revision = 1n; ; revision += 1n) {
@@ -75,7 +75,7 @@ describe('watchEvents', () => {
           yield { revision, changes: [{ kind: 'event', id: after.id, after }] };
         }
       } finally {
-        released = true;
+        isHistoryClosed = true;
       }
     }
     const state = { view: () => ({ revision: 0n }), changesAfter } as unknown as ClusterState;
@@ -87,7 +87,7 @@ describe('watchEvents', () => {
       if (event !== undefined) break;
     }
     await settle();
-    expect(released).toBe(true);
+    expect(isHistoryClosed).toBe(true);
   });
 });
 
@@ -104,7 +104,7 @@ describe('withSlowReaderTimeout', () => {
     return { seen, reader: withSlowReaderTimeout(items, clock)[Symbol.asyncIterator]() };
   };
 
-  it('keeps the watch of a reader that reads within the timeout', async () => {
+  it('keeps a watch open whose client reads within the timeout', async () => {
     const clock = new ManualClock();
     const { reader, seen } = watch(clock);
     for (let count = 0; count < 5; count += 1) {

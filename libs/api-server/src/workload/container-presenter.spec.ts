@@ -50,8 +50,8 @@ const report = create(ReplicaReportSchema, {
 });
 
 describe('presentContainer', () => {
-  it('returns the reported facts together with image and command of the version', () => {
-    const record = mergeReport(assigned, report, 1_000, true);
+  it('returns what the agent reported, with image and command of the version of the replica', () => {
+    const record = mergeReport(assigned, report, 1_000, /* hasNewestOrder */ true);
     expect(presentContainer(view, record)).toMatchObject({
       ...{
         containerId: 'ab',
@@ -65,13 +65,13 @@ describe('presentContainer', () => {
     });
   });
 
-  it('omits process id and addresses of an ended container and keeps its runtime ids', () => {
-    const running = mergeReport(assigned, report, 1_000, true);
+  it('omits process id, IP address and endpoints of an ended container, and keeps its runtime ids', () => {
+    const running = mergeReport(assigned, report, 1_000, /* hasNewestOrder */ true);
     const ended = mergeReport(
       running,
       create(ReplicaReportSchema, { ...report, phase: Phase.FAILED, lastExitCode: 3 }),
       2_000,
-      true,
+      /* hasNewestOrder */ true,
     );
     expect(presentContainer(view, ended)).toMatchObject({
       ...{

@@ -9,8 +9,8 @@ import type { ReplicaRecord } from '@cloudless/api/store';
 import { isLive, type ClusterView } from '@cloudless/cluster-state';
 
 /**
- * Returns the current container of a replica as its agent last reported it. A container that has
- * ended has no process id and no addresses.
+ * Builds the API message of the current container of a replica, as the agent last reported it. A
+ * container that has ended has no process id, no IP address and no endpoints.
  */
 export function presentContainer(
   view: Pick<ClusterView, 'workload' | 'version'>,
@@ -18,7 +18,7 @@ export function presentContainer(
 ): ContainerStatus {
   const workload = view.workload(replica.uid)?.value;
   const template = view.version(replica.uid, replica.version)?.template ?? workload?.spec;
-  const runs = isLive(replica);
+  const isRunning = isLive(replica);
   const {
     pid = 0,
     ip = '',
@@ -33,11 +33,11 @@ export function presentContainer(
     namespace: workload?.namespace ?? '',
     workload: workload?.name ?? '',
     nodeId: replica.nodeId,
-    state: runs ? State.RUNNING : State.EXITED,
+    state: isRunning ? State.RUNNING : State.EXITED,
     reason: replica.reason,
-    ...(runs || replica.lastExitCode === undefined ? {} : { exitCode: replica.lastExitCode }),
+    ...(isRunning || replica.lastExitCode === undefined ? {} : { exitCode: replica.lastExitCode }),
     ...definedFields({ startedAt }),
-    ...(runs ? { pid, ip, endpoints: replica.endpoints } : {}),
+    ...(isRunning ? { pid, ip, endpoints: replica.endpoints } : {}),
     ...{ runtime, runtimeId, imageDigest, image: template?.image ?? '' },
     command: [...(template?.command ?? []), ...(template?.args ?? [])],
   });

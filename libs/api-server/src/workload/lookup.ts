@@ -10,7 +10,10 @@ export interface WorkloadName {
   readonly name: string;
 }
 
-/** Returns the workload that a request names. @throws kind `notFound`. */
+/**
+ * Returns the workload that a request names. An empty namespace means `default`.
+ * @throws kind `notFound` when there is no such workload.
+ */
 export function requireWorkload(view: ClusterView, request: WorkloadName): Stored<WorkloadRecord> {
   const namespace = resolveNamespace(request);
   const workload = view.workloadByName(namespace, request.name);
@@ -19,9 +22,9 @@ export function requireWorkload(view: ClusterView, request: WorkloadName): Store
 }
 
 /**
- * Returns the workload that a request names if it may be changed.
- * @throws kind `notFound`; `precondition` while the workload is being deleted; `conflict` when its
- *   generation is not the expected one.
+ * Returns the workload that a request names and may change.
+ * @throws kind `notFound` when there is no such workload, `precondition` while it is being deleted,
+ *   `conflict` when its generation is not the expected one.
  */
 export function requireMutableWorkload(
   view: ClusterView,
@@ -34,7 +37,9 @@ export function requireMutableWorkload(
 }
 
 /**
- * @throws kind `conflict` when the workload does not have the generation that the client expects.
+ * Checks the generation that a client expects.
+ * @param expected - Undefined: any generation.
+ * @throws kind `conflict` when the workload has another generation.
  */
 export function checkGeneration(record: WorkloadRecord, expected: bigint | undefined): void {
   if (expected === undefined || expected === record.generation) return;
@@ -44,10 +49,12 @@ export function checkGeneration(record: WorkloadRecord, expected: bigint | undef
   );
 }
 
+/** Creates the error for a change of a workload that is being deleted. */
 export function createDeletingError({ namespace, name }: WorkloadName): CloudlessError {
   return new CloudlessError('precondition', `workload "${namespace}/${name}" is being deleted`);
 }
 
+/** Returns the spec of a workload; an empty spec when the record has none. */
 export function getSpec({ spec }: WorkloadRecord): WorkloadSpec {
   return spec ?? create(WorkloadSpecSchema);
 }

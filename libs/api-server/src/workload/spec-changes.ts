@@ -61,7 +61,11 @@ export function planUpdate(
   return { namespace, name, current, spec: checked, reason: 'WorkloadUpdated' };
 }
 
-/** Plans the creation of a workload, or its update when it exists. @throws the errors of either. */
+/**
+ * Plans the creation of a workload, or its update when it exists.
+ * @throws kind `precondition` while the workload is being deleted; `invalid` or `unimplemented` for
+ *   the resulting spec.
+ */
 export function planApply(
   deps: SpecCheckDeps,
   view: ClusterView,
@@ -80,7 +84,11 @@ export function planApply(
   return { namespace, name, current, spec: validateSpec(deps, spec), reason: 'WorkloadUpdated' };
 }
 
-/** Plans a change of the replica count. @throws the errors of {@link requireMutableWorkload}. */
+/**
+ * Plans a change of the replica count.
+ * @throws the errors of {@link requireMutableWorkload}, and of `checkScalable` for a GLOBAL
+ *   workload.
+ */
 export function planScale(view: ClusterView, request: ScaleWorkloadRequest): WorkloadChange {
   const current = requireMutableWorkload(view, request);
   const { namespace, name } = current.value;
@@ -90,7 +98,13 @@ export function planScale(view: ClusterView, request: ScaleWorkloadRequest): Wor
   return { namespace, name, current, spec, reason: 'WorkloadScaled' };
 }
 
-/** Returns the spec if it is valid and supported. @throws kind `invalid` or `unimplemented`. */
+/**
+ * Checks a spec.
+ * @param spec - Undefined: an empty spec is checked.
+ * @returns The spec, unchanged.
+ * @throws kind `invalid` when the spec violates a rule, or its rollout limits permit no step;
+ *   `unimplemented` when the spec uses a field that is not built yet.
+ */
 export function validateSpec(
   { explainImpossibleLimits }: SpecCheckDeps,
   spec: WorkloadSpec | undefined,

@@ -13,7 +13,7 @@ import {
   WorkloadRecordSchema,
   type WorkloadRecord,
 } from '@cloudless/api/store';
-import { randomHex } from '@cloudless/base';
+import { definedFields, randomHex } from '@cloudless/base';
 import {
   toNameKeyId,
   putSpecUpdate,
@@ -29,7 +29,7 @@ import { getSpec, type WorkloadName } from './lookup.js';
 
 /** A validated change of one workload that is not yet part of a transaction. */
 export interface WorkloadChange extends WorkloadName {
-  /** Absent: the workload is created. */
+  /** The workload as read; undefined when the change creates the workload. */
   readonly current: Stored<WorkloadRecord> | undefined;
   /** The new spec. */
   readonly spec: WorkloadSpec;
@@ -42,8 +42,8 @@ export interface WorkloadChange extends WorkloadName {
 }
 
 /**
- * Creates the transaction of a change as its own call. Without a difference there is nothing to
- * write.
+ * Creates the response and the transaction of a call that makes a single change. Without a
+ * difference, the result has no transaction.
  */
 export function changeWorkload(
   deps: Pick<ApiServerDeps, 'state' | 'clock' | 'random' | 'presenter'>,
@@ -53,18 +53,21 @@ export function changeWorkload(
 ): MutationResult<Workload> {
   const { state, presenter } = deps;
   if (change.current !== undefined && !hasChanges(change))
-    return { response: presenter.present(change.current.value, true) };
+    return { response: presenter.present(change.current.value, /* full */ true) };
   const transaction = state.transaction();
   const record = putWorkloadChange(deps, view, transaction, change, requestId);
-  return { response: presenter.present(record, true), transaction };
+  return { response: presenter.present(record, /* full */ true), transaction };
 }
 
-/** True when the new spec differs, or the workload is new. */
+/** Returns true when the change creates the workload or changes its spec. */
 export function hasChanges({ current, spec }: WorkloadChange): boolean {
   return current === undefined || !equals(WorkloadSpecSchema, spec, getSpec(current.value));
 }
 
-/** Adds a change and its event to a transaction. @returns The new record. */
+/**
+ * Adds a change and its event to a transaction.
+ * @returns The new workload record.
+ */
 export function putWorkloadChange(
   deps: Pick<ApiServerDeps, 'clock' | 'random'>,
   view: ClusterView,
@@ -74,21 +77,20 @@ export function putWorkloadChange(
 ): WorkloadRecord {
   const { current, spec, reason, cause } = change;
   if (current === undefined) return putNewWorkload(deps, transaction, change, requestId);
-  const told = cause === undefined ? {} : { cause };
   const record = putSpecUpdate(transaction, view, current, {
     spec,
     requestId,
     nowMs: deps.clock.wallTime(),
-    ...told,
+    ...definedFields({ cause }),
   });
   const { namespace, name, version, generation } = record;
-  const wants =
+  const settings =
     spec.mode === Mode.GLOBAL
       ? 'has new settings'
       : `now has ${spec.replicas ?? 1} desired replicas`;
-  const what = version === current.value.version ? wants : `is now at version ${version}`;
-  const why = cause === undefined ? '' : `, ${cause}`;
-  const message = `workload ${namespace}/${name} ${what} (generation ${generation}${why})`;
+  const effect = version === current.value.version ? settings : `is now at version ${version}`;
+  const origin = cause === undefined ? '' : `, ${cause}`;
+  const message = `workload ${namespace}/${name} ${effect} (generation ${generation}${origin})`;
   transaction.event({ ...createEventFields(record, requestId), reason, message });
   return record;
 }
@@ -130,6 +132,7 @@ function putNewWorkload(
   return record;
 }
 
+/** Random bytes of a workload uid. A uid is never used again, also not after a deletion. */
 const UID_BYTES = 8;
 
 /** Fields that all events about a change of a workload share. */

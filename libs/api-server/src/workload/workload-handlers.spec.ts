@@ -1,3 +1,4 @@
+import { WorkloadSpec_Mode as Mode } from '@cloudless/api';
 import { ApiTestBed } from '../testing/api-test-bed.js';
 
 let bed: ApiTestBed;
@@ -11,7 +12,7 @@ beforeEach(async () => {
 afterEach(() => bed.stop());
 
 describe('WorkloadHandlers', () => {
-  it('creates a workload in the default namespace with generation 1', async () => {
+  it('creates a workload in the default namespace, and rejects a second one and an empty spec', async () => {
     expect(await bed.client.getWorkload({ name: 'web' })).toMatchObject({
       namespace: 'default',
       generation: 1n,
@@ -24,7 +25,7 @@ describe('WorkloadHandlers', () => {
     );
   });
 
-  it('updates the fields of the mask, and nothing without a difference', async () => {
+  it('updates only the fields of the mask, keeps the generation without a difference, and rejects another mode', async () => {
     const updated = await bed.client.updateWorkload({
       name: 'web',
       spec: { env: { A: '1' }, args: ['x'] },
@@ -34,12 +35,12 @@ describe('WorkloadHandlers', () => {
     expect(
       (await bed.client.updateWorkload({ name: 'web', spec: { env: { A: '1' } } })).generation,
     ).toBe(2n);
-    await expect(bed.client.updateWorkload({ name: 'web', spec: { mode: 1 } })).rejects.toThrow(
-      'spec.mode',
-    );
+    await expect(
+      bed.client.updateWorkload({ name: 'web', spec: { mode: Mode.GLOBAL } }),
+    ).rejects.toThrow('spec.mode');
   });
 
-  it('rejects every change with another expected generation', async () => {
+  it('rejects an update, deletion, undo or restart when the generation is not the expected one', async () => {
     const expected = { name: 'web', expectedGeneration: 5n };
     const spec = { env: { A: '1' } };
     await expect(bed.client.updateWorkload({ ...expected, spec })).rejects.toThrow('not 5');
@@ -52,7 +53,7 @@ describe('WorkloadHandlers', () => {
     ).toBe(2n);
   });
 
-  it('rejects changes while the workload is being deleted', async () => {
+  it('requests a deletion once, and rejects a change and a new creation while the workload is being deleted', async () => {
     await bed.client.deleteWorkload({ name: 'web' });
     await bed.client.deleteWorkload({ name: 'web' });
     expect(bed.events('WorkloadDeletionRequested')).toHaveLength(1);
@@ -64,7 +65,7 @@ describe('WorkloadHandlers', () => {
     ).rejects.toThrow('is being deleted; wait until it is gone');
   });
 
-  it('lists workloads by namespace and label, without replicas by default', async () => {
+  it('lists the workloads that match namespace and label selector, with replicas only on request', async () => {
     await bed.client.createWorkload({
       namespace: 'prod',
       name: 'api',

@@ -42,7 +42,8 @@ import { checkGeneration, requireWorkload } from './lookup.js';
 /** Handlers of the workload calls of CoordinatorService. */
 export class WorkloadHandlers {
   constructor(
-    private readonly deps: ApiServerDeps & MutationDeps & { readonly soft: LivenessChanges },
+    private readonly deps: ApiServerDeps &
+      MutationDeps & { readonly livenessChanges: LivenessChanges },
   ) {}
 
   createWorkload(request: CreateWorkloadRequest, entry: AuditEntry): Promise<Workload> {
@@ -75,6 +76,10 @@ export class WorkloadHandlers {
     );
   }
 
+  /**
+   * Marks a workload for deletion; the workload reconciler stops its replicas and deletes the
+   * records. A repeated call changes nothing.
+   */
   deleteWorkload(request: DeleteWorkloadRequest, entry: AuditEntry): Promise<Workload> {
     return runIdempotent(
       this.deps,
@@ -98,7 +103,7 @@ export class WorkloadHandlers {
             reason: 'WorkloadDeletionRequested',
             message: `deletion of ${record.namespace}/${record.name} was requested`,
           });
-        return { response: this.deps.presenter.present(record, true), transaction };
+        return { response: this.deps.presenter.present(record, /* full */ true), transaction };
       },
     );
   }
@@ -106,7 +111,7 @@ export class WorkloadHandlers {
   getWorkload(request: GetWorkloadRequest): Workload {
     return this.deps.presenter.present(
       requireWorkload(this.deps.state.view(), request).value,
-      true,
+      /* full */ true,
     );
   }
 
@@ -142,6 +147,7 @@ export class WorkloadHandlers {
     );
   }
 
+  /** Predicts the effect of creating or updating one workload. Stores nothing. */
   planWorkload(request: PlanWorkloadRequest): WorkloadPlan {
     const { current, ...change } = planApply(this.deps, this.deps.state.view(), request);
     return truncateWorkloadPlan(
@@ -154,7 +160,7 @@ export class WorkloadHandlers {
   }
 
   private createUnchangedResult(record: WorkloadRecord): MutationResult<Workload> {
-    return { response: this.deps.presenter.present(record, true) };
+    return { response: this.deps.presenter.present(record, /* full */ true) };
   }
 
   private getTimestamp() {

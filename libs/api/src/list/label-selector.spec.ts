@@ -53,13 +53,13 @@ describe('parseLabelSelector', () => {
     );
   });
 
-  it('uses the given field path in the error', () => {
+  it('names the given field in the error', () => {
     expect(() => parseLabelSelector('=', 'selector')).toThrow(
       expect.objectContaining({ violations: [{ field: 'selector', message: expect.any(String) }] }),
     );
   });
 
-  it('parses or rejects any text, and the result is usable', () => {
+  it('returns a usable selector or throws an InvalidInputError for any text', () => {
     const token = fc.constantFrom(
       'a',
       'b.c/d',
@@ -97,7 +97,7 @@ describe('parseLabelSelector', () => {
     );
   });
 
-  it('parses every formatted selector to itself', () => {
+  it('parses the text of any selector to an equal selector', () => {
     const key = fc.stringMatching(/^[A-Za-z0-9]([A-Za-z0-9._/-]{0,5}[A-Za-z0-9])?$/);
     const value = fc.stringMatching(/^[A-Za-z0-9._-]{0,5}$/);
     const condition = fc.oneof(
@@ -110,17 +110,17 @@ describe('parseLabelSelector', () => {
     );
     fc.assert(
       fc.property(fc.array(condition, { minLength: 1, maxLength: 4 }), (selector) => {
-        const text = selector.map((each) =>
-          'values' in each
-            ? `${each.key} ${each.kind.toLowerCase()} (${each.values.join(',')})`
-            : `${each.kind === 'absent' ? '!' : ''}${each.key}`,
+        const text = selector.map((term) =>
+          'values' in term
+            ? `${term.key} ${term.kind.toLowerCase()} (${term.values.join(',')})`
+            : `${term.kind === 'absent' ? '!' : ''}${term.key}`,
         );
         expect(parseLabelSelector(text.join(','))).toEqual(selector);
       }),
     );
   });
 
-  it('parses the longest allowed text in linear time', () => {
+  it('parses or rejects the longest allowed texts without excessive backtracking', () => {
     for (const text of [
       'a'.repeat(4_096),
       `a${' '.repeat(4_095)}`,
@@ -155,11 +155,11 @@ describe('matchesLabels', () => {
     { text: '!missing', matches: true },
     { text: 'toString', matches: false },
     { text: '!constructor', matches: true },
-  ])('returns $matches for "$text"', ({ text, matches }) => {
+  ])('returns $matches for the selector "$text"', ({ text, matches }) => {
     expect(matchesLabels(parseLabelSelector(text), labels)).toBe(matches);
   });
 
-  it('matches exactly one of a condition and its negation', () => {
+  it('returns true for exactly one of a condition and its negation', () => {
     const pairs = [
       ['a=x', 'a!=x'],
       ['a in (x,y)', 'a notin (x,y)'],
@@ -169,9 +169,9 @@ describe('matchesLabels', () => {
       fc.property(
         fc.dictionary(fc.constantFrom('a', 'b'), fc.constantFrom('x', 'y', 'z')),
         fc.constantFrom(...pairs),
-        (given, [yes, no]) => {
-          expect(matchesLabels(parseLabelSelector(yes), given)).toBe(
-            !matchesLabels(parseLabelSelector(no), given),
+        (given, [condition, negation]) => {
+          expect(matchesLabels(parseLabelSelector(condition), given)).toBe(
+            !matchesLabels(parseLabelSelector(negation), given),
           );
         },
       ),

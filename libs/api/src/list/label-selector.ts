@@ -1,13 +1,13 @@
 import { InvalidInputError } from '@cloudless/base';
 
-/** One condition on a set of labels. */
+/** One condition on a set of labels. `notIn` is also true when the key is absent. */
 export type LabelCondition =
   | { readonly kind: 'in'; readonly key: string; readonly values: readonly string[] }
   | { readonly kind: 'notIn'; readonly key: string; readonly values: readonly string[] }
   | { readonly kind: 'exists'; readonly key: string }
   | { readonly kind: 'absent'; readonly key: string };
 
-/** Conditions that must all hold. An empty selector selects everything. */
+/** Conditions that must all be true. An empty selector selects everything. */
 export type LabelSelector = readonly LabelCondition[];
 
 const KEY = '[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?';
@@ -20,9 +20,9 @@ const EXISTS = new RegExp(`^(!?)\\s*(${KEY})$`);
 /**
  * Parses `key=value`, `key!=value`, `key`, `!key`, `key in (a,b)` and `key notin (a,b)`, separated
  * by commas.
- * @param text - Empty selects everything.
- * @param field - Path of the field in the error.
- * @throws {@link InvalidInputError} naming the part that cannot be parsed.
+ * @param text - The selector. An empty text selects everything.
+ * @param field - Path of the request field, for the error.
+ * @throws {@link InvalidInputError} with the part that cannot be parsed.
  * @example
  * ```ts
  * matchesLabels(parseLabelSelector('app=web,tier!=test'), { app: 'web' }); // true
@@ -55,22 +55,26 @@ function parseCondition(part: string, field: string): LabelCondition {
   ]);
 }
 
+/** Splits a text at the commas that are not within parentheses. */
 function splitOutsideParentheses(text: string): string[] {
   const parts: string[] = [];
   let depth = 0;
   let start = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    if (text[at] === '(') depth += 1;
-    else if (text[at] === ')') depth -= 1;
-    else if (text[at] === ',' && depth === 0) {
-      parts.push(text.slice(start, at));
-      start = at + 1;
+  for (let index = 0; index < text.length; index += 1) {
+    if (text[index] === '(') depth += 1;
+    else if (text[index] === ')') depth -= 1;
+    else if (text[index] === ',' && depth === 0) {
+      parts.push(text.slice(start, index));
+      start = index + 1;
     }
   }
   return [...parts, text.slice(start)];
 }
 
-/** True when every condition holds. As in Kubernetes, `key!=value` holds when the key is absent. */
+/**
+ * Returns true when every condition of the selector is true for the labels. As in Kubernetes,
+ * `key!=value` is true when the key is absent.
+ */
 export function matchesLabels(
   selector: LabelSelector,
   labels: Readonly<Record<string, string>>,

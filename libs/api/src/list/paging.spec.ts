@@ -19,7 +19,7 @@ describe('paginate', () => {
     expect(third.nextPageToken).toBe('');
   });
 
-  it('returns no token when the page ends with the list', () => {
+  it('returns no token when the page contains the last item', () => {
     expect(paginate(items, identity, { pageSize: 250, pageToken: '' }, all).nextPageToken).toBe('');
     expect(paginate([], identity, { pageSize: 5, pageToken: '' }, all)).toEqual({
       items: [],
@@ -27,7 +27,7 @@ describe('paginate', () => {
     });
   });
 
-  it.each([-1, 1_001, 1.5, Number.NaN])('rejects a size of %p', (pageSize) => {
+  it.each([-1, 1_001, 1.5, Number.NaN])('rejects the page size %p', (pageSize) => {
     expect(() => paginate(items, identity, { pageSize, pageToken: '' }, all)).toThrow(
       expect.objectContaining({
         violations: [{ field: 'page_size', message: 'must be from 0 to 1000' }],
@@ -43,7 +43,7 @@ describe('paginate', () => {
     'p2.0123456789abcdef.%',
     'p2.0123456789abcdef.%FF',
     'p2.0123456789ABCDEF.a',
-  ])('rejects the invalid token %p', (pageToken) => {
+  ])('rejects the malformed page token %p', (pageToken) => {
     const message =
       'is not a token of this server; pass next_page_token of the previous page unchanged';
     expect(() => paginate(items, identity, { pageSize: 5, pageToken }, all)).toThrow(
@@ -51,7 +51,7 @@ describe('paginate', () => {
     );
   });
 
-  it('rejects a token exactly when it belongs to a list with another filter', () => {
+  it('accepts a token for the same filter, and rejects it for another filter', () => {
     const first = { filter: ['things', 'a', 'b'] };
     const { nextPageToken: pageToken } = paginate(
       items,
@@ -77,7 +77,7 @@ describe('paginate', () => {
     }
   });
 
-  it('returns pages that together are the whole list, for any size and order', () => {
+  it('returns pages that together are the whole list, for any page size and order', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(key, { maxLength: 40 }),
@@ -99,7 +99,7 @@ describe('paginate', () => {
     );
   });
 
-  it('neither skips nor repeats items that stay while others are added and removed between pages', () => {
+  it('neither skips nor repeats an item that stays when others are added or removed between pages', () => {
     const changes = fc.array(
       fc.record({ add: fc.array(key, { maxLength: 3 }), remove: fc.array(key, { maxLength: 3 }) }),
       {
@@ -130,8 +130,8 @@ describe('paginate', () => {
             pageToken = page.nextPageToken;
             const { add = [], remove = [] } = steps[step] ?? {};
             step += 1;
-            for (const gone of remove) if (present.delete(gone)) removed.add(gone);
-            for (const come of add) present.add(come);
+            for (const item of remove) if (present.delete(item)) removed.add(item);
+            for (const item of add) present.add(item);
           } while (pageToken !== '');
           expect(new Set(read).size).toBe(read.length);
           expect(start.filter((item) => !removed.has(item) && !read.includes(item))).toEqual([]);

@@ -1,28 +1,32 @@
 import { InvalidInputError } from '@cloudless/base';
 import { DEFAULTS } from '../spec/defaults.js';
 
-/** One page of a list. */
+/** One page of a list, with the token of the next page. */
 export interface Page<Item> {
   readonly items: readonly Item[];
   /** Empty on the last page. */
   readonly nextPageToken: string;
 }
 
-/** Identifies a list. */
+/** The list to which a page token belongs. */
 export interface PagedList {
-  /** Name, filter and order of the list. A page token is valid only for the same values. */
+  /**
+   * Name of the list, values of its filter, and order. A page token is valid only for a list with
+   * the same values.
+   */
   readonly filter: readonly (string | boolean)[];
   /** Order of two keys. Default: ascending by code unit. */
   readonly compare?: (a: string, b: string) => number;
 }
 
 /**
- * Returns one page of items that are sorted by a key. A page token contains the last key of its
- * page, so concurrent changes neither repeat nor skip items that stay, and any server can read the
- * token.
+ * Returns one page of items that are sorted by a key. A page token contains the key of the last
+ * item of its page. Items that are added or removed between two pages therefore neither repeat nor
+ * skip other items, and any server can continue the list.
  * @param sorted - All items, in the order that `compare` gives to their keys, without duplicate
  *   keys.
- * @param request - `pageSize`: 0 to 1000, 0 means 100.
+ * @param getKey - Returns the key of an item.
+ * @param request - `pageSize`: 0 to 1000, 0 means 100. `pageToken`: empty for the first page.
  * @throws {@link InvalidInputError} for a page size out of range, and for a token that this API did
  *   not make or that belongs to a list with another filter.
  * @example
@@ -32,32 +36,33 @@ export interface PagedList {
  */
 export function paginate<Item>(
   sorted: readonly Item[],
-  keyOf: (item: Item) => string,
+  getKey: (item: Item) => string,
   request: { readonly pageSize: number; readonly pageToken: string },
   { filter, compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0) }: PagedList,
 ): Page<Item> {
   const size = resolvePageSize(request.pageSize);
   const scope = hashText(JSON.stringify(filter));
   const after = request.pageToken === '' ? undefined : parsePageToken(request.pageToken, scope);
-  const start = after === undefined ? 0 : findFirstAfter(sorted, keyOf, after, compare);
+  const start = after === undefined ? 0 : findFirstAfter(sorted, getKey, after, compare);
   const items = sorted.slice(start, start + size);
   const last = items.at(-1);
-  const more = last !== undefined && start + size < sorted.length;
-  return { items, nextPageToken: more ? toPageToken(scope, keyOf(last)) : '' };
+  const hasMore = last !== undefined && start + size < sorted.length;
+  return { items, nextPageToken: hasMore ? toPageToken(scope, getKey(last)) : '' };
 }
 
-function resolvePageSize(asked: number): number {
-  if (!Number.isInteger(asked) || asked < 0 || asked > DEFAULTS.maxPageSize) {
+function resolvePageSize(requested: number): number {
+  if (!Number.isInteger(requested) || requested < 0 || requested > DEFAULTS.maxPageSize) {
     throw new InvalidInputError([
       { field: 'page_size', message: `must be from 0 to ${DEFAULTS.maxPageSize}` },
     ]);
   }
-  return asked === 0 ? DEFAULTS.pageSize : asked;
+  return requested === 0 ? DEFAULTS.pageSize : requested;
 }
 
+/** Returns the index of the first item whose key is after `after`, by binary search. */
 function findFirstAfter<Item>(
   sorted: readonly Item[],
-  keyOf: (item: Item) => string,
+  getKey: (item: Item) => string,
   after: string,
   compare: (a: string, b: string) => number,
 ): number {
@@ -66,29 +71,33 @@ function findFirstAfter<Item>(
   while (low < high) {
     const middle = (low + high) >>> 1;
     const item = sorted[middle];
-    if (item !== undefined && compare(keyOf(item), after) <= 0) low = middle + 1;
+    if (item !== undefined && compare(getKey(item), after) <= 0) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
-/** Version of the token format. The filter hash follows. */
+/** Begin of each token: the version of its format. The hash of the filter and the key follow. */
 const TOKEN_PREFIX = 'p2';
 
 function toPageToken(scope: string, key: string): string {
   return `${TOKEN_PREFIX}.${scope}.${encodeURIComponent(key)}`;
 }
 
+/**
+ * Returns the key in a page token.
+ * @throws {@link InvalidInputError} for a malformed token, or one of another list.
+ */
 function parsePageToken(token: string, scope: string): string {
-  const refuse = (message: string): never => {
+  const reject = (message: string): never => {
     throw new InvalidInputError([{ field: 'page_token', message }]);
   };
   const unknown =
     'is not a token of this server; pass next_page_token of the previous page unchanged';
-  const [, given, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? refuse(unknown);
-  const key = tryDecode(text ?? '') ?? refuse(unknown);
-  if (given !== scope)
-    return refuse(
+  const [, tokenScope, text] = /^p2\.([0-9a-f]{16})\.(.*)$/s.exec(token) ?? reject(unknown);
+  const key = tryDecode(text ?? '') ?? reject(unknown);
+  if (tokenScope !== scope)
+    return reject(
       'belongs to a list with another filter; repeat the filter of the first page, or start without a token',
     );
   return key;

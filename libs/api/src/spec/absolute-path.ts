@@ -1,19 +1,19 @@
 import { posix } from 'node:path';
 
 /**
- * Describes why a text is not a normalized absolute path; undefined when it is one. Paths must be
- * normalized so that two different texts never name the same path.
+ * Describes why a text is not a normalized absolute path; undefined when the text is such a path.
+ * Paths must be normalized so that two different texts never name the same path.
  */
 export function findPathProblem(text: string): string | undefined {
   if (!text.startsWith('/')) return 'must be an absolute path';
   if (/\p{Cc}/u.test(text)) return 'must not contain control characters';
-  const straight = posix.normalize(text).replace(/(?<=.)\/$/, '');
-  return straight === text
+  const normalized = posix.normalize(text).replace(/(?<=.)\/$/, '');
+  return normalized === text
     ? undefined
-    : `must be written as "${straight}", without ".", ".." and needless slashes`;
+    : `must be written as "${normalized}", without ".", ".." and needless slashes`;
 }
 
-/** True when a path is the directory itself or below it. */
+/** Returns true when a path is `directory` or below `directory`. Both must be normalized. */
 export function isWithin(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }

@@ -10,7 +10,7 @@ import { arbitraryMessage } from '../testing/arbitrary-message.js';
 import { listSpecLeaves } from '../testing/index.js';
 
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
-const needsOf = (init: Init): readonly string[] =>
+const capabilitiesOf = (init: Init): readonly string[] =>
   listRequiredCapabilities(create(WorkloadSpecSchema, init));
 const allLimits = { limits: { cpuMillis: 1, memoryBytes: 1n, pids: 1 } };
 
@@ -192,10 +192,10 @@ describe('listRequiredCapabilities', () => {
       needs: ['runtime.cri', 'runtime-class.runsc'],
     },
   ])('returns $needs for $name', ({ given, needs }) => {
-    expect(needsOf(given)).toEqual(needs);
+    expect(capabilitiesOf(given)).toEqual(needs);
   });
 
-  it('uses the disconnect policy of the spec, because a template has none', () => {
+  it('reads the disconnect policy from the spec, because a template has none', () => {
     const template = create(WorkloadSpecSchema, { command: ['a'] });
     const spec = create(WorkloadSpecSchema, {
       command: ['a'],
@@ -210,21 +210,21 @@ describe('listRequiredCapabilities', () => {
   });
 
   it.each(listSpecLeaves().filter(({ path }) => path.startsWith('security.')))(
-    '$path asks for something',
+    'returns a capability beside runtime.cri for $path',
     ({ spec }) => {
-      expect(needsOf({ ...spec, image: 'a' }).length).toBe(2);
+      expect(capabilitiesOf({ ...spec, image: 'a' }).length).toBe(2);
     },
   );
 
-  it('returns no duplicates, and no container capabilities for a process', () => {
+  it('returns no duplicates, and never capabilities of both runtimes, for any spec', () => {
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
         const needs = listRequiredCapabilities(spec);
         expect(new Set(needs).size).toBe(needs.length);
-        const ofProcess = needs.filter((name) =>
+        const processCapabilities = needs.filter((name) =>
           /^(runtime\.process$|process\.|disconnect\.)/.test(name),
         );
-        expect([0, needs.length]).toContain(ofProcess.length);
+        expect([0, needs.length]).toContain(processCapabilities.length);
       }),
     );
   });

@@ -16,13 +16,13 @@ const VOLUME_CAPABILITIES: Readonly<Record<NonNullable<Volume['source']['case']>
 };
 
 /**
- * Returns the capabilities that a node needs to run replicas of a template. The scheduler filters
- * nodes by them. Plain names are abilities of container runtimes. An ability that a process would
- * need and no process runtime has is named `process.<name>`; one that no container runtime has,
- * `cri.<name>`. A node with both runtimes therefore never offers an ability of one runtime for the
- * other.
+ * Returns the capabilities that a node needs to run replicas of a template. The scheduler places a
+ * replica only on a node with all of them. Plain names are abilities of container runtimes. When a
+ * process needs an ability that no process runtime has, the name is `process.<name>`; when a
+ * container needs an ability that no container runtime has, `cri.<name>`. A node with both runtimes
+ * therefore never offers an ability of one runtime for a replica of the other.
  * @param template - The replica template.
- * @param spec - The current spec, whose `disconnect` is not part of the template.
+ * @param spec - The current spec, which contains `disconnect`. Default: `template`.
  * @returns Names without duplicates, such as `['runtime.cri', 'limits.memory']`.
  */
 export function listRequiredCapabilities(
@@ -62,7 +62,7 @@ function listPlatformCapabilities({ imagePull }: WorkloadSpec): readonly string[
   return platform === '' ? [] : [`platform.${platform}`];
 }
 
-/** A limit of 0 means no limit. */
+/** Returns the capabilities for resource limits. A limit of 0 means no limit. */
 function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
   const { cpuMillis = 0, memoryBytes = 0n, pids = 0 } = resources?.limits ?? {};
   return [
@@ -72,7 +72,9 @@ function listLimitCapabilities({ resources }: WorkloadSpec): readonly string[] {
   ];
 }
 
-/** With `host_network`, host ports need no port mapping of the runtime. */
+/**
+ * Returns the capabilities for the network. With `host_network`, host ports need no port mapping.
+ */
 function listNetworkCapabilities({ network, ports }: WorkloadSpec): readonly string[] {
   if (network?.hostNetwork === true) return ['network.host'];
   return ports.some(({ hostPort }) => hostPort !== 0) ? ['ports.host'] : [];
@@ -87,7 +89,10 @@ function listVolumeCapabilities({ volumes }: WorkloadSpec): readonly string[] {
   return [...new Set(kinds)].sort();
 }
 
-/** Fields of the security context with their own capability. All others need `security.context`. */
+/**
+ * Fields of the security context that have a capability of their own. Every other field needs
+ * `security.context`.
+ */
 const FIELDS_WITH_OWN_CAPABILITY: ReadonlySet<string> = new Set([
   ...['apparmor_profile', 'selinux_options', 'privileged', 'runtime_class'],
   ...['user', 'supplemental_groups', 'fs_group'],

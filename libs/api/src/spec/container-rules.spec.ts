@@ -18,6 +18,7 @@ type VolumeInit = MessageInitShape<typeof VolumeSchema>;
 type PortInit = MessageInitShape<typeof PortSchema>;
 type NetworkInit = MessageInitShape<typeof NetworkSchema>;
 
+/** Returns the violations that `checkSpec` reports, as texts. */
 function problemsOf(init: Init): readonly string[] {
   try {
     checkSpec(create(WorkloadSpecSchema, init));
@@ -29,7 +30,8 @@ function problemsOf(init: Init): readonly string[] {
     );
   }
 }
-const ofImage = (init: Init): readonly string[] => problemsOf({ image: 'nginx:alpine', ...init });
+const problemsOfImage = (init: Init): readonly string[] =>
+  problemsOf({ image: 'nginx:alpine', ...init });
 
 describe('checkSpec for fields that need a container', () => {
   it.each<{ field: string; spec: Init }>([
@@ -62,9 +64,9 @@ describe('checkSpec for fields that need a container', () => {
   });
 
   it.each(Object.values(Policy).filter((value) => typeof value === 'number'))(
-    'an image is pulled by policy %i',
+    'accepts the image pull policy with number %i',
     (policy) => {
-      expect(ofImage({ imagePull: { policy } })).toEqual([]);
+      expect(problemsOfImage({ imagePull: { policy } })).toEqual([]);
     },
   );
 });
@@ -83,90 +85,91 @@ describe('checkSpec for the security context', () => {
   const allAdded =
     'ALL is added after the drop, so nothing would be dropped; list the capabilities to add';
 
-  it.each<{ security: SecurityInit; says: string }>([
+  it.each<{ security: SecurityInit; expected: string }>([
     {
       security: { runAsGroup: 5n },
-      says: 'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
+      expected:
+        'run_as_group: a group needs a user: set spec.security.run_as_user or spec.security.user',
     },
     {
       security: { user: 'a', runAsUser: 5n },
-      says: 'user: cannot be combined with run_as_user; remove one of them',
+      expected: 'user: cannot be combined with run_as_user; remove one of them',
     },
     {
       security: { user: 'app', runAsNonRoot: true },
-      says: 'user: run_as_non_root cannot verify a user name; set run_as_user to a number',
+      expected: 'user: run_as_non_root cannot verify a user name; set run_as_user to a number',
     },
     ...['1000', 'a b', 'app:app', '-a', 'a\n'].map((user) => ({
       security: { user },
-      says: `user: ${JSON.stringify(user)} is not a user name such as nginx; use run_as_user for a numeric id`,
+      expected: `user: ${JSON.stringify(user)} is not a user name such as nginx; use run_as_user for a numeric id`,
     })),
     {
       security: { runAsNonRoot: true, runAsUser: 0n },
-      says: 'run_as_user: 0 is root, which run_as_non_root forbids',
+      expected: 'run_as_user: 0 is root, which run_as_non_root forbids',
     },
     {
       security: { capabilitiesAdd: ['NET_ADMIN', 'NET'] },
-      says: `capabilities_add[1]: "NET" ${unknown}`,
+      expected: `capabilities_add[1]: "NET" ${unknown}`,
     },
-    { security: { capabilitiesAdd: ['CAP_'] }, says: `capabilities_add[0]: "CAP_" ${unknown}` },
+    { security: { capabilitiesAdd: ['CAP_'] }, expected: `capabilities_add[0]: "CAP_" ${unknown}` },
     {
       security: { capabilitiesDrop: ['CAP_ALL'] },
-      says: `capabilities_drop[0]: "CAP_ALL" ${unknown}`,
+      expected: `capabilities_drop[0]: "CAP_ALL" ${unknown}`,
     },
-    { security: { capabilitiesDrop: [''] }, says: `capabilities_drop[0]: "" ${unknown}` },
+    { security: { capabilitiesDrop: [''] }, expected: `capabilities_drop[0]: "" ${unknown}` },
     {
       security: { capabilitiesAdd: ['KILL', 'cap_chown'], capabilitiesDrop: ['CHOWN'] },
-      says: 'capabilities_add[1]: CHOWN is both added and dropped; remove one of them',
+      expected: 'capabilities_add[1]: CHOWN is both added and dropped; remove one of them',
     },
     {
       security: { capabilitiesAdd: ['ALL'], capabilitiesDrop: ['all'] },
-      says: 'capabilities_add[0]: ALL is both added and dropped; remove one of them',
+      expected: 'capabilities_add[0]: ALL is both added and dropped; remove one of them',
     },
     {
       security: { capabilitiesAdd: ['all'], capabilitiesDrop: ['CHOWN'] },
-      says: `capabilities_add[0]: ${allAdded}`,
+      expected: `capabilities_add[0]: ${allAdded}`,
     },
-    { security: { seccompProfile: 'runtime/default' }, says: `seccomp_profile: ${seccomp}` },
-    { security: { seccompProfile: 'localhost/' }, says: `seccomp_profile: ${seccomp}` },
+    { security: { seccompProfile: 'runtime/default' }, expected: `seccomp_profile: ${seccomp}` },
+    { security: { seccompProfile: 'localhost/' }, expected: `seccomp_profile: ${seccomp}` },
     {
       security: { seccompProfile: 'localhost/web.json' },
-      says: `seccomp_profile: ${seccomp}; the path must be an absolute path`,
+      expected: `seccomp_profile: ${seccomp}; the path must be an absolute path`,
     },
     {
       security: { seccompProfile: 'localhost//a/../b' },
-      says: `seccomp_profile: ${seccomp}; the path must be written as "/b", without ".", ".." and needless slashes`,
+      expected: `seccomp_profile: ${seccomp}; the path must be written as "/b", without ".", ".." and needless slashes`,
     },
-    { security: { apparmorProfile: 'web' }, says: `apparmor_profile: ${apparmor}` },
-    { security: { apparmorProfile: 'localhost/a b' }, says: `apparmor_profile: ${apparmor}` },
-    { security: { selinuxOptions: 'container_t' }, says: `selinux_options: ${selinux}` },
-    { security: { selinuxOptions: ':::' }, says: `selinux_options: ${selinux}` },
-    { security: { selinuxOptions: 'a:b:c d:e' }, says: `selinux_options: ${selinux}` },
+    { security: { apparmorProfile: 'web' }, expected: `apparmor_profile: ${apparmor}` },
+    { security: { apparmorProfile: 'localhost/a b' }, expected: `apparmor_profile: ${apparmor}` },
+    { security: { selinuxOptions: 'container_t' }, expected: `selinux_options: ${selinux}` },
+    { security: { selinuxOptions: ':::' }, expected: `selinux_options: ${selinux}` },
+    { security: { selinuxOptions: 'a:b:c d:e' }, expected: `selinux_options: ${selinux}` },
     {
       security: { privileged: true, capabilitiesDrop: ['CHOWN'] },
-      says: `capabilities_drop: ${noEffect}`,
+      expected: `capabilities_drop: ${noEffect}`,
     },
     {
       security: { privileged: true, seccompProfile: 'RuntimeDefault' },
-      says: `seccomp_profile: ${noEffect}`,
+      expected: `seccomp_profile: ${noEffect}`,
     },
     {
       security: { privileged: true, seccompProfile: 'localhost//a' },
-      says: `seccomp_profile: ${noEffect}`,
+      expected: `seccomp_profile: ${noEffect}`,
     },
     {
       security: { privileged: true, apparmorProfile: 'RuntimeDefault' },
-      says: `apparmor_profile: ${noEffect}`,
+      expected: `apparmor_profile: ${noEffect}`,
     },
     {
       security: { privileged: true, selinuxOptions: '::a:' },
-      says: `selinux_options: ${noEffect}`,
+      expected: `selinux_options: ${noEffect}`,
     },
     {
       security: { privileged: true, noNewPrivileges: true },
-      says: `no_new_privileges: ${noEffect}`,
+      expected: `no_new_privileges: ${noEffect}`,
     },
-  ])('rejects $security', ({ security, says }) => {
-    expect(ofImage({ security })).toEqual([`spec.security.${says}`]);
+  ])('rejects the security context $security', ({ security, expected }) => {
+    expect(problemsOfImage({ security })).toEqual([`spec.security.${expected}`]);
   });
 
   it.each<{ security: SecurityInit }>([
@@ -200,47 +203,50 @@ describe('checkSpec for the security context', () => {
         noNewPrivileges: false,
       },
     },
-  ])('accepts $security', ({ security }) => {
-    expect(ofImage({ security })).toEqual([]);
+  ])('accepts the security context $security', ({ security }) => {
+    expect(problemsOfImage({ security })).toEqual([]);
   });
 });
 
 describe('checkSpec for ulimits', () => {
   const names = 'core, memlock, msgqueue, nice, nofile, nproc, rtprio, sigpending, stack';
-  it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; says: string[] }>([
+  it.each<{ ulimits: { name: string; soft?: bigint; hard?: bigint }[]; expected: string[] }>([
     {
       ulimits: [
         { name: 'core' },
         { name: 'memlock', soft: -1n },
         { name: 'stack', soft: 5n, hard: -1n },
       ],
-      says: [],
+      expected: [],
     },
-    { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], says: [] },
+    { ulimits: [{ name: 'nofile', soft: 1000n, hard: 1000n }], expected: [] },
     {
       ulimits: [{ name: 'files' }],
-      says: [`[0].name: "files" is not a limit; expected one of ${names}`],
+      expected: [`[0].name: "files" is not a limit; expected one of ${names}`],
     },
-    { ulimits: [{ name: '' }], says: [`[0].name: "" is not a limit; expected one of ${names}`] },
+    {
+      ulimits: [{ name: '' }],
+      expected: [`[0].name: "" is not a limit; expected one of ${names}`],
+    },
     {
       ulimits: [{ name: 'core' }, { name: 'core', soft: 1n }],
-      says: ['[1].name: "core" is used twice'],
+      expected: ['[1].name: "core" is used twice'],
     },
-    { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], says: ['[0].soft: 6 is above hard, 5'] },
+    { ulimits: [{ name: 'core', soft: 6n, hard: 5n }], expected: ['[0].soft: 6 is above hard, 5'] },
     {
       ulimits: [{ name: 'core', soft: -1n, hard: 5n }],
-      says: ['[0].soft: no limit is above hard, 5'],
+      expected: ['[0].soft: no limit is above hard, 5'],
     },
     {
       ulimits: [{ name: 'nofile', soft: 255n, hard: 300n }],
-      says: ['[0].soft: 255 is below 256, which the start of a container needs'],
+      expected: ['[0].soft: 255 is below 256, which the start of a container needs'],
     },
     {
       ulimits: [{ name: 'core', soft: 9_007_199_254_740_992n }],
-      says: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
+      expected: ['[0].soft: 9007199254740992 is above 9007199254740991; -1 is no limit'],
     },
-  ])('reports the violations of $ulimits', ({ ulimits, says }) => {
-    expect(ofImage({ ulimits })).toEqual(says.map((text) => `spec.ulimits${text}`));
+  ])('reports $expected for the ulimits $ulimits', ({ ulimits, expected }) => {
+    expect(problemsOfImage({ ulimits })).toEqual(expected.map((text) => `spec.ulimits${text}`));
   });
 });
 
@@ -251,45 +257,46 @@ describe('checkSpec for devices', () => {
         { hostPath: '/dev/fuse' },
         { hostPath: '/dev/fuse', containerPath: '/dev/other', permissions: 'rw' },
       ],
-      says: [],
+      expected: [],
     },
-    { devices: [{ hostPath: 'fuse' }], says: ['[0].host_path: "fuse" must be an absolute path'] },
+    {
+      devices: [{ hostPath: 'fuse' }],
+      expected: ['[0].host_path: "fuse" must be an absolute path'],
+    },
     {
       devices: [{ hostPath: '/dev/fuse', containerPath: '/dev/../x' }],
-      says: [
+      expected: [
         '[0].container_path: "/dev/../x" must be written as "/x", without ".", ".." and needless slashes',
       ],
     },
     {
       devices: [{ hostPath: '/dev/fuse' }, { hostPath: '/dev/kvm', containerPath: '/dev/fuse' }],
-      says: ['[1].container_path: "/dev/fuse" is used twice'],
+      expected: ['[1].container_path: "/dev/fuse" is used twice'],
     },
-  ])('reports the violations of $devices', ({ devices, says }) => {
-    expect(ofImage({ devices })).toEqual(says.map((text) => `spec.devices${text}`));
+  ])('reports $expected for the devices $devices', ({ devices, expected }) => {
+    expect(problemsOfImage({ devices })).toEqual(expected.map((text) => `spec.devices${text}`));
   });
 });
 
 describe('checkSpec for the platform of an image', () => {
-  const says =
+  const message =
     'must be linux/ and one of amd64, arm64, arm, 386, ppc64le, s390x, riscv64, loong64; the image determines the variant, such as v8';
   it.each([
-    { platform: 'linux/amd64', problem: undefined },
-    { platform: 'amd64', problem: says },
-    { platform: 'linux/arm64/v8', problem: says },
-    { platform: 'windows/amd64', problem: says },
-  ])('reports the violation of $platform, if any', ({ platform, problem }) => {
-    expect(ofImage({ imagePull: { platform } })).toEqual(
-      problem === undefined
-        ? []
-        : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${problem}`],
+    { platform: 'linux/amd64', violations: 0 },
+    { platform: 'amd64', violations: 1 },
+    { platform: 'linux/arm64/v8', violations: 1 },
+    { platform: 'windows/amd64', violations: 1 },
+  ])('reports $violations violations of the platform $platform', ({ platform, violations }) => {
+    expect(problemsOfImage({ imagePull: { platform } })).toEqual(
+      violations === 0 ? [] : [`spec.image_pull.platform: ${JSON.stringify(platform)} ${message}`],
     );
   });
 });
 
 describe('checkSpec for sysctls', () => {
-  const whole =
+  const affectsNode =
     'affects the whole node; a container can set kernel.msg…, kernel.sem, kernel.shm…, fs.mqueue.… and net.…';
-  it.each<{ sysctls: Record<string, string>; network?: NetworkInit; says: string[] }>([
+  it.each<{ sysctls: Record<string, string>; network?: NetworkInit; expected: string[] }>([
     {
       sysctls: {
         'kernel.shmmax': '1',
@@ -297,19 +304,23 @@ describe('checkSpec for sysctls', () => {
         'fs.mqueue.msg_max': '1',
         'net.core.somaxconn': '1',
       },
-      says: [],
+      expected: [],
     },
-    { sysctls: { 'vm.swappiness': '1' }, says: [`["vm.swappiness"]: ${whole}`] },
-    { sysctls: { 'kernel.hostname': 'x' }, says: [`["kernel.hostname"]: ${whole}`] },
+    { sysctls: { 'vm.swappiness': '1' }, expected: [`["vm.swappiness"]: ${affectsNode}`] },
+    { sysctls: { 'kernel.hostname': 'x' }, expected: [`["kernel.hostname"]: ${affectsNode}`] },
     {
       sysctls: { 'net.core.somaxconn': '1', 'kernel.sem': '1' },
       network: { hostNetwork: true },
-      says: ['["net.core.somaxconn"]: with host_network it affects the node; remove one of them'],
+      expected: [
+        '["net.core.somaxconn"]: with host_network it affects the node; remove one of them',
+      ],
     },
   ])(
-    'reports the violations of $sysctls with network $network',
-    ({ sysctls, network = {}, says }) => {
-      expect(ofImage({ sysctls, network })).toEqual(says.map((text) => `spec.sysctls${text}`));
+    'reports $expected for the sysctls $sysctls with network $network',
+    ({ sysctls, network = {}, expected }) => {
+      expect(problemsOfImage({ sysctls, network })).toEqual(
+        expected.map((text) => `spec.sysctls${text}`),
+      );
     },
   );
 });
@@ -321,83 +332,83 @@ describe('checkSpec for volumes', () => {
     source: { case: 'emptyDir', value: {} },
     ...more,
   });
-  const straight = (text: string): string =>
+  const notNormalized = (text: string): string =>
     `must be written as "${text}", without ".", ".." and needless slashes`;
-  const owned = 'is reserved for the container runtime; choose another directory';
+  const reserved = 'is reserved for the container runtime; choose another directory';
 
   it('rejects a volume at /dev/shm together with shm_size_bytes', () => {
-    const says =
+    const violation =
       'spec.volumes[0].mount_path: "/dev/shm" is created by shm_size_bytes; remove one of them';
-    expect(ofImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([says]);
-    expect(ofImage({ volumes: [at('/dev/shm')] })).toEqual([]);
+    expect(problemsOfImage({ volumes: [at('/dev/shm')], shmSizeBytes: 1n })).toEqual([violation]);
+    expect(problemsOfImage({ volumes: [at('/dev/shm')] })).toEqual([]);
   });
 
-  it.each<{ name: string; volumes: VolumeInit[]; says: string }>([
+  it.each<{ name: string; volumes: VolumeInit[]; expected: string }>([
     {
-      name: 'a name twice',
+      name: 'two volumes with the same name',
       volumes: [at('/a', { name: 'x' }), at('/b', { name: 'x' })],
-      says: '[1].name: "x" is used twice',
+      expected: '[1].name: "x" is used twice',
     },
     {
-      name: 'a place twice',
+      name: 'two volumes with the same mount path',
       volumes: [at('/a', { name: 'x' }), at('/a', { name: 'y' })],
-      says: '[1].mount_path: "/a" is used twice',
+      expected: '[1].mount_path: "/a" is used twice',
     },
     {
-      name: 'a relative place',
+      name: 'a relative mount path',
       volumes: [at('data')],
-      says: '[0].mount_path: "data" must be an absolute path',
+      expected: '[0].mount_path: "data" must be an absolute path',
     },
     {
-      name: 'a place with ..',
+      name: 'a mount path with ..',
       volumes: [at('/a/../b')],
-      says: `[0].mount_path: "/a/../b" ${straight('/b')}`,
+      expected: `[0].mount_path: "/a/../b" ${notNormalized('/b')}`,
     },
     {
-      name: 'a place with .',
+      name: 'a mount path with .',
       volumes: [at('/a/./b')],
-      says: `[0].mount_path: "/a/./b" ${straight('/a/b')}`,
+      expected: `[0].mount_path: "/a/./b" ${notNormalized('/a/b')}`,
     },
     {
-      name: 'doubled slashes',
+      name: 'a mount path with two slashes',
       volumes: [at('//a')],
-      says: `[0].mount_path: "//a" ${straight('/a')}`,
+      expected: `[0].mount_path: "//a" ${notNormalized('/a')}`,
     },
     {
-      name: 'a slash at the end',
+      name: 'a mount path with a slash at its end',
       volumes: [at('/a/')],
-      says: `[0].mount_path: "/a/" ${straight('/a')}`,
+      expected: `[0].mount_path: "/a/" ${notNormalized('/a')}`,
     },
     {
-      name: 'a NUL',
+      name: 'a NUL character in a mount path',
       volumes: [at('/a\0')],
-      says: '[0].mount_path: "/a\\u0000" must not contain control characters',
+      expected: '[0].mount_path: "/a\\u0000" must not contain control characters',
     },
-    ...['/', '/proc', '/proc/sys', '/sys', '/sys/fs', '/dev'].map((place) => ({
-      name: place,
-      volumes: [at(place)],
-      says: `[0].mount_path: "${place}" ${owned}`,
+    ...['/', '/proc', '/proc/sys', '/sys', '/sys/fs', '/dev'].map((mountPath) => ({
+      name: `the reserved mount path ${mountPath}`,
+      volumes: [at(mountPath)],
+      expected: `[0].mount_path: "${mountPath}" ${reserved}`,
     })),
     {
-      name: 'no source',
+      name: 'a volume without a source',
       volumes: [{ name: 'x', mountPath: '/a' }],
-      says: '[0]: one of empty_dir, host_path and named is required',
+      expected: '[0]: one of empty_dir, host_path and named is required',
     },
     {
-      name: 'a relative path of the node',
+      name: 'a relative host path',
       volumes: [at('/a', { source: { case: 'hostPath', value: { path: 'etc' } } })],
-      says: '[0].host_path.path: "etc" must be an absolute path',
+      expected: '[0].host_path.path: "etc" must be an absolute path',
     },
     {
-      name: 'a path of the node with ..',
+      name: 'a host path with ..',
       volumes: [at('/a', { source: { case: 'hostPath', value: { path: '/srv/..' } } })],
-      says: `[0].host_path.path: "/srv/.." ${straight('/')}`,
+      expected: `[0].host_path.path: "/srv/.." ${notNormalized('/')}`,
     },
-  ])('rejects $name', ({ volumes, says }) => {
-    expect(ofImage({ volumes })).toEqual([`spec.volumes${says}`]);
+  ])('rejects $name', ({ volumes, expected }) => {
+    expect(problemsOfImage({ volumes })).toEqual([`spec.volumes${expected}`]);
   });
 
-  it('accepts every source, nested volumes, and mount paths below /dev', () => {
+  it('accepts every kind of source, nested volumes, and mount paths below /dev', () => {
     const volumes: VolumeInit[] = [
       { name: 'a', mountPath: '/data', source: { case: 'named', value: { name: 'data' } } },
       { name: 'b', mountPath: '/data/cache', source: { case: 'emptyDir', value: {} } },
@@ -415,7 +426,7 @@ describe('checkSpec for volumes', () => {
       },
       { name: 'f', mountPath: '/process', source: { case: 'emptyDir', value: {} } },
     ];
-    expect(ofImage({ volumes })).toEqual([]);
+    expect(problemsOfImage({ volumes })).toEqual([]);
   });
 });
 
@@ -425,36 +436,38 @@ describe('checkSpec for the network', () => {
     network?: NetworkInit;
     ports?: PortInit[];
     volumes?: VolumeInit[];
-    says: string;
+    expected: string;
   }>([
     {
-      name: 'a host port twice',
+      name: 'two ports with the same host port',
       ports: [
         { containerPort: 80, hostPort: 8080 },
         { containerPort: 81, hostPort: 8080 },
       ],
-      says: 'ports[1].host_port: 8080/tcp is used twice',
+      expected: 'ports[1].host_port: 8080/tcp is used twice',
     },
     {
-      name: 'another host port in the network of the node',
+      name: 'a host port that is not the container port, with host_network',
       network: { hostNetwork: true },
       ports: [{ containerPort: 80, hostPort: 8080 }],
-      says: 'ports[0].host_port: 8080 is not container_port 80: with host_network both are the same port; remove host_port',
+      expected:
+        'ports[0].host_port: 8080 is not container_port 80: with host_network both are the same port; remove host_port',
     },
     {
-      name: 'a name in the network of the node',
+      name: 'a hostname with host_network',
       network: { hostNetwork: true, hostname: 'web' },
-      says: 'network.hostname: with host_network the hostname is that of the node; remove one of them',
+      expected:
+        'network.hostname: with host_network the hostname is that of the node; remove one of them',
     },
     {
-      name: 'a DNS server by name',
+      name: 'a DNS server that is a name',
       network: { dnsServers: ['10.0.0.1', 'dns.example'] },
-      says: 'network.dns_servers[1]: "dns.example" is not an IP address',
+      expected: 'network.dns_servers[1]: "dns.example" is not an IP address',
     },
     {
-      name: 'half an address',
+      name: 'an incomplete IP address',
       network: { dnsServers: ['10.0.0'] },
-      says: 'network.dns_servers[0]: "10.0.0" is not an IP address',
+      expected: 'network.dns_servers[0]: "10.0.0" is not an IP address',
     },
     {
       name: 'an extra host whose address is a name',
@@ -464,7 +477,7 @@ describe('checkSpec for the network', () => {
           { ip: 'db', hostnames: ['cache'] },
         ],
       },
-      says: 'network.extra_hosts[1].ip: "db" is not an IP address',
+      expected: 'network.extra_hosts[1].ip: "db" is not an IP address',
     },
     {
       name: 'extra hosts together with a volume at /etc/hosts',
@@ -476,32 +489,33 @@ describe('checkSpec for the network', () => {
           source: { case: 'hostPath', value: { path: '/srv/hosts' } },
         },
       ],
-      says: 'network.extra_hosts: volume "hosts" is mounted at /etc/hosts and replaces the file with these entries; remove one of them',
+      expected:
+        'network.extra_hosts: volume "hosts" is mounted at /etc/hosts and replaces the file with these entries; remove one of them',
     },
-  ])('refuses $name', ({ network, ports, volumes, says }) => {
+  ])('rejects $name', ({ network, ports, volumes, expected }) => {
     const init: Init = {
       ...definedFields({ network, ports, volumes }),
     };
-    expect(ofImage(init)).toEqual([`spec.${says}`]);
+    expect(problemsOfImage(init)).toEqual([`spec.${expected}`]);
   });
 
   it.each([
-    { name: 'no host name', hostnames: [], says: 'hostnames: must not be empty' },
+    { name: 'an empty list of hostnames', hostnames: [], expected: 'hostnames: must not be empty' },
     {
-      name: 'a line end in a host name',
+      name: 'a line end in a hostname',
       hostnames: ['db\n10.0.0.9 other'],
-      says: 'hostnames[0]: ',
+      expected: 'hostnames[0]: ',
     },
     {
-      name: 'two names in one',
+      name: 'two names in one hostname',
       hostnames: ['db cache'],
-      says: 'hostnames[0]: must be a host name: letters, digits',
+      expected: 'hostnames[0]: must be a host name: letters, digits',
     },
-    { name: 'a comment', hostnames: ['#'], says: 'hostnames[0]: ' },
-    { name: 'an empty label', hostnames: ['a..b'], says: 'hostnames[0]: ' },
-  ])('rejects $name of an extra host', ({ hostnames, says }) => {
+    { name: 'a hostname that is a comment', hostnames: ['#'], expected: 'hostnames[0]: ' },
+    { name: 'an empty label in a hostname', hostnames: ['a..b'], expected: 'hostnames[0]: ' },
+  ])('rejects $name of an extra host', ({ hostnames, expected }) => {
     const network = create(NetworkSchema, { extraHosts: [{ ip: '10.0.0.1', hostnames }] });
-    expect(() => validateMessage(NetworkSchema, network)).toThrow(`extra_hosts[0].${says}`);
+    expect(() => validateMessage(NetworkSchema, network)).toThrow(`extra_hosts[0].${expected}`);
   });
 
   it('accepts extra hosts with all kinds of addresses and names, also with host_network', () => {
@@ -509,9 +523,9 @@ describe('checkSpec for the network', () => {
       { ip: '10.0.0.1', hostnames: ['db', 'db.internal', 'Old_Name', '1st.example'] },
       { ip: 'fd00::1', hostnames: ['db'] },
     ];
-    expect(ofImage({ network: { extraHosts } })).toEqual([]);
+    expect(problemsOfImage({ network: { extraHosts } })).toEqual([]);
     validateMessage(NetworkSchema, create(NetworkSchema, { extraHosts }));
-    expect(ofImage({ network: { hostNetwork: true, extraHosts } })).toEqual([]);
+    expect(problemsOfImage({ network: { hostNetwork: true, extraHosts } })).toEqual([]);
   });
 
   it('accepts one host port with two protocols, and IPv4 and IPv6 addresses', () => {
@@ -520,30 +534,33 @@ describe('checkSpec for the network', () => {
       { containerPort: 53, hostPort: 53, name: 'udp', protocol: Protocol.UDP },
     ];
     expect(
-      ofImage({ ports, network: { hostname: 'web', dnsServers: ['10.0.0.1', 'fd00::53'] } }),
+      problemsOfImage({
+        ports,
+        network: { hostname: 'web', dnsServers: ['10.0.0.1', 'fd00::53'] },
+      }),
     ).toEqual([]);
-    expect(ofImage({ ports, network: { hostNetwork: true } })).toEqual([]);
+    expect(problemsOfImage({ ports, network: { hostNetwork: true } })).toEqual([]);
   });
 });
 
 describe('checkSpec for resource limits', () => {
-  it('rejects pids in the requests', () => {
-    expect(ofImage({ resources: { limits: { pids: 5 } } })).toEqual([]);
-    expect(ofImage({ resources: { requests: { pids: 5 } } })).toEqual([
+  it('rejects pids in the requests and accepts pids in the limits', () => {
+    expect(problemsOfImage({ resources: { limits: { pids: 5 } } })).toEqual([]);
+    expect(problemsOfImage({ resources: { requests: { pids: 5 } } })).toEqual([
       'spec.resources.requests.pids: pids cannot be requested, only limited: set spec.resources.limits.pids',
     ]);
   });
 
-  it('rejects a CPU limit that the kernel cannot enforce', () => {
+  it('rejects a CPU limit below 10 of a container, which the kernel cannot enforce', () => {
     const limited = (cpuMillis: number): Init => ({
       resources: { requests: { cpuMillis: 0 }, limits: { cpuMillis } },
     });
     expect([
-      ofImage(limited(10)),
-      ofImage(limited(0)),
+      problemsOfImage(limited(10)),
+      problemsOfImage(limited(0)),
       problemsOf({ command: ['a'], ...limited(9) }),
     ]).toEqual([[], [], []]);
-    expect(ofImage(limited(9))).toEqual([
+    expect(problemsOfImage(limited(9))).toEqual([
       'spec.resources.limits.cpu_millis: 9 is below 10, the smallest limit that the kernel can enforce',
     ]);
   });

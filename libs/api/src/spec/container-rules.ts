@@ -16,7 +16,9 @@ import { validateVolumes } from './volume-rules.js';
 
 const NEEDS_CONTAINER = 'needs a container: set image';
 
-/** Validates the fields that only containers have. Paths start with `spec`. */
+/**
+ * Validates the fields that only containers have. The paths of the violations start with `spec`.
+ */
 export function* validateContainer(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '') {
     for (const field of listContainerFields(spec)) yield { field, message: NEEDS_CONTAINER };
@@ -32,8 +34,8 @@ export function* validateContainer(spec: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Fields that a process cannot have. Resource limits are not included: each runtime decides about
- * them.
+ * Yields the paths of the fields that are set and that a process cannot have. Resource limits are
+ * not included: the scheduler decides by the capabilities of the nodes.
  */
 function* listContainerFields(spec: WorkloadSpec): Generator<string> {
   if (isPresent(SecurityContextSchema, spec.security)) yield 'spec.security';

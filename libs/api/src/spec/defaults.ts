@@ -16,22 +16,22 @@ import {
   type WorkloadSpec,
 } from '../gen.js';
 
-/** Defaults of absent fields. */
+/** Defaults of absent fields of specs and requests, and the limit of the page size. */
 export const DEFAULTS = {
   replicas: 1,
   priority: 50,
-  /** CPU and memory requests. A lower limit replaces them. */
+  /** Requests of CPU and memory. A lower limit replaces the default request. */
   cpuMillis: 100,
   memoryBytes: 64n * 1024n * 1024n,
   terminationGraceMs: 10_000,
-  /** With declared ports; otherwise 0. */
+  /** The delay for a spec with declared ports; without ports, the delay is 0. */
   preStopDelayMs: 1_000,
   maxSurge: 1,
   maxUnavailable: 0,
   minReadyMs: 2_000,
   progressDeadlineMs: 600_000,
   maxFailedNew: 3,
-  /** With ON_FAILURE; the other policies have no limit. */
+  /** The limit with policy ON_FAILURE; the other policies have no limit. */
   onFailureMaxRetries: 3,
   stopAfterMs: 10_000,
   lostAfterMs: 0,
@@ -100,7 +100,7 @@ export function withDefaults(spec: WorkloadSpec): WorkloadSpec {
   return full;
 }
 
-/** A limit of 0 means no limit. */
+/** Returns the request, or the limit when that is lower. A limit of 0 means no limit. */
 function capAtLimit<Amount extends number | bigint>(
   request: Amount,
   limit: Amount | undefined,
@@ -128,15 +128,15 @@ function fillProbe(probe: Probe): void {
 /** Effective times of the disconnect policy, milliseconds. */
 export interface DisconnectTimes {
   /**
-   * Time without contact after which an EXCLUSIVE replica stops itself. Absent: AVAILABLE, the
-   * replica continues to run.
+   * Time without contact after which the node stops an EXCLUSIVE replica. Absent with AVAILABLE:
+   * the replica goes on running.
    */
   readonly stopAfterMs?: number;
-  /** Time from the end of the node's lease to the replacement. */
+  /** Time from the end of the lease of the node to the replacement. */
   readonly lostAfterMs: number;
 }
 
-/** Returns the effective times of a spec's disconnect policy. */
+/** Returns the effective times of the disconnect policy of a spec. */
 export function resolveDisconnectTimes(
   spec: Pick<WorkloadSpec, 'disconnect'> | undefined,
 ): DisconnectTimes {
@@ -155,7 +155,8 @@ export function resolveDisconnectTimes(
 }
 
 /**
- * The default of `lost_after` with EXCLUSIVE is twice the time in which replicas stop themselves.
+ * Sets absent times of a disconnect policy, in place. With EXCLUSIVE, the default of `lost_after`
+ * is twice `stop_after`, so that the old replica has ended when its replacement starts.
  */
 function fillDisconnect(disconnect: Disconnect): void {
   disconnect.stopAfter ??= durationFromMs(DEFAULTS.stopAfterMs);

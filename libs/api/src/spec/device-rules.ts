@@ -2,9 +2,12 @@ import type { Violation } from '@cloudless/base';
 import type { WorkloadSpec } from '../gen.js';
 import { findPathProblem } from './absolute-path.js';
 
-/** Validates devices beyond the rules of the proto. Paths start with `spec`. */
+/**
+ * Validates the paths of devices, which the rules of the proto cannot express. The paths of the
+ * violations start with `spec`.
+ */
 export function* validateDevices({ devices }: WorkloadSpec): Generator<Violation> {
-  const places = new Set<string>();
+  const containerPaths = new Set<string>();
   for (const [index, { hostPath, containerPath }] of devices.entries()) {
     for (const [name, path] of [
       ['host_path', hostPath],
@@ -17,9 +20,12 @@ export function* validateDevices({ devices }: WorkloadSpec): Generator<Violation
           message: `${JSON.stringify(path)} ${problem}`,
         };
     }
-    const place = containerPath === '' ? hostPath : containerPath;
-    if (places.has(place))
-      yield { field: `spec.devices[${index}].container_path`, message: `"${place}" is used twice` };
-    places.add(place);
+    const effectivePath = containerPath === '' ? hostPath : containerPath;
+    if (containerPaths.has(effectivePath))
+      yield {
+        field: `spec.devices[${index}].container_path`,
+        message: `"${effectivePath}" is used twice`,
+      };
+    containerPaths.add(effectivePath);
   }
 }

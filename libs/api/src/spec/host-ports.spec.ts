@@ -33,7 +33,7 @@ describe('listHostPorts', () => {
       spec: { ports: [web], network: { hostname: 'web' } },
       ports: [],
     },
-  ])('returns the expected ports for $name', ({ spec, ports }) => {
+  ])('returns $ports for $name', ({ spec, ports }) => {
     expect(
       listHostPorts(create(WorkloadSpecSchema, spec)).map(
         ({ protocol, number }) => `${protocol} ${number}`,

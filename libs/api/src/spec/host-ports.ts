@@ -7,9 +7,9 @@ export interface ReplicaHostPort {
 }
 
 /**
- * Returns the ports of the node that a replica reserves: ports with a `host_port`; with
- * `host_network` all declared ports, because they are ports of the node. A port that is declared
- * twice appears twice.
+ * Returns the ports of the node that a replica reserves: each `host_port`, and with `host_network`
+ * also every declared container port, because the replica then uses the ports of the node. A port
+ * that is declared twice appears twice.
  */
 export function listHostPorts({
   ports,
@@ -23,6 +23,7 @@ export function listHostPorts({
   });
 }
 
+/** Returns the port of the node for a declared port; 0: none. */
 function resolveNodePort({ hostPort, containerPort }: Port, sharesNetwork: boolean): number {
   return hostPort !== 0 || !sharesNetwork ? hostPort : containerPort;
 }

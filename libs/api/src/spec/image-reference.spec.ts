@@ -15,7 +15,7 @@ describe('isImageReference', () => {
     `web@${sha256}`,
     `registry.example/web:1@${sha256}`,
     `web@sha512:${'0'.repeat(128)}`,
-  ])('accepts %s', (text) => {
+  ])('returns true for %s', (text) => {
     expect(isImageReference(text)).toBe(true);
   });
 
@@ -39,7 +39,7 @@ describe('isImageReference', () => {
     'a___b',
     '-a',
     'team/Web',
-  ])('rejects %j', (text) => {
+  ])('returns false for %j', (text) => {
     expect(isImageReference(text)).toBe(false);
   });
 });

@@ -6,46 +6,54 @@ describe('toLastLines', () => {
     {
       name: 'keeps plain text and tabs',
       line: 'Error: no port\tat 3',
-      is: 'Error: no port\tat 3',
+      expected: 'Error: no port\tat 3',
     },
     {
       name: 'keeps text of any language',
       line: 'größer als ß 漢字 🙂',
-      is: 'größer als ß 漢字 🙂',
+      expected: 'größer als ß 漢字 🙂',
     },
-    { name: 'removes colours', line: '\u001b[1;31merror\u001b[0m: gone', is: 'error: gone' },
     {
-      name: 'disables titles and cursor movements',
-      line: '\u001b]0;owned\u0007x\u001b[2Jy',
-      is: '␛]0;owned␇xy',
+      name: 'removes colour sequences',
+      line: '\u001b[1;31merror\u001b[0m: gone',
+      expected: 'error: gone',
     },
-    { name: 'removes the carriage return of a Windows line end', line: 'done\r', is: 'done' },
-    { name: 'replaces line separators', line: 'a\nb\u2028c\rd', is: 'a␊b\ufffdc␍d' },
-    { name: 'replaces C1 codes and delete', line: 'a\u009b31mb\u007f', is: 'a\ufffd31mb␡' },
+    {
+      name: 'makes a title sequence visible, and removes a cursor movement',
+      line: '\u001b]0;owned\u0007x\u001b[2Jy',
+      expected: '␛]0;owned␇xy',
+    },
+    { name: 'removes the carriage return of a Windows line end', line: 'done\r', expected: 'done' },
+    {
+      name: 'replaces line breaks within a line',
+      line: 'a\nb\u2028c\rd',
+      expected: 'a␊b\ufffdc␍d',
+    },
+    { name: 'replaces C1 codes and delete', line: 'a\u009b31mb\u007f', expected: 'a\ufffd31mb␡' },
     {
       name: 'replaces characters that change the text direction',
       line: 'a\u202eb\u2066c',
-      is: 'a\ufffdb\ufffdc',
+      expected: 'a\ufffdb\ufffdc',
     },
-    { name: 'keeps an empty line', line: '', is: '' },
-  ])('$name', ({ line, is }) => {
-    expect(toLastLines([line])).toEqual([is]);
+    { name: 'keeps an empty line', line: '', expected: '' },
+  ])('$name', ({ line, expected }) => {
+    expect(toLastLines([line])).toEqual([expected]);
   });
 
-  it('keeps the newest lines', () => {
+  it('keeps the newest 10 of 12 lines', () => {
     const lines = Array.from({ length: 12 }, (_, index) => `line ${index}`);
     expect(toLastLines(lines)).toEqual(lines.slice(2));
   });
 
-  it('truncates long lines between characters and marks them', () => {
+  it('truncates lines of more than 256 characters and marks them with an ellipsis', () => {
     expect(toLastLines(['🙂'.repeat(256), '🙂'.repeat(257)])).toEqual([
       '🙂'.repeat(256),
       `${'🙂'.repeat(255)}…`,
     ]);
-    expect(toLastLines([`${'\u001b[0m'.repeat(10_000)}x`])).toEqual(['…']); // hidden too far behind
+    expect(toLastLines([`${'\u001b[0m'.repeat(10_000)}x`])).toEqual(['…']); // The text is beyond the examined part.
   });
 
-  it('splits no surrogate pair', () => {
+  it('replaces a lone surrogate, also one that truncation would leave', () => {
     expect(toLastLines(['a\ud83d', 'b'.repeat(2_047) + '🙂'])).toEqual([
       'a\ufffd',
       `${'b'.repeat(255)}…`,

@@ -1,6 +1,6 @@
 /**
- * Linux capabilities without `CAP_`. @see capabilities(7), include/uapi/linux/capability.h of Linux
- * 6.x
+ * Names of the Linux capabilities without `CAP_`.
+ * @see capabilities(7), include/uapi/linux/capability.h of Linux 6.x
  */
 const NAMES: ReadonlySet<string> = new Set([
   'AUDIT_CONTROL',
@@ -46,7 +46,7 @@ const NAMES: ReadonlySet<string> = new Set([
   'WAKE_ALARM',
 ]);
 
-/** Means every capability. */
+/** The name that means every capability. */
 export const ALL_CAPABILITIES = 'ALL';
 
 /**

@@ -12,7 +12,7 @@ import { aSpec } from '../testing/index.js';
 type Init = Exclude<MessageInitShape<typeof WorkloadSpecSchema>, { readonly $typeName: string }>;
 const global: Init = { command: ['a'], mode: Mode.GLOBAL };
 
-describe('checkSpec in mode GLOBAL', () => {
+describe('checkSpec for mode GLOBAL', () => {
   it.each<{ name: string; spec: Init; message: string }>([
     {
       name: 'a number of replicas',
@@ -27,7 +27,7 @@ describe('checkSpec in mode GLOBAL', () => {
         'spec.placement.spread: is not allowed with GLOBAL, which runs on each matching node in every zone',
     },
     {
-      name: 'BLUE_GREEN',
+      name: 'strategy BLUE_GREEN',
       spec: { rollout: { strategy: Strategy.BLUE_GREEN } },
       message:
         'spec.rollout.strategy: BLUE_GREEN is not allowed with GLOBAL, which cannot run two replicas on a node; use ROLLING_UPDATE or RECREATE',
@@ -43,32 +43,39 @@ describe('checkSpec in mode GLOBAL', () => {
   });
 
   it.each<{ name: string; spec: Init }>([
-    { name: 'nothing more', spec: {} },
-    { name: 'RECREATE', spec: { rollout: { strategy: Strategy.RECREATE } } },
-    { name: 'limits', spec: { rollout: { maxUnavailable: 2, minAvailable: 3 } } },
+    { name: 'a command alone', spec: {} },
+    { name: 'strategy RECREATE', spec: { rollout: { strategy: Strategy.RECREATE } } },
     {
-      name: 'other placement',
+      name: 'max_unavailable and min_available',
+      spec: { rollout: { maxUnavailable: 2, minAvailable: 3 } },
+    },
+    {
+      name: 'zones and a node selector',
       spec: { placement: { zones: ['a'], nodeSelector: { disk: 'ssd' } } },
     },
   ])('accepts $name', ({ spec }) => {
     expect(() => checkSpec(aSpec({ ...global, ...spec }))).not.toThrow();
   });
+});
 
-  it('checkScalable rejects a replica count', () => {
+describe('checkScalable', () => {
+  it('rejects mode GLOBAL and accepts mode REPLICATED', () => {
     expect(() => checkScalable(aSpec(global))).toThrow(
       'replicas: is not allowed with GLOBAL, which runs one replica on each matching node',
     );
     expect(() => checkScalable(aSpec({ command: ['a'] }))).not.toThrow();
   });
+});
 
-  it('checkSameMode rejects a change of the mode', () => {
-    const [was, is] = [aSpec({ command: ['a'] }), aSpec(global)];
-    expect(() => checkSameMode(was, is)).toThrow(
+describe('checkSameMode', () => {
+  it('rejects a change of the mode in both directions', () => {
+    const [replicatedSpec, globalSpec] = [aSpec({ command: ['a'] }), aSpec(global)];
+    expect(() => checkSameMode(replicatedSpec, globalSpec)).toThrow(
       'spec.mode: cannot change from REPLICATED to GLOBAL; create another workload, and delete this one when the other is ready',
     );
-    expect(() => checkSameMode(is, was)).toThrow(
+    expect(() => checkSameMode(globalSpec, replicatedSpec)).toThrow(
       'spec.mode: cannot change from GLOBAL to REPLICATED;',
     );
-    expect(() => checkSameMode(is, is)).not.toThrow();
+    expect(() => checkSameMode(globalSpec, globalSpec)).not.toThrow();
   });
 });

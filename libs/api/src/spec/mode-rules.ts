@@ -7,7 +7,7 @@ import {
 
 const NO_COUNT = 'is not allowed with GLOBAL, which runs one replica on each matching node';
 
-/** Rejects fields that have no meaning for mode GLOBAL. */
+/** Yields a violation for each field that mode GLOBAL does not support. */
 export function* validateMode({
   mode,
   replicas,
@@ -38,8 +38,8 @@ export function* validateMode({
 }
 
 /**
- * Rejects a replica count for a workload in mode GLOBAL.
- * @throws {@link InvalidInputError}
+ * Checks that a workload has a replica count that can be changed.
+ * @throws {@link InvalidInputError} for field `replicas` when the mode is GLOBAL.
  */
 export function checkScalable(spec: WorkloadSpec): void {
   if (spec.mode === Mode.GLOBAL)
@@ -47,9 +47,9 @@ export function checkScalable(spec: WorkloadSpec): void {
 }
 
 /**
- * Rejects a change of the mode of an existing workload, because replica count and `min_available`
- * would change their meaning.
- * @throws {@link InvalidInputError}
+ * Checks that an update does not change the mode of a workload, because replica count and
+ * `min_available` would change their meaning.
+ * @throws {@link InvalidInputError} for field `spec.mode` when the modes differ.
  */
 export function checkSameMode(before: WorkloadSpec, after: WorkloadSpec): void {
   if (before.mode === after.mode) return;

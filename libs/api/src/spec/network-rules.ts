@@ -2,7 +2,10 @@ import { isIP } from 'node:net';
 import type { Violation } from '@cloudless/base';
 import { Port_Protocol, type ExtraHost, type Volume, type WorkloadSpec } from '../gen.js';
 
-/** Validates network and host ports beyond the rules of the proto. Paths start with `spec`. */
+/**
+ * Validates the network settings and host ports, beyond the rules of the proto. The paths of the
+ * violations start with `spec`.
+ */
 export function* validateNetwork(spec: WorkloadSpec): Generator<Violation> {
   const { network } = spec;
   yield* validateHostPorts(spec);
@@ -33,23 +36,23 @@ function* validateExtraHosts(
         message: `${JSON.stringify(ip)} is not an IP address`,
       };
   }
-  const covering =
+  const hostsVolume =
     extraHosts.length === 0
       ? undefined
       : volumes.find(({ mountPath }) => mountPath === '/etc/hosts');
-  if (covering === undefined) return;
-  const place = 'is mounted at /etc/hosts and replaces the file with these entries';
-  yield { field, message: `volume "${covering.name}" ${place}; remove one of them` };
+  if (hostsVolume === undefined) return;
+  const problem = 'is mounted at /etc/hosts and replaces the file with these entries';
+  yield { field, message: `volume "${hostsVolume.name}" ${problem}; remove one of them` };
 }
 
 function* validateHostPorts({ ports, network }: WorkloadSpec): Generator<Violation> {
-  const taken = new Set<string>();
+  const usedPorts = new Set<string>();
   for (const [index, { hostPort, containerPort, protocol }] of ports.entries()) {
     if (hostPort === 0) continue;
     const field = `spec.ports[${index}].host_port`;
     const number = `${hostPort}/${Port_Protocol[protocol]?.toLowerCase() ?? protocol}`;
-    if (taken.has(number)) yield { field, message: `${number} is used twice` };
-    taken.add(number);
+    if (usedPorts.has(number)) yield { field, message: `${number} is used twice` };
+    usedPorts.add(number);
     if (network?.hostNetwork === true && hostPort !== containerPort) {
       const message = `${hostPort} is not container_port ${containerPort}: with host_network both are the same port; remove host_port`;
       yield { field, message };

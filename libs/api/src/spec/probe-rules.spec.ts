@@ -29,7 +29,8 @@ const tcp = (port: string): Probe => ({ check: { case: 'tcp', value: { port } } 
 const exec = (...command: string[]): Probe => ({ check: { case: 'exec', value: { command } } });
 
 /**
- * All that is wrong with a spec that has this probe, by the rules of the proto and then by ours.
+ * Returns the violations of a spec with this probe: those of the proto rules, or else those of
+ * `checkSpec`.
  */
 function problemsOf(kind: Kind, probe: Probe, declared: object[] = ports): string[] {
   const spec = aSpec({ ports: declared, [kind]: probe });
@@ -50,25 +51,29 @@ const ASCII =
 
 describe('checkSpec for probes', () => {
   it.each<{ name: string; probe: Probe; problem: string }>([
-    { name: 'no check', probe: {}, problem: ': one of exec, http, tcp and grpc is required' },
     {
-      name: 'a period only',
+      name: 'a probe without a check',
+      probe: {},
+      problem: ': one of exec, http, tcp and grpc is required',
+    },
+    {
+      name: 'a probe with a period only',
       probe: { period: durationFromMs(500) },
       problem: ': one of exec, http, tcp and grpc is required',
     },
-    { name: 'no command', probe: exec(), problem: '.exec.command: must not be empty' },
+    { name: 'an empty command', probe: exec(), problem: '.exec.command: must not be empty' },
     {
       name: 'an empty executable',
       probe: exec('', 'a'),
       problem: '.exec.command[0]: must name an executable',
     },
     {
-      name: 'a NUL',
+      name: 'a NUL character in the command',
       probe: exec('a', 'b\0'),
       problem: '.exec.command[1]: must not contain a NUL character',
     },
     {
-      name: 'no port',
+      name: 'an empty port',
       probe: tcp(''),
       problem:
         '.tcp.port: must name a declared TCP port, by name or number (declared: http, port-81)',
@@ -80,7 +85,7 @@ describe('checkSpec for probes', () => {
         '.http.port: "web" is not a declared TCP port, by name or number (declared: http, port-81)',
     },
     {
-      name: 'a number that is not declared',
+      name: 'a port number that is not declared',
       probe: tcp('8080'),
       problem:
         '.tcp.port: "8080" is not a declared TCP port, by name or number (declared: http, port-81)',
@@ -109,7 +114,7 @@ describe('checkSpec for probes', () => {
       problem: '.http.headers["x"]: must be visible ASCII characters and spaces',
     },
     {
-      name: 'a header of the connection',
+      name: 'a header that only the agent may set',
       probe: http({ headers: { 'Content-Length': '5' } }),
       problem: '.http.headers["Content-Length"]: is set by the agent itself',
     },
@@ -124,12 +129,12 @@ describe('checkSpec for probes', () => {
       problem: '.initial_delay: must be from 0s to 86400s',
     },
     {
-      name: 'a period of nothing',
+      name: 'a period of 0',
       probe: { ...tcp('http'), period: durationFromMs(0) },
       problem: '.period: must be from 0.100s to 86400s',
     },
     {
-      name: 'a timeout of nothing',
+      name: 'a timeout of 0',
       probe: { ...tcp('http'), timeout: durationFromMs(0) },
       problem: '.timeout: must be from 0.010s to 3600s',
     },
@@ -147,24 +152,28 @@ describe('checkSpec for probes', () => {
     { name: 'the number of a port', kind: 'livenessProbe', probe: tcp('81') },
     { name: 'the default name of a port', kind: 'startupProbe', probe: tcp('port-81') },
     { name: 'a path with a query', kind: 'readinessProbe', probe: http({ path: '/a%20b?c=d&e' }) },
-    { name: 'no path', kind: 'readinessProbe', probe: http({ headers: { Host: 'a b' } }) },
+    {
+      name: 'an HTTP check without a path',
+      kind: 'readinessProbe',
+      probe: http({ headers: { Host: 'a b' } }),
+    },
     {
       name: 'the shortest times',
       kind: 'readinessProbe',
       probe: { ...exec('a'), period: durationFromMs(100), timeout: durationFromMs(10) },
     },
     {
-      name: 'several successes of readiness',
+      name: 'a success_threshold of 5 of a readiness probe',
       kind: 'readinessProbe',
       probe: { ...exec('a'), successThreshold: 5 },
     },
     {
-      name: 'one success of liveness',
+      name: 'a success_threshold of 1 of a liveness probe',
       kind: 'livenessProbe',
       probe: { ...exec('a'), successThreshold: 1 },
     },
     {
-      name: 'a service of gRPC',
+      name: 'a gRPC check of a service',
       kind: 'livenessProbe',
       probe: { check: { case: 'grpc', value: { port: 'http', service: 'a.B' } } },
     },
@@ -175,19 +184,21 @@ describe('checkSpec for probes', () => {
   it.each([
     { kind: 'livenessProbe', field: 'liveness_probe' },
     { kind: 'startupProbe', field: 'startup_probe' },
-  ] as const)('refuse several successes of $field', ({ kind, field }) => {
+  ] as const)('rejects a success_threshold above 1 of $field', ({ kind, field }) => {
     expect(problemsOf(kind, { ...exec('a'), successThreshold: 2 })).toEqual([
       `spec.${field}.success_threshold: must be 1 here`,
     ]);
   });
 
-  it('reports that no port is declared', () => {
+  it('rejects a probe of a port when the spec declares no port', () => {
     expect(problemsOf('livenessProbe', tcp('http'), [])).toEqual([
       'spec.liveness_probe.tcp.port: "http" is not a declared TCP port, by name or number (spec.ports declares no TCP port)',
     ]);
   });
+});
 
-  it('findProbePort prefers a port with that name to one with that number', () => {
+describe('findProbePort', () => {
+  it('prefers a port with the given text as its name to one with that number', () => {
     const declared = aSpec({
       ports: [{ containerPort: 81 }, { name: '81', containerPort: 82 }],
     }).ports;
@@ -196,7 +207,7 @@ describe('checkSpec for probes', () => {
 });
 
 describe('withDefaults for probes', () => {
-  it('sets the same defaults in each probe', () => {
+  it('sets the same defaults in liveness, readiness and startup probe', () => {
     const { livenessProbe, readinessProbe, startupProbe } = withDefaults(
       aSpec({
         ports,
@@ -233,7 +244,7 @@ describe('withDefaults for probes', () => {
     expect(withDefaults(aSpec({ readinessProbe: full })).readinessProbe).toMatchObject(full);
   });
 
-  it('makes equal templates only for equal probes', () => {
+  it('gives equal templates only for equal probes', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 9 }), fc.integer({ min: 1, max: 9 }), (one, other) => {
         const templates = [one, other].map((failureThreshold) =>

@@ -8,8 +8,8 @@ import {
 } from '../gen.js';
 import { resolvePortName } from './defaults.js';
 
-/** Headers that control the transfer of the request. The agent sets them. */
-const OWN_HEADERS = [
+/** Headers that control the transfer of a request. Only the agent may set them. */
+const RESERVED_HEADERS = [
   'connection',
   'content-length',
   'expect',
@@ -21,7 +21,8 @@ const OWN_HEADERS = [
 ];
 
 /**
- * Finds the declared TCP port that a probe refers to, by name first, then by number.
+ * Finds the declared TCP port that a probe refers to: first by name, then by container port.
+ * @param text - Name or number in the probe.
  * @returns Undefined when no such TCP port is declared.
  */
 export function findProbePort(ports: readonly Port[], text: string): Port | undefined {
@@ -32,7 +33,10 @@ export function findProbePort(ports: readonly Port[], text: string): Port | unde
   );
 }
 
-/** Validates the three probes beyond the rules of the proto. Paths start with `spec`. */
+/**
+ * Validates the probes of a spec beyond the rules of the proto. The paths of the violations start
+ * with `spec`.
+ */
 export function* validateProbes(spec: WorkloadSpec): Generator<Violation> {
   const { livenessProbe, readinessProbe, startupProbe, ports } = spec;
   if (livenessProbe !== undefined)
@@ -93,13 +97,14 @@ function* validateHeaders(field: string, { headers }: Probe_HttpCheck): Generato
   for (const name of Object.keys(headers)) {
     const lower = name.toLowerCase();
     const path = `${field}[${JSON.stringify(name)}]`;
-    if (OWN_HEADERS.includes(lower)) yield { field: path, message: 'is set by the agent itself' };
+    if (RESERVED_HEADERS.includes(lower))
+      yield { field: path, message: 'is set by the agent itself' };
     if (seen.has(lower)) yield { field: path, message: 'is set twice in different letter case' };
     seen.add(lower);
   }
 }
 
-/** For liveness and startup probes, one passed check is sufficient. */
+/** Validates a liveness or startup probe, for which one passed check is always sufficient. */
 function* validateSuccessThreshold(field: string, probe: Probe | undefined): Generator<Violation> {
   if ((probe?.successThreshold ?? 0) > 1)
     yield { field: `${field}.success_threshold`, message: 'must be 1 here' };

@@ -17,71 +17,71 @@ const violationsOf = (rollout: Init) =>
 const { BLUE_GREEN, RECREATE } = Strategy;
 const MANUAL = Promotion.MANUAL;
 
-describe('checkSpec for rollouts', () => {
-  it.each<{ name: string; rollout: Init; refused: string }>([
+describe('validateRollout', () => {
+  it.each<{ name: string; rollout: Init; violation: string }>([
     {
       name: 'a promotion without BLUE_GREEN',
       rollout: { promotion: MANUAL },
-      refused:
+      violation:
         'spec.rollout.promotion: only BLUE_GREEN has a promotion of the switch; for a rolling update set the promotion of spec.rollout.steps',
     },
     {
       name: 'a pause_duration without BLUE_GREEN',
       rollout: { strategy: RECREATE, pauseDuration: durationFromMs(1) },
-      refused:
+      violation:
         'spec.rollout.pause_duration: only BLUE_GREEN keeps the old version; set spec.rollout.strategy',
     },
     {
       name: 'max_surge with BLUE_GREEN',
       rollout: { strategy: BLUE_GREEN, maxSurge: 2 },
-      refused:
+      violation:
         'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; BLUE_GREEN starts all new replicas at once',
     },
     {
       name: 'max_surge 0 with RECREATE',
       rollout: { strategy: RECREATE, maxSurge: 0 },
-      refused:
+      violation:
         'spec.rollout.max_surge: only ROLLING_UPDATE supports a surge; RECREATE stops all replicas first',
     },
     {
       name: 'canary steps with BLUE_GREEN',
       rollout: { strategy: BLUE_GREEN, steps: [{ replicas: 1 }] },
-      refused: 'spec.rollout.steps: only ROLLING_UPDATE has canary steps, not BLUE_GREEN',
+      violation: 'spec.rollout.steps: only ROLLING_UPDATE has canary steps, not BLUE_GREEN',
     },
     {
       name: 'max_failed_new together with max_failed_new_percent',
       rollout: { maxFailedNew: 1, maxFailedNewPercent: 10 },
-      refused:
+      violation:
         'spec.rollout.max_failed_new_percent: cannot be combined with max_failed_new; remove one of them',
     },
     {
       name: 'a step without replicas and percent',
       rollout: { steps: [{ wait: durationFromMs(1) }] },
-      refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+      violation: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
     },
     {
       name: 'a step with both replicas and percent',
       rollout: { steps: [{ replicas: 1, percent: 10 }] },
-      refused: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
+      violation: 'spec.rollout.steps[0]: needs either replicas or percent, above 0',
     },
     {
       name: 'a MANUAL step with a wait',
       rollout: { steps: [{ replicas: 1, promotion: MANUAL, wait: durationFromMs(1) }] },
-      refused:
+      violation:
         'spec.rollout.steps[0].wait: a MANUAL step waits for a promotion, not for a time; remove one of them',
     },
     {
-      name: 'a step with fewer replicas than the step before',
+      name: 'a step with no more replicas than the step before',
       rollout: { steps: [{ replicas: 2 }, { replicas: 2 }] },
-      refused: 'spec.rollout.steps[1]: must be larger than the step before it',
+      violation: 'spec.rollout.steps[1]: must be larger than the step before it',
     },
     {
       name: 'a step with a smaller percentage than the step before',
       rollout: { steps: [{ percent: 50 }, { percent: 25 }] },
-      refused: 'spec.rollout.steps[1]: must be larger than the step before it',
+      violation: 'spec.rollout.steps[1]: must be larger than the step before it',
     },
-  ])('rejects $name', ({ rollout, refused }) => {
-    expect(violationsOf(rollout)).toEqual([refused]);
+  ])('rejects $name', ({ rollout, violation }) => {
+    expect(violationsOf(rollout)).toEqual([violation]);
   });
 
   it.each<{ name: string; rollout: Init }>([

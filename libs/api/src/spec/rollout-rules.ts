@@ -9,8 +9,8 @@ import {
 import { DEFAULTS } from './defaults.js';
 
 /**
- * Validates combinations of fields of `spec.rollout`: the fields that a strategy supports, and the
- * order of canary steps.
+ * Validates combinations of fields of `spec.rollout`: the fields that each strategy supports, and
+ * the order of the canary steps. The paths of the violations start with `spec`.
  */
 export function* validateRollout({ rollout }: WorkloadSpec): Generator<Violation> {
   if (rollout === undefined) return;
@@ -44,13 +44,13 @@ function* validateStrategy(rollout: Rollout): Generator<Violation> {
     strategy !== Strategy.ROLLING_UPDATE &&
     (maxSurge ?? DEFAULTS.maxSurge) !== DEFAULTS.maxSurge
   ) {
-    const instead =
+    const behaviour =
       strategy === Strategy.BLUE_GREEN
         ? 'starts all new replicas at once'
         : 'stops all replicas first';
     yield {
       field: 'spec.rollout.max_surge',
-      message: `only ROLLING_UPDATE supports a surge; ${Strategy[strategy]} ${instead}`,
+      message: `only ROLLING_UPDATE supports a surge; ${Strategy[strategy]} ${behaviour}`,
     };
   }
 }
@@ -65,18 +65,18 @@ function* validateSteps({ strategy, steps }: Rollout): Generator<Violation> {
     const field = `spec.rollout.steps[${index}]`;
     if (replicas > 0 === percent > 0)
       yield { field, message: 'needs either replicas or percent, above 0' };
-    const waits = wait !== undefined && durationMs(wait) > 0;
-    if (promotion === Promotion.MANUAL && waits)
+    const hasWait = wait !== undefined && durationMs(wait) > 0;
+    if (promotion === Promotion.MANUAL && hasWait)
       yield {
         field: `${field}.wait`,
         message: 'a MANUAL step waits for a promotion, not for a time; remove one of them',
       };
     const before = steps[index - 1];
     if (before === undefined) continue;
-    const shrinks =
+    const isNotLarger =
       before.replicas > 0 && replicas > 0
         ? replicas <= before.replicas
         : before.percent > 0 && percent > 0 && percent <= before.percent;
-    if (shrinks) yield { field, message: 'must be larger than the step before it' };
+    if (isNotLarger) yield { field, message: 'must be larger than the step before it' };
   }
 }

@@ -4,7 +4,10 @@ import { findPathProblem } from './absolute-path.js';
 import { ALL_CAPABILITIES, normalizeCapability } from './linux-capabilities.js';
 import { parseProfile, parseSelinuxOptions } from './security-options.js';
 
-/** Validates the security context beyond the rules of the proto. Paths start with `spec`. */
+/**
+ * Validates the security context beyond the rules of the proto. The paths of the violations start
+ * with `spec`.
+ */
 export function* validateSecurity({ security }: WorkloadSpec): Generator<Violation> {
   if (security === undefined) return;
   yield* validateUser(security);
@@ -13,7 +16,10 @@ export function* validateSecurity({ security }: WorkloadSpec): Generator<Violati
   if (security.privileged) yield* validatePrivileged(security);
 }
 
-/** User names that most systems accept. @see useradd(8) */
+/**
+ * User names that most systems accept.
+ * @see useradd(8)
+ */
 const USER_NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
 function* validateUser({
@@ -94,8 +100,8 @@ function* validateProfiles({
   const pathProblem =
     seccomp?.kind === 'localhost' ? findPathProblem(seccomp.reference) : undefined;
   if (seccomp === undefined || pathProblem !== undefined) {
-    const why = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
-    const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, such as localhost//etc/seccomp/web.json${why}`;
+    const detail = pathProblem === undefined ? '' : `; the path ${pathProblem}`;
+    const message = `must be RuntimeDefault, Unconfined or localhost/ and the absolute path of a profile, such as localhost//etc/seccomp/web.json${detail}`;
     yield { field: 'spec.security.seccomp_profile', message };
   }
   const apparmor = parseProfile(apparmorProfile);
@@ -121,15 +127,15 @@ function* validateProfiles({
  * refuses `allowPrivilegeEscalation: false` together with `privileged`.
  */
 function* validatePrivileged(security: SecurityContext): Generator<Violation> {
-  const refused: readonly (readonly [string, boolean])[] = [
+  const ineffective: readonly (readonly [string, boolean])[] = [
     ['capabilities_drop', security.capabilitiesDrop.length > 0],
     ['seccomp_profile', !['', 'Unconfined'].includes(security.seccompProfile)],
     ['apparmor_profile', security.apparmorProfile === 'RuntimeDefault'],
     ['selinux_options', security.selinuxOptions !== ''],
     ['no_new_privileges', security.noNewPrivileges === true],
   ];
-  for (const [name, isRefused] of refused) {
-    if (!isRefused) continue;
+  for (const [name, isSet] of ineffective) {
+    if (!isSet) continue;
     const message =
       'has no effect in a privileged container; remove it, or list the needed privileges instead of privileged';
     yield { field: `spec.security.${name}`, message };

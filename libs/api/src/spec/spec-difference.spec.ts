@@ -2,7 +2,13 @@ import { create, equals, type MessageInitShape } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 import { definedFields } from '@cloudless/base';
-import { WorkloadSpecSchema, diffSpecs, updateSpec, type WorkloadSpec } from '../index.js';
+import {
+  WorkloadSpecSchema,
+  WorkloadSpec_Mode as Mode,
+  diffSpecs,
+  updateSpec,
+  type WorkloadSpec,
+} from '../index.js';
 import { arbitraryMessage } from '../testing/arbitrary-message.js';
 
 const arbSpec = arbitraryMessage(WorkloadSpecSchema);
@@ -39,7 +45,7 @@ describe('updateSpec without a mask', () => {
       after: { env: { C: '3' } },
     },
     {
-      name: 'within a message only what is present',
+      name: 'only the fields that are set within a message',
       before: { rollout: { maxSurge: 1, maxUnavailable: 2 } },
       patch: { rollout: { maxSurge: 0 } },
       after: { rollout: { maxSurge: 0, maxUnavailable: 2 } },
@@ -51,7 +57,7 @@ describe('updateSpec without a mask', () => {
       after: { terminationGracePeriod: { seconds: 2n } },
     },
     {
-      name: 'the other case of a choice',
+      name: 'the case of a oneof',
       before: { livenessProbe: { check: { case: 'exec', value: { command: ['a'] } } } },
       patch: { livenessProbe: { check: { case: 'tcp', value: { port: 'http' } } } },
       after: { livenessProbe: { check: { case: 'tcp', value: { port: 'http' } } } },
@@ -66,7 +72,7 @@ describe('updateSpec without a mask', () => {
     );
   });
 
-  it('is idempotent, keeps fields that the patch does not set, and shares no object with its arguments', () => {
+  it('is idempotent, keeps fields that the patch does not set, and does not share objects with its arguments', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (current, patch) => {
         const [beforeCurrent, beforePatch] = [structuredClone(current), structuredClone(patch)];
@@ -88,10 +94,10 @@ describe('updateSpec without a mask', () => {
   });
 });
 
-describe('updateSpec with "*"', () => {
+describe('updateSpec with the mask "*"', () => {
   it.each([
     {
-      name: 'replaces everything',
+      name: 'replaces the whole spec',
       before: { image: 'a', replicas: 3 },
       patch: { command: ['b'], replicas: 1 },
       after: { command: ['b'], replicas: 1 },
@@ -119,7 +125,7 @@ describe('updateSpec with "*"', () => {
   });
 });
 
-describe('updateSpec with a mask', () => {
+describe('updateSpec with a mask of paths', () => {
   it.each([
     {
       name: 'applies the named field only',
@@ -204,7 +210,7 @@ describe('updateSpec with a mask', () => {
         '"constructor" is not a field of WorkloadSpec',
       ],
     },
-  ])('rejects $paths', ({ paths, messages }) => {
+  ])('rejects the mask $paths', ({ paths, messages }) => {
     expect(() => updateSpec(spec({}), spec({}), paths)).toThrow(
       expect.objectContaining({
         kind: 'invalid',
@@ -223,7 +229,7 @@ describe('updateSpec with a mask', () => {
     );
   });
 
-  it('turns one spec into another with a mask of the leaves that differ, except for empty messages', () => {
+  it('turns one spec into another, except for empty messages, with a mask of the leaves that differ', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (a, b) => {
         const leaves = [...new Set(pathsOf(a, b).map((path) => path.split('[')[0] ?? ''))];
@@ -301,12 +307,12 @@ describe('diffSpecs', () => {
     },
     {
       name: 'an enum by its name',
-      before: { mode: 1 },
+      before: { mode: Mode.GLOBAL },
       after: {},
       changes: [{ path: 'mode', before: 'GLOBAL' }],
     },
     {
-      name: 'a choice',
+      name: 'the cases of a oneof',
       before: { livenessProbe: { check: { case: 'tcp', value: {} } } },
       after: { livenessProbe: { check: { case: 'grpc', value: {} } } },
       changes: [
@@ -314,11 +320,11 @@ describe('diffSpecs', () => {
         { path: 'liveness_probe.grpc', after: {} },
       ],
     },
-  ] as const)('shows $name', ({ before, after, changes }) => {
+  ] as const)('returns $name', ({ before, after, changes }) => {
     expect(diffSpecs(spec(before as object), spec(after as object))).toEqual(changes);
   });
 
-  it('returns nothing exactly when the specs are equal', () => {
+  it('returns no difference exactly when the specs are equal', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, fc.boolean(), (a, other, same) => {
         const b = same ? updateSpec(a, create(WorkloadSpecSchema), undefined) : other;
@@ -327,14 +333,14 @@ describe('diffSpecs', () => {
     );
   });
 
-  it('swaps before and after when the arguments are swapped', () => {
+  it('returns the same differences with before and after exchanged when the arguments are exchanged', () => {
     fc.assert(
       fc.property(arbSpec, arbSpec, (a, b) => {
-        const turned = diffSpecs(b, a).map(({ path, before, after }) => ({
+        const exchanged = diffSpecs(b, a).map(({ path, before, after }) => ({
           path,
           ...definedFields({ before: after, after: before }),
         }));
-        expect(diffSpecs(a, b)).toEqual(turned);
+        expect(diffSpecs(a, b)).toEqual(exchanged);
       }),
       { numRuns: 50 },
     );

@@ -13,20 +13,21 @@ import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
 export interface SpecDifference {
   /** Path below `spec`, in proto spelling: `rollout.max_surge`. */
   readonly path: string;
-  /** JSON. Absent when the field is not set. */
+  /** Previous value in JSON. Absent when the field was not set. */
   readonly before?: JsonValue;
+  /** New value in JSON. Absent when the field is no longer set. */
   readonly after?: JsonValue;
 }
 
 /**
  * Applies an update to a spec.
  * @param patch - The spec of the request.
- * @param paths - The update mask. Absent: exactly the fields present in `patch` change; messages
- *   are merged field by field, and lists, maps and scalars are replaced. `*` replaces the whole
- *   spec, but keeps `replicas` when the patch has none. A named path takes the value of the patch,
- *   or is cleared when the patch has none.
- * @returns A new spec.
- * @throws {@link InvalidInputError} listing every path that names no field.
+ * @param paths - The update mask. Undefined or empty: the fields that are set in `patch` change;
+ *   messages are merged field by field, and lists, maps and scalars are replaced. `['*']`: the
+ *   whole spec is replaced, but `replicas` stays when the patch has none. Otherwise each named
+ *   field takes the value of the patch, or is cleared when the patch does not set the field.
+ * @returns A new spec, which shares no object with the arguments.
+ * @throws {@link InvalidInputError} for field `update_mask`, with every path that names no field.
  * @example
  * ```ts
  * updateSpec(current, create(WorkloadSpecSchema, { image: 'nginx:1.29' }), ['image']);
@@ -55,22 +56,26 @@ export function updateSpec(
       replaced.replicas = current.replicas;
     return replaced;
   }
-  const wrong = paths.flatMap((path) => findPathProblems(WorkloadSpecSchema, path));
-  if (wrong.length > 0)
-    throw new InvalidInputError(wrong.map((message) => ({ field: 'update_mask', message })));
+  const problems = paths.flatMap((path) => findPathProblems(WorkloadSpecSchema, path));
+  if (problems.length > 0)
+    throw new InvalidInputError(problems.map((message) => ({ field: 'update_mask', message })));
   const updated = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, current));
   const source = reflect(WorkloadSpecSchema, clone(WorkloadSpecSchema, patch));
   for (const path of paths) applyPath(updated, source, path.split('.'));
   return updated.message as WorkloadSpec;
 }
 
-/** Messages of this API are merged field by field. A Duration or Timestamp is one value. */
+/**
+ * Returns true for a field with a message of this API, which is merged field by field. A Duration
+ * or Timestamp is one value.
+ */
 function isMergedByField(
   field: DescField,
 ): field is DescField & { readonly fieldKind: 'message'; readonly message: DescMessage } {
   return field.fieldKind === 'message' && field.message.typeName.startsWith('cloudless.');
 }
 
+/** Copies the fields that are set in `patch` into `target`, in place. */
 function mergePresent(target: ReflectMessage, patch: ReflectMessage): void {
   for (const field of patch.fields) {
     if (!patch.isSet(field)) continue;
@@ -80,24 +85,29 @@ function mergePresent(target: ReflectMessage, patch: ReflectMessage): void {
   }
 }
 
+/** Returns why a path of an update mask names no field; empty when the path is valid. */
 function findPathProblems(schema: DescMessage, path: string): readonly string[] {
-  let inner: DescMessage = schema;
+  let parent: DescMessage = schema;
   const names = path.split('.');
   for (const [index, name] of names.entries()) {
-    const field = inner.fields.find((known) => known.name === name);
+    const field = parent.fields.find((known) => known.name === name);
     if (field === undefined)
       return [
-        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${inner.name}`,
+        `${index === 0 && names.length === 1 ? '' : `"${path}": `}"${name}" is not a field of ${parent.name}`,
       ];
     if (index === names.length - 1) return [];
     if (!isMergedByField(field))
       return [`"${path}" is below "${name}", which can only be replaced as a whole`];
-    inner = field.message;
+    parent = field.message;
   }
   return [];
 }
 
-/** @param source - Absent when the patch has no value; the field is cleared then. */
+/**
+ * Sets the field at a path in `target` to its value in `source`, in place.
+ * @param source - Undefined when the patch does not set the field, which is then cleared.
+ * @param path - Names of the fields from `target` on.
+ */
 function applyPath(
   target: ReflectMessage,
   source: ReflectMessage | undefined,
@@ -111,15 +121,15 @@ function applyPath(
     else target.clear(field);
     return;
   }
-  if (!isGiven && !target.isSet(field)) return; // nothing to clear, so nothing to make
+  if (!isGiven && !target.isSet(field)) return; // There is nothing to clear.
   const inner = target.isSet(field) ? target.get(field) : reflect(field.message);
   applyPath(inner, isGiven ? source?.get(field) : undefined, rest);
   target.set(field, inner);
 }
 
 /**
- * Returns every field that differs, in the order of the proto. Lists are compared as a whole, maps
- * by key.
+ * Returns every field that differs between two specs, in the order of the proto. Lists are compared
+ * as a whole, maps by key.
  */
 export function diffSpecs(before: WorkloadSpec, after: WorkloadSpec): readonly SpecDifference[] {
   return diffMessages(reflect(WorkloadSpecSchema, before), reflect(WorkloadSpecSchema, after), '');
@@ -170,7 +180,7 @@ function toObject(value: JsonValue | undefined): { readonly [key: string]: JsonV
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
 }
 
-/** Both values come from one schema, so equal values have their keys in the same order. */
+/** Compares JSON of the same field, in which equal values have their keys in the same order. */
 function isSame(left: JsonValue | undefined, right: JsonValue | undefined): boolean {
   return left === right || JSON.stringify(left) === JSON.stringify(right);
 }
@@ -178,9 +188,9 @@ function isSame(left: JsonValue | undefined, right: JsonValue | undefined): bool
 /** Converts one field to JSON through a message that contains nothing else. */
 function toFieldJson(message: ReflectMessage | undefined, field: DescField): JsonValue | undefined {
   if (message === undefined) return undefined;
-  const alone = reflect(field.parent);
-  alone.set(field, message.get(field));
-  return toObject(toJson(field.parent, alone.message))[field.jsonName];
+  const container = reflect(field.parent);
+  container.set(field, message.get(field));
+  return toObject(toJson(field.parent, container.message))[field.jsonName];
 }
 
 function createDifference(

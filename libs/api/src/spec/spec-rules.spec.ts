@@ -35,19 +35,19 @@ describe('checkSpec', () => {
       message: 'image or command is required: an image runs in a container, a command as a process',
     },
     {
-      name: 'an empty executable',
+      name: 'a command that begins with an empty word',
       spec: { command: ['', 'a'] },
       field: 'spec.command[0]',
       message: 'must name an executable',
     },
     {
-      name: 'an image as a process',
+      name: 'an image with the process runtime',
       spec: { image: 'a', runtime: 'process' },
       field: 'spec.runtime',
       message: 'the process runtime runs commands, not images; remove runtime or image',
     },
     {
-      name: 'a container without an image',
+      name: 'the cri runtime without an image',
       spec: { command: ['a'], runtime: 'cri' },
       field: 'spec.runtime',
       message: 'cri needs an image',
@@ -60,37 +60,37 @@ describe('checkSpec', () => {
         '"nginx alpine" is not an image reference; use one such as nginx:alpine or registry.example:5000/team/web:1.2',
     },
     {
-      name: 'a NUL in the command',
+      name: 'a NUL character in the command',
       spec: { command: ['a', 'b\0'] },
       field: 'spec.command[1]',
       message: NUL,
     },
     {
-      name: 'a NUL in an argument',
+      name: 'a NUL character in an argument',
       spec: { command: ['a'], args: ['b', '\0'] },
       field: 'spec.args[1]',
       message: NUL,
     },
     {
-      name: 'a NUL in a variable',
+      name: 'a NUL character in the value of an environment variable',
       spec: { command: ['a'], env: { A: 'x\0y' } },
       field: 'spec.env["A"]',
       message: NUL,
     },
     {
-      name: 'a NUL in a name of a variable',
+      name: 'a NUL character in the name of an environment variable',
       spec: { command: ['a'], env: { 'A\0': 'x' } },
       field: 'spec.env["A\\u0000"]',
       message: NUL,
     },
     {
-      name: 'a NUL in the directory',
+      name: 'a NUL character in the working directory',
       spec: { command: ['a'], workingDir: '/a\0' },
       field: 'spec.working_dir',
       message: NUL,
     },
     {
-      name: 'a port name twice',
+      name: 'two ports with the same name',
       spec: {
         command: ['a'],
         ports: [
@@ -111,7 +111,7 @@ describe('checkSpec', () => {
       message: '"port-80" is used twice',
     },
     {
-      name: 'a port twice',
+      name: 'two ports with the same number and protocol',
       spec: {
         command: ['a'],
         ports: [
@@ -183,7 +183,7 @@ describe('checkSpec', () => {
       spec: { command: ['a', ''], args: [''], env: { A: '' } },
     },
     {
-      name: 'one port number by two protocols',
+      name: 'one port number with two protocols',
       spec: {
         command: ['a'],
         ports: [
@@ -218,9 +218,12 @@ describe('checkSpec', () => {
       name: 'lost_after with AVAILABLE',
       spec: { command: ['a'], disconnect: { lostAfter: durationFromMs(1) } },
     },
-    { name: 'exclusive replicas', spec: { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } } },
     {
-      name: 'exclusive replicas with the shortest times',
+      name: 'a process with EXCLUSIVE',
+      spec: { command: ['a'], disconnect: { mode: Mode.EXCLUSIVE } },
+    },
+    {
+      name: 'EXCLUSIVE with the shortest allowed times',
       spec: {
         command: ['a'],
         disconnect: {
@@ -258,7 +261,7 @@ describe('checkSpec', () => {
     expect(() => checkSpec(aSpec({ command: ['a'], disconnect }))).toThrow(message);
   });
 
-  it('lists every violation', () => {
+  it('throws one error with every violation', () => {
     const spec = aSpec({
       command: [''],
       workingDir: '\0',
@@ -272,8 +275,8 @@ describe('checkSpec', () => {
 });
 
 /**
- * Every leaf of the spec that is built. A field that is neither here nor refused fails the spec
- * below.
+ * Paths of all leaves of a spec that `checkSupported` must accept. It must reject every other leaf,
+ * so a new field fails the spec below until it is listed here or rejected.
  */
 const SUPPORTED = [
   'init',
@@ -307,7 +310,7 @@ const SUPPORTED = [
   'resources.limits.cpu_millis',
   'resources.limits.memory_bytes',
   'resources.limits.pids',
-  // Refused by checkSpec, as nonsense.
+  // `checkSupported` accepts the field, and `checkSpec` rejects it as invalid.
   'resources.requests.pids',
   'placement.regions',
   'placement.zones',
@@ -384,7 +387,11 @@ const SUPPORTED = [
 
 const leaves = listSpecLeaves();
 
-function refusalOf(spec: WorkloadSpec): string | undefined {
+/**
+ * Returns the message with which `checkSupported` rejects a spec; undefined when it accepts the
+ * spec.
+ */
+function getRejection(spec: WorkloadSpec): string | undefined {
   try {
     checkSupported(spec);
     return undefined;
@@ -396,31 +403,31 @@ function refusalOf(spec: WorkloadSpec): string | undefined {
 
 describe('checkSupported', () => {
   it.each(leaves)(
-    '$path is built, or refused by its name or that of what holds it',
+    'accepts $path if it is built, and otherwise rejects it by its path or the path of its parent',
     ({ path, spec }) => {
-      const refusal = refusalOf(spec);
-      const named = refusal?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
+      const rejection = getRejection(spec);
+      const rejectedPath = rejection?.replace(/\[0\]/g, '').replace(/^spec\.|[ (:,].*$/g, '');
       if (path === 'priority')
-        expect(refusal).toBe(
+        expect(rejection).toBe(
           'spec.priority (above 100, preemption): not supported in this version; leave it out',
         );
-      else if (SUPPORTED.includes(path)) expect(refusal).toBeUndefined();
+      else if (SUPPORTED.includes(path)) expect(rejection).toBeUndefined();
       else
-        expect([named, path.startsWith(`${named ?? '?'}.`) || path === named]).toEqual([
-          named,
-          true,
-        ]);
+        expect([
+          rejectedPath,
+          path.startsWith(`${rejectedPath ?? '?'}.`) || path === rejectedPath,
+        ]).toEqual([rejectedPath, true]);
     },
   );
 
-  it('lists only fields that exist', () => {
+  it('is tested with a list of supported fields that all exist', () => {
     const paths = leaves.map(({ path }) => path);
     expect(SUPPORTED.filter((path) => !paths.includes(path))).toEqual([]);
   });
 
   it.each<{ name: string; spec: Init }>([
     {
-      name: 'an empty message everywhere',
+      name: 'empty messages',
       spec: {
         security: {},
         network: {},
@@ -433,11 +440,11 @@ describe('checkSupported', () => {
       },
     },
     {
-      name: 'every list empty',
+      name: 'empty lists',
       spec: { volumes: [], secrets: [], ports: [], rollout: { steps: [] } },
     },
     {
-      name: 'zeros',
+      name: 'amounts of 0 for fields that are not built',
       spec: {
         resources: {
           requests: { storageBytes: 0n, bandwidthBps: 0n, gpus: 0 },
@@ -466,7 +473,7 @@ describe('checkSupported', () => {
       },
     },
     {
-      name: 'the defaults of the rest',
+      name: 'the defaults of other fields',
       spec: {
         mode: 0,
         priority: 50,
@@ -477,45 +484,47 @@ describe('checkSupported', () => {
         },
       },
     },
-    { name: 'the highest priority without preemption', spec: { priority: 100 } },
+    { name: 'priority 100, the highest without preemption', spec: { priority: 100 } },
   ])('accepts $name', ({ spec }) => {
-    expect(refusalOf(aSpec(spec))).toBeUndefined();
+    expect(getRejection(aSpec(spec))).toBeUndefined();
   });
 
   it('rejects EXCLUSIVE for a container and accepts it for a process', () => {
     const disconnect = { mode: Mode.EXCLUSIVE };
-    expect(refusalOf(aSpec({ image: 'nginx:alpine', disconnect }))).toBe(
+    expect(getRejection(aSpec({ image: 'nginx:alpine', disconnect }))).toBe(
       'spec.disconnect.mode (EXCLUSIVE with an image): not supported in this version; leave it out',
     );
-    expect(refusalOf(aSpec({ disconnect }))).toBeUndefined();
+    expect(getRejection(aSpec({ disconnect }))).toBeUndefined();
   });
 
   it.each(['cpu', 'fsize', 'as'])(
-    'refuses the limit %s of each process, which would end what starts containers too',
+    'rejects the ulimit %s, which would also limit the process that starts the container',
     (name) => {
       const spec = aSpec({
         image: 'nginx:alpine',
         ulimits: [{ name: 'core' }, { name, soft: 5n }],
       });
-      expect(refusalOf(spec)).toBe(
+      expect(getRejection(spec)).toBe(
         `spec.ulimits[1].name (${name}): not supported in this version; leave it out`,
       );
     },
   );
 
-  it('lists every unsupported field with its list index', () => {
+  it('throws one error with every field that is not built, with list indexes', () => {
     const spec = aSpec({
       volumes: [{}, { source: { case: 'emptyDir', value: { sizeLimitBytes: 1n } } }],
       imagePull: { secret: 'x' },
       secrets: [{}],
     });
-    expect(refusalOf(spec)).toBe(
+    expect(getRejection(spec)).toBe(
       'spec.volumes[1].empty_dir.size_limit_bytes (only with medium MEMORY), spec.image_pull.secret, spec.secrets: not supported in this version; leave them out',
     );
   });
 
-  it('accepts any spec without the unsupported fields and EXCLUSIVE', () => {
-    const refused = leaves.filter(({ path }) => !SUPPORTED.includes(path)).map(({ path }) => path);
+  it('accepts any spec after all fields that are not built, and EXCLUSIVE, were cleared', () => {
+    const unsupported = leaves
+      .filter(({ path }) => !SUPPORTED.includes(path))
+      .map(({ path }) => path);
     const inLists =
       /^(ports|placement\.tolerations|volumes|secrets|rollout\.steps|ulimits|devices)\./;
     const lists = [
@@ -527,12 +536,12 @@ describe('checkSupported', () => {
       'ulimits',
       'devices',
     ];
-    const wholes = [...lists, 'priority', 'disconnect'];
-    const clearable = [...refused.filter((path) => !inLists.test(path)), ...wholes];
+    const clearedAsWhole = [...lists, 'priority', 'disconnect'];
+    const clearable = [...unsupported.filter((path) => !inLists.test(path)), ...clearedAsWhole];
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) => {
         const cleared = updateSpec(spec, create(WorkloadSpecSchema), clearable);
-        expect(refusalOf(cleared)).toBeUndefined();
+        expect(getRejection(cleared)).toBeUndefined();
         expect(diffSpecs(spec, cleared).every(({ after }) => after === undefined)).toBe(true);
       }),
       { numRuns: 50 },

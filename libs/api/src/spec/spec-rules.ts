@@ -17,12 +17,12 @@ import { validateRollout } from './rollout-rules.js';
 import { isReservedForRuntime } from './ulimit-rules.js';
 
 /**
- * Validates combinations of fields of a spec, which the rules of its proto cannot express.
- * @throws {@link InvalidInputError} with every violation and its path below `spec`.
+ * Validates combinations of fields of a spec, which the rules of its proto cannot express. Call
+ * `validateMessage` first.
+ * @throws {@link InvalidInputError} with every violation. Paths start with `spec`.
  * @example
  * ```ts
- * checkSpec(spec); // InvalidInputError: spec.restart.max_retries: a workload that is never
- * restarted …
+ * checkSpec(spec); // InvalidInputError: spec.runtime: cri needs an image
  * ```
  */
 export function checkSpec(spec: WorkloadSpec): void {
@@ -41,6 +41,7 @@ export function checkSpec(spec: WorkloadSpec): void {
   if (violations.length > 0) throw new InvalidInputError(violations);
 }
 
+/** Validates the fields that say what runs: image or command. */
 function* validateStart(spec: WorkloadSpec): Generator<Violation> {
   if (spec.image === '' && spec.command.length === 0) {
     yield {
@@ -66,7 +67,10 @@ function* validateStart(spec: WorkloadSpec): Generator<Violation> {
   yield* validateNoNul(spec);
 }
 
-/** The operating system terminates arguments, names and paths at a NUL. */
+/**
+ * Rejects NUL characters in texts of a process, because the operating system ends arguments, names
+ * and paths there.
+ */
 function* validateNoNul({ command, args, env, workingDir }: WorkloadSpec): Generator<Violation> {
   const texts: readonly (readonly [string, string])[] = [
     ...command.map((word, index) => [`spec.command[${index}]`, word] as const),
@@ -100,8 +104,9 @@ function* validatePorts(spec: WorkloadSpec): Generator<Violation> {
 }
 
 /**
- * Smallest CPU limit in thousandths of a core: the kernel accepts no smaller quota in its period of
- * 100 ms. @see Linux kernel, scheduler/sched-bwc.rst
+ * Smallest CPU limit in thousandths of a core: the kernel accepts no quota below 1 ms in its period
+ * of 100 ms.
+ * @see Linux kernel, scheduler/sched-bwc.rst
  */
 const MIN_CPU_LIMIT = 10;
 
@@ -125,7 +130,10 @@ function* validateResources({ image, resources }: WorkloadSpec): Generator<Viola
   }
 }
 
-/** A limit of 0 means no limit. A default request is never above the limit. */
+/**
+ * Rejects a limit below the request. A limit of 0 means no limit; an absent request has a default
+ * that is never above the limit.
+ */
 function* validateLimit<Amount extends number | bigint>(
   name: string,
   limit: Amount | undefined,
@@ -162,7 +170,10 @@ function* validateTolerations({ placement }: WorkloadSpec): Generator<Violation>
   }
 }
 
-/** With less than the lease of a node, a single lost ping would stop replicas. */
+/**
+ * Smallest `stop_after`, the default lease of a node: with less, a single lost ping could stop
+ * replicas.
+ */
 const MIN_STOP_AFTER_MS = 3_000;
 
 function* validateDisconnect({ disconnect }: WorkloadSpec): Generator<Violation> {
@@ -192,9 +203,9 @@ function* validateDisconnect({ disconnect }: WorkloadSpec): Generator<Violation>
 }
 
 /**
- * Rejects fields that are part of the API and not implemented. A field with its default value is
+ * Rejects fields that are part of the API and not built yet. A field with its default value is
  * never rejected.
- * @throws kind `unimplemented`, naming each field.
+ * @throws kind `unimplemented` with the paths of all such fields.
  */
 export function checkSupported(spec: WorkloadSpec): void {
   const fields = listUnsupportedFields(spec);
@@ -221,10 +232,10 @@ function listUnsupportedFields(spec: WorkloadSpec): string[] {
     ...listResourceChecks('spec.resources.requests', resources?.requests),
     ...listResourceChecks('spec.resources.limits', resources?.limits),
   ];
-  return checks.filter(([, refused]) => refused).map(([field]) => field);
+  return checks.filter(([, isUsed]) => isUsed).map(([field]) => field);
 }
 
-/** Fields of containers that users may know from other systems. */
+/** Returns container fields that are not built, each with whether the spec uses the field. */
 function listContainerChecks(spec: WorkloadSpec): readonly (readonly [string, boolean])[] {
   return [
     ...spec.volumes.map(({ source }, index) => {

@@ -6,7 +6,7 @@ import { aSpec, listSpecLeaves, type SpecLeaf } from '../testing/index.js';
 type Init = MessageInitShape<typeof WorkloadSpecSchema>;
 
 describe('toTemplate', () => {
-  it('returns the spec with defaults and without replica count, rollout and disconnect', () => {
+  it('returns a spec with defaults and without replica count, rollout and disconnect', () => {
     const template = toTemplate(
       aSpec({ replicas: 3, rollout: { maxSurge: 2 }, disconnect: { mode: Mode.EXCLUSIVE } }),
     );
@@ -23,12 +23,17 @@ describe('toTemplate', () => {
     });
   });
 
-  it.each<{ name: string; one: Init; other: Init; same: boolean }>([
-    { name: 'scaling', one: { replicas: 1 }, other: { replicas: 9 }, same: true },
-    { name: 'the rollout', one: {}, other: { rollout: { maxSurge: 3 } }, same: true },
-    { name: 'disconnect', one: {}, other: { disconnect: { mode: Mode.EXCLUSIVE } }, same: true },
+  it.each<{ name: string; one: Init; other: Init; result: 'equal' | 'different' }>([
+    { name: 'the replica count', one: { replicas: 1 }, other: { replicas: 9 }, result: 'equal' },
+    { name: 'the rollout', one: {}, other: { rollout: { maxSurge: 3 } }, result: 'equal' },
     {
-      name: 'a default that is written out',
+      name: 'disconnect',
+      one: {},
+      other: { disconnect: { mode: Mode.EXCLUSIVE } },
+      result: 'equal',
+    },
+    {
+      name: 'defaults that one of them sets explicitly',
       one: {},
       other: {
         priority: 50,
@@ -37,50 +42,57 @@ describe('toTemplate', () => {
         placement: {},
         resources: { requests: { cpuMillis: 100 } },
       },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'the name a port has anyway',
+      name: 'an explicit default name of a port',
       one: { ports: [{ containerPort: 80 }] },
       other: { ports: [{ containerPort: 80, name: 'port-80' }] },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'the skew a spread has anyway',
+      name: 'an explicit default skew of a spread',
       one: { placement: { spread: { topology: 'zone' } } },
       other: { placement: { spread: { topology: 'zone', maxSkew: 1 } } },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'an empty message of containers',
+      name: 'empty container settings',
       one: { image: 'a' },
       other: { image: 'a', security: {}, network: {}, imagePull: {} },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'the security that a container has anyway',
+      name: 'explicit default security of a container',
       one: { image: 'a' },
       other: { image: 'a', security: { noNewPrivileges: true, seccompProfile: 'RuntimeDefault' } },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'the new privileges that a privileged container has anyway',
+      name: 'the explicit default of no_new_privileges of a privileged container',
       one: { image: 'a', security: { privileged: true } },
       other: { image: 'a', security: { privileged: true, noNewPrivileges: false } },
-      same: true,
+      result: 'equal',
     },
     {
-      name: 'new privileges',
+      name: 'no_new_privileges false',
       one: { image: 'a', security: {} },
       other: { image: 'a', security: { noNewPrivileges: false } },
-      same: false,
+      result: 'different',
     },
-    { name: 'the environment', one: {}, other: { env: { A: '1' } }, same: false },
-    { name: 'labels', one: {}, other: { labels: { a: 'b' } }, same: false },
-    { name: 'priority', one: {}, other: { priority: 51 }, same: false },
-    { name: 'a restart', one: {}, other: { restartedAt: { seconds: 1n } }, same: false },
-  ])('returns equal templates ($same) for $name', ({ one, other, same }) => {
-    expect(equals(WorkloadSpecSchema, toTemplate(aSpec(one)), toTemplate(aSpec(other)))).toBe(same);
+    { name: 'the environment', one: {}, other: { env: { A: '1' } }, result: 'different' },
+    { name: 'labels', one: {}, other: { labels: { a: 'b' } }, result: 'different' },
+    { name: 'priority', one: {}, other: { priority: 51 }, result: 'different' },
+    {
+      name: 'a restart time',
+      one: {},
+      other: { restartedAt: { seconds: 1n } },
+      result: 'different',
+    },
+  ])('returns $result templates when specs differ by $name', ({ one, other, result }) => {
+    expect(equals(WorkloadSpecSchema, toTemplate(aSpec(one)), toTemplate(aSpec(other)))).toBe(
+      result === 'equal',
+    );
   });
 
   const plain = aSpec({ image: 'nginx' });
@@ -88,7 +100,7 @@ describe('toTemplate', () => {
     !/^(replicas|rollout|disconnect)\b/.test(path);
 
   it.each(listSpecLeaves().filter((leaf) => isOfTemplate(leaf)))(
-    'another $path makes another version',
+    'returns another template for another value of $path',
     ({ path, spec }) => {
       const changed = updateSpec(plain, spec, undefined);
       if (path === 'security.no_new_privileges') changed.security!.noNewPrivileges = false;

@@ -10,14 +10,15 @@ import { withDefaults } from './defaults.js';
 import { isPresent } from './is-present.js';
 
 /**
- * Returns the replica template of a spec with all defaults. Two specs have the same version exactly
- * when their templates are equal.
+ * Returns the replica template of a spec in canonical form, so that two specs need the same version
+ * exactly when their templates are equal: absent fields are filled in with their defaults, and
+ * container settings that equal their defaults are removed.
  */
 export function toTemplate(spec: WorkloadSpec): WorkloadSpec {
   return removeSettings(removeDefaults(withDefaults(spec)));
 }
 
-/** Returns the part of a spec that a version stores as the user wrote it, without defaults. */
+/** Returns the replica template of a spec as the user wrote it, without defaults. */
 export function extractTemplate(spec: WorkloadSpec): WorkloadSpec {
   return removeSettings(clone(WorkloadSpecSchema, spec));
 }

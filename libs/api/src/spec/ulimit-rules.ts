@@ -1,7 +1,10 @@
 import type { Violation } from '@cloudless/base';
 import type { Ulimit, WorkloadSpec } from '../gen.js';
 
-/** @see getrlimit(2) */
+/**
+ * Names of the limits that a spec can set.
+ * @see getrlimit(2)
+ */
 const NAMES = [
   'core',
   'memlock',
@@ -13,18 +16,24 @@ const NAMES = [
   'sigpending',
   'stack',
 ];
-/** Limits that would end or starve the process of the runtime that starts the container. */
+/**
+ * Limits that also affect the process of the runtime that starts the container, and could end that
+ * process.
+ */
 const RESERVED_NAMES = ['as', 'cpu', 'data', 'fsize', 'locks', 'rss', 'rttime'];
-/** The process that starts a container needs open files itself. */
+/** Smallest `nofile`: the process that starts the container needs open files itself. */
 const MIN_FILES = 256n;
+/** The value that means no limit. */
 const UNLIMITED = -1n;
 
-/** True for a limit that cannot be set for the container alone. */
+/** Returns true for a limit that cannot be set for the container alone. */
 export function isReservedForRuntime(name: string): boolean {
   return RESERVED_NAMES.includes(name);
 }
 
-/** Returns the effective soft and hard limit. A hard limit of 0 equals the soft limit. */
+/**
+ * Returns the effective soft and hard limit; -1: no limit. A hard limit of 0 means the soft limit.
+ */
 export function resolveUlimit({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
   readonly soft: bigint;
   readonly hard: bigint;
@@ -32,7 +41,7 @@ export function resolveUlimit({ soft, hard }: Pick<Ulimit, 'soft' | 'hard'>): {
   return { soft, hard: hard === 0n ? soft : hard };
 }
 
-/** Validates the limits of each process. Paths start with `spec`. */
+/** Validates the limits of each process. The paths of the violations start with `spec`. */
 export function* validateUlimits({ ulimits }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   for (const [index, ulimit] of ulimits.entries()) {
@@ -51,11 +60,12 @@ export function* validateUlimits({ ulimits }: WorkloadSpec): Generator<Violation
   }
 }
 
+/** Returns why the values of a limit are invalid; undefined when they are valid. */
 function findProblem(ulimit: Ulimit): string | undefined {
   const { soft, hard } = resolveUlimit(ulimit);
-  const most = BigInt(Number.MAX_SAFE_INTEGER);
+  const max = BigInt(Number.MAX_SAFE_INTEGER);
   for (const value of [soft, hard])
-    if (value > most) return `${value} is above ${most}; -1 is no limit`;
+    if (value > max) return `${value} is above ${max}; -1 is no limit`;
   const isAbove = hard !== UNLIMITED && (soft === UNLIMITED || soft > hard);
   if (isAbove) return `${soft === UNLIMITED ? 'no limit' : soft} is above hard, ${hard}`;
   if (ulimit.name !== 'nofile' || soft === UNLIMITED || soft >= MIN_FILES) return undefined;

@@ -2,15 +2,17 @@ import type { Violation } from '@cloudless/base';
 import type { Volume, WorkloadSpec } from '../gen.js';
 import { findPathProblem, isWithin } from './absolute-path.js';
 
-/** Mounted by the container runtime itself, so no volume can be mounted there. */
+/** Paths that the container runtime mounts itself, so no volume can be mounted there. */
 const RESERVED_PATHS = ['/', '/dev'];
-/** No volume can be mounted at or below these paths: files of the kernel must not be hidden. */
+/** Paths at or below which no volume can be mounted, so that no file of the kernel is hidden. */
 const RESERVED_TREES = ['/proc', '/sys'];
 
 /** Directory of POSIX shared memory. */
 const SHARED_MEMORY = '/dev/shm';
 
-/** Validates volumes beyond the rules of the proto. Paths start with `spec`. */
+/**
+ * Validates volumes beyond the rules of the proto. The paths of the violations start with `spec`.
+ */
 export function* validateVolumes({ volumes, shmSizeBytes }: WorkloadSpec): Generator<Violation> {
   const names = new Set<string>();
   const paths = new Set<string>();
@@ -38,12 +40,13 @@ export function* validateVolumes({ volumes, shmSizeBytes }: WorkloadSpec): Gener
   }
 }
 
+/** Returns why no volume can be mounted at a path; undefined when a volume can. */
 function findMountPathProblem(path: string): string | undefined {
   const problem = findPathProblem(path);
   if (problem !== undefined) return problem;
-  const isTaken =
-    RESERVED_PATHS.includes(path) || RESERVED_TREES.some((taken) => isWithin(path, taken));
-  if (isTaken) return 'is reserved for the container runtime; choose another directory';
+  const isReserved =
+    RESERVED_PATHS.includes(path) || RESERVED_TREES.some((tree) => isWithin(path, tree));
+  if (isReserved) return 'is reserved for the container runtime; choose another directory';
   return undefined;
 }
 

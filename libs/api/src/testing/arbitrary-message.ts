@@ -10,8 +10,9 @@ import { durationFromMs, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import fc from 'fast-check';
 
 /**
- * Returns a fast-check arbitrary of messages of a schema. Each field is set or absent, at every
- * depth. The arbitrary is derived from the descriptor, so that new fields are included.
+ * Returns a fast-check arbitrary that generates messages of a schema. Each field, at every depth,
+ * is set or absent at random. The arbitrary is derived from the descriptor, so it includes new
+ * fields.
  */
 export function arbitraryMessage<Desc extends DescMessage>(
   schema: Desc,
@@ -62,6 +63,8 @@ function arbitraryItem({ message, enum: values, scalar }: DescField): fc.Arbitra
     case ScalarType.INT64:
       return fc.bigInt(0n, 3n);
     default:
-      throw new Error(`no values for ${String(scalar)}: say here what they are`);
+      throw new Error(
+        `scalar type ${String(scalar)} is not supported: add a case to arbitraryItem`,
+      );
   }
 }

@@ -1,7 +1,7 @@
 import { WorkloadSchema, checkSpec, checkSupported, validateMessage } from '../index.js';
 import { aSpec, aWorkload } from './index.js';
 
-it('aSpec returns a valid spec with the given changes', () => {
+it('aSpec returns a valid spec with the given fields replaced', () => {
   expect(() => checkSpec(aSpec())).not.toThrow();
   expect(() => checkSupported(aSpec())).not.toThrow();
   expect(aSpec({ replicas: 0, command: [] })).toMatchObject({
@@ -15,7 +15,7 @@ it('aSpec returns a valid spec with the given changes', () => {
   });
 });
 
-it('aWorkload returns a complete workload with the given changes', () => {
+it('aWorkload returns a valid workload with the given fields replaced', () => {
   expect(() => validateMessage(WorkloadSchema, aWorkload())).not.toThrow();
   expect(aWorkload({ name: 'db', spec: aSpec({ replicas: 2 }) })).toMatchObject({
     namespace: 'default',

@@ -1,15 +1,15 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { WorkloadSchema, WorkloadSpecSchema, type Workload, type WorkloadSpec } from '../gen.js';
 
-/** A valid spec: a command for the process runtime. Override the fields that a test is about. */
+/** Returns a valid spec of a process, with the given fields replaced. */
 export function aSpec(changes: MessageInitShape<typeof WorkloadSpecSchema> = {}): WorkloadSpec {
   return Object.assign(
     create(WorkloadSpecSchema, { command: ['serve'] }),
-    pickNamed(create(WorkloadSpecSchema, changes), changes),
+    pickFields(create(WorkloadSpecSchema, changes), changes),
   );
 }
 
-/** A workload as a new cluster returns it. Override the fields that a test is about. */
+/** Returns the workload `default/web` with a valid spec, with the given fields replaced. */
 export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {}): Workload {
   const base = {
     namespace: 'default',
@@ -21,13 +21,13 @@ export function aWorkload(changes: MessageInitShape<typeof WorkloadSchema> = {})
   };
   return Object.assign(
     create(WorkloadSchema, base),
-    pickNamed(create(WorkloadSchema, changes), changes),
+    pickFields(create(WorkloadSchema, changes), changes),
   );
 }
 
-/** Returns the fields of a message that `changes` names. */
-function pickNamed<Made extends object>(made: Made, changes: object): Partial<Made> {
+/** Returns only the fields of a message that are keys of `changes`. */
+function pickFields<Shape extends object>(message: Shape, changes: object): Partial<Shape> {
   return Object.fromEntries(
-    Object.entries(made).filter(([key]) => Object.hasOwn(changes, key)),
-  ) as Partial<Made>;
+    Object.entries(message).filter(([key]) => Object.hasOwn(changes, key)),
+  ) as Partial<Shape>;
 }

@@ -1,4 +1,4 @@
-import { create, type DescField, type DescMessage } from '@bufbuild/protobuf';
+import { create, ScalarType, type DescField, type DescMessage } from '@bufbuild/protobuf';
 import { durationFromMs } from '@bufbuild/protobuf/wkt';
 import { WorkloadSpecSchema, type WorkloadSpec } from '../gen.js';
 
@@ -14,13 +14,14 @@ export interface SpecLeaf {
 }
 
 /**
- * Returns every scalar field of a spec, derived from the descriptor, so that a test over them
- * includes fields that are added later.
+ * Returns every scalar field of a spec. The list is derived from the descriptor, so a test over all
+ * leaves includes fields that are added later.
  */
 export function listSpecLeaves(): readonly SpecLeaf[] {
   return listLeaves(WorkloadSpecSchema, '', (init) => init);
 }
 
+/** @param wrap - Puts an init of `schema` into an init of the whole spec. */
 function listLeaves(
   schema: DescMessage,
   prefix: string,
@@ -53,13 +54,18 @@ function createValue(field: DescField): unknown {
   return field.fieldKind === 'list' ? [value] : value;
 }
 
+/** Sample values by scalar type, each different from the default of every field of that type. */
+const SAMPLES: Readonly<Record<number, unknown>> = {
+  [ScalarType.INT64]: 5n,
+  [ScalarType.INT32]: 5,
+  [ScalarType.BOOL]: true,
+  [ScalarType.STRING]: 'text',
+};
+/** A priority that `checkSupported` rejects: the field is built only in part. */
+const UNSUPPORTED_PRIORITY = 500;
+
 function createScalar({ proto, name }: DescField): unknown {
-  const samples: Record<number, unknown> = {
-    3: 5n,
-    5: name === 'priority' ? 500 : 5,
-    8: true,
-    9: 'text',
-  };
-  if (!(proto.type in samples)) throw new Error(`no sample for ${name}: say here what one is`);
-  return samples[proto.type];
+  if (!(proto.type in SAMPLES))
+    throw new Error(`no sample value for the type of ${name}: add one to SAMPLES`);
+  return name === 'priority' ? UNSUPPORTED_PRIORITY : SAMPLES[proto.type];
 }

@@ -1,7 +1,10 @@
 import { CloudlessError, type Clock, type Timer } from '@cloudless/base';
 import type { TunnelFrame } from '../gen.js';
 
-/** Time within which a streaming client must send its first message, milliseconds. */
+/**
+ * Time within which a streaming client must send its first message, milliseconds. A client that
+ * sends none would keep the call open for ever.
+ */
 export const FIRST_MESSAGE_TIMEOUT_MS = 10_000;
 
 /**
@@ -32,7 +35,9 @@ export async function readFirstMessage<Item>(
   }
 }
 
-/** Bytes that a frame takes of a tunnel's window: its payload and a fixed overhead. */
+/**
+ * Returns the bytes by which a frame reduces the window of a tunnel: its payload plus an overhead.
+ */
 export function computeWindowCost({ frame }: TunnelFrame): number {
   if (frame.case !== 'execInput' && frame.case !== 'forwardInput') return FRAME_BYTES;
   const { request } = frame.value;
@@ -41,4 +46,5 @@ export function computeWindowCost({ frame }: TunnelFrame): number {
   );
 }
 
+/** Overhead of each frame in memory, so that many small frames also exhaust the window. */
 const FRAME_BYTES = 256;

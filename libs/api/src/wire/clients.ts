@@ -3,7 +3,10 @@ import { AdminService, AgentService, CoordinatorService } from '../gen.js';
 
 /** Client of CoordinatorService, the public API of a coordinator. */
 export type CoordinatorClient = Client<typeof CoordinatorService>;
-/** Client of AgentService, served by agents and forwarded by coordinators. */
+/**
+ * Client of AgentService: logs, commands and status of containers. Coordinators and agents serve
+ * it.
+ */
 export type AgentClient = Client<typeof AgentService>;
 /** Client of AdminService, the operator API of a coordinator. */
 export type AdminClient = Client<typeof AdminService>;
@@ -14,20 +17,27 @@ export type AdminClient = Client<typeof AdminService>;
  *   (browsers).
  * @example
  * ```ts
- * const client = createCoordinatorClient(createGrpcTransport({ baseUrl: 'http://localhost:8080'
- * })); const { workloads } = await client.listWorkloads({ namespace: 'default' });
+ * const transport = createGrpcTransport({ baseUrl: 'http://localhost:8080' });
+ * const client = createCoordinatorClient(transport);
+ * const { workloads } = await client.listWorkloads({ namespace: 'default' });
  * ```
  */
 export function createCoordinatorClient(transport: Transport): CoordinatorClient {
   return createClient(CoordinatorService, transport);
 }
 
-/** @param transport - As for {@link createCoordinatorClient}. */
+/**
+ * Creates a client of AgentService, which accesses running containers.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
 export function createAgentClient(transport: Transport): AgentClient {
   return createClient(AgentService, transport);
 }
 
-/** @param transport - As for {@link createCoordinatorClient}. */
+/**
+ * Creates a client of AdminService.
+ * @param transport - As for {@link createCoordinatorClient}.
+ */
 export function createAdminClient(transport: Transport): AdminClient {
   return createClient(AdminService, transport);
 }

@@ -26,15 +26,17 @@ const table: readonly { kind: ErrorKind; code: Code }[] = [
 ];
 
 describe('toCode and toErrorKind', () => {
-  it.each(table)('map $kind to $code and back', ({ kind, code }) => {
+  it.each(table)('map $kind to the gRPC code $code and back', ({ kind, code }) => {
     expect(toCode(kind)).toBe(code);
     expect(toErrorKind(code)).toBe(kind);
     expect(toConnectError(new CloudlessError(kind, 'why')).code).toBe(code);
     expect(fromConnectError(new ConnectError('why', code))).toMatchObject({ kind, message: 'why' });
   });
+});
 
+describe('toErrorKind', () => {
   it.each([Code.Canceled, Code.Unknown, Code.DataLoss])(
-    'code %i, which is never sent, is internal',
+    'returns internal for the code %i, which this API never sends',
     (code) => {
       expect(toErrorKind(code)).toBe('internal');
     },
@@ -42,8 +44,8 @@ describe('toCode and toErrorKind', () => {
 });
 
 describe('toConnectError', () => {
-  const own = new ConnectError('mine', Code.DataLoss);
-  const late = new ConnectError('the operation timed out', Code.DeadlineExceeded);
+  const connectError = new ConnectError('data lost', Code.DataLoss);
+  const deadlineError = new ConnectError('the operation timed out', Code.DeadlineExceeded);
   it.each([
     {
       name: 'keeps the message of a CloudlessError',
@@ -52,7 +54,7 @@ describe('toConnectError', () => {
       text: 'no such workload',
     },
     {
-      name: 'lists violations',
+      name: 'lists the violations of an InvalidInputError',
       reason: new InvalidInputError([
         { field: 'a', message: 'bad' },
         { field: '', message: 'worse' },
@@ -79,13 +81,13 @@ describe('toConnectError', () => {
       text: 'internal error',
     },
     {
-      name: 'maps a stopped wait to UNAVAILABLE',
+      name: 'converts a StoppedError to UNAVAILABLE',
       reason: new StoppedError('secret path'),
       code: Code.Unavailable,
       text: 'the call was stopped before it completed',
     },
     {
-      name: 'maps an aborted call of Node to UNAVAILABLE',
+      name: 'converts an AbortError of Node to UNAVAILABLE',
       reason: Object.assign(new Error('secret path'), { name: 'AbortError' }),
       code: Code.Unavailable,
       text: 'the call was stopped before it completed',
@@ -99,9 +101,9 @@ describe('toConnectError', () => {
     });
   });
 
-  it('returns a ConnectError unchanged, also as the reason of a stopped wait', () => {
-    expect(toConnectError(own)).toBe(own);
-    expect(toConnectError(new StoppedError(late))).toBe(late);
+  it('returns a ConnectError unchanged, also when the error has aborted a wait', () => {
+    expect(toConnectError(connectError)).toBe(connectError);
+    expect(toConnectError(new StoppedError(deadlineError))).toBe(deadlineError);
   });
 });
 
@@ -120,9 +122,10 @@ describe('fromConnectError', () => {
 });
 
 describe('createErrorInterceptor', () => {
-  type Failing = 'unary' | 'stream at once' | 'stream later';
-  async function call(where: Failing, reason: unknown) {
-    const inside: [string, unknown][] = [];
+  type Failure = 'a unary call fails' | 'a stream fails at once' | 'a stream fails after an item';
+  async function call(failure: Failure, reason: unknown) {
+    /** Arguments of `onInternal`. */
+    const reported: [string, unknown][] = [];
     const transport = createRouterTransport(
       ({ service }) => {
         service(CoordinatorService, {
@@ -130,51 +133,63 @@ describe('createErrorInterceptor', () => {
             throw reason;
           },
           watchWorkloads: async function* () {
-            if (where === 'stream later') yield { revision: 1n };
+            if (failure === 'a stream fails after an item') yield { revision: 1n };
             throw reason;
           },
         });
       },
       {
         router: {
-          interceptors: [createErrorInterceptor((rpc, cause) => inside.push([rpc, cause]))],
+          interceptors: [createErrorInterceptor((rpc, cause) => reported.push([rpc, cause]))],
         },
       },
     );
     const client = createClient(CoordinatorService, transport);
     let items = 0;
     const run = async (): Promise<void> => {
-      if (where === 'unary') await client.getWorkload({ name: 'a' });
+      if (failure === 'a unary call fails') await client.getWorkload({ name: 'a' });
       else for await (const _item of client.watchWorkloads({})) items += 1;
     };
-    const failure = await run().catch((thrown: unknown) => thrown);
-    return { failure, inside, items };
+    const error = await run().catch((thrown: unknown) => thrown);
+    return { error, reported, items };
   }
 
-  it.each<{ where: Failing; items: number; rpc: string }>([
-    { where: 'unary', items: 0, rpc: 'cloudless.api.CoordinatorService/GetWorkload' },
-    { where: 'stream at once', items: 0, rpc: 'cloudless.api.CoordinatorService/WatchWorkloads' },
-    { where: 'stream later', items: 1, rpc: 'cloudless.api.CoordinatorService/WatchWorkloads' },
+  it.each<{ failure: Failure; items: number; rpc: string }>([
+    {
+      failure: 'a unary call fails',
+      items: 0,
+      rpc: 'cloudless.api.CoordinatorService/GetWorkload',
+    },
+    {
+      failure: 'a stream fails at once',
+      items: 0,
+      rpc: 'cloudless.api.CoordinatorService/WatchWorkloads',
+    },
+    {
+      failure: 'a stream fails after an item',
+      items: 1,
+      rpc: 'cloudless.api.CoordinatorService/WatchWorkloads',
+    },
   ])(
-    '$where: gives our kinds their code, and hides and tells of the rest',
-    async ({ where, items, rpc }) => {
-      const known = await call(where, new CloudlessError('compacted', 'read anew'));
+    'sends the code of a CloudlessError, and hides and reports any other error, when $failure',
+    async ({ failure, items, rpc }) => {
+      const known = await call(failure, new CloudlessError('compacted', 'read anew'));
       expect(known).toMatchObject({
-        failure: { code: Code.OutOfRange, rawMessage: 'read anew' },
-        inside: [],
+        error: { code: Code.OutOfRange, rawMessage: 'read anew' },
+        reported: [],
         items,
       });
       const bug = new TypeError('x is undefined');
-      const unknown = await call(where, bug);
+      const unknown = await call(failure, bug);
       expect(unknown).toMatchObject({
-        failure: { code: Code.Internal, rawMessage: 'internal error' },
+        error: { code: Code.Internal, rawMessage: 'internal error' },
         items,
       });
-      expect(unknown.inside).toEqual([[rpc, bug]]);
+      expect(unknown.reported).toEqual([[rpc, bug]]);
     },
   );
 
-  it('ends the source when a reader leaves the stream early', async () => {
+  it('ends the stream of the handler when its reader leaves early', async () => {
     let ended = false;
     const endless = async function* () {
       try {

@@ -1,6 +1,7 @@
 import { Code, ConnectError, type Interceptor } from '@connectrpc/connect';
 import { CloudlessError, StoppedError, type ErrorKind } from '@cloudless/base';
 
+/** The gRPC code of each error kind. A new kind without a code does not compile. */
 const codeByKind: Record<ErrorKind, Code> = {
   invalid: Code.InvalidArgument,
   notFound: Code.NotFound,
@@ -26,15 +27,12 @@ export function toCode(kind: ErrorKind): Code {
   return codeByKind[kind];
 }
 
-/**
- * Returns the error kind of a gRPC code, for clients. Codes that this API never sends become
- * `internal`.
- */
+/** Returns the error kind of a gRPC code; `internal` for a code that this API never sends. */
 export function toErrorKind(code: Code): ErrorKind {
   return kindByCode.get(code) ?? 'internal';
 }
 
-/** Formats a code in lower case: `already_exists`. */
+/** Returns the name of a code in lower case: `already_exists`. */
 export function formatCode(code: Code): string {
   return (Code[code] ?? 'Unknown')
     .replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`)
@@ -42,10 +40,15 @@ export function formatCode(code: Code): string {
 }
 
 /**
- * Converts a failure to the error that the client receives. A `ConnectError` passes through, a
- * `CloudlessError` gets the code of its kind, and everything else becomes `internal error` with its
- * cause only on this side. A stopped wait becomes the reason of its signal, such as a passed
- * deadline.
+ * Converts a failure to the error that the client receives:
+ * - a `ConnectError` is returned unchanged;
+ * - a `CloudlessError` gets the code of its kind, and keeps its message unless the kind is
+ *   `internal`;
+ * - an aborted wait becomes the `ConnectError` that aborted its signal, such as a passed deadline,
+ *   or else UNAVAILABLE;
+ * - everything else becomes INTERNAL with the message `internal error`.
+ *
+ * The `cause` of the result is the failure. It is never sent to the client.
  */
 export function toConnectError(reason: unknown): ConnectError {
   if (reason instanceof ConnectError) return reason;
@@ -66,8 +69,8 @@ export function toConnectError(reason: unknown): ConnectError {
 }
 
 /**
- * `sleep` throws a StoppedError when its signal is aborted; Node's own functions throw an
- * `AbortError`.
+ * Returns true for the error of a wait whose signal was aborted: `StoppedError` from `sleep`,
+ * `AbortError` from functions of Node.
  */
 function isStopped(reason: unknown): reason is Error {
   return (
@@ -76,8 +79,9 @@ function isStopped(reason: unknown): reason is Error {
 }
 
 /**
- * Converts the failure of a call to a `CloudlessError` with the kind of its code and the message of
- * the server.
+ * Converts the failure of a call to a `CloudlessError`, for clients: with the kind of its gRPC code
+ * and the message of the server. A `CloudlessError` is returned unchanged.
+ * @param reason - Any thrown value.
  */
 export function fromConnectError(reason: unknown): CloudlessError {
   if (reason instanceof CloudlessError) return reason;
@@ -86,9 +90,10 @@ export function fromConnectError(reason: unknown): CloudlessError {
 }
 
 /**
- * Creates a server interceptor that converts every failure to a `ConnectError`, also failures in
- * the middle of a stream.
- * @param onInternal - Called for each failure whose cause is hidden from the client.
+ * Creates a server interceptor that converts every failure of a handler by {@link toConnectError},
+ * also failures in the middle of a stream.
+ * @param onInternal - Called for each failure that the client receives as `internal error`, with
+ *   the full name of the RPC, so that the server can log the cause.
  */
 export function createErrorInterceptor(
   onInternal: (rpc: string, reason: unknown) => void,

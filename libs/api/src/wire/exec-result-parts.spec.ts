@@ -2,17 +2,18 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from '../gen.js';
 import { MAX_PART_LENGTH, ExecResultAssembler, splitExecResult } from './exec-result-parts.js';
 
-/** Sends each part separately and returns the received parts. */
-function sent(result: ExecCommandResponse): ExecCommandResponse {
-  const joiner = new ExecResultAssembler();
-  const pieces = splitExecResult(result).map((piece) =>
-    fromBinary(ExecCommandResponseSchema, toBinary(ExecCommandResponseSchema, piece)),
+/** Splits a result, encodes and decodes each part, and assembles the result again. */
+function sendInParts(result: ExecCommandResponse): ExecCommandResponse {
+  const assembler = new ExecResultAssembler();
+  const parts = splitExecResult(result).map((part) =>
+    fromBinary(ExecCommandResponseSchema, toBinary(ExecCommandResponseSchema, part)),
   );
-  for (const piece of pieces.slice(0, -1)) joiner.add(piece);
-  return joiner.finish(pieces.at(-1)!);
+  for (const part of parts.slice(0, -1)) assembler.add(part);
+  return assembler.finish(parts.at(-1)!);
 }
 
-const others = { exitCode: 3, containerId: 'c', replicaId: 'r', truncated: true };
+/** Fields beside the output. */
+const otherFields = { exitCode: 3, containerId: 'c', replicaId: 'r', truncated: true };
 
 describe('splitExecResult and ExecResultAssembler', () => {
   it.each([
@@ -44,32 +45,40 @@ describe('splitExecResult and ExecResultAssembler', () => {
       },
     },
   ])('restore a result that $name', ({ output }) => {
-    const result = create(ExecCommandResponseSchema, { ...others, ...output });
-    const [before, after] = [result, sent(result)].map((one) =>
-      Buffer.from(toBinary(ExecCommandResponseSchema, one)),
+    const result = create(ExecCommandResponseSchema, { ...otherFields, ...output });
+    const [before, after] = [result, sendInParts(result)].map((response) =>
+      Buffer.from(toBinary(ExecCommandResponseSchema, response)),
     );
     expect(before!.equals(after!)).toBe(true);
   });
+});
 
-  it('make parts of at most 64 Ki characters and bytes', () => {
+describe('splitExecResult', () => {
+  it('returns parts of at most 64 Ki characters and bytes, with the exit code in the last part', () => {
     const stdout = 'ä'.repeat(1024 * 1024);
-    const pieces = splitExecResult(
-      create(ExecCommandResponseSchema, { ...others, stdout, stdoutRaw: new Uint8Array(100_000) }),
+    const parts = splitExecResult(
+      create(ExecCommandResponseSchema, {
+        ...otherFields,
+        stdout,
+        stdoutRaw: new Uint8Array(100_000),
+      }),
     );
-    expect(
-      pieces.map((piece) => [piece.stdout.length, piece.stdoutRaw.length, piece.exitCode]),
-    ).toEqual([
-      [65_536, 65_536, 0],
-      [65_536, 34_464, 0],
-      ...Array.from({ length: 13 }, () => [65_536, 0, 0]),
-      [65_536, 0, 3],
-    ]);
+    expect(parts.map((part) => [part.stdout.length, part.stdoutRaw.length, part.exitCode])).toEqual(
+      [
+        [65_536, 65_536, 0],
+        [65_536, 34_464, 0],
+        ...Array.from({ length: 13 }, () => [65_536, 0, 0]),
+        [65_536, 0, 3],
+      ],
+    );
   });
+});
 
-  it('reject a result without end', () => {
-    const joiner = new ExecResultAssembler();
-    const piece = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(MAX_PART_LENGTH) });
-    for (let count = 0; count < 128; count += 1) joiner.add(piece);
-    expect(() => joiner.add(piece)).toThrow('larger than 1 MiB for each stream');
+describe('ExecResultAssembler', () => {
+  it('rejects parts that are larger together than any valid result', () => {
+    const assembler = new ExecResultAssembler();
+    const part = create(ExecCommandResponseSchema, { stdout: 'a'.repeat(MAX_PART_LENGTH) });
+    for (let count = 0; count < 128; count += 1) assembler.add(part);
+    expect(() => assembler.add(part)).toThrow('larger than 1 MiB for each stream');
   });
 });

@@ -3,20 +3,21 @@ import { CloudlessError } from '@cloudless/base';
 import { ExecCommandResponseSchema, type ExecCommandResponse } from '../gen.js';
 
 /**
- * Largest part of each text, in UTF-16 code units, and of the exact bytes of each stream. Text is
- * at most three times as long in UTF-8. A server that reads messages of 4 MiB and counts 32 bytes
- * for each part of a text of 20,000 parts accepts that.
+ * Largest piece of output in one part: UTF-16 code units of `stdout` and of `stderr`, and bytes of
+ * `stdoutRaw` and of `stderrRaw`. UTF-8 has at most three bytes for a code unit, so a part takes at
+ * most 512 KiB, far below the 4 MiB that a server accepts as one message.
  */
 export const MAX_PART_LENGTH = 64 * 1024;
 /**
- * Larger than any valid result: of each stream 1 Mi characters of text and 1 MiB of exact bytes.
+ * Twice the largest valid result, which has 1 Mi code units of text and 1 MiB of raw bytes for each
+ * of the two streams. Bounds the memory that an agent can use.
  */
 const MAX_RESULT_LENGTH = 8 * 1024 * 1024;
 
 /**
- * Splits the result of a command for a connection with small messages.
- * @returns At least one part, in the order of the output. The last part contains all fields beside
- *   the output.
+ * Splits the result of a command into parts that are small enough for one message each.
+ * @returns At least one part, in the order of the output. Only the last part contains the fields
+ *   beside the output, such as the exit code.
  */
 export function splitExecResult(result: ExecCommandResponse): ExecCommandResponse[] {
   const texts = { stdout: splitText(result.stdout), stderr: splitText(result.stderr) };
@@ -36,25 +37,31 @@ export function splitExecResult(result: ExecCommandResponse): ExecCommandRespons
   );
 }
 
-/** Assembles a result from the parts that {@link splitExecResult} made. */
+/** Assembles a result from the parts of {@link splitExecResult}, which must be added in order. */
 export class ExecResultAssembler {
   private readonly parts: ExecCommandResponse[] = [];
   private length = 0;
 
-  /** @throws kind `exhausted` when the result is larger than any valid one. */
-  add(piece: ExecCommandResponse): void {
+  /**
+   * Adds a part other than the last one.
+   * @throws kind `exhausted` when the parts are larger than any valid result.
+   */
+  add(part: ExecCommandResponse): void {
     this.length +=
-      piece.stdout.length + piece.stderr.length + piece.stdoutRaw.length + piece.stderrRaw.length;
+      part.stdout.length + part.stderr.length + part.stdoutRaw.length + part.stderrRaw.length;
     if (this.length > MAX_RESULT_LENGTH) {
       throw new CloudlessError(
         'exhausted',
         'the command was executed, but its result is larger than 1 MiB for each stream',
       );
     }
-    this.parts.push(piece);
+    this.parts.push(part);
   }
 
-  /** @param last - The last part, with all fields beside the output. @throws as {@link add}. */
+  /**
+   * Adds the last part and returns the whole result.
+   * @throws the error of {@link add}.
+   */
   finish(last: ExecCommandResponse): ExecCommandResponse {
     this.add(last);
     const { parts } = this;
@@ -69,13 +76,14 @@ export class ExecResultAssembler {
   }
 }
 
+/** Returns the fields of a result beside its output. */
 function omitOutput({ exitCode, containerId, replicaId, truncated }: ExecCommandResponse) {
   return { exitCode, containerId, replicaId, truncated };
 }
 
 /**
- * No part ends between the two halves of a surrogate pair, because each half alone would be encoded
- * as U+FFFD.
+ * Splits a text, but never within a surrogate pair, because each half alone would be encoded as
+ * U+FFFD.
  */
 function splitText(text: string): string[] {
   const parts: string[] = [];

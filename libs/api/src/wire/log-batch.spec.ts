@@ -36,8 +36,8 @@ const toEntry = ({ sequence, timeMs, stream, text, raw, partial }: BatchLine, ow
     ...(raw === undefined ? {} : { raw: new Uint8Array(raw) }),
   });
 
-describe('encodeLogBatch and decodeLines', () => {
-  it('encode the same bytes as the generic encoder', () => {
+describe('encodeLogBatch', () => {
+  it('encodes lines so that the generic decoder returns them', () => {
     fc.assert(
       fc.property(fc.array(arbLine, { maxLength: 20 }), (lines) => {
         const expected = create(LogBatchSchema, { entries: lines.map((line) => toEntry(line)) });
@@ -45,8 +45,10 @@ describe('encodeLogBatch and decodeLines', () => {
       }),
     );
   });
+});
 
-  it('restore the lines with container and replica of the entry', () => {
+describe('decodeLines', () => {
+  it('returns the lines of encodeLogBatch, with container and replica of the entry', () => {
     fc.assert(
       fc.property(fc.array(arbLine, { minLength: 1, maxLength: 20 }), (lines) => {
         const owner = { containerId: 'ab12', replicaId: 'r-1' };
@@ -60,7 +62,7 @@ describe('encodeLogBatch and decodeLines', () => {
     );
   });
 
-  it('skip unknown fields', () => {
+  it('skips unknown fields of a batch and of its lines', () => {
     const known = toBinary(
       LogBatchSchema,
       create(LogBatchSchema, { entries: [create(LogEntrySchema, { sequence: 5n })] }),
@@ -71,12 +73,12 @@ describe('encodeLogBatch and decodeLines', () => {
     expect(decodeLines(entry).map(({ sequence }) => sequence)).toEqual([5n, 7n]);
   });
 
-  it('return an entry without a batch unchanged', () => {
+  it('returns an entry without a batch unchanged', () => {
     const entry = create(LogEntrySchema, { sequence: 3n, line: 'text' });
     expect(decodeLines(entry)).toEqual([entry]);
   });
 
-  it('decode or reject any bytes in bounded time', () => {
+  it('decodes any bytes or throws an Error', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 1, maxLength: 300 }), (batch) => {
         try {

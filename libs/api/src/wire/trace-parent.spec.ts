@@ -10,12 +10,16 @@ describe('parseTraceId', () => {
       value: `01-${TRACE}-00f067aa0ba902b7-00-more`,
       id: TRACE,
     },
-    { name: 'nothing', value: undefined, id: '' },
-    { name: 'another text', value: 'hello', id: '' },
-    { name: 'an id of zeros', value: `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, id: '' },
-    { name: 'a span of zeros', value: `00-${TRACE}-${'0'.repeat(16)}-01`, id: '' },
-    { name: 'the version that is not allowed', value: `ff-${TRACE}-00f067aa0ba902b7-01`, id: '' },
-  ])('parses $name', ({ value, id }) => {
+    { name: 'no header', value: undefined, id: '' },
+    { name: 'a text that is no traceparent', value: 'hello', id: '' },
+    { name: 'a trace id of zeros', value: `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, id: '' },
+    { name: 'a span id of zeros', value: `00-${TRACE}-${'0'.repeat(16)}-01`, id: '' },
+    {
+      name: 'the version ff, which is not allowed',
+      value: `ff-${TRACE}-00f067aa0ba902b7-01`,
+      id: '',
+    },
+  ])('returns "$id" for $name', ({ value, id }) => {
     expect(parseTraceId(new Headers(value === undefined ? {} : { traceparent: value }))).toBe(id);
   });
 });

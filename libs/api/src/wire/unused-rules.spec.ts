@@ -7,18 +7,19 @@ import {
 import './validation.js';
 
 describe('dropUnusedRules', () => {
-  const compiled = (
+  /** Names of the rules that protovalidate would compile. */
+  const listRuleNames = (
     schema: typeof DurationRulesSchema | typeof StringRulesSchema,
   ): readonly string[] =>
     schema.fields.filter((field) => hasOption(field, predefined)).map(({ name }) => name);
 
-  it('keeps exactly the rules that our messages use, including rules of items, keys and values', () => {
-    expect(compiled(DurationRulesSchema)).toEqual(expect.arrayContaining(['gte', 'lte']));
-    expect(compiled(DurationRulesSchema)).not.toContain('in');
-    expect(compiled(StringRulesSchema)).toEqual(
+  it('keeps the rules that messages of the API use, and removes most others', () => {
+    expect(listRuleNames(DurationRulesSchema)).toEqual(expect.arrayContaining(['gte', 'lte']));
+    expect(listRuleNames(DurationRulesSchema)).not.toContain('in');
+    expect(listRuleNames(StringRulesSchema)).toEqual(
       expect.arrayContaining(['min_len', 'max_len', 'pattern', 'max_bytes']),
     );
-    expect(compiled(StringRulesSchema)).not.toEqual(expect.arrayContaining(['email']));
-    expect(compiled(StringRulesSchema).length).toBeLessThan(8);
+    expect(listRuleNames(StringRulesSchema)).not.toEqual(expect.arrayContaining(['email']));
+    expect(listRuleNames(StringRulesSchema).length).toBeLessThan(8);
   });
 });

@@ -27,7 +27,10 @@ import {
   type FieldRules,
 } from '@bufbuild/protovalidate/gen/buf/validate/validate_pb.js';
 
-/** Rule messages that protovalidate compiles as a whole at the first use of a kind. */
+/**
+ * Messages with the rules of one kind of field. Protovalidate compiles all rules of a kind at its
+ * first use.
+ */
 const RULES: readonly DescMessage[] = [
   BoolRulesSchema,
   BytesRulesSchema,
@@ -45,26 +48,28 @@ const RULES: readonly DescMessage[] = [
 ];
 
 /**
- * Removes the expressions of validation rules that no message of these files uses from the
- * descriptors of protovalidate. Otherwise protovalidate compiles dozens of unused rules for each
- * kind of field, which took a large part of the start time of every process. The used rules are
- * determined from the files, so a new rule in a proto takes effect at once.
+ * Removes from the descriptors of protovalidate the expressions of all rules that no message of the
+ * given files uses. Otherwise protovalidate compiles dozens of unused rules for each kind of field,
+ * which takes a large part of the start time of every process. The used rules are read from the
+ * files, so a new rule in a proto file takes effect without a change here. Call it before the first
+ * validation.
  * @param files - Files with all messages that are ever validated; their imports are included.
  */
 export function dropUnusedRules(files: readonly DescFile[]): void {
-  const used = new Set<string>();
+  const usedRules = new Set<string>();
   for (const file of withDependencies(files)) {
-    for (const message of file.messages) collectMessageRules(message, used);
+    for (const message of file.messages) collectMessageRules(message, usedRules);
   }
   for (const schema of RULES) {
     for (const field of schema.fields) {
-      if (field.proto.options === undefined || used.has(`${schema.typeName}.${field.name}`))
+      if (field.proto.options === undefined || usedRules.has(`${schema.typeName}.${field.name}`))
         continue;
       clearExtension(field.proto.options, predefined);
     }
   }
 }
 
+/** Returns the files with all files that they import, directly or indirectly. */
 function withDependencies(
   files: readonly DescFile[],
   seen = new Set<DescFile>(),
@@ -77,24 +82,24 @@ function withDependencies(
   return seen;
 }
 
-function collectMessageRules(message: DescMessage, used: Set<string>): void {
-  for (const nested of message.nestedMessages) collectMessageRules(nested, used);
+function collectMessageRules(message: DescMessage, usedRules: Set<string>): void {
+  for (const nested of message.nestedMessages) collectMessageRules(nested, usedRules);
   for (const field of message.fields) {
-    if (hasOption(field, fieldOption)) collectRules(getOption(field, fieldOption), used);
+    if (hasOption(field, fieldOption)) collectRules(getOption(field, fieldOption), usedRules);
   }
 }
 
-function collectRules(rules: FieldRules, used: Set<string>): void {
+function collectRules(rules: FieldRules, usedRules: Set<string>): void {
   const { value } = rules.type;
   if (value === undefined) return;
   const schema = RULES.find(({ typeName }) => typeName === value.$typeName);
   if (schema === undefined) return;
   for (const field of schema.fields) {
     if (!isFieldSet(value as Message, field)) continue;
-    used.add(`${schema.typeName}.${field.name}`);
+    usedRules.add(`${schema.typeName}.${field.name}`);
     const inner: unknown = (value as unknown as Record<string, unknown>)[field.localName];
-    // Of the items of a list, of the keys and values of a map.
+    // The rules of a list contain rules of its items; those of a map, rules of its keys and values.
     if (field.fieldKind === 'message' && field.message === FieldRulesSchema)
-      collectRules(inner as FieldRules, used);
+      collectRules(inner as FieldRules, usedRules);
   }
 }

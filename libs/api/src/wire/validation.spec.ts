@@ -19,9 +19,11 @@ import {
   ExecCommandRequestSchema,
   EnrollNodeRequestSchema,
   GetContainerStatusRequestSchema,
+  LabelRequirement_Operator as Operator,
   ListWorkloadsRequestSchema,
   ScaleWorkloadRequestSchema,
   StreamLogsRequestSchema,
+  Toleration_Operator as TolerationOperator,
   UpdateNodeRequestSchema,
   UpdateWorkloadRequestSchema,
   WorkloadSpecSchema,
@@ -38,6 +40,7 @@ const DNS_LABEL =
 const REQUIREMENT =
   'IN and NOT_IN need at least one value, EXISTS and DOES_NOT_EXIST none, GT and LT exactly one whole number';
 
+/** Returns the violations of a message, as texts. */
 function problemsOf<Desc extends DescMessage>(
   schema: Desc,
   init: MessageInitShape<Desc>,
@@ -50,10 +53,12 @@ function problemsOf<Desc extends DescMessage>(
     return (reason as Error).message.split('; ');
   }
 }
-/** A number that no enum has; the wire carries it. */
-const noEnum = (number: number): never => number as never;
-const inSpec = (spec: SpecInit): string[] =>
+/** A number that is not a value of an enum. The binary format permits any number. */
+const asEnum = (number: number): never => number as never;
+/** Returns the violations of a request with this spec. */
+const problemsOfSpec = (spec: SpecInit): string[] =>
   problemsOf(CreateWorkloadRequestSchema, { name: 'web', spec });
+/** A spec with one requirement on node labels. */
 const requirement = (init: object): SpecInit => ({
   placement: { affinity: { nodes: [{ match: [init] }] } },
 });
@@ -76,7 +81,7 @@ describe('validateMessage for requests', () => {
       expected: [],
     },
     {
-      name: 'a bad name and namespace',
+      name: 'a malformed name and namespace',
       problems: problemsOf(CreateWorkloadRequestSchema, {
         namespace: '-x',
         name: 'My_App',
@@ -100,17 +105,17 @@ describe('validateMessage for requests', () => {
       expected: ['spec: is required'],
     },
     {
-      name: 'a missing count',
+      name: 'a missing replica count',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web' }),
       expected: ['replicas: is required'],
     },
     {
-      name: 'a count below 0',
+      name: 'a replica count below 0',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: -1 }),
       expected: ['replicas: must be from 0 to 1000000'],
     },
     {
-      name: 'a count of 0',
+      name: 'a replica count of 0',
       problems: problemsOf(ScaleWorkloadRequestSchema, { name: 'web', replicas: 0 }),
       expected: [],
     },
@@ -120,7 +125,7 @@ describe('validateMessage for requests', () => {
       expected: ['page_size: must be from 0 to 1000'],
     },
     {
-      name: 'malformed container ids',
+      name: 'a malformed container id',
       problems: problemsOf(StreamLogsRequestSchema, { containerId: 'XYZ' }),
       expected: ['container_id: must be 12 to 64 lower-case hex digits'],
     },
@@ -132,7 +137,7 @@ describe('validateMessage for requests', () => {
     {
       name: 'undefined output streams and a negative number of lines',
       problems: problemsOf(StreamLogsRequestSchema, {
-        streams: [noEnum(7)],
+        streams: [asEnum(7)],
         tailLines: -1,
         afterSequence: -1n,
       }),
@@ -148,7 +153,7 @@ describe('validateMessage for requests', () => {
       expected: ['command: must not be empty', 'timeout: must be more than 0s and at most 3600s'],
     },
     {
-      name: 'a missing node id',
+      name: 'a missing node id and a short instance id',
       problems: problemsOf(EnrollNodeRequestSchema, { instanceId: 'short' }),
       expected: ['node_id: must not be empty', 'instance_id: must be at least 16 characters long'],
     },
@@ -159,18 +164,18 @@ describe('validateMessage for requests', () => {
         'set_labels["a b"]: the key must be letters, digits, ".", "_", "/" and "-", beginning and ending with a letter or digit',
       ],
     },
-  ])('reports the violations of $name', ({ problems, expected }) => {
+  ])('reports $expected for $name', ({ problems, expected }) => {
     expect(problems).toEqual(expected);
   });
 });
 
-it('validateMessage reports fifty violations of a thousand and the total number', () => {
-  const problems = inSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
+it('validateMessage reports 50 violations and the total number for a thousand invalid ports', () => {
+  const problems = problemsOfSpec({ ports: Array.from({ length: 1_000 }, () => ({})) });
   expect(problems).toHaveLength(51);
   expect(problems.at(-1)).toMatch(/^and more, \d{4} violations in total$/);
 });
 
-describe('validateMessage for specs', () => {
+describe('validateMessage for specs of workloads', () => {
   it.each<{ name: string; spec: SpecInit; expected: string[] }>([
     {
       name: 'replicas below 0',
@@ -184,7 +189,7 @@ describe('validateMessage for specs', () => {
     },
     {
       name: 'an undefined enum value',
-      spec: { mode: noEnum(7), restart: { policy: noEnum(9) } },
+      spec: { mode: asEnum(7), restart: { policy: asEnum(9) } },
       expected: [
         'spec.restart.policy: must be one of ALWAYS, ON_FAILURE, NEVER',
         'spec.mode: must be one of REPLICATED, GLOBAL',
@@ -195,7 +200,7 @@ describe('validateMessage for specs', () => {
       spec: {
         ports: [
           { containerPort: 80 },
-          { containerPort: 0, name: 'UP', hostPort: -1, protocol: noEnum(9) },
+          { containerPort: 0, name: 'UP', hostPort: -1, protocol: asEnum(9) },
         ],
       },
       expected: [
@@ -283,44 +288,44 @@ describe('validateMessage for specs', () => {
     },
     {
       name: 'IN without values',
-      spec: requirement({ key: 'a', operator: 0 }),
+      spec: requirement({ key: 'a', operator: Operator.IN }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'NOT_IN without values',
-      spec: requirement({ key: 'a', operator: 1 }),
+      spec: requirement({ key: 'a', operator: Operator.NOT_IN }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'EXISTS with a value',
-      spec: requirement({ key: 'a', operator: 2, values: ['x'] }),
+      spec: requirement({ key: 'a', operator: Operator.EXISTS, values: ['x'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'DOES_NOT_EXIST with a value',
-      spec: requirement({ key: 'a', operator: 3, values: [''] }),
+      spec: requirement({ key: 'a', operator: Operator.DOES_NOT_EXIST, values: [''] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'GT with a word',
-      spec: requirement({ key: 'a', operator: 4, values: ['many'] }),
+      spec: requirement({ key: 'a', operator: Operator.GT, values: ['many'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'LT with two numbers',
-      spec: requirement({ key: 'a', operator: 5, values: ['1', '2'] }),
+      spec: requirement({ key: 'a', operator: Operator.LT, values: ['1', '2'] }),
       expected: [`spec.placement.affinity.nodes[0].match[0]: ${REQUIREMENT}`],
     },
     {
       name: 'an undefined operator',
-      spec: requirement({ key: 'a', operator: 6 }),
+      spec: requirement({ key: 'a', operator: asEnum(6) }),
       expected: [
         'spec.placement.affinity.nodes[0].match[0].operator: must be one of IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT',
       ],
     },
     {
       name: 'a requirement without a key',
-      spec: requirement({ operator: 2 }),
+      spec: requirement({ operator: Operator.EXISTS }),
       expected: ['spec.placement.affinity.nodes[0].match[0].key: must not be empty'],
     },
     {
@@ -330,12 +335,14 @@ describe('validateMessage for specs', () => {
     },
     {
       name: 'EXISTS with a value to compare',
-      spec: { placement: { tolerations: [{ key: 'a', operator: 1, value: 'x' }] } },
+      spec: {
+        placement: { tolerations: [{ key: 'a', operator: TolerationOperator.EXISTS, value: 'x' }] },
+      },
       expected: ['spec.placement.tolerations[0]: EXISTS takes no value'],
     },
     {
       name: 'an undefined effect',
-      spec: { placement: { tolerations: [{ key: 'a', effect: noEnum(9) }] } },
+      spec: { placement: { tolerations: [{ key: 'a', effect: asEnum(9) }] } },
       expected: [
         'spec.placement.tolerations[0].effect: must be one of NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE',
       ],
@@ -365,7 +372,7 @@ describe('validateMessage for specs', () => {
       ],
     },
   ])('reports the violations of $name', ({ spec, expected }) => {
-    expect(inSpec(spec)).toEqual(expected);
+    expect(problemsOfSpec(spec)).toEqual(expected);
   });
 
   it.each<{ name: string; spec: SpecInit }>([
@@ -378,9 +385,9 @@ describe('validateMessage for specs', () => {
             nodes: [
               {
                 match: [
-                  { key: 'a', operator: 0, values: ['x', 'y'] },
-                  { key: 'b', operator: 2 },
-                  { key: 'c', operator: 4, values: ['-12'] },
+                  { key: 'a', operator: Operator.IN, values: ['x', 'y'] },
+                  { key: 'b', operator: Operator.EXISTS },
+                  { key: 'c', operator: Operator.GT, values: ['-12'] },
                 ],
               },
             ],
@@ -388,7 +395,10 @@ describe('validateMessage for specs', () => {
         },
       },
     },
-    { name: 'a toleration of everything', spec: { placement: { tolerations: [{ operator: 1 }] } } },
+    {
+      name: 'a toleration of everything',
+      spec: { placement: { tolerations: [{ operator: TolerationOperator.EXISTS }] } },
+    },
     { name: 'EQUAL to an empty value', spec: { placement: { tolerations: [{ key: 'a' }] } } },
     {
       name: 'the longest durations',
@@ -403,13 +413,13 @@ describe('validateMessage for specs', () => {
       spec: { labels: { 'a.b/c_d-e': 'A.b_c-9', x: '' } },
     },
   ])('accepts $name', ({ spec }) => {
-    expect(inSpec(spec)).toEqual([]);
+    expect(problemsOfSpec(spec)).toEqual([]);
   });
 
-  it('validates any spec without an internal error', () => {
+  it('evaluates its rules without an internal error on any spec', () => {
     fc.assert(
       fc.property(arbitraryMessage(WorkloadSpecSchema), (spec) =>
-        expect(inSpec(spec)).not.toContain('a validation rule failed to run'),
+        expect(problemsOfSpec(spec)).not.toContain('a validation rule failed to run'),
       ),
     );
   });
@@ -427,7 +437,7 @@ describe('validation rules of the proto files', () => {
     ),
   );
 
-  it('have a description for each pattern, and no description without a pattern', () => {
+  it('contain exactly the patterns that have a description in PATTERN_TEXTS', () => {
     const patterns = rules.flatMap(({ type }) =>
       type.case === 'string' && type.value.pattern !== '' ? [type.value.pattern] : [],
     );
@@ -435,7 +445,7 @@ describe('validation rules of the proto files', () => {
   });
 
   it('restrict every enum of a request to its defined values', () => {
-    const unruled = [...messages].flatMap(({ typeName, fields }) =>
+    const unrestricted = [...messages].flatMap(({ typeName, fields }) =>
       fields
         .filter(
           (field) =>
@@ -445,13 +455,13 @@ describe('validation rules of the proto files', () => {
         )
         .map(({ name }) => `${typeName}.${name}`),
     );
-    expect(unruled).toEqual([]);
+    expect(unrestricted).toEqual([]);
   });
 });
 
 /**
- * What an agent says of itself is taken as it is: an older coordinator must bear a newer agent's
- * words.
+ * Returns false for messages of agents, whose enums are not restricted: an older coordinator must
+ * accept a report of a newer agent with values that it does not know.
  */
 function isUserInput(typeName: string): boolean {
   return !/\.(ReplicaReport|Condition|LogEntry|ContainerStatus|ContainerStats|ImagePullStatus)$/.test(
@@ -473,24 +483,25 @@ function withInner(rules: FieldRules): FieldRules[] {
       : type.case === 'map'
         ? [type.value.keys, type.value.values]
         : [];
-  return [rules, ...inner.flatMap((each) => (each === undefined ? [] : withInner(each)))];
+  return [rules, ...inner.flatMap((nested) => (nested === undefined ? [] : withInner(nested)))];
 }
 
 describe('createValidationInterceptor', () => {
-  it('validates every request and every stream message before the handler receives it', async () => {
-    const seen: string[] = [];
+  it('rejects an invalid request or stream message before the handler receives it', async () => {
+    /** Names and message kinds that the handlers received. */
+    const received: string[] = [];
     const transport = createRouterTransport(
       ({ service }) => {
         service(CoordinatorService, {
-          createWorkload: ({ name }) => (seen.push(name), { name }),
+          createWorkload: ({ name }) => (received.push(name), { name }),
           session: async function* (messages) {
             for await (const { message } of messages) {
-              seen.push(message.case ?? '');
+              received.push(message.case ?? '');
               yield { message: { case: 'welcome', value: { protocol: 1 } } };
             }
           },
           watchWorkloads: async function* ({ name }) {
-            seen.push(name);
+            received.push(name);
             yield {};
           },
         });
@@ -521,7 +532,7 @@ describe('createValidationInterceptor', () => {
     const namelessHello = create(AgentMessageSchema, { message: { case: 'hello', value: {} } });
     const answers: number[] = [];
     const session = async (): Promise<void> => {
-      for await (const { message } of client.session(each(goodbye, namelessHello, goodbye)))
+      for await (const { message } of client.session(streamOf(goodbye, namelessHello, goodbye)))
         answers.push(message.case === 'welcome' ? 1 : 0);
     };
     const failure = await session().catch((reason: unknown) => reason);
@@ -530,10 +541,10 @@ describe('createValidationInterceptor', () => {
       code: Code.InvalidArgument,
       rawMessage: 'hello.node_id: must not be empty',
     });
-    expect({ seen, answers }).toEqual({ seen: ['web', 'goodbye'], answers: [1] });
+    expect({ received, answers }).toEqual({ received: ['web', 'goodbye'], answers: [1] });
   });
 });
 
-async function* each<Item>(...items: Item[]): AsyncGenerator<Item> {
+async function* streamOf<Item>(...items: Item[]): AsyncGenerator<Item> {
   yield* items;
 }

@@ -14,12 +14,12 @@ dropUnusedRules([CoordinatorService, AgentService, AdminService].map(({ file }) 
 const validator = createValidator();
 
 /**
- * Validates a message against the rules in its proto.
- * @throws {@link InvalidInputError} listing the violations with the paths of their fields, at most
- *   50.
+ * Validates a message against the rules in its proto file.
+ * @throws {@link InvalidInputError} with at most {@link MAX_VIOLATIONS} violations, each with the
+ *   path of its field.
  */
 export function validateMessage<Desc extends DescMessage>(schema: Desc, message: Message): void {
-  // Checked first, because the rules cannot be evaluated on such values.
+  // Malformed times are found first, because the rules cannot be evaluated on them.
   const malformed = [...findMalformedTimes(schema, message)];
   if (malformed.length > 0) throw new InvalidInputError(malformed);
   const result = validator.validate(schema, message as never);
@@ -31,33 +31,37 @@ export function validateMessage<Desc extends DescMessage>(schema: Desc, message:
   throw new InvalidInputError(
     limitViolations(
       MAX_VIOLATIONS,
-      toViolations(result.violations.slice(0, MAX_LOOKED_AT)),
+      toViolations(result.violations.slice(0, MAX_FORMATTED)),
       result.violations.length,
     ),
   );
 }
 
-/**
- * Violations in one error. The limit keeps the response to a request of one kilobyte far below a
- * megabyte.
- */
+/** Violations in one error, so that a small request never causes a large response. */
 const MAX_VIOLATIONS = 50;
-/** Violations that are formatted; some of them are redundant and not reported. */
-const MAX_LOOKED_AT = 200;
+/** Violations that are formatted: more than are reported, because some turn out to be redundant. */
+const MAX_FORMATTED = 200;
 
+/**
+ * Returns at most `limit` violations, and one more with the total number when some are omitted.
+ * @param total - Number of all violations.
+ */
 function limitViolations(
-  count: number,
-  shown: readonly Violation[],
-  found: number,
+  limit: number,
+  violations: readonly Violation[],
+  total: number,
 ): readonly Violation[] {
-  if (shown.length <= count) return shown;
+  if (violations.length <= limit) return violations;
   return [
-    ...shown.slice(0, count),
-    { field: '', message: `and more, ${found} violations in total` },
+    ...violations.slice(0, limit),
+    { field: '', message: `and more, ${total} violations in total` },
   ];
 }
 
-/** An empty value also violates its pattern; only the first violation is reported. */
+/**
+ * Converts violations of rules. An empty text that must not be empty usually violates its pattern
+ * too; only the first of these violations is returned.
+ */
 function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
   const toFieldKey = ({ field, forKey }: RuleViolation): string =>
     `${forKey} ${pathToString(field)}`;
@@ -74,9 +78,9 @@ function toViolations(found: readonly RuleViolation[]): readonly Violation[] {
 
 /**
  * Creates a server interceptor that validates every request, and every message of a client stream,
- * before a handler receives it.
- * @param services - Services whose rules are compiled now instead of by the first call of each
- *   method, which would block the event loop for 0.2 s.
+ * before the handler receives it.
+ * @param services - Services whose rules are compiled at once, which takes about 0.2 s. The rules
+ *   of other services are compiled by the first call of each method and block the event loop then.
  */
 export function createValidationInterceptor(services: readonly DescService[] = []): Interceptor {
   for (const { input } of services.flatMap(({ methods }) => methods))
@@ -90,6 +94,7 @@ export function createValidationInterceptor(services: readonly DescService[] = [
   };
 }
 
+/** Passes the messages of a stream on, and fails at the first invalid message. */
 async function* validateEach<Item extends Message>(
   schema: DescMessage,
   items: AsyncIterable<Item>,

@@ -6,8 +6,8 @@ const DNS_LABEL =
 const HEX_DIGITS = 'must be 12 to 64 lower-case hex digits';
 
 /**
- * Descriptions of the patterns in the proto files. A spec fails for a pattern without a
- * description.
+ * Descriptions of the patterns in the proto files. `validation.spec.ts` fails for a pattern without
+ * a description.
  */
 export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
   '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$': DNS_LABEL,
@@ -37,7 +37,7 @@ export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
     'must be empty, or letters, digits, ".", "_" and "-", beginning and ending with a letter or digit',
 };
 
-/** Messages of protovalidate, and their replacements. */
+/** Messages of protovalidate, each with the message that users receive instead. */
 const rewordings: readonly (readonly [RegExp, string])[] = [
   [/^must be at least 1 characters$/, 'must not be empty'],
   [/^must be at (least|most) (\d+) (characters|bytes)$/, 'must be at $1 $2 $3 long'],
@@ -58,8 +58,8 @@ const rewordings: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * Describes a violation in words that follow the path of the field: `must be from 0 to 1000000`. A
- * violation of a map key says so.
+ * Describes a violation so that the text can follow the path of the field: `must be from 0 to
+ * 1000000`. The text for the key of a map begins with `the key`.
  */
 export function describeViolation(violation: RuleViolation): string {
   return violation.forKey ? `the key ${describeRule(violation)}` : describeRule(violation);

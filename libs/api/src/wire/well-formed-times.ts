@@ -9,9 +9,10 @@ import {
 import type { Violation } from '@cloudless/base';
 
 /**
- * Finds durations and timestamps that JSON cannot express. The binary format can, and a record that
- * contained one could not be shown any more.
- * @see google/protobuf/duration.proto and timestamp.proto, on their ranges
+ * Finds durations and timestamps that JSON cannot express. The binary format can express them, and
+ * a stored record with such a time could never be converted to JSON.
+ * @param prefix - Path of the message, with a dot at its end, for the violations.
+ * @see google/protobuf/duration.proto and timestamp.proto, for the ranges
  */
 export function* findMalformedTimes(
   schema: DescMessage,
@@ -26,18 +27,18 @@ function* findMalformedIn(message: ReflectMessage, prefix: string): Generator<Vi
     const inner = getMessageType(field);
     if (inner === undefined || !containsTime(inner) || !message.isSet(field)) continue;
     const path = `${prefix}${field.name}`;
-    if (field.fieldKind === 'message') yield* check(inner, message.get(field), path);
+    if (field.fieldKind === 'message') yield* checkItem(inner, message.get(field), path);
     else if (field.fieldKind === 'list') {
       for (const [index, item] of [...message.get(field)].entries())
-        yield* check(inner, item as ReflectMessage, `${path}[${index}]`);
+        yield* checkItem(inner, item as ReflectMessage, `${path}[${index}]`);
     } else if (field.fieldKind === 'map') {
       for (const [key, item] of message.get(field))
-        yield* check(inner, item as ReflectMessage, `${path}[${JSON.stringify(key)}]`);
+        yield* checkItem(inner, item as ReflectMessage, `${path}[${JSON.stringify(key)}]`);
     }
   }
 }
 
-function* check(
+function* checkItem(
   schema: DescMessage,
   { message }: ReflectMessage,
   path: string,
@@ -66,6 +67,7 @@ function isTimestamp({ seconds, nanos }: Timestamp): boolean {
   return seconds >= FIRST_SECOND && seconds <= LAST_SECOND && nanos >= 0 && nanos <= MAX_NANOS;
 }
 
+/** About 10,000 years. */
 const MAX_DURATION_SECONDS = 315_576_000_000n;
 const MAX_NANOS = 999_999_999;
 /** 0001-01-01T00:00:00Z. */
@@ -77,22 +79,25 @@ function getMessageType(field: DescField): DescMessage | undefined {
   return field.fieldKind === 'enum' || field.fieldKind === 'scalar' ? undefined : field.message;
 }
 
-const known = new Map<DescMessage, boolean>();
+/** Results of {@link containsTime}. */
+const containsTimeBySchema = new Map<DescMessage, boolean>();
 
-/**
- * True when the message can contain a duration or timestamp at any depth. Cached for each schema.
- */
+/** Returns true when a message of this schema can contain a duration or timestamp at any depth. */
 function containsTime(schema: DescMessage): boolean {
-  const found = known.get(schema) ?? listReachableMessages(schema).some(isTime);
-  known.set(schema, found);
-  return found;
+  const result = containsTimeBySchema.get(schema) ?? listReachableMessages(schema).some(isTime);
+  containsTimeBySchema.set(schema, result);
+  return result;
 }
 
 function isTime({ typeName }: DescMessage): boolean {
   return typeName === DurationSchema.typeName || typeName === TimestampSchema.typeName;
 }
 
-/** The set grows while it is iterated; the loop ends also for recursive messages. */
+/**
+ * Returns the schemas of all messages that a message of this schema can contain, and the schema
+ * itself. The loop visits schemas that it adds to the set, each once, so it ends for recursive
+ * messages too.
+ */
 function listReachableMessages(schema: DescMessage): DescMessage[] {
   const reached = new Set([schema]);
   for (const { fields } of reached)
