@@ -5,7 +5,7 @@ import { waitUntil, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);
 
-/** A complete request for a shell script; override the fields that the test is about. */
+/** Creates a complete request for a shell script. Override the fields that the test is about. */
 export function aScript(
   script: string,
   overrides: Partial<ContainerRequest> = {},
