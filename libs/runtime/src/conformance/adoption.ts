@@ -9,7 +9,7 @@ import {
   decodeLine,
 } from './helpers.js';
 
-/** Tests of a restarted caller. */
+/** Tests of the containers that a restarted caller finds. */
 export function describeAdoption(current: CurrentMachine): void {
   describe('a new runtime instance on the same machine', () => {
     it('lists the same containers with labels, endpoints and process ids', async () => {
@@ -23,7 +23,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(await again.list()).toEqual(before);
     });
 
-    it('reports the exit code of a container that exited meanwhile', async () => {
+    it('reports the exit code of a container that exited during the restart', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'gate', name: 'go' },
@@ -49,7 +49,7 @@ export function describeAdoption(current: CurrentMachine): void {
       expect(lines.at(-1)?.sequence).toBe(1_000n);
     });
 
-    it('stops, runs commands in and removes containers of the previous instance', async () => {
+    it('stops, removes and runs commands in containers of the previous instance', async () => {
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }], { env: { NAME: 'kept' } });
       const again = await machine.reopen();
@@ -62,10 +62,10 @@ export function describeAdoption(current: CurrentMachine): void {
 
     it('closes the previous instance, whose calls then fail with unavailable', async () => {
       const machine = current();
-      const old = machine.runtime;
+      const previous = machine.runtime;
       await machine.reopen();
-      await expect(old.list()).rejects.toMatchObject({ kind: 'unavailable' });
-      await old.close();
+      await expect(previous.list()).rejects.toMatchObject({ kind: 'unavailable' });
+      await previous.close();
     });
   });
 }

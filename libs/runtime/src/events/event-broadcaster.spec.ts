@@ -43,7 +43,7 @@ describe('EventBroadcaster', () => {
     expect(readers.isEmpty).toBe(true);
   });
 
-  it('drops readers that are aborted, also before they begin', async () => {
+  it('ends and drops readers whose signal is aborted, also before the subscription', async () => {
     const readers = new EventBroadcaster();
     const stop = new AbortController();
     const events = readers.subscribe(stop.signal);
@@ -54,7 +54,7 @@ describe('EventBroadcaster', () => {
     expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
   });
 
-  it('fails a refused reader at once, and ends an aborted one without an error', async () => {
+  it('fails a reader with a refusal at once, unless the signal of the reader is aborted', async () => {
     const readers = new EventBroadcaster();
     const stop = new AbortController();
     expect(await read(readers.subscribe(stop.signal, gone))).toEqual(['gone']);

@@ -7,7 +7,7 @@ async function all<Item>(queue: AsyncIterable<Item>): Promise<readonly Item[]> {
 }
 
 describe('PushQueue', () => {
-  it('yields items in order, pushed before or during a read, then ends', async () => {
+  it('yields items that were pushed before and during a read in order, then ends', async () => {
     let closed = 0;
     const queue = new PushQueue<number>({ limit: 10, onClose: () => (closed += 1) });
     queue.push(1);
@@ -20,7 +20,7 @@ describe('PushQueue', () => {
   });
 
   it.each([{ before: true }, { before: false }])(
-    'throws a failure after the earlier items (failed before the read: $before)',
+    'throws the failure after the items that were pushed before (failed before the read: $before)',
     async ({ before }) => {
       const queue = new PushQueue<number>({ limit: 10 });
       queue.push(1);
@@ -33,14 +33,14 @@ describe('PushQueue', () => {
     },
   );
 
-  it('fails a reader that exceeds the limit', async () => {
+  it('fails with kind exhausted when more items than the limit are unread', async () => {
     const queue = new PushQueue<number>({ limit: 2 });
     for (let item = 0; item < 3; item += 1) queue.push(item);
     expect(queue.size).toBe(0);
     await expect(queue.next()).rejects.toMatchObject({ kind: 'exhausted' });
   });
 
-  it('calls onClose once when aborted, left, or aborted before the start', async () => {
+  it('calls onClose once when its signal is aborted or its reader leaves the loop', async () => {
     const closings: string[] = [];
     const leave = new AbortController();
     const aborted = new PushQueue<number>({
