@@ -38,7 +38,7 @@ const defaults: Parsed = {
   leaseMs: 3_000,
 };
 
-function violationsOf(action: () => unknown): unknown {
+function findViolations(action: () => unknown): unknown {
   try {
     action();
   } catch (reason) {
@@ -54,7 +54,7 @@ describe('parseConfig', () => {
     expect(read({ source: 'file', values: {} })).toEqual(defaults);
   });
 
-  it('lets later layers override earlier ones field by field; undefined sets nothing', () => {
+  it('lets later layers override earlier layers field by field, except with undefined', () => {
     expect(
       read(
         { source: 'file', values: { name: 'file', port: 1, verbose: true } },
@@ -64,7 +64,7 @@ describe('parseConfig', () => {
     ).toEqual({ ...defaults, name: 'file', port: 2, verbose: true, mode: 'secure' });
   });
 
-  it('reports all problems of all layers at once, each with its source and the name used there', () => {
+  it('reports all problems of all layers at once, each with its source and its name in the source', () => {
     const layers: ConfigLayer[] = [
       { source: 'cloudless.yaml', values: { prot: 1, port: 0, zone: null } },
       {
@@ -73,7 +73,7 @@ describe('parseConfig', () => {
         nameOf: (key) => `CLOUDLESS_${key.toUpperCase()}`,
       },
     ];
-    expect(violationsOf(() => read(...layers))).toEqual([
+    expect(findViolations(() => read(...layers))).toEqual([
       {
         field: 'cloudless.yaml: prot',
         message: 'is not a setting; the settings are name, zone, port, mode, verbose, leaseMs',
@@ -89,18 +89,18 @@ describe('parseConfig', () => {
 
   it('reports an invalid value even when a later layer overrides it', () => {
     expect(
-      violationsOf(() =>
+      findViolations(() =>
         read({ source: 'file', values: { port: 'x' } }, { source: 'flags', values: { port: 5 } }),
       ),
     ).toHaveLength(1);
   });
 
-  it('accepts only declared settings, not inherited object keys', () => {
+  it('rejects the names of inherited object members as unknown settings', () => {
     const values = JSON.parse('{"__proto__": 1, "constructor": 2, "toString": 3}') as Record<
       string,
       unknown
     >;
-    expect(violationsOf(() => read({ source: 'file', values }))).toHaveLength(3);
+    expect(findViolations(() => read({ source: 'file', values }))).toHaveLength(3);
   });
 });
 
@@ -123,7 +123,7 @@ describe('config fields', () => {
     { name: 'text', field: text, raw: 7, problem: 'must be text' },
     { name: 'text with a pattern', field: pattern, raw: 'aa', value: 'aa' },
     {
-      name: 'text with a stateful pattern, parsed twice',
+      name: 'text with a global pattern, parsed a second time',
       field: pattern,
       raw: 'aa',
       value: 'aa',
@@ -223,11 +223,14 @@ describe('config fields', () => {
       raw: '3h',
       problem: '"3h" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
-  ])('$name field parses $raw', ({ field, raw, value, problem }) => {
-    expect(field.parse(raw)).toEqual(problem === undefined ? { value } : { problem });
-  });
+  ])(
+    'parse $raw as $name to a value, or to a problem that names the expected form',
+    ({ field, raw, value, problem }) => {
+      expect(field.parse(raw)).toEqual(problem === undefined ? { value } : { problem });
+    },
+  );
 
-  it('return a value or a problem for any input and never throw', () => {
+  it('return a value or a problem for any input, and never throw', () => {
     const all = [text, pattern, number, word, flag, duration];
     fc.assert(
       fc.property(
@@ -245,7 +248,7 @@ describe('config fields', () => {
     );
   });
 
-  it('parse every duration that is written in their units', () => {
+  it('parse every duration of whole numbers with the units ms, s, m and h', () => {
     const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
     const part = fc.tuple(fc.nat(20), fc.constantFrom('ms', 's', 'm', 'h'));
     fc.assert(

@@ -95,11 +95,11 @@ export function describeExecStreams(current: CurrentMachine): void {
 
     it('stops reading the input when the command does not read, and ends it when the command exits', async () => {
       const machine = current();
-      let readChunks = 0;
+      let chunkCount = 0;
       let hasReturned = false;
       async function* anEndlessInput(): AsyncGenerator<ExecInput> {
         try {
-          for (; readChunks < 1_024; readChunks += 1)
+          for (; chunkCount < 1_024; chunkCount += 1)
             yield { kind: 'stdin', data: new Uint8Array(CHUNK_BYTES) };
         } finally {
           hasReturned = true;
@@ -115,7 +115,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       });
       await machine.openGate('deaf');
       expect(await outcome).toMatchObject({ exitCode: 3, failure: undefined });
-      expect(readChunks).toBeLessThan(1_024);
+      expect(chunkCount).toBeLessThan(1_024);
       await machine.advanceTime(0);
       expect(hasReturned).toBe(true);
     });

@@ -23,7 +23,7 @@ import { CONTAINER_MARK } from '../../system/marked-processes.js';
  * guard has to continue; `terminated` has the ids of the containers that got SIGTERM; `in_charge`
  * is the number of the guard in charge; `next` is the time of the next round.
  */
-export const LEASE_GUARD = `
+export const LEASE_GUARD_SCRIPT = `
 set -f
 terminated=' '
 read_process() {

@@ -17,7 +17,7 @@ import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { findShellTools } from '../process/shell-tools.js';
 import { LeaseGuard, type GuardedLease } from './lease-guard.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
+import { LEASE_GUARD_SCRIPT } from './lease-guard-script.js';
 
 let directory: string;
 let tools: ShellTools | undefined;
@@ -59,7 +59,7 @@ function startGuard(shell: string, leases: readonly (readonly unknown[])[]): Chi
   const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(
     shell,
-    ['-c', LEASE_GUARD, 'guard', file, '1', tools?.sleep ?? '', tools?.grep ?? ''],
+    ['-c', LEASE_GUARD_SCRIPT, 'guard', file, '1', tools?.sleep ?? '', tools?.grep ?? ''],
     { stdio: 'ignore' },
   );
   children.push(child);

@@ -5,7 +5,7 @@ import { isAlive, readStartToken } from '../../system/process-identity.js';
 import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { ProcessReference } from '../process/main-process.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
+import { LEASE_GUARD_SCRIPT } from './lease-guard-script.js';
 
 /** Lease of a container for {@link LeaseGuard.update}. */
 export interface GuardedLease {
@@ -75,7 +75,7 @@ export class LeaseGuard {
     const { shell, sleep, grep } = this.tools;
     const child = spawn(
       shell,
-      ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep],
+      ['-c', LEASE_GUARD_SCRIPT, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep],
       {
         cwd: '/',
         env: {},

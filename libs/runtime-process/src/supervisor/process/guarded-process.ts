@@ -10,7 +10,7 @@ import type { ProcessReference } from './main-process.js';
  * supervisor. The guard takes less than 1 MB of memory. Its arguments do not name the command, so
  * that `pkill -f` with the name of the command does not match the guard.
  */
-const GUARD = `( . "$2" ) >&4 2>&5
+const GUARD_SCRIPT = `( . "$2" ) >&4 2>&5
 set -- "$1" $?
 echo "$2" >"$1"
 exit "$2"`;
@@ -45,7 +45,7 @@ export function startGuard(
 ): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
   const child = spawn(
     options.shell,
-    ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile],
+    ['-c', GUARD_SCRIPT, 'cloudless-guard', options.endFile, options.scriptFile],
     {
       cwd: options.workingDir,
       env: {},
