@@ -31,10 +31,10 @@ describe('systemClock', () => {
     const cancelled = systemClock.setTimer(1, () => (fired += 1));
     cancelled.cancel();
     cancelled.cancel();
-    const done = await new Promise<{ cancel(): void }>((resolve) => {
+    const firedTimer = await new Promise<{ cancel(): void }>((resolve) => {
       const timer = systemClock.setTimer(3, () => resolve(timer));
     });
-    done.cancel();
+    firedTimer.cancel();
     expect(fired).toBe(0);
   });
 
@@ -48,9 +48,9 @@ describe('systemClock', () => {
 
   it('rejects a sleep when its signal is aborted', async () => {
     const stop = new AbortController();
-    const nap = sleep(systemClock, 60_000, stop.signal);
+    const sleeping = sleep(systemClock, 60_000, stop.signal);
     stop.abort();
-    await expect(nap).rejects.toMatchObject({ name: 'StoppedError' });
+    await expect(sleeping).rejects.toMatchObject({ name: 'StoppedError' });
   });
 });
 

@@ -88,8 +88,8 @@ async function readLines(
 
 async function waitForExit(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
   const events = runtime.events(never());
-  const known = (await runtime.list()).find(({ containerId }) => containerId === id);
-  if (known?.phase === 'exited') return known;
+  const listed = (await runtime.list()).find(({ containerId }) => containerId === id);
+  if (listed?.phase === 'exited') return listed;
   for await (const { kind, status } of events)
     if (kind === 'exited' && status.containerId === id) return status;
   throw new Error('the events ended');
@@ -263,11 +263,11 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
       state,
       readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'),
     );
-    const again = await machine.reopen();
-    expect(await again.list()).toMatchObject([
+    const newRuntime = await machine.reopen();
+    expect(await newRuntime.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine', labels: { replica: 'a' } },
     ]);
-    expect(await readLines(again, containerId)).toEqual([]);
+    expect(await readLines(newRuntime, containerId)).toEqual([]);
   });
 
   it('removes containers whose record is damaged or whose start was not finished', async () => {
@@ -283,8 +283,8 @@ describe('ProcessRuntime, when its supervisor is killed,', () => {
       path.join(machine.directory, 'containers', id ?? '', 'state.json');
     writeFileSync(state(ids[0]), '{"format":1,"phase":"run');
     writeFileSync(state(ids[1]), '{"format":1,"phase":"starting"}');
-    const again = await machine.reopen();
-    expect(await again.list()).toEqual([]);
+    const newRuntime = await machine.reopen();
+    expect(await newRuntime.list()).toEqual([]);
     expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
     await waitUntil(() => findProcesses(machine).length === 0);
   });

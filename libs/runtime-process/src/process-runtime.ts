@@ -99,7 +99,7 @@ const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
 /** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
 const SHUTDOWN_POLL_MS = 2;
-/** Most supervisors in a row that may die during one shutdown. */
+/** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
 const MAX_SHUTDOWNS = 3;
 
 /**

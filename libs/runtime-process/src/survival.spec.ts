@@ -116,20 +116,20 @@ describe('the process runtime', () => {
 
   it('detects the end of a process whose guard is stopped by SIGSTOP, and can stop such a process', async () => {
     const requests = [aScript(waitAtGate()), aScript('exec sleep 3600')];
-    const [gone, stopped] = await Promise.all(
+    const [waiting, sleeping] = await Promise.all(
       requests.map((request) => machine.runtime.start(request)),
     );
     // Until a program begins its process still has the arguments of its guard.
     await waitUntil(() => findHelpers('cloudless-guard').length === 2);
     const guards = findHelpers('cloudless-guard');
-    const end = waitForExit(machine.runtime, gone!.containerId);
+    const end = waitForExit(machine.runtime, waiting!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
     createFile(gate());
     expect(await end).toMatchObject({
       exitCode: -1,
       reason: 'ended while nobody could see its exit code',
     });
-    expect(await machine.runtime.stop(stopped!.containerId, 0)).toMatchObject({
+    expect(await machine.runtime.stop(sleeping!.containerId, 0)).toMatchObject({
       phase: 'exited',
       exitCode: -1,
     });
@@ -164,17 +164,17 @@ describe('the process runtime', () => {
       text.split('\0').map((entry) => entry.split(/=(.*)/s).slice(0, 2) as [string, string]),
     );
     expect(seen).toMatchObject(env);
-    const own = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
+    const expectedNames = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
     expect(
       Object.keys(seen)
         .filter((name) => name !== '\n')
         .sort(),
-    ).toEqual(own);
+    ).toEqual(expectedNames);
   });
 
   it('reports a process that ends at once as started, then as exited', async () => {
-    const leave = new AbortController();
-    const events = machine.runtime.events(leave.signal);
+    const controller = new AbortController();
+    const events = machine.runtime.events(controller.signal);
     const requests = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
     await Promise.all(requests.map((request) => machine.runtime.start(request)));
     const kinds = new Map<string, string[]>(requests.map(({ containerId }) => [containerId, []]));
@@ -183,7 +183,7 @@ describe('the process runtime', () => {
       if ([...kinds.values()].every((reports) => reports.some((each) => each.startsWith('exited'))))
         break;
     }
-    leave.abort();
+    controller.abort();
     for (const reports of kinds.values())
       expect(reports).toEqual(['started running', 'exited exited']);
   });
@@ -240,8 +240,8 @@ describe('an exclusive process', () => {
     await closeAndKillSupervisor(machine);
     await waitUntil(() => !isAlive(pid, token));
     await waitUntil(() => findHelpers().length === 0); // the lease guard has ended
-    const again = await machine.reopen();
-    expect(await waitForExit(again, containerId)).toMatchObject({
+    const newRuntime = await machine.reopen();
+    expect(await waitForExit(newRuntime, containerId)).toMatchObject({
       exitCode: 143,
       leaseEnded: true,
     });
@@ -284,10 +284,10 @@ describe('an exclusive process', () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = readStartToken(pid) ?? '';
     const leaseGuard = (): number | undefined => findHelpers('cloudless-lease-guard')[0];
-    const first = leaseGuard() ?? 0;
-    expect(first).toBeGreaterThan(0);
-    process.kill(first, 'SIGKILL');
-    await waitUntil(() => (leaseGuard() ?? first) !== first);
+    const firstGuard = leaseGuard() ?? 0;
+    expect(firstGuard).toBeGreaterThan(0);
+    process.kill(firstGuard, 'SIGKILL');
+    await waitUntil(() => (leaseGuard() ?? firstGuard) !== firstGuard);
     await renew(WITH_LONG_GRACE, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => !isAlive(pid, token));
@@ -340,11 +340,11 @@ describe.each([
     const running = runtime
       .exec(containerId, { command }, new AbortController().signal)
       [Symbol.asyncIterator]();
-    const first = running.next().catch(() => undefined);
+    const firstEvent = running.next().catch(() => undefined);
     const child = await waitForPid('child');
     await runtime.stop(containerId, 0);
     await waitUntil(() => readStartToken(child) === undefined);
-    await first;
+    await firstEvent;
   });
 
   it('is killed by a shutdown of the runtime', async () => {

@@ -94,9 +94,9 @@ async function settleFor(turns: number): Promise<void> {
 
 describe('settle', () => {
   it('resolves after a chain of a hundred awaits', async () => {
-    let done = false;
-    void settleFor(100).then(() => (done = true));
+    let isDone = false;
+    void settleFor(100).then(() => (isDone = true));
     await settle();
-    expect(done).toBe(true);
+    expect(isDone).toBe(true);
   });
 });

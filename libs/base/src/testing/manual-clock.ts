@@ -53,10 +53,10 @@ export class ManualClock implements Clock {
    * @returns False, with the time unchanged, when no timer is due.
    */
   async step(untilMs: number): Promise<boolean> {
-    const due = this.timers.removeDue(untilMs);
-    if (due === undefined) return false;
-    this.time = Math.max(this.time, due.at);
-    due.action();
+    const dueTimer = this.timers.removeDue(untilMs);
+    if (dueTimer === undefined) return false;
+    this.time = Math.max(this.time, dueTimer.at);
+    dueTimer.action();
     await settle();
     return true;
   }

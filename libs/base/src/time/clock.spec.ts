@@ -23,12 +23,12 @@ describe('sleep', () => {
   it('rejects at once with the reason as cause, and leaves no timer, when the signal is aborted', async () => {
     const clock = new ManualClock();
     const stop = new AbortController();
-    const nap = watchOutcome(sleep(clock, 100, stop.signal));
+    const sleeping = watchOutcome(sleep(clock, 100, stop.signal));
     await clock.advance(10);
     stop.abort('shutting down');
     await settle();
-    expect(nap.outcome).toBeInstanceOf(StoppedError);
-    expect(nap.outcome).toMatchObject({
+    expect(sleeping.outcome).toBeInstanceOf(StoppedError);
+    expect(sleeping.outcome).toMatchObject({
       name: 'StoppedError',
       message: 'stopped',
       cause: 'shutting down',
@@ -53,10 +53,10 @@ describe('sleep', () => {
       removeEventListener: () => void (listeners -= 1),
     };
     for (let round = 0; round < 3; round += 1) {
-      const nap = watchOutcome(sleep(clock, 5, signal));
+      const sleeping = watchOutcome(sleep(clock, 5, signal));
       expect(listeners).toBe(1);
       await clock.advance(5);
-      expect(nap.outcome).toBe('done');
+      expect(sleeping.outcome).toBe('done');
       expect(listeners).toBe(0);
     }
   });

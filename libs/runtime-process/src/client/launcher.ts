@@ -22,7 +22,8 @@ const POLL_MS = 5;
  * Connects to the supervisor of a directory, and starts a supervisor when none runs. Any number of
  * clients may call this function at the same time: of the supervisors that they start, one acquires
  * the lock of the directory and the others exit.
- * @param connect - Called until it does not fail with kind `unavailable`. Throws other errors.
+ * @param connect - Called until it does not fail with kind `unavailable`. Its other errors are
+ *   thrown.
  * @throws kind `unavailable` when no supervisor accepts a connection within 15 s. The file
  *   `supervisor.err` in the directory has its error output.
  */

@@ -47,8 +47,8 @@ describe('readLog, when rotation removes files before they are read', () => {
     write(writer, 1, 3);
     const drained = { resolve: (): void => undefined };
     const batches = follow({}, new Promise<void>((resolve) => (drained.resolve = resolve)));
-    const first = (await batches.next()).value as LogBatch;
-    expect(toNumbers(first)).toEqual([1, 2, 3]);
+    const firstBatch = (await batches.next()).value as LogBatch;
+    expect(toNumbers(firstBatch)).toEqual([1, 2, 3]);
     write(writer, 4, 100);
     drained.resolve();
     let next = 4;
@@ -73,9 +73,9 @@ describe('readLog, when rotation removes files before they are read', () => {
     const writer = aWriter();
     write(writer, 1, 100);
     const batch = (await follow({ follow: false, afterSequence: 10n }).next()).value as LogBatch;
-    const [first = 0] = toNumbers(batch);
-    expect(first).toBeGreaterThan(50);
-    expect(batch.skipped).toEqual({ firstSequence: 11n, lastSequence: BigInt(first - 1) });
+    const [firstNumber = 0] = toNumbers(batch);
+    expect(firstNumber).toBeGreaterThan(50);
+    expect(batch.skipped).toEqual({ firstSequence: 11n, lastSequence: BigInt(firstNumber - 1) });
     writer.close();
   });
 
@@ -93,11 +93,11 @@ describe('readLog, when rotation removes files before they are read', () => {
     write(writer, 1, 40);
     rmSync(path.join(directory, 'removed'));
     const batches = follow();
-    const first = (await batches.next()).value as LogBatch;
+    const firstBatch = (await batches.next()).value as LogBatch;
     write(writer, 41, 200);
     const batch = (await batches.next()).value as LogBatch;
     const skipped = batch.skipped ?? ((await batches.next()).value as LogBatch).skipped;
-    expect(toNumbers(first).length).toBeGreaterThan(0);
+    expect(toNumbers(firstBatch).length).toBeGreaterThan(0);
     expect(skipped).toMatchObject({ firstSequence: expect.any(BigInt) as unknown });
     expect(skipped?.bytes).toBeUndefined();
     await batches.return(undefined);

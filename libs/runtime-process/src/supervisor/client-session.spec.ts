@@ -81,7 +81,7 @@ describe('ClientSession', () => {
     expect([socket.destroyed, socket.sent]).toEqual([true, []]);
   });
 
-  it('answers a hello of another version with its own version, and applies no settings', () => {
+  it('answers a hello of another version, then ends the connection without applying settings', () => {
     receive({ ...hello, protocol: PROTOCOL + 1 });
     expect(socket.sent).toMatchObject([{ type: 'hello', protocol: PROTOCOL }]);
     expect([socket.writableEnded, configured, listeners.size]).toEqual([true, undefined, 0]);

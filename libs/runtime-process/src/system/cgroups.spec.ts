@@ -60,8 +60,8 @@ describe('findOwnGroups', () => {
 
 describe('Cgroup, in each hierarchy where this user may create groups,', () => {
   it('kills all processes of the group, also in other sessions, and is removed only afterwards', async () => {
-    for (const own of readOwnGroups()) {
-      const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
+    for (const ownGroup of readOwnGroups()) {
+      const group = new Cgroup(path.join(ownGroup, `cloudless-spec-${process.pid}`));
       if (!tryCreate(group)) continue;
       const script = `echo 0 >'${group.joinFile}' || exit; setsid env -i sleep 3600 & echo up; exec sleep 3600`;
       const child = spawn('/bin/sh', ['-c', script], {

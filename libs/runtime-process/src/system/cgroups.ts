@@ -84,9 +84,9 @@ export class Cgroup {
   private listProcesses(): readonly number[] {
     const below = this.listChildren().flatMap((group) => group.listProcesses());
     try {
-      const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
+      const pids = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
       // 0 is a process of another pid namespace
-      return [...below, ...own.filter((pid) => pid > 0)];
+      return [...below, ...pids.filter((pid) => pid > 0)];
     } catch {
       return below;
     }
@@ -111,18 +111,19 @@ export function findOwnGroups(mounts: string, membership: string): readonly stri
   const groups = membership.split('\n').map((line) => /^\d+:([^:]*):(\/.*)$/.exec(line));
   const findOwnPath = (controller: string): string | undefined =>
     groups.find((match) => match?.[1]?.split(',').includes(controller) === true)?.[2];
-  const found = mounts.split('\n').flatMap((line) => {
+  const ownGroups = mounts.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ');
     const [, , , root = '', mountPoint = ''] = before.split(' ');
     const [type, , options = ''] = after.split(' ');
-    const own =
+    const ownPath =
       type === 'cgroup2'
         ? findOwnPath('')
         : options.split(',').includes('freezer')
           ? findOwnPath('freezer')
           : undefined;
-    if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
-    const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
+    if (ownPath === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
+    const below =
+      root === '/' ? ownPath : ownPath.startsWith(`${root}/`) ? ownPath.slice(root.length) : '/';
     return [
       {
         isVersion2: type === 'cgroup2',
@@ -131,8 +132,8 @@ export function findOwnGroups(mounts: string, membership: string): readonly stri
     ];
   });
   return [
-    ...found.filter(({ isVersion2 }) => isVersion2),
-    ...found.filter(({ isVersion2 }) => !isVersion2),
+    ...ownGroups.filter(({ isVersion2 }) => isVersion2),
+    ...ownGroups.filter(({ isVersion2 }) => !isVersion2),
   ].map(({ folder }) => folder);
 }
 

@@ -44,9 +44,9 @@ export function findMarkedProcesses(): readonly MarkedProcess[] {
 /** Kills every marked process for which `isLeftover` returns true. */
 export function killMarkedProcesses(isLeftover: (candidate: MarkedProcess) => boolean): void {
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const found = findMarkedProcesses().filter(isLeftover);
-    if (found.length === 0) return;
-    for (const { pid, startToken } of found)
+    const leftovers = findMarkedProcesses().filter(isLeftover);
+    if (leftovers.length === 0) return;
+    for (const { pid, startToken } of leftovers)
       if (readStartToken(pid) === startToken) killQuietly(pid);
   }
 }

@@ -33,8 +33,8 @@ export async function waitForExit(
   for (;;) {
     try {
       const events = runtime.events(new AbortController().signal);
-      const known = (await runtime.list()).find(({ containerId }) => containerId === id);
-      if (known?.phase === 'exited') return known;
+      const listed = (await runtime.list()).find(({ containerId }) => containerId === id);
+      if (listed?.phase === 'exited') return listed;
       for await (const { kind, status } of events)
         if (kind === 'exited' && status.containerId === id) return status;
     } catch (reason) {

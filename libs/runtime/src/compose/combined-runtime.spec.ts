@@ -111,6 +111,9 @@ describe('combineRuntimes', () => {
       ['process', process],
       ['cri', image],
     ]);
+  });
+
+  it('has the capabilities of both runtimes, and a name and version of both', async () => {
     expect(runtime.capabilities()).toEqual([
       'runtime.process',
       'exec.tty',
@@ -133,9 +136,9 @@ describe('combineRuntimes', () => {
     const process = await start();
     await listen();
     const list = containers.fake.list.bind(containers.fake);
-    let answer = (): void => undefined;
+    let respond = (): void => undefined;
     containers.fake.list = async () => {
-      await new Promise<void>((resolve) => (answer = resolve));
+      await new Promise<void>((resolve) => (respond = resolve));
       return list();
     };
     await processes.fake.stop(process, 0);
@@ -146,7 +149,7 @@ describe('combineRuntimes', () => {
       [image, 'running'],
     ]);
     containers.fake.machine.removeSilently(image);
-    answer();
+    respond();
     await settle();
     expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
   });

@@ -102,9 +102,9 @@ describe('LazyRuntime', () => {
   it('publishes existing containers and later events to readers that subscribed before setOwner', async () => {
     const { containerId } = await fake.start(aRequest());
     const events = runtime.events(never)[Symbol.asyncIterator]();
-    const first = events.next();
+    const firstEvent = events.next();
     await runtime.setOwner('home');
-    expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
+    expect(await firstEvent).toMatchObject({ value: { kind: 'started', status: { containerId } } });
     fake.machine.exit(containerId, 0);
     expect(await events.next()).toMatchObject({
       value: { kind: 'exited', status: { containerId } },
@@ -123,13 +123,13 @@ describe('LazyRuntime', () => {
   });
 
   it('ends the waiting readers when their signal is aborted or the runtime is closed', async () => {
-    const leave = new AbortController();
-    const left = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
-    const closed = runtime.events(never)[Symbol.asyncIterator]().next();
-    const outcome = expect(closed).rejects.toMatchObject({ kind: 'unavailable' });
+    const controller = new AbortController();
+    const abortedRead = runtime.events(controller.signal)[Symbol.asyncIterator]().next();
+    const closedRead = runtime.events(never)[Symbol.asyncIterator]().next();
+    const outcome = expect(closedRead).rejects.toMatchObject({ kind: 'unavailable' });
     await settle();
-    leave.abort();
-    expect(await left).toMatchObject({ done: true });
+    controller.abort();
+    expect(await abortedRead).toMatchObject({ done: true });
     await runtime.close();
     await outcome;
     await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });

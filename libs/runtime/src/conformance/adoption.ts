@@ -19,8 +19,8 @@ export function describeAdoption(current: CurrentMachine): void {
         ports: [{ name: 'http', port: 80, protocol: 'tcp' }],
       });
       const before = await machine.runtime.list();
-      const again = await machine.reopen();
-      expect(await again.list()).toEqual(before);
+      const newRuntime = await machine.reopen();
+      expect(await newRuntime.list()).toEqual(before);
     });
 
     it('reports the exit code of a container that exited during the restart', async () => {
@@ -31,8 +31,11 @@ export function describeAdoption(current: CurrentMachine): void {
       ]);
       const reopened = machine.reopen();
       await machine.openGate('go');
-      const again = await reopened;
-      expect(await waitForExit(again, id)).toMatchObject({ exitCode: 42, reason: 'exit code 42' });
+      const newRuntime = await reopened;
+      expect(await waitForExit(newRuntime, id)).toMatchObject({
+        exitCode: 42,
+        reason: 'exit code 42',
+      });
     });
 
     it('continues a log without gaps or duplicates', async () => {
@@ -42,9 +45,9 @@ export function describeAdoption(current: CurrentMachine): void {
         { step: 'gate', name: 'more' },
         { step: 'number', stream: 'stdout', from: 501, to: 1_000 },
       ]);
-      const again = await machine.reopen();
+      const newRuntime = await machine.reopen();
       await machine.openGate('more');
-      const lines = await readLines(again, id, { follow: true });
+      const lines = await readLines(newRuntime, id, { follow: true });
       expect(lines.map(decodeLine)).toEqual(createNumberedLines(1, 1_000));
       expect(lines.at(-1)?.sequence).toBe(1_000n);
     });
@@ -52,12 +55,12 @@ export function describeAdoption(current: CurrentMachine): void {
     it('stops, removes and runs commands in containers of the previous instance', async () => {
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }], { env: { NAME: 'kept' } });
-      const again = await machine.reopen();
+      const newRuntime = await machine.reopen();
       const command = machine.command([{ step: 'writeEnv', name: 'NAME' }]);
-      expect(await runExec(again, id, { command })).toMatchObject({ stdout: 'kept\n' });
-      expect(await again.stop(id, 0)).toMatchObject({ exitCode: 137 });
-      await again.remove(id);
-      expect(await again.list()).toEqual([]);
+      expect(await runExec(newRuntime, id, { command })).toMatchObject({ stdout: 'kept\n' });
+      expect(await newRuntime.stop(id, 0)).toMatchObject({ exitCode: 137 });
+      await newRuntime.remove(id);
+      expect(await newRuntime.list()).toEqual([]);
     });
 
     it('closes the previous instance, whose calls then fail with unavailable', async () => {

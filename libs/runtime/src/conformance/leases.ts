@@ -123,8 +123,8 @@ export function describeLeases(current: CurrentMachine): void {
       const id = await startContainer(machine, [{ step: 'hold' }], {
         lease: { leaseMs: 400, graceMs: 0 },
       });
-      const again = await machine.reopen();
-      const status = waitForExit(again, id);
+      const newRuntime = await machine.reopen();
+      const status = waitForExit(newRuntime, id);
       await machine.advanceTime(400);
       expect(await status).toMatchObject({ leaseEnded: true });
     });

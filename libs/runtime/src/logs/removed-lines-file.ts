@@ -12,7 +12,7 @@ import {
 export interface SurplusFile {
   /** Path of the file. */
   readonly file: string;
-  /** Sequence number of the first line of the file; undefined for a file without lines. */
+  /** Sequence number of the first line of the file; undefined for a file without a number. */
   readonly firstSequence?: bigint | undefined;
 }
 

@@ -180,8 +180,8 @@ class InMemoryRuntime implements FakeRuntime {
       throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(request.command);
     this.requireCapability(request.tty !== undefined, 'exec.tty', 'tty');
-    const answer = this.machine.answerExec(containerId, request);
-    if (answer !== undefined) return yield* answer;
+    const scriptedEvents = this.machine.answerExec(containerId, request);
+    if (scriptedEvents !== undefined) return yield* scriptedEvents;
     yield* this.runCommand(containerId, request, signal);
   }
 

@@ -43,15 +43,15 @@ export class FakeImages {
     progress: (step: StartProgress) => void,
     signal: StopSignal,
   ): Promise<void> {
-    const known = name === undefined ? undefined : this.known.get(name);
-    if (name === undefined || known === undefined) return;
-    if (known.present && imagePull !== 'always') return;
+    const entry = name === undefined ? undefined : this.known.get(name);
+    if (name === undefined || entry === undefined) return;
+    if (entry.present && imagePull !== 'always') return;
     if (imagePull === 'never')
       throw new CloudlessError(
         'precondition',
         `image ${name} is not on this node, and is never pulled`,
       );
-    const { pullMs: tookMs = 0, sizeBytes, failure } = known.image;
+    const { pullMs: tookMs = 0, sizeBytes, failure } = entry.image;
     this.pulls.push(name);
     progress({ kind: 'pulling', image: name });
     if (tookMs > 0) await sleep(this.clock, tookMs, signal);
@@ -60,7 +60,7 @@ export class FakeImages {
       progress({ kind: 'pullFailed', image: name, tookMs, reason: failure.message });
       throw failure;
     }
-    known.present = true;
+    entry.present = true;
     progress({
       kind: 'pulled',
       image: name,

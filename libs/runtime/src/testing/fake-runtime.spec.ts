@@ -88,12 +88,12 @@ describe('FakeMachine', () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     await runtime.start(request());
     runtime.machine.reboot();
-    const again = await runtime.reopen();
-    expect(await again.list()).toMatchObject([
+    const newRuntime = await runtime.reopen();
+    expect(await newRuntime.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine' },
     ]);
     runtime.machine.removeSilently();
-    expect(await again.list()).toEqual([]);
+    expect(await newRuntime.list()).toEqual([]);
   });
 
   it('returns the results of the exec handler as output and exit code', async () => {

@@ -16,6 +16,7 @@ export interface CommandOptions {
   readonly context: LaunchContext;
   /** How the command joins the cgroup of its container; undefined where there are no cgroups. */
   readonly join?: CgroupJoin | undefined;
+  /** Called with each chunk of output. The chunk is valid only during the call. */
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
   /** Called when the command accepts input again after `writeInput` returned false. */
   readonly onInputDrained: () => void;

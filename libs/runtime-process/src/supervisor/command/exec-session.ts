@@ -50,7 +50,8 @@ export class ExecSession {
 
   /**
    * Handles a frame of the client.
-   * @throws kind `invalid` for an unexpected frame, or for more input than the window allows.
+   * @throws kind `invalid` for an unexpected frame, or when more than
+   *   {@link MAX_UNREAD_INPUT_BYTES} of input wait.
    */
   receive(kind: FrameKind, payload: Buffer): void {
     if (this.closed) return;

@@ -75,7 +75,15 @@ export class LeaseGuard {
     const { shell, sleep, grep } = this.tools;
     const child = spawn(
       shell,
-      ['-c', LEASE_GUARD_SCRIPT, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep],
+      [
+        '-c',
+        LEASE_GUARD_SCRIPT,
+        'cloudless-lease-guard',
+        this.file,
+        String(this.number),
+        sleep,
+        grep,
+      ],
       {
         cwd: '/',
         env: {},

@@ -48,8 +48,8 @@ export async function openContainerGroups(
   { shell }: ShellTools,
   log: Log,
 ): Promise<Cgroup | undefined> {
-  for (const own of readOwnGroups()) {
-    const group = toDirectoryGroup(own, directory);
+  for (const ownGroup of readOwnGroups()) {
+    const group = toDirectoryGroup(ownGroup, directory);
     const trial = new Cgroup(path.join(group.folder, 'trial'));
     try {
       trial.create();
@@ -58,7 +58,7 @@ export async function openContainerGroups(
       trial.remove();
       if (joined !== undefined) return group;
     } catch (reason) {
-      log.debug('cgroups not usable', { own, error: String(reason) });
+      log.debug('cgroups not usable', { own: ownGroup, error: String(reason) });
     }
     group.remove();
   }

@@ -15,7 +15,7 @@ import { toProcessEnd, fromShellStatus, type ProcessEnd } from './process-end.js
 export interface LaunchCommand {
   readonly request: Pick<ContainerRequest, 'command' | 'args'>;
   readonly context: LaunchContext;
-  /** Executable file of the command; only used without a guard. */
+  /** Executable file of the command. */
   readonly file: string;
   /** Directory of the container. */
   readonly folder: string;
