@@ -52,7 +52,7 @@ describeLinux('PortReservations', () => {
     expect(await second.reserve(port, 'tcp')).toBe(false);
   });
 
-  it('releases a port for good after concurrent calls of reserve, release and reserve', async () => {
+  it('leaves no port reserved after concurrent calls of reserve, release, reserve and then releaseAll', async () => {
     const [port, first, second] = [nextPort(), aHolder(), aHolder()];
     const reserves = [first.reserve(port, 'tcp')];
     first.release(port, 'tcp');

@@ -432,19 +432,19 @@ describe('ProcessRuntime', () => {
     { name: 'a NUL in an argument', overrides: { args: ['a\0b'] }, kind: 'invalid', text: /NUL/ },
     { name: 'an image', overrides: { image: 'nginx' }, kind: 'unimplemented', text: /image/ },
     {
-      name: 'a limit of memory',
+      name: 'a memory limit',
       overrides: { limits: { memoryBytes: 1 } },
       kind: 'unimplemented',
       text: /limits\.memoryBytes/,
     },
     {
-      name: 'a limit of processes',
+      name: 'a limit of the number of processes',
       overrides: { limits: { pids: 1 } },
       kind: 'unimplemented',
       text: /limits\.pids/,
     },
     {
-      name: 'a port of the machine',
+      name: 'a host port',
       overrides: { ports: [{ name: 'http', port: 80, protocol: 'tcp' as const, hostPort: 80 }] },
       kind: 'unimplemented',
       text: /ports\.hostPort/,
@@ -472,13 +472,13 @@ describe('ProcessRuntime', () => {
       text: /network/,
     },
     {
-      name: 'a limit of CPU',
+      name: 'a CPU limit',
       overrides: { limits: { cpuMillis: 1 } },
       kind: 'unimplemented',
       text: /limits\.cpuMillis/,
     },
     {
-      name: 'a request of more than 1 MiB',
+      name: 'variables of more than 1 MiB',
       overrides: { env: { BIG: 'x'.repeat(1 << 20) } },
       kind: 'invalid',
       text: /1 MiB/,
@@ -489,7 +489,7 @@ describe('ProcessRuntime', () => {
       kind: 'invalid',
       text: /cannot be started/,
     },
-  ])('rejects $name and leaves no files', async ({ overrides, kind, text }) => {
+  ])('rejects a start with $name, and leaves no files', async ({ overrides, kind, text }) => {
     const { runtime } = await aMachine();
     const script = path.join(machine.directory, 'script');
     writeFileSync(script, '#!/no/such/interpreter\n', { mode: 0o700 });

@@ -68,9 +68,14 @@ describe('the process runtime', () => {
   });
 
   it.each([
-    { name: 'an exit code', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
-    { name: 'success', ending: 'exit 0', exitCode: 0, reason: 'completed' },
-    { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
+    { name: 'exit code 3', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
+    { name: 'exit code 0', ending: 'exit 0', exitCode: 0, reason: 'completed' },
+    {
+      name: 'the end by SIGKILL',
+      ending: 'kill -9 $$',
+      exitCode: 137,
+      reason: 'killed by SIGKILL',
+    },
   ])(
     'reports $name of a process that the next supervisor adopted after the supervisor was killed',
     async ({ ending, exitCode, reason }) => {
@@ -213,7 +218,7 @@ describe('an exclusive process', () => {
     machine = await openRealMachine();
   });
 
-  it('is killed with all its descendants when its lease expires without supervisor and agent', async () => {
+  it('is killed with all its descendants when its lease expires while no supervisor runs', async () => {
     const script = `trap '' TERM; ${aDetachedProcess('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
     const ids = [await waitForPid('main'), await waitForPid('child')];
@@ -222,7 +227,7 @@ describe('an exclusive process', () => {
     await waitUntil(() => ids.every((pid) => readStartToken(pid) === undefined));
   });
 
-  it('gets SIGTERM before SIGKILL when its lease expires without supervisor and agent', async () => {
+  it('gets SIGTERM before SIGKILL when its lease expires while no supervisor runs', async () => {
     const { containerId } = await startExclusive(
       `trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`,
     );
@@ -356,7 +361,7 @@ describe.each([
   });
 });
 
-describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
+describe('a daemon in a session of its own with an empty environment, where the user may create cgroups,', () => {
   /**
    * Only a cgroup identifies the container of such a process. Without cgroups the process is not
    * found, see docs/limits.md.

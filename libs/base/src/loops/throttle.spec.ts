@@ -17,7 +17,7 @@ describe('Throttle', () => {
     expect(throttle.take('a').passes).toBe(false);
   });
 
-  it('forgets the least recently used key', () => {
+  it('forgets the least recently used key when there are more keys than maxKeys', () => {
     const throttle = new Throttle({
       clock: new ManualClock(),
       burst: 1,

@@ -34,7 +34,7 @@ export function describeEvents(current: CurrentMachine): void {
       }
     });
 
-    it('loses no exit between the call and a later list', async () => {
+    it('loses no exit that happens between the call and a later list', async () => {
       const machine = current();
       const ids = await Promise.all(
         Array.from({ length: 8 }, () =>

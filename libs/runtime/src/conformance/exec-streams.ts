@@ -134,7 +134,7 @@ export function describeExecStreams(current: CurrentMachine): void {
       await machine.waitForChildEnd('fed');
     });
 
-    it('runs with the variables of the request in addition to the variables of the container', async () => {
+    it('runs the command with the variables of the container and of the request', async () => {
       const command = current().command([
         { step: 'writeEnv', name: 'SHARED' },
         { step: 'writeEnv', name: 'OWN' },

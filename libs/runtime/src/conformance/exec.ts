@@ -24,7 +24,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it('runs with the environment of the container', async () => {
+    it('runs the command with the environment of the container', async () => {
       const machine = current();
       const command = machine.command([{ step: 'writeEnv', name: 'SHARED' }]);
       expect(await runExec(machine.runtime, await startHolding(), { command })).toMatchObject({

@@ -37,7 +37,7 @@ export function describeLeases(current: CurrentMachine): void {
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('stops the container when it is not renewed, and is the reason in the status', async () => {
+    it('stops the container when the lease is not renewed, and is the reason in the status', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const id = await startLeased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
@@ -52,7 +52,7 @@ export function describeLeases(current: CurrentMachine): void {
       });
     });
 
-    it('kills the container when it does not exit within the grace period', async () => {
+    it('kills a container that does not exit within the grace period', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const id = await startLeased(machine, [{ step: 'ignoreTerm' }]);
@@ -87,7 +87,7 @@ export function describeLeases(current: CurrentMachine): void {
       ]);
     });
 
-    it('does not stop the container when it was renewed', async () => {
+    it('does not stop the container after a renewal', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
@@ -104,7 +104,7 @@ export function describeLeases(current: CurrentMachine): void {
       expect(stopped.leaseEnded).toBeUndefined();
     });
 
-    it('does not stop the container when it was removed', async () => {
+    it('does not stop the container after the lease was removed', async () => {
       if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;

@@ -89,7 +89,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it.each([
       {
-        name: 'no command and no image',
+        name: 'a request without command and image',
         change: ({ image: _, ...request }: ContainerRequest): ContainerRequest => ({
           ...request,
           command: [],
@@ -109,7 +109,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
           containerId: '../../etc' as ContainerRequest['containerId'],
         }),
       },
-    ])('rejects $name and leaves no container', async ({ change }) => {
+    ])('rejects $name, and leaves no container', async ({ change }) => {
       const machine = current();
       await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({
         kind: 'invalid',
@@ -133,19 +133,19 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
   describe('the end of a main process', () => {
     it.each([
       {
-        name: 'a success',
+        name: 'a success (exit code 0)',
         behaviour: [{ step: 'exit', code: 0 }] as const,
         exitCode: 0,
         reason: 'completed',
       },
       {
-        name: 'a failure',
+        name: 'a failure (exit code 3)',
         behaviour: [{ step: 'exit', code: 3 }] as const,
         exitCode: 3,
         reason: 'exit code 3',
       },
       {
-        name: 'a signal',
+        name: 'a kill by SIGKILL',
         behaviour: [{ step: 'die' }] as const,
         exitCode: 137,
         reason: 'killed by SIGKILL',

@@ -72,7 +72,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       ).toBe(harness.rotatingLines);
     });
 
-    it('yields every line once in batches that are not empty from logBatches', async () => {
+    it('yields every line once, and no empty batch, from logBatches', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },

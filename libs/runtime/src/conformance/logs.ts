@@ -69,12 +69,12 @@ export function describeLogs(current: CurrentMachine): void {
       { name: 'the lines after a sequence number', request: { afterSequence: 20n }, from: 21 },
       { name: 'nothing after the last line', request: { afterSequence: 50n }, from: 51 },
       {
-        name: 'the lines that meet both conditions',
+        name: 'the lines that meet both afterSequence and tailLines',
         request: { afterSequence: 20n, tailLines: 40 },
         from: 21,
       },
       {
-        name: 'the tail when it is shorter than the rest',
+        name: 'the tail when more lines follow afterSequence',
         request: { afterSequence: 20n, tailLines: 2 },
         from: 49,
       },

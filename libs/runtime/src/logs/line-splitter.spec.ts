@@ -17,9 +17,9 @@ describe('LineSplitter', () => {
     { name: 'complete lines', chunks: ['a\nb\n'], lines: ['a', 'b'] },
     { name: 'a line over several chunks', chunks: ['a', 'b', 'c\nd'], lines: ['abc', 'd'] },
     { name: 'empty lines', chunks: ['\n\n', '\n'], lines: ['', '', ''] },
-    { name: 'a carriage return', chunks: ['a\r\n'], lines: ['a\r'] },
-    { name: 'an empty chunk', chunks: [''], lines: [] },
-  ])('splits $name into lines', ({ chunks, lines }) => {
+    { name: 'a line with a carriage return, which is kept', chunks: ['a\r\n'], lines: ['a\r'] },
+    { name: 'an empty chunk into no lines', chunks: [''], lines: [] },
+  ])('splits $name', ({ chunks, lines }) => {
     expect(show(split(chunks.map((chunk) => Buffer.from(chunk))))).toEqual(lines);
   });
 

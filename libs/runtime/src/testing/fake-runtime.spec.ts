@@ -116,17 +116,38 @@ describe('FakeMachine', () => {
   });
 
   it.each([
-    { fields: { image: 'nginx' }, capabilities: ['runtime.process'], outcome: 'rejects' },
-    { fields: { image: 'nginx', command: [] }, capabilities: ['runtime.cri'], outcome: 'accepts' },
     {
+      name: 'an image',
+      fields: { image: 'nginx' },
+      capabilities: ['runtime.process'],
+      outcome: 'rejects',
+    },
+    {
+      name: 'an image',
+      fields: { image: 'nginx', command: [] },
+      capabilities: ['runtime.cri'],
+      outcome: 'accepts',
+    },
+    {
+      name: 'a memory limit',
       fields: { limits: { memoryBytes: 1 } },
       capabilities: ['runtime.process'],
       outcome: 'rejects',
     },
-    { fields: { limits: { memoryBytes: 1 } }, capabilities: ['limits.memory'], outcome: 'accepts' },
-    { fields: { limits: { cpuMillis: 1 } }, capabilities: ['limits.memory'], outcome: 'rejects' },
+    {
+      name: 'a memory limit',
+      fields: { limits: { memoryBytes: 1 } },
+      capabilities: ['limits.memory'],
+      outcome: 'accepts',
+    },
+    {
+      name: 'a CPU limit',
+      fields: { limits: { cpuMillis: 1 } },
+      capabilities: ['limits.memory'],
+      outcome: 'rejects',
+    },
   ])(
-    '$outcome a request with $fields when the capabilities are $capabilities',
+    '$outcome a request with $name when the runtime has $capabilities',
     async ({ fields, capabilities, outcome }) => {
       const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
       const starting = runtime.start(request(fields));

@@ -178,7 +178,7 @@ describe('LeaseGuard', () => {
   });
 
   it.each([0.001, 0.25, 0.254_999, 0.999_999])(
-    'writes no time of SIGTERM before the end of the lease, which has a fraction of %s s',
+    'writes a time of SIGTERM at or after the end of a lease that ends at a fraction of %s s',
     (fraction) => {
       if (tools === undefined) return;
       const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;

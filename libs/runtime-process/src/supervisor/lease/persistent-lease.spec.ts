@@ -19,21 +19,21 @@ describe('PersistentLease', () => {
     };
   }
 
-  it('ends with only the rest of the grace period when it expired while no supervisor ran', async () => {
+  it('calls onEnd with the rest of the grace period when the lease expired before resume', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: HOUR_MS, endsAtUptimeSeconds: uptime() - 2 * 3_600 });
     await clock.advance(0);
     expect(graces).toEqual([0]);
   });
 
-  it('ends with the whole grace period when it expires after a supervisor resumed it', async () => {
+  it('calls onEnd with the whole grace period when the lease expires after resume', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: HOUR_MS, graceMs: 5_000, endsAtUptimeSeconds: uptime() + 3_600 });
     await clock.advance(2 * HOUR_MS);
     expect(graces).toEqual([5_000]);
   });
 
-  it('is not extended on disk or in memory by a renewal after its expiry', () => {
+  it('does not extend an expired lease in memory or on disk when it is renewed', () => {
     const { graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
     lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
@@ -43,7 +43,7 @@ describe('PersistentLease', () => {
     expect(lease.current?.endsAtUptimeSeconds).toBeLessThan(uptime());
   });
 
-  it('is written again only when it ends later by 1/4, earlier, or with another grace period', () => {
+  it('writes a renewed lease only when its end moves 1/4 later or earlier, or its grace period changes', () => {
     let persistCount = 0;
     const { lease } = aLease(() => (persistCount += 1));
     const renew = (leaseMs: number, graceMs = 0): number => {
@@ -59,7 +59,7 @@ describe('PersistentLease', () => {
     expect(lease.recorded).toMatchObject({ graceMs: 5_000 });
   });
 
-  it('is written by the next renewal after a write failed', () => {
+  it('writes the lease at the next renewal after a write failed', () => {
     let isDiskFull = true;
     let persistCount = 0;
     const { lease } = aLease(() => {

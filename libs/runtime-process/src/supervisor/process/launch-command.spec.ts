@@ -61,7 +61,7 @@ describe('buildEnvironment', () => {
     { portName: 'dns-in', ip: '127.0.0.1', port: 2002 },
   ];
 
-  it('lets the ports and the mark win over variables of the request, and lets these win over PATH', () => {
+  it('prefers ports and mark to variables of the request, and these to the default PATH', () => {
     expect(buildEnvironment(request, endpoints, { path: '/bin', home: '/work' })).toEqual({
       PATH: '/own',
       HOME: '/work',

@@ -117,7 +117,7 @@ describeLinux('MainProcess', () => {
     LIMIT_MS,
   );
 
-  it('does not kill an unrelated process', async () => {
+  it('does not kill an unrelated process when it kills its group and its relatives', async () => {
     const leader = startLeader('exit 0');
     const other = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
