@@ -114,6 +114,7 @@ class WindowedInputSender {
   /** Set when the input of the caller failed. */
   failure: { readonly reason: unknown } | undefined;
   private readonly items: AsyncIterator<ExecInput> | undefined;
+  /** Bytes that may still be sent; infinite for a supervisor without flow control. */
   private window: number;
   private isEndSent = false;
   private wake: (() => void) | undefined;

@@ -59,6 +59,7 @@ const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 /** Manages all containers of one directory: starts, stops, leases, commands and removal. */
 export class Supervisor {
   private readonly containers = new Map<string, ManagedContainer>();
+  /** Starts that have not been answered yet, by container id. */
   private readonly starting = new Map<string, Promise<ContainerStatus>>();
   private readonly listeners = new Set<(event: ContainerEvent) => void>();
   private readonly ports: PortPool;
@@ -68,8 +69,10 @@ export class Supervisor {
   private commandCount = 0;
   private adoptedPollTimer: Timer | undefined;
   private guardedPollTimer: Timer | undefined;
+  /** Ids of ended containers and commands whose remaining processes the next sweep kills. */
   private readonly marksToSweep = new Set<string>();
   private readonly cgroups: ContainerCgroups;
+  /** Undefined where processes have no guard; containers then cannot have leases. */
   private readonly guard: LeaseGuard | undefined;
   /** Leases of containers that are being started. */
   private readonly startingLeases = new Map<string, GuardedLease>();

@@ -15,6 +15,10 @@ export class DirectoryChanges {
   private wake: (() => void) | undefined;
   private readonly onAbort = (): void => this.update(() => undefined);
 
+  /**
+   * Begins to watch the directory.
+   * @param signal - Cancels the follower.
+   */
   constructor(
     directory: string,
     private readonly signal: StopSignal,
