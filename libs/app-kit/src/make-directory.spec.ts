@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeDirectory, makeDirectorySync } from './index.js';
 
-/** Both forms of the function, so that each test holds for either. */
+/** The asynchronous and the synchronous function: each test runs for both. */
 const forms = [
   { name: 'makeDirectory', make: makeDirectory },
   {
@@ -17,7 +17,7 @@ describe.each(forms)('$name', ({ make }) => {
   beforeEach(() => void (home = mkdtempSync(join(tmpdir(), 'make-directory-'))));
   afterEach(() => rmSync(home, { recursive: true }));
 
-  it('creates a directory with all missing parents and returns the first one it created', async () => {
+  it('creates a directory with all missing parents, and returns the first created directory', async () => {
     expect(await make(join(home, 'a', 'b', 'c'), 0o700)).toBe(join(home, 'a'));
     const modes = ['a', 'a/b', 'a/b/c'].map((path) => statSync(join(home, path)).mode & 0o777);
     expect(modes).toEqual([0o700, 0o700, 0o700]);
@@ -30,13 +30,13 @@ describe.each(forms)('$name', ({ make }) => {
     expect(statSync(home).mode).toBe(mode);
   });
 
-  it('lets several callers create the same directory at the same time', async () => {
+  it('succeeds for all of several callers that create the same directory at the same time', async () => {
     const path = join(home, 'a', 'b');
     await Promise.all(Array.from({ length: 8 }, () => make(path)));
     expect(statSync(path).isDirectory()).toBe(true);
   });
 
-  it('refuses a path through or to a file', async () => {
+  it('rejects a path that is a file or leads through a file', async () => {
     writeFileSync(join(home, 'file'), '');
     await expect(make(join(home, 'file'))).rejects.toMatchObject({ code: 'EEXIST' });
     await expect(make(join(home, 'file', 'below'))).rejects.toMatchObject({ code: 'ENOTDIR' });
@@ -45,7 +45,7 @@ describe.each(forms)('$name', ({ make }) => {
   // Linux answers mkdir in /proc with ENOENT although /proc exists. Node 20's own recursive mkdir
   // never returns there.
   it.each(process.platform === 'linux' ? ['/proc/cloudless', '/proc/cloudless/a/b'] : [])(
-    'fails where the file system creates no directories (%s)',
+    'rejects with ENOENT where the file system creates no directories (%s)',
     async (path) => {
       await expect(make(path)).rejects.toMatchObject({ code: 'ENOENT' });
     },

@@ -2,13 +2,13 @@ import { mkdirSync, statSync } from 'node:fs';
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
-/** Node's own default. */
+/** Default of mkdir in Node.js; the umask removes bits. */
 const DEFAULT_MODE = 0o777;
 
 /**
  * Creates a directory and its missing parents, like `mkdir -p`.
  *
- * Node 20's own recursive mkdir takes each ENOENT for a missing parent and never returns on file
+ * The recursive mkdir of Node 20 takes each ENOENT for a missing parent and never returns on file
  * systems that answer ENOENT for another reason: /proc, autofs, some FUSE file systems. This
  * function tries each path at most twice.
  * @param mode - Mode of each new directory, before the umask. Default 0o777.
@@ -26,17 +26,17 @@ export async function makeDirectory(
       () => undefined,
       (reason: unknown) => reason,
     );
-  let refusal = await tryCreate();
-  if (refusal === undefined) return target;
-  let first: string | undefined;
-  if (mayLackParent(refusal, target)) {
-    first = await makeDirectory(dirname(target), mode);
-    refusal = await tryCreate();
-    if (refusal === undefined) return first ?? target;
+  let failure = await tryCreate();
+  if (failure === undefined) return target;
+  let firstCreated: string | undefined;
+  if (mayLackParent(failure, target)) {
+    firstCreated = await makeDirectory(dirname(target), mode);
+    failure = await tryCreate();
+    if (failure === undefined) return firstCreated ?? target;
   }
-  const found = await stat(target).catch(() => undefined);
-  if (found?.isDirectory() !== true) throw refusal;
-  return first;
+  const stats = await stat(target).catch(() => undefined);
+  if (stats?.isDirectory() !== true) throw failure;
+  return firstCreated;
 }
 
 /** {@link makeDirectory} in one synchronous call. */
@@ -50,18 +50,19 @@ export function makeDirectorySync(path: string, mode = DEFAULT_MODE): string | u
       return reason;
     }
   };
-  let refusal = tryCreate();
-  if (refusal === undefined) return target;
-  let first: string | undefined;
-  if (mayLackParent(refusal, target)) {
-    first = makeDirectorySync(dirname(target), mode);
-    refusal = tryCreate();
-    if (refusal === undefined) return first ?? target;
+  let failure = tryCreate();
+  if (failure === undefined) return target;
+  let firstCreated: string | undefined;
+  if (mayLackParent(failure, target)) {
+    firstCreated = makeDirectorySync(dirname(target), mode);
+    failure = tryCreate();
+    if (failure === undefined) return firstCreated ?? target;
   }
-  if (statSync(target, { throwIfNoEntry: false })?.isDirectory() !== true) throw refusal;
-  return first;
+  if (statSync(target, { throwIfNoEntry: false })?.isDirectory() !== true) throw failure;
+  return firstCreated;
 }
 
-function mayLackParent(refusal: unknown, target: string): boolean {
-  return (refusal as NodeJS.ErrnoException).code === 'ENOENT' && dirname(target) !== target;
+/** Returns true when the error may mean that a parent of `target` is missing. */
+function mayLackParent(failure: unknown, target: string): boolean {
+  return (failure as NodeJS.ErrnoException).code === 'ENOENT' && dirname(target) !== target;
 }

@@ -13,9 +13,9 @@ afterEach(() => rmSync(home, { recursive: true, force: true }));
 
 describe('protectFromOutOfMemory', () => {
   it.each([
-    { before: '0', after: '-900', name: 'lowers the score' },
-    { before: '900', after: '-900', name: 'lowers a raised score' },
-    { before: '-999', after: '-999', name: 'leaves a lower score as it is' },
+    { before: '0', after: '-900', name: 'lowers a score of 0 to -900' },
+    { before: '900', after: '-900', name: 'lowers a score of 900 to -900' },
+    { before: '-999', after: '-999', name: 'does not change a lower score' },
   ])('$name', ({ before, after }) => {
     writeFileSync(file, `${before}\n`);
     expect(protectFromOutOfMemory(file)).toBe(true);

@@ -1,12 +1,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /**
- * Below all unprotected programs. Container runtimes and the kubelet have -999, the Docker daemon
- * -500.
+ * Score of a protected program, below the scores of unprotected programs. Container runtimes and
+ * the kubelet have -999, the Docker daemon has -500.
  */
 const PROTECTED_SCORE = -900;
 /**
- * Range -1000 to 1000; a process with a greater score is killed sooner.
+ * File with the score of this process, -1000 to 1000. The kernel kills processes with a greater
+ * score first.
  * @see proc_pid_oom_score_adj(5)
  */
 const OWN_SCORE_FILE = '/proc/self/oom_score_adj';
@@ -14,6 +15,7 @@ const OWN_SCORE_FILE = '/proc/self/oom_score_adj';
 /**
  * Makes this process one of the last that the kernel kills when memory runs out. Processes that it
  * starts afterwards inherit the protection: see {@link endMemoryProtection}.
+ * @param file - Only tests pass another file.
  * @returns False without the privilege (CAP_SYS_RESOURCE) and on systems other than Linux.
  */
 export function protectFromOutOfMemory(file = OWN_SCORE_FILE): boolean {
@@ -26,11 +28,15 @@ export function protectFromOutOfMemory(file = OWN_SCORE_FILE): boolean {
   }
 }
 
-/** Removes an inherited protection, so that child processes do not have it. Needs no privilege. */
+/**
+ * Removes the protection that this process inherited. Call it in programs that a protected program
+ * starts. Needs no privilege.
+ * @param file - Only tests pass another file.
+ */
 export function endMemoryProtection(file = OWN_SCORE_FILE): void {
   try {
     if (Number(readFileSync(file, 'utf8')) < 0) writeFileSync(file, '0\n', { flag: 'r+' });
   } catch {
-    // this system has no scores
+    // This system has no scores.
   }
 }

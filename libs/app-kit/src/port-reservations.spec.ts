@@ -1,8 +1,8 @@
 import { PortReservations } from './port-reservations.js';
 
-/** Numbers above 65535, so that nothing else on this machine reserves them. */
-let last = 100_000 + process.pid * 10;
-const nextPort = (): number => (last += 1);
+/** Numbers above 65535, which no other program reserves. */
+let lastPort = 100_000 + process.pid * 10;
+const nextPort = (): number => (lastPort += 1);
 
 const opened: PortReservations[] = [];
 function aHolder(): PortReservations {
@@ -17,7 +17,7 @@ afterEach(() => {
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeLinux('PortReservations', () => {
-  it('gives a port to one holder at a time', async () => {
+  it('reserves a port for one holder at a time', async () => {
     const [port, first, second] = [nextPort(), aHolder(), aHolder()];
     expect([
       await first.reserve(port, 'tcp'),
@@ -28,15 +28,15 @@ describeLinux('PortReservations', () => {
     expect(await second.reserve(port, 'tcp')).toBe(true);
   });
 
-  it('gives a port to exactly one of many holders that ask at the same time', async () => {
+  it('reserves a port for exactly one of many holders that call reserve at the same time', async () => {
     const port = nextPort();
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => aHolder().reserve(port, 'udp')),
     );
-    expect(answers.filter((isTaken) => isTaken)).toHaveLength(1);
+    expect(answers.filter((isReserved) => isReserved)).toHaveLength(1);
   });
 
-  it('counts each protocol and each number separately', async () => {
+  it('reserves the same number for another protocol, and another number, independently', async () => {
     const [port, next, first, second] = [nextPort(), nextPort(), aHolder(), aHolder()];
     expect([
       await first.reserve(port, 'tcp'),
@@ -52,17 +52,17 @@ describeLinux('PortReservations', () => {
     expect(await second.reserve(port, 'tcp')).toBe(false);
   });
 
-  it('leaves no port reserved when a holder takes, releases and takes it again without waiting', async () => {
+  it('leaves no port reserved after concurrent calls of reserve, release, reserve and then releaseAll', async () => {
     const [port, first, second] = [nextPort(), aHolder(), aHolder()];
-    const takes = [first.reserve(port, 'tcp')];
+    const reserves = [first.reserve(port, 'tcp')];
     first.release(port, 'tcp');
-    takes.push(first.reserve(port, 'tcp'));
-    await Promise.all(takes);
+    reserves.push(first.reserve(port, 'tcp'));
+    await Promise.all(reserves);
     first.releaseAll();
     expect(await second.reserve(port, 'tcp')).toBe(true);
   });
 
-  it('releases all ports of a holder', async () => {
+  it('releases all ports of a holder with releaseAll', async () => {
     const [ports, first, second] = [[nextPort(), nextPort()], aHolder(), aHolder()];
     for (const port of ports) await first.reserve(port, 'tcp');
     first.releaseAll();

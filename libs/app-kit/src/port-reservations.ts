@@ -1,14 +1,14 @@
 import { createServer, type Server } from 'node:net';
 
-/** A reserved port, with its socket once the socket's name is bound. */
+/** A reserved port. `server` is set once the name of its socket is bound. */
 interface Reservation {
   server: Server | undefined;
 }
 
 /**
- * Ports of this machine that are promised to a process that does not listen yet. To a search for a
- * free port, such a port looks free; a reservation protects it from all other processes that
- * reserve ports before they use them.
+ * Reserves ports of this machine for processes that do not listen yet. A search for a free port
+ * would find such a port free. A reservation keeps the port from all other processes that reserve
+ * ports before they use them.
  *
  * On Linux a reservation is the name of an abstract socket: names are unique in a network
  * namespace, like ports, and the kernel removes them when the process ends. Other systems have no
@@ -32,7 +32,7 @@ export class PortReservations {
     if (process.platform !== 'linux') return true;
     const server = createServer((connection) => connection.destroy()).unref();
     const code = await listen(server, `\0cloudless/port/${key}`);
-    // neither released nor reserved again meanwhile
+    // False when the port was released, or released and reserved again, during the wait.
     const isHeld = this.reservations.get(key) === reservation;
     if (code === 'EADDRINUSE') {
       if (isHeld) this.reservations.delete(key);
@@ -43,13 +43,14 @@ export class PortReservations {
     return true;
   }
 
-  /** Releases a port. Has no effect on a port that this holder does not have. */
+  /** Releases a port. Does nothing for a port that this holder has not reserved. */
   release(port: number, protocol: 'tcp' | 'udp'): void {
     const key = toKey(port, protocol);
     this.reservations.get(key)?.server?.close();
     this.reservations.delete(key);
   }
 
+  /** Releases all ports of this holder. */
   releaseAll(): void {
     for (const { server } of this.reservations.values()) server?.close();
     this.reservations.clear();
@@ -60,7 +61,10 @@ function toKey(port: number, protocol: 'tcp' | 'udp'): string {
   return `${port}/${protocol}`;
 }
 
-/** @returns The error code; undefined when the name is bound. */
+/**
+ * Binds a server to the name of a socket.
+ * @returns The error code; undefined when the name is bound.
+ */
 function listen(server: Server, path: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     server.once('error', ({ code = 'unknown' }: NodeJS.ErrnoException) => resolve(code));

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { randomHex, sleep } from '@cloudless/base';
 import { systemClock, systemRandom } from './index.js';
 
-it('README of system has an example that runs', async () => {
+it('README of app-kit shows an example that runs with these results', async () => {
   // <example>
   const started = systemClock.now();
   await sleep(systemClock, 2);
@@ -16,7 +16,7 @@ it('README of system has an example that runs', async () => {
   // </example>
 });
 
-it('README of system contains the example of this spec', async () => {
+it('README of app-kit contains the example that this spec runs', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

@@ -8,10 +8,11 @@ const STOP_SIGNALS: readonly StopSignal[] = ['SIGINT', 'SIGTERM'];
 const EXIT_BY_SIGNAL = 128;
 
 /**
- * Lets the first stop signal end this process during its start. The kernel does that even when a
- * file system blocks and no JavaScript runs. Call this before anything else.
- * @returns A function to call once there is something to close. From then on, the first signal of
- *   each kind does not end the process; the promise resolves with the first signal.
+ * Lets the first stop signal end this process during its start. The kernel ends the process even
+ * when a file system blocks and no JavaScript runs. Call this function before anything else.
+ * @returns A function to call once the program has something to close. From that call on, the first
+ *   SIGINT and the first SIGTERM do not end the process; the returned promise resolves with the
+ *   first of both. A second signal of the same kind ends the process.
  */
 export function endOnStopSignals(): () => Promise<StopSignal> {
   // The kernel does not deliver signals without a handler to process 1 of a container.
@@ -26,11 +27,12 @@ export function endOnStopSignals(): () => Promise<StopSignal> {
 }
 
 /**
- * Ends this process by the default action of a signal. `process.exit` is no substitute: it waits
- * for threads of Node, which may wait for a file system forever.
+ * Ends this process by the default action of a signal. `process.exit` alone is no substitute,
+ * because it waits for threads of Node.js, which may wait for a file system forever.
  */
 export function endBySignal(signal: StopSignal | 'SIGHUP'): never {
   process.removeAllListeners(signal);
   process.kill(process.pid, signal);
-  process.exit(EXIT_BY_SIGNAL + constants.signals[signal]); // process 1 survives its own signals
+  // Reached only by process 1 of a container, which survives its own signal.
+  process.exit(EXIT_BY_SIGNAL + constants.signals[signal]);
 }

@@ -16,7 +16,7 @@ describe('systemClock', () => {
     expect(reading).toBeLessThanOrEqual(Date.now());
   });
 
-  it('fires each timer once, in the order of delays', async () => {
+  it('fires each timer once, and the timer with the longest delay last', async () => {
     const fired: number[] = [];
     await new Promise<void>((resolve) => {
       for (const delayMs of [3, -1, 1, 0]) systemClock.setTimer(delayMs, () => fired.push(delayMs));
@@ -31,36 +31,36 @@ describe('systemClock', () => {
     const cancelled = systemClock.setTimer(1, () => (fired += 1));
     cancelled.cancel();
     cancelled.cancel();
-    const done = await new Promise<{ cancel(): void }>((resolve) => {
+    const firedTimer = await new Promise<{ cancel(): void }>((resolve) => {
       const timer = systemClock.setTimer(3, () => resolve(timer));
     });
-    done.cancel();
+    firedTimer.cancel();
     expect(fired).toBe(0);
   });
 
-  it('does not keep the process alive', () => {
-    const set = jest.spyOn(globalThis, 'setTimeout');
+  it('does not keep the process alive by a pending timer', () => {
+    const setTimeoutSpy = jest.spyOn(globalThis, 'setTimeout');
     const timer = systemClock.setTimer(60_000, () => undefined);
-    expect((set.mock.results[0]?.value as NodeJS.Timeout).hasRef()).toBe(false);
+    expect((setTimeoutSpy.mock.results[0]?.value as NodeJS.Timeout).hasRef()).toBe(false);
     timer.cancel();
-    set.mockRestore();
+    setTimeoutSpy.mockRestore();
   });
 
-  it('ends a sleep when its signal is aborted', async () => {
+  it('rejects a sleep when its signal is aborted', async () => {
     const stop = new AbortController();
-    const nap = sleep(systemClock, 60_000, stop.signal);
+    const sleeping = sleep(systemClock, 60_000, stop.signal);
     stop.abort();
-    await expect(nap).rejects.toMatchObject({ name: 'StoppedError' });
+    await expect(sleeping).rejects.toMatchObject({ name: 'StoppedError' });
   });
 });
 
-describe('systemClock, long timers', () => {
+describe('systemClock.setTimer', () => {
   const DAY_MS = 86_400_000;
   beforeEach(() => void jest.useFakeTimers());
   afterEach(() => void jest.useRealTimers());
 
   it.each([1, 2 ** 31 - 1, 2 ** 31, 30 * DAY_MS, 100 * DAY_MS])(
-    'fires a timer of %i ms on time and not earlier',
+    'fires a timer of %i ms once, after exactly that time',
     (delayMs) => {
       let fired = 0;
       systemClock.setTimer(delayMs, () => (fired += 1));
@@ -73,7 +73,7 @@ describe('systemClock, long timers', () => {
     },
   );
 
-  it('cancels a long timer after its first part', () => {
+  it('cancels a timer of 60 days after 30 days', () => {
     let fired = 0;
     const timer = systemClock.setTimer(60 * DAY_MS, () => (fired += 1));
     jest.advanceTimersByTime(30 * DAY_MS);
@@ -82,7 +82,7 @@ describe('systemClock, long timers', () => {
     expect({ fired, left: jest.getTimerCount() }).toEqual({ fired: 0, left: 0 });
   });
 
-  it('rounds fractions of a millisecond up and never fires an infinite timer', () => {
+  it('rounds fractions of a millisecond up, and never fires a timer with an infinite delay', () => {
     let fired = 0;
     systemClock.setTimer(2.5, () => (fired += 1));
     systemClock.setTimer(Number.POSITIVE_INFINITY, () => (fired += 100));

@@ -10,18 +10,21 @@ export const systemClock: Clock = {
   wallTime: () => Date.now(),
   setTimer: (delayMs, action): Timer => {
     let handle: NodeJS.Timeout;
-    const arm = (remainingMs: number): void => {
+    const scheduleStep = (remainingMs: number): void => {
       const stepMs = Math.min(remainingMs, MAX_TIMEOUT_MS);
       handle = setTimeout(
-        () => (remainingMs > stepMs ? arm(remainingMs - stepMs) : action()),
+        () => (remainingMs > stepMs ? scheduleStep(remainingMs - stepMs) : action()),
         stepMs,
       );
       handle.unref();
     };
-    arm(Math.ceil(Math.max(0, delayMs))); // Node truncates fractions, so the timer would be early
+    // Rounded up, because Node truncates fractions and the timer would be early.
+    scheduleStep(Math.ceil(Math.max(0, delayMs)));
     return { cancel: () => clearTimeout(handle) };
   },
 };
 
-/** Node's longest timeout, 24.8 days (a signed 32-bit number). Node fires longer ones at once. */
+/**
+ * Longest timeout of Node, 24.8 days (a signed 32-bit number). Node fires longer timers at once.
+ */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;

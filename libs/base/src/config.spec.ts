@@ -38,7 +38,7 @@ const defaults: Parsed = {
   leaseMs: 3_000,
 };
 
-function violationsOf(action: () => unknown): unknown {
+function findViolations(action: () => unknown): unknown {
   try {
     action();
   } catch (reason) {
@@ -54,7 +54,7 @@ describe('parseConfig', () => {
     expect(read({ source: 'file', values: {} })).toEqual(defaults);
   });
 
-  it('lets later layers override earlier ones field by field; undefined sets nothing', () => {
+  it('lets later layers override earlier layers field by field, except with undefined', () => {
     expect(
       read(
         { source: 'file', values: { name: 'file', port: 1, verbose: true } },
@@ -64,7 +64,7 @@ describe('parseConfig', () => {
     ).toEqual({ ...defaults, name: 'file', port: 2, verbose: true, mode: 'secure' });
   });
 
-  it('reports all problems of all layers at once, each with its source and the name used there', () => {
+  it('reports all problems of all layers at once, each with its source and its name in the source', () => {
     const layers: ConfigLayer[] = [
       { source: 'cloudless.yaml', values: { prot: 1, port: 0, zone: null } },
       {
@@ -73,7 +73,7 @@ describe('parseConfig', () => {
         nameOf: (key) => `CLOUDLESS_${key.toUpperCase()}`,
       },
     ];
-    expect(violationsOf(() => read(...layers))).toEqual([
+    expect(findViolations(() => read(...layers))).toEqual([
       {
         field: 'cloudless.yaml: prot',
         message: 'is not a setting; the settings are name, zone, port, mode, verbose, leaseMs',
@@ -89,18 +89,18 @@ describe('parseConfig', () => {
 
   it('reports an invalid value even when a later layer overrides it', () => {
     expect(
-      violationsOf(() =>
+      findViolations(() =>
         read({ source: 'file', values: { port: 'x' } }, { source: 'flags', values: { port: 5 } }),
       ),
     ).toHaveLength(1);
   });
 
-  it('accepts only declared settings, not inherited object keys', () => {
+  it('rejects the names of inherited object members as unknown settings', () => {
     const values = JSON.parse('{"__proto__": 1, "constructor": 2, "toString": 3}') as Record<
       string,
       unknown
     >;
-    expect(violationsOf(() => read({ source: 'file', values }))).toHaveLength(3);
+    expect(findViolations(() => read({ source: 'file', values }))).toHaveLength(3);
   });
 });
 
@@ -112,122 +112,129 @@ describe('config fields', () => {
   const flag = switchField(true);
   const duration = durationField(1, 0, 7_200_000);
   const size = sizeField(1, 1_000, 1_024 ** 3);
-  it.each<{
-    name: string;
-    field: ConfigField<unknown>;
-    raw: unknown;
-    value?: unknown;
-    problem?: string;
-  }>([
+  const cases: readonly {
+    readonly name: string;
+    readonly field: ConfigField<unknown>;
+    readonly raw: unknown;
+    readonly value?: unknown;
+    readonly problem?: string;
+  }[] = [
     { name: 'text', field: text, raw: '', value: '' },
     { name: 'text', field: text, raw: 7, problem: 'must be text' },
     { name: 'text with a pattern', field: pattern, raw: 'aa', value: 'aa' },
     {
-      name: 'text with a stateful pattern, parsed twice',
+      name: 'text with a global pattern, parsed a second time',
       field: pattern,
       raw: 'aa',
       value: 'aa',
     },
     { name: 'text with a pattern', field: pattern, raw: 'b', problem: '"b" must be only a' },
-    { name: 'number', field: number, raw: 7, value: 7 },
-    { name: 'number', field: number, raw: ' 7 ', value: 7 },
-    { name: 'number', field: number, raw: '-5', value: -5 },
+    { name: 'a whole number', field: number, raw: 7, value: 7 },
+    { name: 'a whole number', field: number, raw: ' 7 ', value: 7 },
+    { name: 'a whole number', field: number, raw: '-5', value: -5 },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: -6,
       problem: '"-6" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: 1.5,
       problem: '"1.5" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: '1e3',
       problem: '"1e3" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: '',
       problem: '"" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: Number.NaN,
       problem: '"NaN" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: [7],
       problem: '"[7]" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: Object.create(null),
       problem: '"{}" must be a whole number from -5 to 65535',
     },
     {
-      name: 'number',
+      name: 'a whole number',
       field: number,
       raw: null,
       problem: '"null" must be a whole number from -5 to 65535',
     },
-    { name: 'word', field: word, raw: 'a', value: 'a' },
-    { name: 'word', field: word, raw: 'A', problem: '"A" must be one of a, b' },
-    { name: 'size', field: size, raw: '512Ki', value: 524_288 },
-    { name: 'size', field: size, raw: '1Gi', value: 1_073_741_824 },
-    { name: 'size', field: size, raw: 65_536, value: 65_536 },
+    { name: 'one of a and b', field: word, raw: 'a', value: 'a' },
+    { name: 'one of a and b', field: word, raw: 'A', problem: '"A" must be one of a, b' },
+    { name: 'a size', field: size, raw: '512Ki', value: 524_288 },
+    { name: 'a size', field: size, raw: '1Gi', value: 1_073_741_824 },
+    { name: 'a size', field: size, raw: 65_536, value: 65_536 },
     ...['999', '2Gi', '1.5Mi', '64MB', '64 Mi', '', '-1Ki', null, Number.NaN].map((raw) => ({
-      name: 'size',
+      name: 'a size',
       field: size,
       raw,
       problem: `"${raw}" must be a size such as 512Ki or 64Mi, from 1000 to 1073741824 bytes`,
     })),
-    { name: 'switch', field: flag, raw: false, value: false },
-    { name: 'switch', field: flag, raw: 'true', value: true },
-    { name: 'switch', field: flag, raw: 'yes', problem: '"yes" must be true or false' },
-    { name: 'switch', field: flag, raw: 1, problem: '"1" must be true or false' },
-    { name: 'duration', field: duration, raw: '250ms', value: 250 },
-    { name: 'duration', field: duration, raw: '1m30s', value: 90_000 },
-    { name: 'duration', field: duration, raw: '2h', value: 7_200_000 },
-    { name: 'duration', field: duration, raw: '0s', value: 0 },
+    { name: 'a switch', field: flag, raw: false, value: false },
+    { name: 'a switch', field: flag, raw: 'true', value: true },
+    { name: 'a switch', field: flag, raw: 'yes', problem: '"yes" must be true or false' },
+    { name: 'a switch', field: flag, raw: 1, problem: '"1" must be true or false' },
+    { name: 'a duration', field: duration, raw: '250ms', value: 250 },
+    { name: 'a duration', field: duration, raw: '1m30s', value: 90_000 },
+    { name: 'a duration', field: duration, raw: '2h', value: 7_200_000 },
+    { name: 'a duration', field: duration, raw: '0s', value: 0 },
     {
-      name: 'duration',
+      name: 'a duration',
       field: duration,
       raw: '3',
       problem: '"3" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
     {
-      name: 'duration',
+      name: 'a duration',
       field: duration,
       raw: 3,
       problem: '"3" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
     {
-      name: 'duration',
+      name: 'a duration',
       field: duration,
       raw: '1.5s',
       problem: '"1.5s" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
     {
-      name: 'duration',
+      name: 'a duration',
       field: duration,
       raw: '3h',
       problem: '"3h" must be a duration such as 250ms, 3s or 1m30s, from 0 ms to 7200000 ms',
     },
-  ])('$name field parses $raw', ({ field, raw, value, problem }) => {
+  ];
+  it.each(
+    cases.map((each) => ({
+      ...each,
+      input: Number.isNaN(each.raw) ? 'NaN' : JSON.stringify(each.raw),
+      outcome: each.problem === undefined ? 'accept' : 'reject',
+    })),
+  )('$outcome $input as $name', ({ field, raw, value, problem }) => {
     expect(field.parse(raw)).toEqual(problem === undefined ? { value } : { problem });
   });
 
-  it('return a value or a problem for any input and never throw', () => {
+  it('return a value or a problem for any input, and never throw', () => {
     const all = [text, pattern, number, word, flag, duration];
     fc.assert(
       fc.property(
@@ -245,7 +252,7 @@ describe('config fields', () => {
     );
   });
 
-  it('parse every duration that is written in their units', () => {
+  it('parse every duration of whole numbers with the units ms, s, m and h', () => {
     const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
     const part = fc.tuple(fc.nat(20), fc.constantFrom('ms', 's', 'm', 'h'));
     fc.assert(

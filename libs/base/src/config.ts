@@ -5,7 +5,9 @@ export type ParsedValue<Value> = { readonly value: Value } | { readonly problem:
 
 /** Parser and default value of one setting. */
 export interface ConfigField<Value> {
+  /** Never throws. */
   readonly parse: (raw: unknown) => ParsedValue<Value>;
+  /** Default: the value when no layer sets the setting. */
   readonly fallback: Value;
 }
 
@@ -13,6 +15,7 @@ export interface ConfigField<Value> {
 export interface ConfigLayer {
   /** Name of the source in messages: `cloudless.yaml`, `environment`, `command line`. */
   readonly source: string;
+  /** Raw values by key. `undefined` sets nothing. */
   readonly values: Readonly<Record<string, unknown>>;
   /** Returns the name of a setting in this source, for messages. Default: the key itself. */
   readonly nameOf?: (key: string) => string;
@@ -22,8 +25,9 @@ export interface ConfigLayer {
 export type ConfigFields<Config> = { readonly [Key in keyof Config]: ConfigField<Config[Key]> };
 
 /**
- * Reads settings once, when a program starts: defaults first, then each layer.
- * @throws {@link InvalidInputError} listing every unknown key and invalid value with its source.
+ * Merges the settings of a program: the defaults first, then each layer.
+ * @throws {@link InvalidInputError} with every unknown key and invalid value and its source, also
+ *   of values that a later layer overrides.
  */
 export function parseConfig<Config extends object>(
   fields: ConfigFields<Config>,
@@ -35,18 +39,18 @@ export function parseConfig<Config extends object>(
   for (const { source, values, nameOf = (key: string): string => key } of layers) {
     for (const [key, raw] of Object.entries(values)) {
       if (raw === undefined) continue;
-      const known = keys.find((name) => name === key);
-      if (known === undefined) {
+      const declaredKey = keys.find((name) => name === key);
+      if (declaredKey === undefined) {
         problems.push({
           field: `${source}: ${nameOf(key)}`,
           message: `is not a setting; the settings are ${keys.join(', ')}`,
         });
         continue;
       }
-      const parsed = fields[known].parse(raw);
+      const parsed = fields[declaredKey].parse(raw);
       if ('problem' in parsed)
         problems.push({ field: `${source}: ${nameOf(key)}`, message: parsed.problem });
-      else config[known] = parsed.value;
+      else config[declaredKey] = parsed.value;
     }
   }
   if (problems.length > 0) throw new InvalidInputError(problems);
@@ -54,8 +58,8 @@ export function parseConfig<Config extends object>(
 }
 
 /**
- * Accepts any text, or text that matches the pattern `form`; `expected` describes the pattern in
- * messages.
+ * Accepts any text, or only text that matches `form.pattern`.
+ * @param form - `expected` describes the pattern in messages: `must be <expected>`.
  */
 export function textField<Fallback extends string | undefined>(
   fallback: Fallback,
@@ -72,7 +76,7 @@ export function textField<Fallback extends string | undefined>(
   };
 }
 
-/** Accepts a whole number from `min` to `max`, as a number or as digits. */
+/** Accepts a whole number from `min` to `max`, both included, as a number or as digits. */
 export function wholeNumberField(fallback: number, min: number, max: number): ConfigField<number> {
   return {
     fallback,
@@ -86,7 +90,7 @@ export function wholeNumberField(fallback: number, min: number, max: number): Co
   };
 }
 
-/** Accepts one of several words. */
+/** Accepts one of `words`, in the same case. */
 export function oneOfField<Word extends string>(
   fallback: Word,
   words: readonly Word[],
@@ -94,7 +98,7 @@ export function oneOfField<Word extends string>(
   return {
     fallback,
     parse: (raw) => {
-      const word = words.find((known) => known === raw);
+      const word = words.find((candidate) => candidate === raw);
       if (word === undefined)
         return { problem: `"${showValue(raw)}" must be one of ${words.join(', ')}` };
       return { value: word };
@@ -121,7 +125,7 @@ const DURATION_UNITS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** Accepts a duration such as `250ms`, `3s` or `1m30s`; the value is in milliseconds. */
+/** Accepts a text such as `250ms`, `3s` or `1m30s`; the value is in milliseconds. */
 export function durationField(
   fallbackMs: number,
   minMs: number,
@@ -155,7 +159,7 @@ const SIZE_UNITS: Readonly<Record<string, number>> = {
   Gi: 1_024 ** 3,
 };
 
-/** Accepts a size such as `65536`, `512Ki` or `64Mi`; the value is in bytes. */
+/** Accepts a number or a text such as `65536`, `512Ki` or `64Mi`; the value is in bytes. */
 export function sizeField(
   fallbackBytes: number,
   minBytes: number,

@@ -5,9 +5,10 @@ export type DefinedFields<Fields extends object> = {
 
 /**
  * Leaves out the fields whose value is `undefined`. With `exactOptionalPropertyTypes` an optional
- * field may be absent but not `undefined`, so an object literal spreads the result of this function.
- * @param fields - is not changed. `null`, `0`, `''` and `false` are values and stay.
- * @returns a new object with the other fields, in the same order.
+ * field may be absent but not `undefined`, so an object literal spreads the result of this
+ * function.
+ * @param fields - Not changed. `null`, `0`, `''` and `false` are values and stay.
+ * @returns A new object with the other fields, in the same order.
  * @example
  * const request = { image, ...definedFields({ command, workingDirectory }) };
  */

@@ -16,7 +16,7 @@ class DiskFullError extends CloudlessError {
 }
 
 describe('CloudlessError', () => {
-  it('has its kind, its cause and the name of its class', () => {
+  it('has a kind, the given cause and the name of its class', () => {
     const cause = new Error('ENOSPC');
     expect(new DiskFullError({ cause })).toMatchObject({
       kind: 'exhausted',
@@ -33,7 +33,7 @@ describe('CloudlessError', () => {
 });
 
 describe('InvalidInputError', () => {
-  it('lists every violation with its field; a violation of the whole input has no field', () => {
+  it('lists every violation with its field, and without a field for the whole input', () => {
     const error = new InvalidInputError([
       { field: 'spec.replicas', message: 'must be 0 or more' },
       { field: '', message: 'must be an object' },
@@ -95,7 +95,7 @@ describe('errorKindOf and errorMessageOf', () => {
       kind: 'internal',
       message: 'RangeError',
     },
-  ])('return kind and message of $name', ({ reason, kind, message }) => {
+  ])('return the kind and the message of $name', ({ reason, kind, message }) => {
     expect({ kind: errorKindOf(reason), message: errorMessageOf(reason) }).toEqual({
       kind,
       message,
@@ -167,19 +167,22 @@ describe('errorFields', () => {
   });
 });
 
-describe('assert and assertNever', () => {
-  it('throw an internal error with the failed assumption', () => {
+describe('assert', () => {
+  it('throws an internal error with the failed assertion', () => {
     expect(() => assert(true, 'fine')).not.toThrow();
     expect(() => assert(false, 'two is even')).toThrow(
       expect.objectContaining({ kind: 'internal', message: 'assertion failed: two is even' }),
     );
   });
+});
+
+describe('assertNever', () => {
   it.each([
     { value: 'sideways', shown: 'sideways' },
     { value: { kind: 'odd' }, shown: '{"kind":"odd"}' },
     { value: 7n, shown: '7' },
     { value: undefined, shown: 'undefined' },
-  ])('assertNever names the value $shown', ({ value, shown }) => {
+  ])('throws an internal error that names the value $shown', ({ value, shown }) => {
     expect(() => assertNever(value as never)).toThrow(
       expect.objectContaining({ kind: 'internal', message: `unexpected value ${shown}` }),
     );

@@ -1,24 +1,25 @@
 /**
- * Category of a failure. The same in code, on the wire and in the exit codes of the command line.
+ * Category of a failure. The kinds are the same in code, on the wire and in the exit codes of the
+ * command line.
  */
 export type ErrorKind =
   | 'invalid' // the input is invalid and stays invalid
   | 'notFound'
   | 'exists'
   | 'denied'
-  | 'precondition' // valid input, but not in the current state
-  | 'conflict' // something changed meanwhile: read again and retry
-  | 'exhausted'
+  | 'precondition' // the input is valid, but the current state does not permit the operation
+  | 'conflict' // a record changed meanwhile: read again and retry
+  | 'exhausted' // out of a bounded resource, such as disk space, ports or a queue
   | 'unavailable' // retry later
   | 'unauthenticated'
   | 'unimplemented'
-  | 'deadline'
+  | 'deadline' // the time limit has passed
   | 'compacted' // the requested history no longer exists: take a snapshot
   | 'internal';
 
 /**
- * An error with a kind. The message states what failed and what to do; it does not repeat the
- * cause.
+ * An error with a kind. The message states what failed and what to do, and does not repeat the
+ * message of the cause.
  */
 export class CloudlessError extends Error {
   constructor(
@@ -38,7 +39,7 @@ export interface Violation {
   readonly message: string;
 }
 
-/** The input is invalid. Lists all problems, each with its field. */
+/** Error of kind `invalid` that lists all problems of an input, each with its field. */
 export class InvalidInputError extends CloudlessError {
   constructor(readonly violations: readonly Violation[]) {
     super(
@@ -67,8 +68,8 @@ export function errorMessageOf(reason: unknown): string {
 }
 
 /**
- * Returns a thrown value with its whole cause chain as log fields. The errors of an
- * `AggregateError` count as causes.
+ * Returns a thrown value with its cause chain, at most {@link MAX_CAUSES} causes, as log fields.
+ * The errors of an `AggregateError` count as causes. Never throws.
  */
 export function errorFields(reason: unknown): {
   readonly error: string;
@@ -78,11 +79,11 @@ export function errorFields(reason: unknown): {
   if (!isError(reason)) return { error: showValue(reason) };
   const causes: string[] = [];
   for (
-    let next = causesOf(reason);
-    next.length > 0 && causes.length < MAX_CAUSES;
-    next = next.flatMap(causesOf)
+    let level = causesOf(reason);
+    level.length > 0 && causes.length < MAX_CAUSES;
+    level = level.flatMap(causesOf)
   ) {
-    causes.push(...next.slice(0, MAX_CAUSES - causes.length).map(nameAndMessage));
+    causes.push(...level.slice(0, MAX_CAUSES - causes.length).map(nameAndMessage));
   }
   return {
     error: errorMessageOf(reason),
@@ -128,7 +129,7 @@ export function showValue(value: unknown): string {
 
 const UNSHOWABLE = 'an object';
 
-/** Largest number of causes in the fields of one error; a cause chain may be a cycle. */
+/** Largest number of causes in the fields of one error, because a cause chain may be a cycle. */
 const MAX_CAUSES = 8;
 
 /** Throws an `internal` error when `condition` is false. For programming errors, not for input. */
@@ -136,7 +137,10 @@ export function assert(condition: boolean, message: string): asserts condition {
   if (!condition) throw new CloudlessError('internal', `assertion failed: ${message}`);
 }
 
-/** Marks an unreachable case: a union member without a case does not compile. */
+/**
+ * Marks an unreachable case: a call does not compile while a member of the union has no case.
+ * @throws kind `internal`.
+ */
 export function assertNever(value: never): never {
   throw new CloudlessError('internal', `unexpected value ${showValue(value)}`);
 }

@@ -8,11 +8,12 @@ export type Branded<Text extends string, Name extends string> = Text & { readonl
 export type NodeId = Branded<string, 'NodeId'>;
 /** Uid of a workload: 16 hex digits, generated at creation and never reused. */
 export type WorkloadId = Branded<string, 'WorkloadId'>;
-/** `<workload uid>-<sequence number>`, never reused. */
+/** Id of a replica: `<workload uid>-<sequence number>`, never reused. */
 export type ReplicaId = Branded<string, 'ReplicaId'>;
-/** 64 hex digits, new at each start of a replica's container or process. */
+/** Id of a container: 64 hex digits, new at each start of a container or process. */
 export type ContainerId = Branded<string, 'ContainerId'>;
 
+/** These conversions change only the type; they do not check the text. */
 export const toNodeId = (text: string): NodeId => text as NodeId;
 export const toWorkloadId = (text: string): WorkloadId => text as WorkloadId;
 export const toReplicaId = (text: string): ReplicaId => text as ReplicaId;

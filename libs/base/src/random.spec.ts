@@ -9,8 +9,8 @@ import {
   toWorkloadId,
 } from './index.js';
 
-/** Sequence for seed 1, computed with the C code of the paper. */
-const GOLDEN: readonly number[] = [393288148, 2174103013, 3814759091, 2092745082];
+/** The sequence for seed 1, computed with the C code of the paper. */
+const RECORDED: readonly number[] = [393288148, 2174103013, 3814759091, 2092745082];
 
 const drawNumbers = (seed: number, count: number): number[] => {
   const random = createSeededRandom(seed);
@@ -19,21 +19,21 @@ const drawNumbers = (seed: number, count: number): number[] => {
 
 describe('createSeededRandom', () => {
   // A recorded seed must always replay: these numbers may not change.
-  it('returns the recorded sequence', () => {
-    expect(drawNumbers(1, 4).map((value) => value * 2 ** 32)).toEqual(GOLDEN);
-    expect([...createSeededRandom(1).bytes(4)]).toEqual(GOLDEN.map((value) => value % 256));
+  it('returns the recorded sequence for seed 1', () => {
+    expect(drawNumbers(1, 4).map((value) => value * 2 ** 32)).toEqual(RECORDED);
+    expect([...createSeededRandom(1).bytes(4)]).toEqual(RECORDED.map((value) => value % 256));
   });
 
-  it('returns equal sequences for equal seeds and different ones for different seeds', () => {
+  it('returns equal sequences for equal seeds, and different sequences for different seeds', () => {
     fc.assert(
-      fc.property(fc.integer(), fc.integer(), (one, other) => {
-        expect(drawNumbers(one, 8)).toEqual(drawNumbers(one, 8));
-        if (one !== other) expect(drawNumbers(one, 8)).not.toEqual(drawNumbers(other, 8));
+      fc.property(fc.integer(), fc.integer(), (seed, otherSeed) => {
+        expect(drawNumbers(seed, 8)).toEqual(drawNumbers(seed, 8));
+        if (seed !== otherSeed) expect(drawNumbers(seed, 8)).not.toEqual(drawNumbers(otherSeed, 8));
       }),
     );
   });
 
-  it('stays in [0, 1) and is uniform', () => {
+  it('returns uniform numbers in [0, 1)', () => {
     const values = drawNumbers(42, 20_000);
     expect(values.every((value) => value >= 0 && value < 1)).toBe(true);
     const tenths = Array.from(
@@ -51,7 +51,7 @@ describe('createSeededRandom', () => {
 });
 
 describe('ids', () => {
-  it('convert to their text', () => {
+  it('are equal to the text that they were made of', () => {
     expect([toNodeId('n'), toWorkloadId('w'), toReplicaId('r'), toContainerId('c')]).toEqual([
       'n',
       'w',
@@ -60,8 +60,10 @@ describe('ids', () => {
     ]);
     expect(replicaIdOf(toWorkloadId('00ff00ff00ff00ff'), 12)).toBe('00ff00ff00ff00ff-12');
   });
+});
 
-  it('in hex keep every leading zero', () => {
+describe('randomHex', () => {
+  it('returns two digits for each byte, also for bytes below 16', () => {
     expect(randomHex({ next: () => 0, bytes: () => Uint8Array.of(0, 1, 15, 16, 255) }, 5)).toBe(
       '00010f10ff',
     );

@@ -1,8 +1,8 @@
 /** Source of randomness. A seeded source makes a run repeatable. */
 export interface Random {
-  /** Uniform in [0, 1). */
+  /** Returns a number, uniform in [0, 1). */
   next(): number;
-  /** `count` random bytes; from a cryptographic source in production. */
+  /** Returns `count` random bytes; in production from a cryptographic source. */
   bytes(count: number): Uint8Array;
 }
 
@@ -13,7 +13,7 @@ export interface Random {
  */
 export function createSeededRandom(seed: number): Random {
   let fill = seed | 0;
-  const createSplitmix = (): number => {
+  const nextSplitmix = (): number => {
     fill = (fill + 0x9e3779b9) | 0;
     let z = fill ^ (fill >>> 16);
     z = Math.imul(z, 0x21f0aaad);
@@ -21,10 +21,10 @@ export function createSeededRandom(seed: number): Random {
     z = Math.imul(z, 0x735a2d97);
     return (z ^ (z >>> 15)) >>> 0;
   };
-  let a = createSplitmix();
-  let b = createSplitmix();
-  let c = createSplitmix();
-  let d = createSplitmix();
+  let a = nextSplitmix();
+  let b = nextSplitmix();
+  let c = nextSplitmix();
+  let d = nextSplitmix();
   const nextUint32 = (): number => {
     const rotated = Math.imul(b, 5);
     const result = Math.imul((rotated << 7) | (rotated >>> 25), 9) >>> 0;

@@ -11,7 +11,7 @@ import {
 } from './index.js';
 import { ManualClock, settle } from './testing/index.js';
 
-it('runs the example of the README with the results it shows', async () => {
+it('README of base shows an example that runs with these results', async () => {
   // <example>
   interface Settings {
     readonly port: number;
@@ -45,7 +45,7 @@ it('runs the example of the README with the results it shows', async () => {
   expect(clock.pendingTimers).toBe(0);
 });
 
-it('contains the example that the README shows', async () => {
+it('README of base contains the example that this spec runs', async () => {
   const spec = await readFile(new URL('readme.spec.ts', import.meta.url), 'utf8');
   const example =
     /\/\/ <example>\n([^]*?) *\/\/ <\/example>/u.exec(spec)?.[1]?.replaceAll(/^ {2}/gmu, '') ??

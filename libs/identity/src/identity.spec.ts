@@ -16,8 +16,8 @@ describe('requireLoopback', () => {
     ['0:0:0:0:0:0:0:1', '0:0:0:0:0:0:0:1'],
     ['localhost', '127.0.0.1'],
     ['LocalHost', '127.0.0.1'],
-  ])('returns %s as bind address %s', (host, bound) => {
-    expect(requireLoopback(host)).toBe(bound);
+  ])('converts the host %s to the bind address %s', (host, bindAddress) => {
+    expect(requireLoopback(host)).toBe(bindAddress);
   });
 
   it.each([
@@ -32,7 +32,7 @@ describe('requireLoopback', () => {
     '127.0.0.1.example.com',
     '127.1',
     '::1%lo',
-  ])('refuses %j', (host) => {
+  ])('rejects the host %j with precondition', (host) => {
     expect(() => requireLoopback(host)).toThrow(expect.objectContaining({ kind: 'precondition' }));
   });
 
@@ -41,7 +41,9 @@ describe('requireLoopback', () => {
       'refusing to listen on 0.0.0.0 without TLS; identities are not available in this version, so only 127.0.0.1, ::1 or localhost are accepted',
     );
   });
+});
 
+describe('isLoopbackHost', () => {
   it('accepts exactly the IPv4 addresses of 127.0.0.0/8', () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) =>
@@ -60,7 +62,7 @@ describe('checkHostHeader', () => {
     '127.0.0.1:65535',
     '[::1]',
     '[::1]:8080',
-  ])('allows %s', (host) => {
+  ])('allows the host %s', (host) => {
     expect(checkHostHeader(host)).toEqual({ allowed: true });
   });
 
@@ -80,11 +82,11 @@ describe('checkHostHeader', () => {
     '10.0.0.1',
     'localhost, evil.example',
     'localhost:80:80',
-  ])('refuses %j', (host) => {
+  ])('refuses the host %j', (host) => {
     expect(checkHostHeader(host)).toMatchObject({ allowed: false });
   });
 
-  it('allows only hosts that a URL parser also reads as loopback', () => {
+  it('allows only hosts that the URL parser of Node.js also reads as loopback hosts', () => {
     const noise = fc.string({ unit: fc.constantFrom(...'az09.:@#/[]?\\%- '), maxLength: 4 });
     const name = fc.constantFrom(
       'localhost',
@@ -95,7 +97,7 @@ describe('checkHostHeader', () => {
       '::1',
       'evil.example',
     );
-    const arbHost = fc.tuple(
+    const anyHost = fc.tuple(
       fc.oneof(fc.constant(''), noise),
       name,
       fc.oneof(
@@ -106,7 +108,7 @@ describe('checkHostHeader', () => {
     );
     let allowed = 0;
     fc.assert(
-      fc.property(arbHost, (parts) => {
+      fc.property(anyHost, (parts) => {
         const host = parts.join('');
         if (!checkHostHeader(host).allowed) return;
         allowed += 1;
@@ -117,7 +119,7 @@ describe('checkHostHeader', () => {
     expect(allowed).toBeGreaterThan(100);
   });
 
-  it('truncates the refused host in the reason', () => {
+  it('repeats at most 100 characters of a refused host in the reason', () => {
     const check = checkHostHeader('x'.repeat(10_000));
     expect(check.allowed ? '' : check.reason).toMatch(/^host "x{100}\.\.\."/);
   });
@@ -131,7 +133,7 @@ describe('checkOrigin', () => {
     'https://localhost:8443',
     'http://127.0.0.1:3000',
     'http://[::1]:3000',
-  ])('allows %s', (origin) => {
+  ])('allows the origin %s', (origin) => {
     expect(checkOrigin(origin)).toEqual({ allowed: true });
   });
 
@@ -145,11 +147,11 @@ describe('checkOrigin', () => {
     'http://127.1',
     'file://',
     'chrome-extension://abc',
-  ])('refuses %j', (origin) => {
+  ])('refuses the origin %j', (origin) => {
     expect(checkOrigin(origin)).toMatchObject({ allowed: false });
   });
 
-  it('allows exactly the listed origins', () => {
+  it('allows a listed origin, but not the same host with another port', () => {
     expect(checkOrigin('https://console.example', ['https://console.example'])).toEqual({
       allowed: true,
     });
@@ -161,7 +163,7 @@ describe('checkOrigin', () => {
 
 describe('getPrincipal', () => {
   it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1'])(
-    'is anonymous for a call from %s',
+    'returns the anonymous principal for a call from %s',
     (remoteAddress) => {
       expect(getPrincipal({ remoteAddress })).toEqual({
         kind: 'anonymous-loopback',
@@ -171,9 +173,12 @@ describe('getPrincipal', () => {
     },
   );
 
-  it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])('refuses a call from %j', (remoteAddress) => {
-    expect(() => getPrincipal({ remoteAddress })).toThrow(
-      expect.objectContaining({ kind: 'unauthenticated' }),
-    );
-  });
+  it.each(['', '10.0.0.1', '::ffff:10.0.0.1'])(
+    'rejects a call from %j with unauthenticated',
+    (remoteAddress) => {
+      expect(() => getPrincipal({ remoteAddress })).toThrow(
+        expect.objectContaining({ kind: 'unauthenticated' }),
+      );
+    },
+  );
 });

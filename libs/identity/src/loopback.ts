@@ -6,9 +6,10 @@ LOOPBACK_ADDRESSES.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK_ADDRESSES.addAddress('::1', 'ipv6');
 
 /**
- * Says whether an address literal is on loopback, so that only this machine can use it.
- * @param address - IPv4 or IPv6 text without brackets or zone. `::ffff:127.0.0.1` is loopback;
- *   names are not.
+ * Returns true when an address literal is on loopback, so that only this machine can use the
+ * address.
+ * @param address - IPv4 or IPv6 text without brackets or zone. `::ffff:127.0.0.1` is on loopback. A
+ *   name is not an address literal, so the result is false.
  */
 export function isLoopbackAddress(address: string): boolean {
   if (isIPv4(address)) return LOOPBACK_ADDRESSES.check(address, 'ipv4');
@@ -16,9 +17,9 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * Says whether a host name or address is on loopback: `localhost` in any case, an address in
- * 127.0.0.0/8, `::1` with or without brackets. Any other name is refused, also one that resolves to
- * a loopback address, because a resolver may change its mind.
+ * Returns true when a host name or address is on loopback: `localhost` in any case, an address in
+ * 127.0.0.0/8, `::1` with or without brackets. False for any other name, also for a name that
+ * resolves to a loopback address, because its address may change.
  */
 export function isLoopbackHost(host: string): boolean {
   return host.toLowerCase() === 'localhost' || isLoopbackAddress(stripBrackets(host));
@@ -28,7 +29,7 @@ export function isLoopbackHost(host: string): boolean {
  * Refuses addresses that other machines can reach, because without identities clients cannot be
  * told apart.
  * @returns The address to bind. `localhost` becomes 127.0.0.1, independently of the resolver.
- * @throws CloudlessError `precondition` when the host is not on loopback.
+ * @throws kind `precondition` when the host is not on loopback.
  */
 export function requireLoopback(host: string): string {
   if (isLoopbackHost(host))

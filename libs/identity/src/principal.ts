@@ -4,7 +4,7 @@ import { isLoopbackAddress } from './loopback.js';
 /** The actor in audit records and events. */
 export type Principal = AnonymousPrincipal;
 
-/** A client on this machine. Without identities the user or program is unknown. */
+/** A client on this machine whose user and program are unknown, because there are no identities. */
 export interface AnonymousPrincipal {
   readonly kind: 'anonymous-loopback';
   /** Name in audit records. */
@@ -16,8 +16,8 @@ export interface AnonymousPrincipal {
 /**
  * Returns the principal of a connection.
  * @param connection - The remote address as the socket reports it; IPv4 may be in its IPv6 form.
- * @throws CloudlessError `unauthenticated` when the address is not on loopback, which a loopback
- *   listener never sees.
+ * @throws kind `unauthenticated` when the address is not on loopback. A listener on loopback never
+ *   accepts such a connection.
  */
 export function getPrincipal(connection: { readonly remoteAddress: string }): Principal {
   const { remoteAddress } = connection;

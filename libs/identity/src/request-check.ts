@@ -6,12 +6,12 @@ export type RequestCheck =
 
 const ALLOWED: RequestCheck = { allowed: true };
 
-/** Limit of the part of a refused header that the reason repeats. */
-const MAX_ECHO = 100;
+/** Largest number of characters of a refused header that the reason repeats. */
+const MAX_QUOTED_LENGTH = 100;
 
 /**
- * Checks the `Host` header, or `:authority` in HTTP/2, against DNS rebinding: a page of another
- * site whose name resolves to 127.0.0.1 still sends its own name here.
+ * Checks the `Host` header, or `:authority` in HTTP/2, against DNS rebinding: a browser sends the
+ * name of the site, also when the name of another site resolves to 127.0.0.1.
  * @param host - Name or address, with or without a port. Undefined is refused, because every client
  *   since HTTP/1.1 sends the header.
  */
@@ -33,8 +33,8 @@ const HOST = /^(?<name>\[[0-9a-fA-F:.]+\]|[^:[\]@/?#\s]+)(?::(?<port>\d{1,5}))?$
 const MAX_PORT = 65_535;
 
 /**
- * Checks the site of the page for which a browser sends the request. Other clients send no
- * `Origin`.
+ * Checks the `Origin` header: the site of the page for which a browser sends the request. Other
+ * clients send no `Origin`.
  * @param origin - The header as sent; undefined is allowed.
  * @param allowedOrigins - Origins that are allowed in addition to loopback origins, as browsers
  *   write them: `https://console.example:8443`.
@@ -64,5 +64,7 @@ function refuse(reason: string): RequestCheck {
 }
 
 function quote(text: string): string {
-  return JSON.stringify(text.length > MAX_ECHO ? `${text.slice(0, MAX_ECHO)}...` : text);
+  return JSON.stringify(
+    text.length > MAX_QUOTED_LENGTH ? `${text.slice(0, MAX_QUOTED_LENGTH)}...` : text,
+  );
 }

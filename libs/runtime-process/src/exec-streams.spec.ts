@@ -34,15 +34,15 @@ const CHUNK = new Uint8Array(64 * 1024).fill(0x61);
 const inShell = (script: string): readonly string[] => ['/bin/sh', '-c', script];
 const never = (): AbortSignal => new AbortController().signal;
 
-async function* silence(): AsyncGenerator<ExecInput> {
+async function* anOpenInput(): AsyncGenerator<ExecInput> {
   await new Promise(() => undefined);
 }
 
-async function* endless(): AsyncGenerator<ExecInput> {
+async function* anEndlessInput(): AsyncGenerator<ExecInput> {
   for (;;) yield { kind: 'stdin', data: CHUNK };
 }
 
-/** Runs a command to its end; `onChunk` may be slow. */
+/** Runs a command to its end. Reads the next chunk when the promise of `onChunk` resolves. */
 async function run(
   request: ExecRequest,
   onChunk: () => Promise<unknown> | undefined = () => undefined,
@@ -54,11 +54,11 @@ async function run(
     chunks.push(event.data);
     await onChunk();
   }
-  throw new Error('no exit code came');
+  throw new Error('the stream ended without an exit code');
 }
 
 describe('a command with a terminal', () => {
-  it('is announced by the capability exec.tty', () => {
+  it('is supported: the runtime has the capability exec.tty', () => {
     expect(machine.runtime.capabilities()).toContain('exec.tty');
   });
 
@@ -68,7 +68,7 @@ describe('a command with a terminal', () => {
     const { exitCode, text } = await run({
       command: inShell(script),
       tty: TTY,
-      input: silence(),
+      input: anOpenInput(),
       env: { TERM: 'vt100' },
     });
     const [term, group, pid] = text.trim().split(/\s+/);
@@ -94,11 +94,11 @@ describe('a command with a terminal', () => {
     });
   });
 
-  it('ends jobs that its shell has put into process groups of their own', async () => {
+  it('kills the jobs of its shell, which have process groups of their own, when it ends', async () => {
     const { exitCode } = await run({
       command: ['bash', '-ic', 'sleep 3600 & exit 5'],
       tty: TTY,
-      input: silence(),
+      input: anOpenInput(),
     });
     expect(exitCode).toBe(5);
     await waitUntil(() => findProcesses(machine).length === 1);
@@ -108,21 +108,21 @@ describe('a command with a terminal', () => {
 describe.each([
   { kind: 'pipes', tty: {} },
   { kind: 'a terminal', tty: { tty: TTY } },
-])('a command with $kind that reads no input', ({ tty }) => {
-  it('blocks neither the supervisor nor the end of the command', async () => {
-    const leave = new AbortController();
+])('a command with $kind that does not read its input', ({ tty }) => {
+  it('does not block the supervisor, and ends when its caller leaves', async () => {
+    const caller = new AbortController();
     const events = machine.runtime
       .exec(
         containerId,
-        { command: inShell('echo up; exec sleep 3600'), input: endless(), ...tty },
-        leave.signal,
+        { command: inShell('echo up; exec sleep 3600'), input: anEndlessInput(), ...tty },
+        caller.signal,
       )
       [Symbol.asyncIterator]();
     await events.next();
     for (let call = 0; call < 50; call += 1) expect(await machine.runtime.list()).toHaveLength(1);
-    // A process that is between two programs shows no mark.
+    // While a process replaces its program, /proc shows no mark of the container.
     await waitUntil(() => findProcesses(machine).length === 2);
-    leave.abort();
+    caller.abort();
     // A terminal may still echo earlier input.
     for (let event = await events.next(); event.done !== true; event = await events.next())
       expect(event.value.kind).toBe('output');
@@ -131,16 +131,16 @@ describe.each([
 });
 
 describe('commands of one node', () => {
-  it('are refused beyond 64 at the same time, and accepted again afterwards', async () => {
-    const leave = new AbortController();
+  it('are refused while 64 run at the same time', async () => {
+    const caller = new AbortController();
     const command = inShell('echo up; exec sleep 3600');
     const running = Array.from({ length: 64 }, () =>
-      machine.runtime.exec(containerId, { command }, leave.signal)[Symbol.asyncIterator](),
+      machine.runtime.exec(containerId, { command }, caller.signal)[Symbol.asyncIterator](),
     );
     await Promise.all(running.map((events) => events.next()));
     const next = machine.runtime.exec(containerId, { command: ['true'] }, never());
     await expect(next[Symbol.asyncIterator]().next()).rejects.toMatchObject({ kind: 'exhausted' });
-    leave.abort();
+    caller.abort();
     await Promise.all(running.map((events) => events.next()));
     await waitUntil(() => findProcesses(machine).length === 1);
   });
@@ -150,7 +150,7 @@ describe('a command whose caller has left', () => {
   it.each([
     { kind: 'pipes', tty: {} },
     { kind: 'a terminal', tty: { tty: TTY } },
-  ])('may clean up before it is killed, with $kind', async ({ tty }) => {
+  ])('can clean up before it is killed, with $kind', async ({ tty }) => {
     const file = path.join(machine.directory, 'cleaned');
     const script = `trap 'sleep 0.1; echo much; echo cleaned > ${file}; exit' TERM HUP; echo up; while :; do sleep 0.05; done`;
     for await (const _event of machine.runtime.exec(

@@ -86,10 +86,10 @@ async function readLines(
   return all;
 }
 
-async function exitOf(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
+async function waitForExit(runtime: ContainerRuntime, id: ContainerId): Promise<ContainerStatus> {
   const events = runtime.events(never());
-  const known = (await runtime.list()).find(({ containerId }) => containerId === id);
-  if (known?.phase === 'exited') return known;
+  const listed = (await runtime.list()).find(({ containerId }) => containerId === id);
+  if (listed?.phase === 'exited') return listed;
   for await (const { kind, status } of events)
     if (kind === 'exited' && status.containerId === id) return status;
   throw new Error('the events ended');
@@ -110,7 +110,7 @@ async function execText(
 const numberedLines = (to: number): readonly string[] =>
   Array.from({ length: to }, (_, index) => `line ${index + 1}`);
 
-describe('ProcessRuntime whose supervisor is killed', () => {
+describe('ProcessRuntime, when its supervisor is killed,', () => {
   async function killSupervisor(): Promise<void> {
     const pid = await machine.runtime.supervisorPid();
     const token = readStartToken(pid) ?? '';
@@ -120,9 +120,9 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     await waitUntil(() => !isAlive(pid, token));
   }
 
-  it('keeps processes, ports and a complete log when the next supervisor adopts them', async () => {
+  it('keeps processes, ports and a complete log, because the next supervisor adopts them', async () => {
     const { runtime } = await aMachine();
-    const asked = request(
+    const containerRequest = request(
       [
         { step: 'number', stream: 'stdout', from: 1, to: 500 },
         { step: 'write', stream: 'stdout', text: 'half a ' },
@@ -137,11 +137,11 @@ describe('ProcessRuntime whose supervisor is killed', () => {
         env: { NAME: 'kept' },
       },
     );
-    const { containerId } = await runtime.start(asked);
+    const { containerId } = await runtime.start(containerRequest);
     const follower = runtime.logs(containerId, { follow: true }, never())[Symbol.asyncIterator]();
     const seen: string[] = [];
-    const readTo = async (wanted: string): Promise<void> => {
-      while (seen.at(-1) !== wanted) seen.push(toText((await follower.next()).value as LogLine));
+    const readTo = async (lastLine: string): Promise<void> => {
+      while (seen.at(-1) !== lastLine) seen.push(toText((await follower.next()).value as LogLine));
     };
     await readTo('line 500');
     const before = await runtime.list();
@@ -155,7 +155,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     expect(findProcesses(machine)).toEqual([]);
   });
 
-  it('keeps the output and the exit code of a container that ended while no supervisor ran', async () => {
+  it('reports the output and the exit code of a container that ended while no supervisor ran', async () => {
     const { runtime } = await aMachine();
     const { containerId, pid = 0 } = await runtime.start(
       request([
@@ -167,17 +167,17 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const token = readStartToken(pid) ?? '';
     await runtime.list();
     const supervisor = await runtime.supervisorPid();
-    process.kill(supervisor, 'SIGSTOP'); // so that it observes nothing of what follows
+    process.kill(supervisor, 'SIGSTOP'); // so that it does not observe the end of the container
     await machine.openGate('go');
     await waitUntil(() => !isAlive(pid, token));
     process.kill(supervisor, 'SIGKILL');
     await waitUntil(() => readStartToken(supervisor) === undefined);
-    const status = await retryWhileUnavailable(() => exitOf(runtime, containerId));
+    const status = await retryWhileUnavailable(() => waitForExit(runtime, containerId));
     expect(status).toMatchObject({ exitCode: 3, reason: 'exit code 3' });
     expect(await readLines(runtime, containerId)).toEqual(numberedLines(100));
   });
 
-  it('enforces leases under the next supervisor: an expired lease ends, a renewed lease continues', async () => {
+  it('ends containers whose lease expires under the next supervisor, and keeps renewed containers', async () => {
     const { runtime } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const ids = await Promise.all(
@@ -185,7 +185,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
         async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId,
       ),
     );
-    const ends = ids.map((id) => retryWhileUnavailable(() => exitOf(runtime, id)));
+    const ends = ids.map((id) => retryWhileUnavailable(() => waitForExit(runtime, id)));
     const [short, long] = [1_500, 600_000].map((leaseMs) => ({ leaseMs, graceMs: 0 }));
     await runtime.renew(new Map(ids.map((id, index) => [id, index === 0 ? short : long])));
     await killSupervisor();
@@ -196,7 +196,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     await ends[1];
   });
 
-  it('counts a renewed lease from the call when the renewal waited for a new supervisor', async () => {
+  it('counts a renewed lease from the call of renew, which waits for the next supervisor', async () => {
     let skewMs = 0;
     const { runtime } = await aMachine({
       clock: { ...systemClock, now: () => systemClock.now() + skewMs },
@@ -205,14 +205,14 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     const { containerId } = await runtime.start(request([{ step: 'hold' }], { lease: long }));
     await killSupervisor();
     const renewed = runtime.renew(new Map([[containerId, { leaseMs: 5_000, graceMs: 0 }]]));
-    skewMs = 5_000; // while it waited
+    skewMs = 5_000; // the time that the call waits for the next supervisor
     await renewed;
-    const end = exitOf(runtime, containerId);
+    const end = waitForExit(runtime, containerId);
     await runtime.renew(new Map([[containerId, long]])); // too late
     expect(await end).toMatchObject({ leaseEnded: true });
   });
 
-  it('enforces a lease and reports an exit when the record of the container cannot be written', async () => {
+  it('enforces leases and reports exits although the record of a container cannot be written', async () => {
     const { runtime, directory } = await aMachine();
     const lease = { leaseMs: 3_600_000, graceMs: 0 };
     const [first, second] = await Promise.all(
@@ -220,18 +220,18 @@ describe('ProcessRuntime whose supervisor is killed', () => {
         async () => (await runtime.start(request([{ step: 'hold' }], { lease }))).containerId,
       ),
     );
-    if (first === undefined || second === undefined) throw new Error('two were started');
-    mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as a full disk
-    const end = exitOf(runtime, second);
+    if (first === undefined || second === undefined) throw new Error('two containers were started');
+    mkdirSync(path.join(layout.container(directory, first), 'state.json.new')); // as on a full disk
+    const end = waitForExit(runtime, second);
     const leases = new Map([first, second].map((id) => [id, { leaseMs: 20, graceMs: 0 }]));
-    const firstEnd = exitOf(runtime, first);
+    const firstEnd = waitForExit(runtime, first);
     await expect(runtime.renew(leases)).rejects.toThrow('EISDIR');
     expect(await end).toMatchObject({ leaseEnded: true });
     expect(await firstEnd).toMatchObject({ leaseEnded: true });
     expect(await runtime.stop(first, 0)).toMatchObject({ phase: 'exited' });
   });
 
-  it('ends running commands, because their callers have failed', async () => {
+  it('kills the processes of running commands, and fails the calls with kind unavailable', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(request([{ step: 'hold' }]));
     const running = runtime.exec(
@@ -249,7 +249,7 @@ describe('ProcessRuntime whose supervisor is killed', () => {
     await machine.waitForChildEnd('orphan');
   });
 
-  it('reports containers as lost when the machine was restarted, too', async () => {
+  it('reports containers as lost with the machine when the machine was restarted as well', async () => {
     const { runtime } = await aMachine();
     const { containerId } = await runtime.start(
       request([{ step: 'hold' }], { labels: { replica: 'a' } }),
@@ -263,14 +263,14 @@ describe('ProcessRuntime whose supervisor is killed', () => {
       state,
       readFileSync(state, 'utf8').replace(/"bootId":"[^"]*"/, '"bootId":"another"'),
     );
-    const again = await machine.reopen();
-    expect(await again.list()).toMatchObject([
+    const newRuntime = await machine.reopen();
+    expect(await newRuntime.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine', labels: { replica: 'a' } },
     ]);
-    expect(await readLines(again, containerId)).toEqual([]);
+    expect(await readLines(newRuntime, containerId)).toEqual([]);
   });
 
-  it('removes damaged and unfinished records', async () => {
+  it('removes containers whose record is damaged or whose start was not finished', async () => {
     const { runtime } = await aMachine();
     const ids = await Promise.all(
       [0, 1].map(async () => (await runtime.start(request([{ step: 'hold' }]))).containerId),
@@ -283,14 +283,14 @@ describe('ProcessRuntime whose supervisor is killed', () => {
       path.join(machine.directory, 'containers', id ?? '', 'state.json');
     writeFileSync(state(ids[0]), '{"format":1,"phase":"run');
     writeFileSync(state(ids[1]), '{"format":1,"phase":"starting"}');
-    const again = await machine.reopen();
-    expect(await again.list()).toEqual([]);
+    const newRuntime = await machine.reopen();
+    expect(await newRuntime.list()).toEqual([]);
     expect(readdirSync(path.join(machine.directory, 'containers'))).toEqual([]);
     await waitUntil(() => findProcesses(machine).length === 0);
   });
 });
 
-/** Supervisors of a directory, found by their arguments. */
+/** Finds the process ids of the supervisors of a directory by their arguments. */
 function findSupervisors(directory: string): readonly number[] {
   return readdirSync('/proc').flatMap((entry) => {
     try {
@@ -323,7 +323,7 @@ describe('ProcessRuntime', () => {
       request([], { command: ['/bin/sh', '-c', 'echo hello; exit 3'] }),
     );
     expect(await readLines(runtime, containerId)).toEqual(['hello']);
-    expect(await exitOf(runtime, containerId)).toMatchObject({ exitCode: 3 });
+    expect(await waitForExit(runtime, containerId)).toMatchObject({ exitCode: 3 });
     await runtime.shutdown();
     expect(findProcesses(machine)).toEqual([]);
   });
@@ -338,10 +338,10 @@ describe('ProcessRuntime', () => {
     expect(await runtime.stop(containerId, 0)).toMatchObject({ phase: 'exited' });
   });
 
-  it('reports a killed container at once', async () => {
+  it('reports an exit with code 137 when the process of a container is killed', async () => {
     const { runtime } = await aMachine();
     const { containerId, pid = 0 } = await runtime.start(request([{ step: 'hold' }]));
-    const exit = exitOf(runtime, containerId);
+    const exit = waitForExit(runtime, containerId);
     await runtime.list();
     process.kill(pid, 'SIGKILL');
     expect(await exit).toMatchObject({ exitCode: 137, reason: 'killed by SIGKILL' });
@@ -371,14 +371,14 @@ describe('ProcessRuntime', () => {
     const { containerId } = await runtime.start(
       request([], { command: ['/bin/sh', '-c', script] }),
     );
-    await exitOf(runtime, containerId);
+    await waitForExit(runtime, containerId);
     const daemon = Number(readFileSync(path.join(machine.directory, 'daemon'), 'utf8'));
     await waitUntil(() => readStartToken(daemon) === undefined);
   });
 
-  it('gives a container PATH, HOME, its own variables, ports and mark, and no variable of the agent', async () => {
+  it('starts a container with PATH, HOME, its own variables, ports and mark only', async () => {
     const { runtime } = await aMachine();
-    const asked = request([], {
+    const containerRequest = request([], {
       command: ['env'],
       env: { OWN: 'yes' },
       ports: [
@@ -386,7 +386,7 @@ describe('ProcessRuntime', () => {
         { name: 'dns-in', port: 53, protocol: 'udp' },
       ],
     });
-    const { containerId, endpoints } = await runtime.start(asked);
+    const { containerId, endpoints } = await runtime.start(containerRequest);
     const variables = Object.fromEntries(
       (await readLines(runtime, containerId)).map((line) => line.split('=') as [string, string]),
     );
@@ -418,13 +418,13 @@ describe('ProcessRuntime', () => {
 
   it.each([
     {
-      name: 'a missing directory',
+      name: 'a working directory that does not exist',
       overrides: { workingDir: '/no/such/place' },
       kind: 'invalid',
       text: /workingDir: no directory/,
     },
     {
-      name: 'an executable that is a directory',
+      name: 'a command that is a directory',
       overrides: { command: ['/tmp'] },
       kind: 'invalid',
       text: /\/tmp is not executable/,
@@ -432,19 +432,19 @@ describe('ProcessRuntime', () => {
     { name: 'a NUL in an argument', overrides: { args: ['a\0b'] }, kind: 'invalid', text: /NUL/ },
     { name: 'an image', overrides: { image: 'nginx' }, kind: 'unimplemented', text: /image/ },
     {
-      name: 'a limit of memory',
+      name: 'a memory limit',
       overrides: { limits: { memoryBytes: 1 } },
       kind: 'unimplemented',
       text: /limits\.memoryBytes/,
     },
     {
-      name: 'a limit of processes',
+      name: 'a limit of the number of processes',
       overrides: { limits: { pids: 1 } },
       kind: 'unimplemented',
       text: /limits\.pids/,
     },
     {
-      name: 'a port of the machine',
+      name: 'a host port',
       overrides: { ports: [{ name: 'http', port: 80, protocol: 'tcp' as const, hostPort: 80 }] },
       kind: 'unimplemented',
       text: /ports\.hostPort/,
@@ -472,13 +472,13 @@ describe('ProcessRuntime', () => {
       text: /network/,
     },
     {
-      name: 'a limit of CPU',
+      name: 'a CPU limit',
       overrides: { limits: { cpuMillis: 1 } },
       kind: 'unimplemented',
       text: /limits\.cpuMillis/,
     },
     {
-      name: 'a request of more than 1 MiB',
+      name: 'variables of more than 1 MiB',
       overrides: { env: { BIG: 'x'.repeat(1 << 20) } },
       kind: 'invalid',
       text: /1 MiB/,
@@ -489,7 +489,7 @@ describe('ProcessRuntime', () => {
       kind: 'invalid',
       text: /cannot be started/,
     },
-  ])('refuses $name and leaves no files', async ({ overrides, kind, text }) => {
+  ])('rejects a start with $name, and leaves no files', async ({ overrides, kind, text }) => {
     const { runtime } = await aMachine();
     const script = path.join(machine.directory, 'script');
     writeFileSync(script, '#!/no/such/interpreter\n', { mode: 0o700 });
@@ -506,7 +506,7 @@ describe('ProcessRuntime', () => {
     'A'.repeat(64),
     `${'a'.repeat(63)}/`,
     `${'a'.repeat(64)}\0`,
-  ])('refuses the malformed container id %j in every call', async (text) => {
+  ])('rejects the malformed container id %j in every call', async (text) => {
     const { runtime } = await aMachine();
     const id = toContainerId(text);
     const invalid = { kind: 'invalid' };
@@ -519,14 +519,14 @@ describe('ProcessRuntime', () => {
 });
 
 describe('ports of the process runtime', () => {
-  it('are unique, free on the machine, released after the end, and exhausted at the end of the range', async () => {
+  it('are free on the machine, released when their container ends, and limited to the range', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port: used } = server.address() as { port: number };
-    const { runtime } = await aMachine({ portRange: { from: used, to: used + 1 } });
+    const { port: occupied } = server.address() as { port: number };
+    const { runtime } = await aMachine({ portRange: { from: occupied, to: occupied + 1 } });
     const ports = [{ name: 'http', port: 80, protocol: 'tcp' as const }];
     const first = await runtime.start(request([{ step: 'hold' }], { ports }));
-    expect(first.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port: used + 1 }]);
+    expect(first.endpoints).toEqual([{ portName: 'http', ip: '127.0.0.1', port: occupied + 1 }]);
     await expect(runtime.start(request([{ step: 'hold' }], { ports }))).rejects.toMatchObject({
       kind: 'exhausted',
     });
@@ -554,13 +554,13 @@ describe('the supervisor', () => {
     const pid = await runtime.supervisorPid();
     const token = readStartToken(pid) ?? '';
     const { containerId } = await runtime.start(request([{ step: 'exit', code: 6 }]));
-    await exitOf(runtime, containerId);
+    await waitForExit(runtime, containerId);
     await runtime.close();
     await waitUntil(() => !isAlive(pid, token));
     expect(await (await machine.reopen()).list()).toMatchObject([{ containerId, exitCode: 6 }]);
   });
 
-  it('leaves no process after shutdown when it dies instead of answering', async () => {
+  it('leaves no process when it is killed before it answers a shutdown', async () => {
     const { runtime } = await aMachine();
     await runtime.start(request([{ step: 'child', name: 'c' }, { step: 'hold' }]));
     await machine.waitForChildStart('c');
@@ -573,7 +573,7 @@ describe('the supervisor', () => {
     expect(findProcesses(machine)).toEqual([]);
   });
 
-  it('leaves no process, descriptor, handle or timer after shutdown', async () => {
+  it('leaves no process, descriptor, handle or timer after a shutdown', async () => {
     const timers = new Set<object>();
     const clock: Clock = {
       ...systemClock,
@@ -625,7 +625,7 @@ describe('the supervisor', () => {
     expect(timers.size).toBe(0);
   });
 
-  it('keeps its directory, socket and records private, even when the path is long', async () => {
+  it('has a private directory, socket and records, also when the path of the directory is long', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-long-'));
     const directory = path.join(home, 'd'.repeat(120), 'runtime');
     const runtime = await openProcessRuntime(createRuntimeOptions(directory));
@@ -639,7 +639,7 @@ describe('the supervisor', () => {
     rmSync(home, { recursive: true });
   });
 
-  it('refuses a directory that other users can read', async () => {
+  it('is not started in a directory that other users can read', async () => {
     const home = mkdtempSync(path.join(tmpdir(), 'cloudless-open-'));
     const directory = path.join(home, 'runtime');
     mkdirSync(directory);
@@ -683,8 +683,8 @@ function listHeldResources(): {
   return { descriptors: descriptors.length, watches, handles: handles.sort() };
 }
 
-describe('ProcessRuntime with a running supervisor of an older version', () => {
-  it('refuses starts and renewals with a lease when the supervisor lacks the capability', async () => {
+describe('ProcessRuntime, with a running supervisor of an older version,', () => {
+  it('refuses starts and renewals with a lease, because the supervisor lacks the capability', async () => {
     const directory = mkdtempSync(path.join(tmpdir(), 'cloudless-older-'));
     const server = createServer((socket) => {
       const parser = new FrameParser();
@@ -707,7 +707,7 @@ describe('ProcessRuntime with a running supervisor of an older version', () => {
     try {
       expect(runtime.capabilities()).toEqual(['runtime.process']);
       const lease = { leaseMs: 1_000, graceMs: 0 };
-      const asked = {
+      const leasedRequest = {
         containerId: aContainerId(),
         labels: {},
         command: ['sleep'],
@@ -721,10 +721,10 @@ describe('ProcessRuntime with a running supervisor of an older version', () => {
         kind: 'unimplemented',
         message: expect.stringContaining('version 0.0.1) lacks the capability'),
       };
-      await expect(runtime.start(asked)).rejects.toMatchObject(refused);
-      await expect(runtime.renew(new Map([[asked.containerId, lease]]))).rejects.toMatchObject(
-        refused,
-      );
+      await expect(runtime.start(leasedRequest)).rejects.toMatchObject(refused);
+      await expect(
+        runtime.renew(new Map([[leasedRequest.containerId, lease]])),
+      ).rejects.toMatchObject(refused);
     } finally {
       await runtime.close();
       await new Promise<void>((resolve) => server.close(() => resolve()));

@@ -93,15 +93,18 @@ export interface ProcessRuntime extends ContainerRuntime {
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /**
- * A supervisor that died is replaced at once. The delay grows while supervisors keep dying or
- * cannot be started.
+ * Back-off after a failed connection to the supervisor. The first attempt after a supervisor died
+ * has no delay.
  */
 const RECONNECT = { firstMs: 10, maxMs: 5_000, jitter: 0.2 };
+/** Interval of the checks whether the supervisor has exited; it exits within milliseconds. */
 const SHUTDOWN_POLL_MS = 2;
+/** Most attempts of one shutdown. An attempt fails when the supervisor dies during it. */
 const MAX_SHUTDOWNS = 3;
 
 /**
- * Opens the process runtime of a directory: connects to its supervisor, or starts a supervisor.
+ * Opens the process runtime of a directory: connects to its supervisor, or starts a supervisor. The
+ * caller calls `close` or `shutdown`.
  * @throws kind `precondition` when other users can access the directory or an incompatible
  *   supervisor runs, `unavailable` when no supervisor can be started, `invalid` for invalid
  *   options.
@@ -151,10 +154,12 @@ function ensurePrivateDirectory(directory: string): void {
 
 class SupervisedRuntime implements ProcessRuntime {
   readonly name = 'process';
+  /** The open connection, or the attempt to open one; undefined without a connection. */
   private connecting: Promise<SupervisorConnection> | undefined;
   private readonly closing = new AbortController();
-  private readonly readers = new EventBroadcaster();
+  private readonly eventReaders = new EventBroadcaster();
   private readonly pipeHolder: PipeHolder;
+  /** Failed connection attempts in a row. */
   private failures = 0;
   /** Capabilities of the connected supervisor, which may be older than this client. */
   private supervisorCapabilities: readonly string[] = [];
@@ -182,7 +187,7 @@ class SupervisedRuntime implements ProcessRuntime {
     return (await this.getConnection()).hello.pid;
   }
 
-  /** Does nothing: a process needs no image. */
+  /** Does nothing, because a process needs no image. */
   async prepare(): Promise<void> {}
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
@@ -206,10 +211,10 @@ class SupervisedRuntime implements ProcessRuntime {
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
     const { connection, waitedMs } = await this.getConnectionTimed();
     requireLeases(connection);
-    const leasesLeft = [...leases].map(
+    const remainingLeases = [...leases].map(
       ([id, lease]) => [id, lease === undefined ? null : deductWait(lease, waitedMs)] as const,
     );
-    await connection.request({ type: 'renew', leases: leasesLeft });
+    await connection.request({ type: 'renew', leases: remainingLeases });
   }
 
   async remove(containerId: ContainerId): Promise<void> {
@@ -221,7 +226,7 @@ class SupervisedRuntime implements ProcessRuntime {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    return this.readers.subscribe(
+    return this.eventReaders.subscribe(
       signal,
       this.closing.signal.aborted ? createDisconnectedError() : undefined,
     );
@@ -351,7 +356,7 @@ class SupervisedRuntime implements ProcessRuntime {
 
   /**
    * Fails the event readers, which must list again, and connects to a new supervisor at once,
-   * because running containers need one.
+   * because running containers need a supervisor.
    */
   private onConnectionLost(): void {
     this.connecting = undefined;
@@ -390,7 +395,7 @@ class SupervisedRuntime implements ProcessRuntime {
         const connection = await this.getConnection();
         return await connection.waitUntilDrained(containerId);
       } catch (reason) {
-        if (errorKindOf(reason) === 'notFound') return; // removed: no more output follows
+        if (errorKindOf(reason) === 'notFound') return; // a removed container writes no output
         if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
       }
     }
@@ -398,14 +403,15 @@ class SupervisedRuntime implements ProcessRuntime {
 
   private onEvent(event: ContainerEvent): void {
     this.pipeHolder.applyStatus(event.status);
-    this.readers.publish(event);
+    this.eventReaders.publish(event);
   }
 
   private failEventReaders(): void {
-    this.readers.fail(createDisconnectedError());
+    this.eventReaders.fail(createDisconnectedError());
   }
 }
 
+/** @throws kind `unimplemented` when the supervisor does not support leases. */
 function requireLeases({ hello }: SupervisorConnection): void {
   if (hello.capabilities?.includes(LEASES) === true) return;
   throw new CloudlessError(
@@ -415,6 +421,7 @@ function requireLeases({ hello }: SupervisorConnection): void {
   );
 }
 
+/** Shortens a lease by the time that its request has waited. */
 function deductWait(lease: ContainerLease, waitedMs: number): ContainerLease {
   return { ...lease, leaseMs: Math.max(0, lease.leaseMs - waitedMs) };
 }

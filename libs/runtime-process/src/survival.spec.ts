@@ -35,22 +35,23 @@ afterEach(async () => {
   rmSync(scratch, { recursive: true, force: true });
 });
 
+/** Path of the file at which scripts with {@link waitAtGate} wait. */
 const gate = (): string => path.join(scratch, 'gate');
-const waitsAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
-/** The process id that a script wrote to the file of this name. */
+const waitAtGate = (): string => `until [ -e ${gate()} ]; do sleep 0.02; done`;
+/** Waits until a script has written its process id to the file of this name, and returns the id. */
 const waitForPid = async (name: string): Promise<number> => {
   const file = path.join(scratch, name);
   await waitUntil(() => existsSync(file) && readFileSync(file, 'utf8').endsWith('\n'));
   return Number(readFileSync(file, 'utf8'));
 };
 /**
- * A process that writes its id to a file and stays, in a session of its own, with an empty
- * environment.
+ * A script that starts a process in a session of its own, with an empty environment. The process
+ * writes its id to a file and sleeps.
  */
-const anEscapee = (name: string): string =>
+const aDetachedProcess = (name: string): string =>
   `setsid env -i sh -c 'echo $$ > ${scratch}/${name}; exec sleep 3600'`;
-/** Supervisor and guards of the machine, by their arguments. */
-const findServants = (kind = ''): readonly number[] =>
+/** Finds the supervisor and the guards of the machine by a text in their arguments. */
+const findHelpers = (kind = ''): readonly number[] =>
   readdirSync('/proc').flatMap((entry) => {
     if (!/^\d+$/.test(entry)) return [];
     try {
@@ -61,34 +62,39 @@ const findServants = (kind = ''): readonly number[] =>
     }
   });
 
-describe('exit codes after the supervisor was killed', () => {
+describe('the process runtime', () => {
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
   it.each([
-    { name: 'an exit code', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
-    { name: 'success', ending: 'exit 0', exitCode: 0, reason: 'completed' },
-    { name: 'a signal', ending: 'kill -9 $$', exitCode: 137, reason: 'killed by SIGKILL' },
+    { name: 'exit code 3', ending: 'exit 3', exitCode: 3, reason: 'exit code 3' },
+    { name: 'exit code 0', ending: 'exit 0', exitCode: 0, reason: 'completed' },
+    {
+      name: 'the end by SIGKILL',
+      ending: 'kill -9 $$',
+      exitCode: 137,
+      reason: 'killed by SIGKILL',
+    },
   ])(
-    'reports $name of a process that the next supervisor adopted',
+    'reports $name of a process that the next supervisor adopted after the supervisor was killed',
     async ({ ending, exitCode, reason }) => {
-      const { containerId } = await machine.runtime.start(aScript(`${waitsAtGate()}; ${ending}`));
+      const { containerId } = await machine.runtime.start(aScript(`${waitAtGate()}; ${ending}`));
       await killSupervisor(machine);
       await machine.runtime.list();
       const end = waitForExit(machine.runtime, containerId);
-      readyAt(gate());
+      createFile(gate());
       expect(await end).toMatchObject({ phase: 'exited', exitCode, reason });
     },
   );
 
   it('reports the exit code of a process that ended while no supervisor ran', async () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
-      aScript(`${waitsAtGate()}; exit 42`),
+      aScript(`${waitAtGate()}; exit 42`),
     );
     const token = readStartToken(pid) ?? '';
     await closeAndKillSupervisor(machine);
-    readyAt(gate());
+    createFile(gate());
     await waitUntil(() => !isAlive(pid, token));
     expect(await waitForExit(await machine.reopen(), containerId)).toMatchObject({
       exitCode: 42,
@@ -96,46 +102,46 @@ describe('exit codes after the supervisor was killed', () => {
     });
   });
 
-  it('reports a process whose guard was killed as running until it ends, then with an unknown exit code', async () => {
-    const asked = aScript(`echo $$ > ${scratch}/main; ${waitsAtGate()}; exit 5`);
-    const { containerId, pid = 0 } = await machine.runtime.start(asked);
+  it('reports a process whose guard was killed as running, then as exited with an unknown code', async () => {
+    const request = aScript(`echo $$ > ${scratch}/main; ${waitAtGate()}; exit 5`);
+    const { containerId, pid = 0 } = await machine.runtime.start(request);
     await waitForPid('main'); // until then the process still has the arguments of its guard
-    const guards = findServants('cloudless-guard');
+    const guards = findHelpers('cloudless-guard');
     expect(guards).toHaveLength(1);
     const end = waitForExit(machine.runtime, containerId);
     for (const guard of guards) process.kill(guard, 'SIGKILL');
     await waitUntil(() => guards.every((guard) => readStartToken(guard) === undefined));
     expect(await machine.runtime.list()).toMatchObject([{ phase: 'running', pid }]);
-    readyAt(gate());
+    createFile(gate());
     expect(await end).toMatchObject({
       exitCode: -1,
       reason: 'ended while nobody could see its exit code',
     });
   });
 
-  it('detects the end of a process whose guard is stopped by a signal, and can stop such a process', async () => {
-    const asked = [aScript(waitsAtGate()), aScript('exec sleep 3600')];
-    const [gone, stopped] = await Promise.all(
-      asked.map((request) => machine.runtime.start(request)),
+  it('detects the end of a process whose guard is stopped by SIGSTOP, and can stop such a process', async () => {
+    const requests = [aScript(waitAtGate()), aScript('exec sleep 3600')];
+    const [waiting, sleeping] = await Promise.all(
+      requests.map((request) => machine.runtime.start(request)),
     );
     // Until a program begins its process still has the arguments of its guard.
-    await waitUntil(() => findServants('cloudless-guard').length === 2);
-    const guards = findServants('cloudless-guard');
-    const end = waitForExit(machine.runtime, gone!.containerId);
+    await waitUntil(() => findHelpers('cloudless-guard').length === 2);
+    const guards = findHelpers('cloudless-guard');
+    const end = waitForExit(machine.runtime, waiting!.containerId);
     for (const guard of guards) process.kill(guard, 'SIGSTOP');
-    readyAt(gate());
+    createFile(gate());
     expect(await end).toMatchObject({
       exitCode: -1,
       reason: 'ended while nobody could see its exit code',
     });
-    expect(await machine.runtime.stop(stopped!.containerId, 0)).toMatchObject({
+    expect(await machine.runtime.stop(sleeping!.containerId, 0)).toMatchObject({
       phase: 'exited',
       exitCode: -1,
     });
     await waitUntil(() => guards.every((guard) => readStartToken(guard) === undefined));
   });
 
-  it('gives a process exactly the requested environment, whatever names and values it has', async () => {
+  it('starts a process with exactly the requested environment, also with special names and values', async () => {
     const env = {
       PWD: '/no/such/place',
       _: 'underscore',
@@ -163,27 +169,28 @@ describe('exit codes after the supervisor was killed', () => {
       text.split('\0').map((entry) => entry.split(/=(.*)/s).slice(0, 2) as [string, string]),
     );
     expect(seen).toMatchObject(env);
-    const own = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
+    const expectedNames = [...Object.keys(env), 'PATH', 'HOME', 'CLOUDLESS_CONTAINER_ID'].sort();
     expect(
       Object.keys(seen)
         .filter((name) => name !== '\n')
         .sort(),
-    ).toEqual(own);
+    ).toEqual(expectedNames);
   });
 
   it('reports a process that ends at once as started, then as exited', async () => {
-    const leave = new AbortController();
-    const events = machine.runtime.events(leave.signal);
-    const asked = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
-    await Promise.all(asked.map((request) => machine.runtime.start(request)));
-    const kinds = new Map<string, string[]>(asked.map(({ containerId }) => [containerId, []]));
+    const controller = new AbortController();
+    const events = machine.runtime.events(controller.signal);
+    const requests = Array.from({ length: 5 }, () => aScript('', { command: ['true'] }));
+    await Promise.all(requests.map((request) => machine.runtime.start(request)));
+    const kinds = new Map<string, string[]>(requests.map(({ containerId }) => [containerId, []]));
     for await (const { kind, status } of events) {
       kinds.get(status.containerId)?.push(`${kind} ${status.phase}`);
-      if ([...kinds.values()].every((told) => told.some((each) => each.startsWith('exited'))))
+      if ([...kinds.values()].every((reports) => reports.some((each) => each.startsWith('exited'))))
         break;
     }
-    leave.abort();
-    for (const told of kinds.values()) expect(told).toEqual(['started running', 'exited exited']);
+    controller.abort();
+    for (const reports of kinds.values())
+      expect(reports).toEqual(['started running', 'exited exited']);
   });
 
   it('starts a process as leader of its own session, with the default action for SIGINT', async () => {
@@ -198,21 +205,21 @@ describe('exit codes after the supervisor was killed', () => {
   });
 });
 
-describe('an exclusive process whose supervisor and agent are dead', () => {
+describe('an exclusive process', () => {
   /** Longer than any start takes; a test shortens the lease once everything is in place. */
   const LONG: ContainerLease = { leaseMs: 600_000, graceMs: 0 };
   const startExclusive = (script: string): Promise<ContainerStatus> =>
     machine.runtime.start(aScript(script, { lease: LONG }));
   const renew = (lease: ContainerLease, ...ids: readonly ContainerId[]): Promise<void> =>
     machine.runtime.renew(new Map(ids.map((id) => [id, lease])));
-  /** Expires soon; SIGKILL never follows within a test. */
-  const PATIENT: ContainerLease = { leaseMs: 1_000, graceMs: 600_000 };
+  /** Expires soon; SIGKILL does not follow within a test. */
+  const WITH_LONG_GRACE: ContainerLease = { leaseMs: 1_000, graceMs: 600_000 };
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
-  it('is killed with all its descendants when its lease expires, although it ignores SIGTERM', async () => {
-    const script = `trap '' TERM; ${anEscapee('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
+  it('is killed with all its descendants when its lease expires while no supervisor runs', async () => {
+    const script = `trap '' TERM; ${aDetachedProcess('child')} & echo $$ > ${scratch}/main; wait; sleep 3600`;
     const { containerId } = await startExclusive(script);
     const ids = [await waitForPid('main'), await waitForPid('child')];
     await renew({ leaseMs: 1_000, graceMs: 500 }, containerId);
@@ -220,36 +227,36 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     await waitUntil(() => ids.every((pid) => readStartToken(pid) === undefined));
   });
 
-  it('gets SIGTERM before SIGKILL when its lease expires', async () => {
+  it('gets SIGTERM before SIGKILL when its lease expires while no supervisor runs', async () => {
     const { containerId } = await startExclusive(
       `trap 'echo 1 > ${scratch}/term; exit 0' TERM; echo $$ > ${scratch}/main; while :; do sleep 0.05; done`,
     );
     const main = await waitForPid('main');
-    await renew(PATIENT, containerId);
+    await renew(WITH_LONG_GRACE, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => readStartToken(main) === undefined);
     expect(await waitForPid('term')).toBe(1);
   });
 
-  it('is reported as ended by its lease by the next supervisor, and the lease guard has ended', async () => {
+  it('is reported as ended by its lease when the next supervisor starts', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = readStartToken(pid) ?? '';
-    await renew(PATIENT, containerId);
+    await renew(WITH_LONG_GRACE, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => !isAlive(pid, token));
-    await waitUntil(() => findServants().length === 0);
-    const again = await machine.reopen();
-    expect(await waitForExit(again, containerId)).toMatchObject({
+    await waitUntil(() => findHelpers().length === 0); // the lease guard has ended
+    const newRuntime = await machine.reopen();
+    expect(await waitForExit(newRuntime, containerId)).toMatchObject({
       exitCode: 143,
       leaseEnded: true,
     });
   });
 
-  it('ends when its lease expires while the supervisor is stopped by a signal', async () => {
+  it('ends when its lease expires while the supervisor is stopped by SIGSTOP', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = readStartToken(pid) ?? '';
     const supervisor = await machine.runtime.supervisorPid();
-    await renew(PATIENT, containerId);
+    await renew(WITH_LONG_GRACE, containerId);
     process.kill(supervisor, 'SIGSTOP');
     try {
       await waitUntil(() => !isAlive(pid, token));
@@ -268,7 +275,7 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(readStartToken(pid)).toBeDefined();
   });
 
-  it('is adopted although its lease cannot be written, and ends when the lease expires', async () => {
+  it('is adopted and ends with its lease when the next supervisor cannot write leases', async () => {
     const request = aScript('exec sleep 3600', { lease: { leaseMs: 1_000, graceMs: 0 } });
     const { containerId, pid = 0 } = await machine.runtime.start(request);
     const end = waitForExit(machine.runtime, containerId);
@@ -278,15 +285,15 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
     expect(readStartToken(pid)).toBeUndefined();
   });
 
-  it('gets another lease guard when the guard is killed', async () => {
+  it('ends with its lease under another lease guard when the first lease guard was killed', async () => {
     const { containerId, pid = 0 } = await startExclusive('exec sleep 3600');
     const token = readStartToken(pid) ?? '';
-    const leaseGuard = (): number | undefined => findServants('cloudless-lease-guard')[0];
-    const first = leaseGuard() ?? 0;
-    expect(first).toBeGreaterThan(0);
-    process.kill(first, 'SIGKILL');
-    await waitUntil(() => (leaseGuard() ?? first) !== first);
-    await renew(PATIENT, containerId);
+    const leaseGuard = (): number | undefined => findHelpers('cloudless-lease-guard')[0];
+    const firstGuard = leaseGuard() ?? 0;
+    expect(firstGuard).toBeGreaterThan(0);
+    process.kill(firstGuard, 'SIGKILL');
+    await waitUntil(() => (leaseGuard() ?? firstGuard) !== firstGuard);
+    await renew(WITH_LONG_GRACE, containerId);
     await closeAndKillSupervisor(machine);
     await waitUntil(() => !isAlive(pid, token));
   });
@@ -295,34 +302,38 @@ describe('an exclusive process whose supervisor and agent are dead', () => {
 describe.each([
   { name: 'with cgroups where the machine has them', flags: [] },
   { name: 'without cgroups', flags: ['--without-cgroups'] },
-])('a process that left the session of its container, $name,', ({ flags }) => {
+])('a descendant with an empty environment, $name,', ({ flags }) => {
   beforeEach(async () => {
     machine = await openRealMachine({ supervisorCommand: [...SUPERVISOR_COMMAND, ...flags] });
   });
 
-  it('does not outlive a stop', async () => {
-    const { containerId } = await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+  it('is killed when its container is stopped, also in a session of its own', async () => {
+    const { containerId } = await machine.runtime.start(
+      aScript(`${aDetachedProcess('child')} & wait`),
+    );
     const child = await waitForPid('child');
     await machine.runtime.stop(containerId, 60_000);
     await waitUntil(() => readStartToken(child) === undefined);
   });
 
-  it('does not outlive a stop by another supervisor', async () => {
-    const { containerId } = await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+  it('is killed when another supervisor stops its container', async () => {
+    const { containerId } = await machine.runtime.start(
+      aScript(`${aDetachedProcess('child')} & wait`),
+    );
     const child = await waitForPid('child');
     await killSupervisor(machine);
     await machine.runtime.stop(containerId, 0);
     await waitUntil(() => readStartToken(child) === undefined);
   });
 
-  it('does not outlive the main process when it only cleared its environment', async () => {
+  it('is killed when the main process of its session ends', async () => {
     const { containerId } = await machine.runtime.start(
       aScript(
-        `env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitsAtGate()}; exit 1`,
+        `env -i sh -c 'echo $$ > ${scratch}/child; exec sleep 3600' & ${waitAtGate()}; exit 1`,
       ),
     );
     const child = await waitForPid('child');
-    readyAt(gate());
+    createFile(gate());
     await waitForExit(machine.runtime, containerId);
     await waitUntil(() => readStartToken(child) === undefined);
   });
@@ -330,54 +341,54 @@ describe.each([
   it('does not outlive its container when a command started it', async () => {
     const { runtime } = machine;
     const { containerId } = await runtime.start(aScript('exec sleep 3600'));
-    const command = ['/bin/sh', '-c', `${anEscapee('child')} & wait`];
+    const command = ['/bin/sh', '-c', `${aDetachedProcess('child')} & wait`];
     const running = runtime
       .exec(containerId, { command }, new AbortController().signal)
       [Symbol.asyncIterator]();
-    const first = running.next().catch(() => undefined);
+    const firstEvent = running.next().catch(() => undefined);
     const child = await waitForPid('child');
     await runtime.stop(containerId, 0);
     await waitUntil(() => readStartToken(child) === undefined);
-    await first;
+    await firstEvent;
   });
 
-  it('does not outlive a shutdown', async () => {
-    await machine.runtime.start(aScript(`${anEscapee('child')} & wait`));
+  it('is killed by a shutdown of the runtime', async () => {
+    await machine.runtime.start(aScript(`${aDetachedProcess('child')} & wait`));
     const child = await waitForPid('child');
     await machine.runtime.shutdown();
     await waitUntil(() => readStartToken(child) === undefined);
-    await waitUntil(() => findServants().length === 0);
+    await waitUntil(() => findHelpers().length === 0);
   });
 });
 
-describe('a daemon, whose parent has ended, in a session of its own with an empty environment', () => {
+describe('a daemon in a session of its own with an empty environment, where the user may create cgroups,', () => {
   /**
    * Only a cgroup identifies the container of such a process. Without cgroups the process is not
    * found, see docs/limits.md.
    */
   const hasCgroup = (pid: number): boolean =>
     readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes('/cloudless-');
-  const daemon = (): string => `( ${anEscapee('daemon')} & )`;
+  const daemon = (): string => `( ${aDetachedProcess('daemon')} & )`;
   beforeEach(async () => {
     machine = await openRealMachine();
   });
 
   it('does not outlive its container when the container ends by itself', async () => {
     const { containerId, pid = 0 } = await machine.runtime.start(
-      aScript(`${daemon()}; ${waitsAtGate()}`),
+      aScript(`${daemon()}; ${waitAtGate()}`),
     );
-    const pidOfDaemon = await waitForPid('daemon');
-    const isHeld = hasCgroup(pid);
-    readyAt(gate());
+    const daemonPid = await waitForPid('daemon');
+    const hasOwnCgroup = hasCgroup(pid);
+    createFile(gate());
     await waitForExit(machine.runtime, containerId);
-    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
-    else process.kill(pidOfDaemon, 'SIGKILL');
+    if (hasOwnCgroup) await waitUntil(() => readStartToken(daemonPid) === undefined);
+    else process.kill(daemonPid, 'SIGKILL');
   });
 
   it('does not outlive its container when a command started it', async () => {
     const { runtime } = machine;
     const { containerId, pid = 0 } = await runtime.start(aScript('exec sleep 3600'));
-    const isHeld = hasCgroup(pid);
+    const hasOwnCgroup = hasCgroup(pid);
     // The end of a command kills its process group, which the daemon leaves only after its start.
     const command = [
       '/bin/sh',
@@ -385,26 +396,26 @@ describe('a daemon, whose parent has ended, in a session of its own with an empt
       `${daemon()}; until [ -s ${scratch}/daemon ]; do sleep 0.01; done`,
     ];
     for await (const _ of runtime.exec(containerId, { command }, new AbortController().signal));
-    const pidOfDaemon = await waitForPid('daemon');
+    const daemonPid = await waitForPid('daemon');
     await runtime.stop(containerId, 0);
-    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
-    else process.kill(pidOfDaemon, 'SIGKILL');
+    if (hasOwnCgroup) await waitUntil(() => readStartToken(daemonPid) === undefined);
+    else process.kill(daemonPid, 'SIGKILL');
   });
 
   it('does not outlive its container when the container ended while no supervisor ran', async () => {
-    const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitsAtGate()}`));
+    const { pid = 0 } = await machine.runtime.start(aScript(`${daemon()}; ${waitAtGate()}`));
     const token = readStartToken(pid) ?? '';
-    const pidOfDaemon = await waitForPid('daemon');
-    const isHeld = hasCgroup(pid);
+    const daemonPid = await waitForPid('daemon');
+    const hasOwnCgroup = hasCgroup(pid);
     await closeAndKillSupervisor(machine);
-    readyAt(gate());
+    createFile(gate());
     await waitUntil(() => !isAlive(pid, token));
     await machine.reopen();
-    if (isHeld) await waitUntil(() => readStartToken(pidOfDaemon) === undefined);
-    else process.kill(pidOfDaemon, 'SIGKILL');
+    if (hasOwnCgroup) await waitUntil(() => readStartToken(daemonPid) === undefined);
+    else process.kill(daemonPid, 'SIGKILL');
   });
 });
 
-function readyAt(file: string): void {
+function createFile(file: string): void {
   writeFileSync(file, '');
 }

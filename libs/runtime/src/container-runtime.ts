@@ -1,6 +1,6 @@
 import type { ContainerId, StopSignal } from '@cloudless/base';
 
-/** Port that the workload listens on. */
+/** A port that the workload listens on. */
 export interface PortRequest {
   /** DNS label, unique in the container. */
   readonly name: string;
@@ -26,8 +26,8 @@ export interface VolumeRequest {
   readonly readOnly: boolean;
   readonly source:
     /**
-     * Shared by the containers of a group: empty for the first one, kept for the next ones, removed
-     * with the last one.
+     * A directory that the containers of a group share: created empty with the first container,
+     * kept for the next containers, removed with the last container.
      */
     | { readonly kind: 'emptyDir'; readonly memory?: MemoryRequest }
     /** Directory or file of the machine. Needs capability `volumes.hostpath`. */
@@ -45,17 +45,17 @@ export interface VolumeRequest {
 }
 
 /**
- * Stores the files in memory. They count as memory of the container. Needs capability
- * `volumes.memory`.
+ * Stores the files of a volume in memory, where they count as memory of the container. Needs
+ * capability `volumes.memory`.
  */
 export interface MemoryRequest {
-  /** Absent: half of the machine's memory. */
+  /** Largest total size of the files. Absent: half of the machine's memory. */
   readonly sizeBytes?: number;
 }
 
 /**
- * Seccomp or AppArmor profile: the runtime's default, none, or one that is installed on the machine
- * (a path, or a name for AppArmor).
+ * Seccomp or AppArmor profile: the runtime's default, none, or a profile that is installed on the
+ * machine (`reference` is a path, or a name for AppArmor).
  */
 export type SecurityProfile =
   | { readonly kind: 'runtimeDefault' }
@@ -107,9 +107,9 @@ export interface SecurityRequest {
 
 /** One line of a container's `/etc/hosts`. */
 export interface ExtraHost {
-  /** IPv4 or IPv6. */
+  /** IPv4 or IPv6 address. */
   readonly ip: string;
-  /** At least one; labels of letters, digits, `-` and `_`, separated by dots. */
+  /** At least one host name; labels of letters, digits, `-` and `_`, separated by dots. */
   readonly hostnames: readonly string[];
 }
 
@@ -118,7 +118,7 @@ export interface NetworkRequest {
   /** Uses the network namespace of the machine. Needs capability `network.host`. */
   readonly hostNetwork?: boolean;
   readonly hostname?: string;
-  /** IP addresses; absent: those of the machine. */
+  /** IP addresses; absent: the DNS servers of the machine. */
   readonly dnsServers?: readonly string[];
   /** Additional lines of `/etc/hosts`, after localhost and the container's own name. */
   readonly extraHosts?: readonly ExtraHost[];
@@ -134,7 +134,7 @@ export interface DeviceRequest {
 }
 
 /**
- * Resource limit of each process, see setrlimit(2); -1: no limit. Needs capability
+ * Resource limit of each process, see setrlimit(2); -1 means no limit. Needs capability
  * `container.ulimits`.
  */
 export interface UlimitRequest {
@@ -263,27 +263,27 @@ export interface ContainerStatus {
    */
   readonly exitCode?: number;
   /**
-   * Reason for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of memory`, `lost with
-   * the machine`.
+   * Reason of the exit as text for people: `completed`, `exit code 3`, `killed by SIGKILL`, `out of
+   * memory`, `lost with the machine`.
    */
   readonly reason?: string;
-  /** The runtime stopped the container because its lease was not renewed. */
+  /** Set when the runtime stopped the container because its lease was not renewed. */
   readonly leaseEnded?: true;
   /**
-   * The container has its own cgroup, or its own network namespace: its statistics can be
-   * separated.
+   * Set when the container has its own cgroup, or its own network namespace, so that its statistics
+   * can be read.
    */
   readonly ownCgroup?: true;
   readonly ownNetwork?: true;
   /**
-   * Address in the container's own network while it runs; ports that are not declared are reached
-   * there too, from the same machine.
+   * Address in the container's own network while the container runs. On the same machine, ports
+   * that are not declared are reached at this address too.
    */
   readonly ip?: string;
   readonly endpoints: readonly ContainerEndpoint[];
 }
 
-/** Health of a runtime. Reading it makes no call to the container runtime. */
+/** Health of a runtime. `health()` makes no call to the container runtime. */
 export interface RuntimeHealth {
   /** Time since the container runtime last answered a call, milliseconds; 0 while it answers. */
   readonly containersSilentMs: number;
@@ -298,13 +298,13 @@ export const HEALTHY: RuntimeHealth = { containersSilentMs: 0, withoutProcess: [
 export interface AvailableContainers {
   readonly containers: readonly ContainerStatus[];
   /**
-   * False while the container runtime has not answered yet: containers with an image are missing.
-   * Plain processes are complete.
+   * False while the container runtime has not answered yet: containers with an image are missing,
+   * but all plain processes are listed.
    */
   readonly complete: boolean;
 }
 
-/** Start or exit of a container. */
+/** Start or exit of a container, with the status after it. */
 export interface ContainerEvent {
   readonly kind: 'started' | 'exited';
   readonly status: ContainerStatus;
@@ -314,7 +314,7 @@ export type LogStream = 'stdout' | 'stderr';
 
 /** One line of output without its line feed. */
 export interface LogLine {
-  /** Counts from 1 per container over both streams, without gaps. */
+  /** Number of the line in its container, over both streams, from 1 without gaps. */
   readonly sequence: bigint;
   readonly stream: LogStream;
   /** Time at which the runtime read the line, wall-clock milliseconds since the epoch. */
@@ -340,7 +340,7 @@ export interface LogBatch {
 export interface SkippedLines {
   readonly firstSequence: bigint;
   readonly lastSequence: bigint;
-  /** Size of these lines in the log files, bytes; undefined when it is not known. */
+  /** Size in bytes of these lines in the log files; undefined when the size is not known. */
   readonly bytes?: number;
 }
 
@@ -348,12 +348,13 @@ export interface SkippedLines {
 export interface LogRequest {
   /** Continues with new lines until the container has exited and all lines are read. */
   readonly follow: boolean;
-  /** Only the last n existing lines, then new ones when following; 0: only new lines. */
+  /** Only the last n existing lines, then new lines with `follow`; 0 selects only new lines. */
   readonly tailLines?: number;
   /** Only lines at or after this time, milliseconds since the epoch. */
   readonly sinceMs?: number;
   /** Only lines after this sequence number; resumes an earlier read. */
   readonly afterSequence?: bigint;
+  /** Only lines of these streams; absent: both. */
   readonly streams?: readonly LogStream[];
 }
 
@@ -361,15 +362,16 @@ export interface LogRequest {
  * Command to run in a container, with the environment and working directory of its main process.
  */
 export interface ExecRequest {
+  /** Executable and arguments. */
   readonly command: readonly string[];
-  /** Ends the command's process group after this many milliseconds with kind `deadline`. */
+  /** Kills the command after this many milliseconds; the call then fails with kind `deadline`. */
   readonly timeoutMs?: number;
-  /** Complete input. */
+  /** The complete input. */
   readonly stdin?: Uint8Array;
   /**
-   * Streamed input instead of `stdin`, read only as fast as the command reads. The end of the
-   * iterable closes the command's input. When the command exits or cannot be started, the iteration
-   * is ended.
+   * Streamed input instead of `stdin`. The runtime reads the iterable only as fast as the command
+   * reads, closes the input of the command at its end, and calls its `return` when the command
+   * exits or cannot be started.
    */
   readonly input?: AsyncIterable<ExecInput>;
   /** Additional environment variables; they replace variables of the container. */
@@ -397,21 +399,21 @@ export type ExecInput =
  */
 export const EXEC_GRACE_MS = 2_000;
 
-/** Output and exit of a command. A failing command is an exit code, not an error. */
+/** Output and exit of a command. A command that fails yields its exit code, not an error. */
 export type ExecEvent =
   | { readonly kind: 'output'; readonly stream: LogStream; readonly data: Uint8Array }
   | { readonly kind: 'exited'; readonly exitCode: number };
 
 /**
- * Runs containers or processes on this machine. They outlive the process of the caller; a new
- * caller finds them by `list`. Calls with an unknown container id throw kind `notFound`.
+ * Runs containers or processes on this machine. The containers outlive the process of the caller;
+ * a new caller finds them by `list`. Calls with an unknown container id throw kind `notFound`.
  */
 export interface ContainerRuntime {
   /** Name as in the workload's `runtime` field: `process` or `cri`. */
   readonly name: string;
   /** Version of the container runtime, for people. */
   version(): Promise<string>;
-  /** Capabilities that the scheduler filters by: `runtime.process`, `limits.memory`, `exec.tty`… */
+  /** Returns the capabilities of the node: `runtime.process`, `limits.memory`, `exec.tty`… */
   capabilities(): readonly string[];
   /**
    * Pulls the image of a request before its start. A start of the same container id then uses the
@@ -438,42 +440,43 @@ export interface ContainerRuntime {
   /**
    * Sends SIGTERM to all processes, and SIGKILL after `graceMs` (0: at once). Resolves when the
    * container has exited, at once if it had exited before. A concurrent call with a shorter grace
-   * shortens the first one.
+   * period shortens the grace period of the first call.
    */
   stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus>;
   /**
    * Replaces the leases of running containers; undefined removes the lease. Skips unknown and
-   * exited containers and those whose lease has already ended.
+   * exited containers, and containers whose lease has already ended.
    * @throws kind `unimplemented` when capability `disconnect.exclusive` is missing.
    */
   renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void>;
   /**
-   * Removes an exited container with its logs and files. Does nothing for an unknown id. @throws
-   * kind `precondition` while the container runs.
+   * Removes an exited container with its logs and files. Does nothing for an unknown id.
+   * @throws kind `precondition` while the container runs.
    */
   remove(containerId: ContainerId): Promise<void>;
-  /** All containers that have not been removed. */
+  /** Lists all containers that have not been removed. */
   list(): Promise<readonly ContainerStatus[]>;
   /**
-   * As `list`, but without the containers of a part that has never answered. Waits at most 2 s for
-   * that part. Absent for a runtime without parts.
+   * Lists as `list` does, but without the containers of a part that has never answered. Waits at
+   * most 2 s for that part. Absent for a runtime without parts.
    * @throws kind `unavailable` when plain processes cannot be listed.
    */
   listAvailable?(): Promise<AvailableContainers>;
   /**
-   * All starts and exits from this call on. No event between this call and a later `list` is lost
-   * (one may be seen in both). Ends when `signal` is aborted; throws kind `unavailable` when the
-   * runtime becomes unavailable.
+   * Yields all starts and exits from this call on. No event between this call and a later `list` is
+   * lost; an event may be seen in both. Ends when `signal` is aborted.
+   * @throws kind `unavailable` when the runtime becomes unavailable, `exhausted` when the reader is
+   *   too slow.
    */
   events(signal: StopSignal): AsyncIterable<ContainerEvent>;
   /**
-   * Log lines in order of their sequence number, each once, across log rotation. Ends when `signal`
-   * is aborted.
+   * Yields log lines in order of their sequence number, each once, across log rotation. Ends when
+   * all requested lines were yielded or `signal` is aborted.
    */
   logs(containerId: ContainerId, request: LogRequest, signal: StopSignal): AsyncIterable<LogLine>;
   /**
-   * The same lines in batches of up to about 64 KiB. Reports lines that rotation removed before a
-   * reader that follows or resumes has read them.
+   * Yields the same lines as `logs` in batches of up to about 64 KiB. Reports lines that rotation
+   * removed before a reader that follows or resumes has read them.
    */
   logBatches(
     containerId: ContainerId,
@@ -481,10 +484,11 @@ export interface ContainerRuntime {
     signal: StopSignal,
   ): AsyncIterable<LogBatch>;
   /**
-   * Runs a command; the last event is `exited`. A reader that does not read delays the command. An
+   * Runs a command; the last event is `exited`. A caller that does not read delays the command. An
    * aborted signal, or leaving the loop, ends the command and its children: SIGTERM and SIGHUP,
-   * SIGKILL after {@link EXEC_GRACE_MS}. A program that does not exist exits with 127, one that
-   * cannot be executed with 126, each with a message on stderr (with a terminal on stdout).
+   * SIGKILL after {@link EXEC_GRACE_MS}. The exit code is 127 for a program that does not exist and
+   * 126 for a program that cannot be executed, each with a message on stderr (with a terminal on
+   * stdout).
    * @throws kind `precondition` when the container is not running; `invalid` when the command is
    *   empty or malformed; `deadline` after the timeout, after all earlier output; `unimplemented`
    *   for a terminal without capability `exec.tty`.
@@ -494,7 +498,7 @@ export interface ContainerRuntime {
     request: ExecRequest,
     signal: StopSignal,
   ): AsyncIterable<ExecEvent>;
-  /** Absent for a runtime that is always available. */
+  /** Returns the health of the runtime. Absent for a runtime that is always available. */
   health?(): RuntimeHealth;
   /** Closes connections and files. Containers keep running. */
   close(): Promise<void>;

@@ -2,9 +2,9 @@ import type { Clock } from '@cloudless/base';
 import { LeaseTimer } from './lease-timer.js';
 
 describe('LeaseTimer', () => {
-  /** Clock of a suspended process: time has passed, timers have not fired yet. */
+  /** A clock whose timers do not fire when time passes, as in a suspended process. */
   function aClock(): Clock & { nowMs: number; fire(): void } {
-    let due: (() => void) | undefined;
+    let pendingAction: (() => void) | undefined;
     return {
       nowMs: 0,
       now() {
@@ -12,14 +12,16 @@ describe('LeaseTimer', () => {
       },
       wallTime: () => 0,
       setTimer: (_delayMs, action) => {
-        due = action;
-        return { cancel: () => (due = due === action ? undefined : due) };
+        pendingAction = action;
+        return {
+          cancel: () => (pendingAction = pendingAction === action ? undefined : pendingAction),
+        };
       },
-      fire: () => due?.(),
+      fire: () => pendingAction?.(),
     };
   }
 
-  it('ignores a renewal that is handled after the end of the lease', () => {
+  it('ignores a renewal after the end of the lease, also before its timer fires', () => {
     const clock = aClock();
     const graces: number[] = [];
     const lease = new LeaseTimer(clock, (graceMs) => graces.push(graceMs));
@@ -37,7 +39,7 @@ describe('LeaseTimer', () => {
     expect(graces).toEqual([6_000]);
   });
 
-  it('never ends after the lease was removed', () => {
+  it('does not end when the lease was removed in time', () => {
     const clock = aClock();
     const lease = new LeaseTimer(clock, () => undefined);
     lease.renew({ leaseMs: 10_000, graceMs: 0 });

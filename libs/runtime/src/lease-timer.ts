@@ -1,12 +1,12 @@
 import type { Clock, Timer } from '@cloudless/base';
 import type { ContainerLease } from './container-runtime.js';
 
-/** Exit reason of a container whose lease was not renewed; part of its status. */
+/** `ContainerStatus.reason` of a container whose lease was not renewed. */
 export const LEASE_ENDED_REASON = 'ended by itself: its lease was not renewed';
 
 /**
- * Lease of one running container, for implementations of runtimes. An ended lease cannot be
- * renewed.
+ * The lease of one running container, for implementations of runtimes. A lease that has ended
+ * cannot be renewed.
  */
 export class LeaseTimer {
   private timer: Timer | undefined;
@@ -14,7 +14,10 @@ export class LeaseTimer {
   private graceMs = 0;
   private ended = false;
 
-  /** @param onEnd - Called once when the lease ends; must end the container within `graceMs`. */
+  /**
+   * @param onEnd - Called once, when the lease ends; must end the container within `graceMs`. Not
+   *   called after {@link cancel}.
+   */
   constructor(
     private readonly clock: Clock,
     private readonly onEnd: (graceMs: number) => void,
@@ -26,9 +29,9 @@ export class LeaseTimer {
   }
 
   /**
-   * Restarts the lease from now on; undefined removes it. Has no effect on an ended lease, nor on
-   * an expired one whose timer has not fired yet, as in a process that was suspended: the renewal
-   * may be as old as the lease.
+   * Restarts the lease from now on; undefined removes the lease. Does nothing when the lease has
+   * ended. A lease that has expired but whose timer has not fired yet, as in a process that was
+   * suspended, ends now: the renewal may be as old as the lease.
    */
   renew(lease: ContainerLease | undefined): void {
     if (!this.ended && this.clock.now() >= this.endsAt) this.end();
@@ -41,7 +44,7 @@ export class LeaseTimer {
     this.timer = this.clock.setTimer(leaseMs, () => this.end());
   }
 
-  /** Stops the timer: the container has exited, or another instance enforces the lease. */
+  /** Stops the timer. Call it when the container has exited or another instance takes over. */
   cancel(): void {
     this.timer?.cancel();
     this.timer = undefined;

@@ -1,9 +1,9 @@
 import type { AvailableContainers, ContainerRuntime } from './container-runtime.js';
 
 /**
- * Lists the containers that a runtime can list now: for a runtime of several parts without those of
- * a part that has never answered.
- * @throws As `ContainerRuntime.list` and `ContainerRuntime.listAvailable`.
+ * Lists the containers that a runtime can list now. The containers of a part that has never
+ * answered are missing.
+ * @throws The errors of `ContainerRuntime.list` and `ContainerRuntime.listAvailable`.
  */
 export async function listAvailable(
   runtime: Pick<ContainerRuntime, 'list' | 'listAvailable'>,

@@ -1,6 +1,6 @@
 import { InvalidInputError, errorKindOf, errorMessageOf } from '@cloudless/base';
 
-/** Exit code of any failure but bad usage. */
+/** Exit code of a failure that is not bad usage. */
 export const EXIT_FAILURE = 1;
 /** Exit code of bad usage or settings. */
 export const EXIT_USAGE = 2;
@@ -8,6 +8,7 @@ export const EXIT_USAGE = 2;
 /**
  * Returns the text for standard error and the exit code when a program cannot start. The text has
  * one line for each problem.
+ * @param program - Name of the program, with which each line begins.
  */
 export function describeFailure(
   program: string,

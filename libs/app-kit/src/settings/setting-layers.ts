@@ -3,21 +3,21 @@ import { parse } from 'yaml';
 import { CloudlessError, errorMessageOf, type ConfigLayer } from '@cloudless/base';
 
 /**
- * External names of a program's settings, by key: the flag in the form of commander (`--data-dir
- * <path>`) and its help text.
+ * The names of a program's settings on the command line and in the environment.
  */
 export interface SettingNames {
+  /** By key: the flag in the form of commander (`--data-dir <path>`), and its help text. */
   readonly flags: Readonly<Record<string, readonly [flag: string, help: string]>>;
   /** Prefix of environment variables: `--data-dir` is read from this prefix and `DATA_DIR`. */
   readonly envPrefix: string;
 }
 
-/** Receives the flags: a command of commander. */
+/** The method of a commander command by which {@link addSettingFlags} adds flags. */
 export interface FlagTarget {
   option(flag: string, help: string): unknown;
 }
 
-/** Limit of YAML aliases: settings need few, an attack (billion laughs) needs many. */
+/** Most YAML aliases in a file: settings need few, an attack (billion laughs) needs many. */
 const MAX_ALIASES = 100;
 
 /** Adds `--config` and a flag for each setting. */
@@ -48,8 +48,10 @@ export function getEnvName(names: SettingNames, key: string): string {
 
 /**
  * Reads the settings of a program from file, environment and command line. Later layers win.
- * @param options - Values from the command line under commander's names; `config` names the file.
- * @param env - Variables with the program's prefix that match no setting are reported as unknown.
+ * @param options - The result of commander's `opts()`; `config` is the path of the file. Without
+ *   it, the variable `<prefix>CONFIG` is.
+ * @param env - Environment variables. A variable with the program's prefix that matches no setting
+ *   stays in the layer under its own name, so that `parseConfig` reports it as unknown.
  * @throws kind `invalid` when the file cannot be read or is not a map.
  */
 export async function readSettingLayers(
@@ -86,13 +88,14 @@ export async function readSettingLayers(
   ];
 }
 
-/** Commander's name for the option of a flag: `dataDir` for `--data-dir`. */
+/** Returns the name of a setting in commander's `opts()`: `dataDir` for `--data-dir`. */
 function getOptionName(names: SettingNames, key: string): string {
   return getFlagName(names, key)
     .slice('--'.length)
     .replaceAll(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
+/** Reads the file of settings; an empty file has no settings. */
 async function readSettings(path: string): Promise<Record<string, unknown>> {
   let settings: unknown;
   try {

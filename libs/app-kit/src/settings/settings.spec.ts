@@ -45,101 +45,108 @@ async function read(
   return parseConfig(fields, layers);
 }
 
-describe('readSettingLayers and parseConfig', () => {
+describe('settings', () => {
   it.each([
-    { name: 'defaults', file: undefined, env: {}, options: {}, port: 80 },
-    { name: 'a file over defaults', file: 'port: 1', env: {}, options: {}, port: 1 },
+    { name: 'the defaults without any layer', file: undefined, env: {}, options: {}, port: 80 },
+    { name: 'a file rather than the defaults', file: 'port: 1', env: {}, options: {}, port: 1 },
     {
-      name: 'the environment over a file',
+      name: 'the environment rather than a file',
       file: 'port: 1',
       env: { APP_PORT: '2' },
       options: {},
       port: 2,
     },
     {
-      name: 'flags over everything',
+      name: 'flags rather than the environment and a file',
       file: 'port: 1',
       env: { APP_PORT: '2' },
       options: { port: '3' },
       port: 3,
     },
-    { name: 'an empty file', file: '', env: {}, options: {}, port: 80 },
-    { name: 'JSON', file: '{"port": 4}', env: {}, options: {}, port: 4 },
-  ])('takes $name', async ({ file, env, options, port }) => {
+    { name: 'the defaults when the file is empty', file: '', env: {}, options: {}, port: 80 },
+    { name: 'a file in JSON', file: '{"port": 4}', env: {}, options: {}, port: 4 },
+  ])('are read from $name', async ({ file, env, options, port }) => {
     expect((await read(file, env, options)).port).toBe(port);
   });
 
   it.each([
     {
-      name: 'a flag',
+      name: 'an invalid flag',
       file: undefined,
       env: {},
       options: { dataDir: 7 },
-      says: 'command line: --data-dir: must be text',
+      message: 'command line: --data-dir: must be text',
     },
     {
-      name: 'a variable',
+      name: 'an invalid variable',
       file: undefined,
       env: { APP_PORT: 'x' },
       options: {},
-      says: 'environment: APP_PORT: "x" must be a whole number from 0 to 99',
+      message: 'environment: APP_PORT: "x" must be a whole number from 0 to 99',
     },
     {
       name: 'an unknown variable',
       file: undefined,
       env: { APP_PROT: '1' },
       options: {},
-      says: 'environment: APP_PROT: is not a setting',
+      message: 'environment: APP_PROT: is not a setting',
     },
     {
       name: 'an unknown key',
       file: 'prot: 1',
       env: {},
       options: {},
-      says: 'settings.yaml: prot: is not a setting; the settings are port, dataDir, leaseMs',
+      message: 'settings.yaml: prot: is not a setting; the settings are port, dataDir, leaseMs',
     },
     {
       name: 'a duplicate key',
       file: 'port: 1\nport: 2',
       env: {},
       options: {},
-      says: 'Map keys must be unique',
+      message: 'Map keys must be unique',
     },
     {
-      name: 'a list',
+      name: 'a file with a list',
       file: '- 1',
       env: {},
       options: {},
-      says: 'settings.yaml: must be a map of settings',
+      message: 'settings.yaml: must be a map of settings',
     },
-  ])('names the place of $name', async ({ file, env, options, says }) => {
-    await expect(read(file, env, options)).rejects.toThrow(says);
-  });
+  ])(
+    'are rejected with an error that names the source of $name',
+    async ({ file, env, options, message }) => {
+      await expect(read(file, env, options)).rejects.toThrow(message);
+    },
+  );
 
-  it('finds the setting of a flag with another name', async () => {
+  it('are read from a flag whose name differs from the key', async () => {
     expect((await read(undefined, {}, { lease: '7' })).leaseMs).toBe(7);
     await expect(read(undefined, {}, { lease: 'x' })).rejects.toThrow('command line: --lease: "x"');
   });
 
-  it('names a missing settings file', async () => {
+  it('are rejected with an error that names the file when the file is missing', async () => {
     const path = join(directory, 'none.yaml');
     await expect(readSettingLayers(names, { config: path }, {})).rejects.toThrow(
       `cannot read the settings at ${path}`,
     );
   });
+});
 
-  it('addSettingFlags adds every flag', () => {
-    const offered: string[] = [];
-    addSettingFlags({ option: (flag) => offered.push(flag) }, names);
-    expect(offered).toEqual([
+describe('addSettingFlags', () => {
+  it('adds --config and the flag of every setting', () => {
+    const addedFlags: string[] = [];
+    addSettingFlags({ option: (flag) => addedFlags.push(flag) }, names);
+    expect(addedFlags).toEqual([
       '--config <file>',
       '--port <number>',
       '--data-dir <path>',
       '--lease <ms>',
     ]);
   });
+});
 
-  it('describeFailure returns one line for each problem', () => {
+describe('describeFailure', () => {
+  it('returns one line for each problem, and exit code 2 only for invalid input', () => {
     const invalid = new InvalidInputError([
       { field: 'a', message: 'is wrong' },
       { field: 'b', message: 'too' },

@@ -2,7 +2,7 @@ import { ManualClock } from '../testing/index.js';
 import { Throttle } from './throttle.js';
 
 describe('Throttle', () => {
-  it('lets a burst pass, then one per interval, and reports how many were suppressed', async () => {
+  it('passes a burst, then one event per interval with the number of suppressed events', async () => {
     const clock = new ManualClock();
     const throttle = new Throttle({ clock, burst: 2, everyMs: 1_000 });
     expect(throttle.take('a')).toEqual({ passes: true, left: undefined });
@@ -17,7 +17,7 @@ describe('Throttle', () => {
     expect(throttle.take('a').passes).toBe(false);
   });
 
-  it('forgets the least recently used key', () => {
+  it('forgets the least recently used key when there are more keys than maxKeys', () => {
     const throttle = new Throttle({
       clock: new ManualClock(),
       burst: 1,

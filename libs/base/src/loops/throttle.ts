@@ -18,11 +18,12 @@ export interface ThrottleOptions {
 
 /** Result of {@link Throttle.take}: pass or suppress. */
 export type ThrottleResult =
+  /** The event passes; `left` has the events of the key that were suppressed before, if any. */
   | { readonly passes: true; readonly left: SuppressedEvents | undefined }
-  /** The event is suppressed; `waitMs` until the next event may pass. */
+  /** The event is suppressed; the next event of the key may pass after `waitMs`. */
   | { readonly passes: false; readonly waitMs: number };
 
-/** Events that were suppressed since the last one that passed. */
+/** The events that were suppressed since the last event that passed. */
 export interface SuppressedEvents {
   readonly count: number;
   /** Wall-clock milliseconds of the first suppressed event. */
@@ -30,14 +31,16 @@ export interface SuppressedEvents {
 }
 
 interface Bucket {
+  /** Events that may pass now; fractions grow with time. */
   tokens: number;
+  /** Time at which `tokens` was computed. */
   atMs: number;
   left: { count: number; readonly sinceMs: number } | undefined;
 }
 
 /**
- * Token-bucket rate limiter per key that counts what it suppresses. For log lines and events that a
- * client could trigger without end.
+ * Token-bucket rate limiter per key that counts the events it suppresses. For log lines and events
+ * that a client could trigger without end.
  */
 export class Throttle {
   private readonly buckets = new Map<string, Bucket>();
@@ -47,7 +50,7 @@ export class Throttle {
   /** Records an event of `key` and returns whether the event passes. */
   take(key: string): ThrottleResult {
     const { clock, everyMs } = this.options;
-    const bucket = this.bucketOf(key);
+    const bucket = this.refillBucket(key);
     if (bucket.tokens >= 1) {
       bucket.tokens -= 1;
       const { left } = bucket;
@@ -59,15 +62,15 @@ export class Throttle {
     return { passes: false, waitMs: Math.ceil((1 - bucket.tokens) * everyMs) };
   }
 
+  /** Drops the state of a key, which then starts with a full burst. */
   forget(key: string): void {
     this.buckets.delete(key);
   }
 
-  private bucketOf(key: string): Bucket {
+  private refillBucket(key: string): Bucket {
     const { clock, burst, everyMs, maxKeys = 1_000 } = this.options;
     const now = clock.now();
-    const known = this.buckets.get(key);
-    const bucket = known ?? { tokens: burst, atMs: now, left: undefined };
+    const bucket = this.buckets.get(key) ?? { tokens: burst, atMs: now, left: undefined };
     bucket.tokens = Math.min(burst, bucket.tokens + (now - bucket.atMs) / everyMs);
     bucket.atMs = now;
     this.buckets.delete(key); // move to the end: most recently used

@@ -1,13 +1,13 @@
 import { settle } from '../testing/index.js';
 import { Wakeup } from './wakeup.js';
 
-/** Waits and records under a name when the wait has ended. */
+/** Adds `name` to `ended` when a wait has ended. */
 function record(ended: string[], name: string, wait: Promise<void>): void {
   void wait.then(() => ended.push(name));
 }
 
 describe('Wakeup', () => {
-  it('resolves all pending waits at a wake', async () => {
+  it('resolves all pending waits when it is woken', async () => {
     const [wakeup, ended] = [new Wakeup(), [] as string[]];
     record(ended, 'first', wakeup.wait());
     record(ended, 'second', wakeup.wait());
@@ -18,7 +18,7 @@ describe('Wakeup', () => {
     expect(ended).toEqual(['first', 'second']);
   });
 
-  it('does not resolve a later wait by an earlier wake', async () => {
+  it('does not resolve a wait that begins after the wake', async () => {
     const [wakeup, ended] = [new Wakeup(), [] as string[]];
     wakeup.wake();
     record(ended, 'before', wakeup.wait());
@@ -59,7 +59,7 @@ describe('Wakeup', () => {
     expect(listeners).toBe(0);
   });
 
-  it('loses no item of a queue whose reader waits for it', async () => {
+  it('wakes the reader of a queue for each item', async () => {
     const [wakeup, stop] = [new Wakeup(), new AbortController()];
     const [queue, read] = [[] as number[], [] as number[]];
     const reading = (async () => {

@@ -4,8 +4,8 @@ import type { StopSignal } from '../time/clock.js';
  * Lets a loop wait until another part of the program changes the state that the loop reads.
  *
  * The loop reads the state and calls `wait` without an await in between; the other part changes the
- * state and calls `wake`. So no change is missed, although `wake` has no effect while nothing waits.
- * A loop may be woken without a change, so it reads the state again after each wait.
+ * state and calls `wake`. So the loop misses no change, although `wake` has no effect while no loop
+ * waits. A wait may also end without a change, so the loop reads the state again after each wait.
  * @example
  * ```ts
  * async function* items(): AsyncGenerator<string> {
@@ -28,8 +28,8 @@ export class Wakeup {
 
   /**
    * Resolves at the next {@link wake}, and never rejects.
-   * @param signal - Also resolves when this signal is aborted, at once if it was aborted before. All
-   *   other waits of this object resolve then too.
+   * @param signal - Also resolves when this signal is aborted, at once if it was aborted before.
+   *   All other waits of this object resolve then too.
    */
   wait(signal?: StopSignal): Promise<void> {
     if (signal?.aborted === true) return Promise.resolve();

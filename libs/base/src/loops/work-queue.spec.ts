@@ -14,7 +14,7 @@ function aQueue(handle: (key: string) => Promise<WorkResult>, clock = new Manual
 }
 
 describe('WorkQueue', () => {
-  it('keeps a key once, however often it is woken', async () => {
+  it('runs a key once when it is woken several times before its pass', async () => {
     const seen: string[] = [];
     const { queue } = aQueue(async (key) => {
       seen.push(key);
@@ -31,10 +31,10 @@ describe('WorkQueue', () => {
   it('runs a key again when it was woken while it ran, and never twice at the same time', async () => {
     const releases: (() => void)[] = [];
     let running = 0;
-    let most = 0;
+    let maxRunning = 0;
     const { queue } = aQueue(async () => {
       running += 1;
-      most = Math.max(most, running);
+      maxRunning = Math.max(maxRunning, running);
       await new Promise<void>((resolve) => releases.push(resolve));
       running -= 1;
       return { kind: 'done' };
@@ -46,38 +46,38 @@ describe('WorkQueue', () => {
     await settle();
     releases[1]?.();
     await settle();
-    expect({ passes: releases.length, most }).toEqual({ passes: 2, most: 1 });
+    expect({ passes: releases.length, maxRunning }).toEqual({ passes: 2, maxRunning: 1 });
   });
 
-  it('retries a failed key with growing, bounded delay, and resets the delay after a success', async () => {
-    const at: number[] = [];
+  it('retries a failed key with growing, bounded delays, and resets the delay after a success', async () => {
+    const passTimes: number[] = [];
     let failures = 5;
     const { queue, clock, errors } = aQueue(async () => {
-      at.push(clock.now());
+      passTimes.push(clock.now());
       if (failures-- > 0) throw new Error('no');
       return { kind: 'done' };
     });
     queue.wake('a');
     await clock.advance(10_000);
-    expect(at).toEqual([0, 100, 300, 700, 1_500, 2_500]);
+    expect(passTimes).toEqual([0, 100, 300, 700, 1_500, 2_500]);
     expect(errors).toHaveLength(5);
     failures = 1;
     queue.wake('a');
     await clock.advance(100);
-    expect(at.slice(6)).toEqual([10_000, 10_100]);
+    expect(passTimes.slice(6)).toEqual([10_000, 10_100]);
   });
 
   it('runs a delayed key at once when it is woken', async () => {
-    const at: number[] = [];
+    const passTimes: number[] = [];
     const { queue, clock } = aQueue(async () => {
-      at.push(clock.now());
-      return at.length === 1 ? { kind: 'after', delayMs: 1_000 } : { kind: 'done' };
+      passTimes.push(clock.now());
+      return passTimes.length === 1 ? { kind: 'after', delayMs: 1_000 } : { kind: 'done' };
     });
     queue.wake('a');
     await clock.advance(10);
     queue.wake('a');
     await clock.advance(5_000);
-    expect(at).toEqual([0, 10]);
+    expect(passTimes).toEqual([0, 10]);
   });
 
   it('waits for running keys and starts no others when it is stopped', async () => {
@@ -97,7 +97,7 @@ describe('WorkQueue', () => {
     expect(passes).toBe(1);
   });
 
-  it('measures passes, queue length, waiting time and retries', async () => {
+  it('records passes, queue depth, longest wait and retrying keys as metrics', async () => {
     const clock = new ManualClock();
     const meter = new RecordingMeter();
     let open: () => void = () => undefined;
@@ -117,7 +117,7 @@ describe('WorkQueue', () => {
     for (const key of ['works', 'retries', 'fails']) queue.wake(key);
     await clock.advance(3_000);
     const labels = { loop: 'test' };
-    // one of three is running
+    // One of the three keys is running.
     expect(await meter.read('cloudless_loop_queue_depth', labels)).toBe(2);
     expect(await meter.read('cloudless_loop_oldest_wait_seconds', labels)).toBe(3);
     open();

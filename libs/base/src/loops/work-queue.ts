@@ -8,14 +8,16 @@ export type WorkResult =
   | { readonly kind: 'done' } // nothing to do until an event wakes the key
   | { readonly kind: 'again' } // run once more at once
   | { readonly kind: 'after'; readonly delayMs: number } // run again after the delay, or earlier when woken
-  | { readonly kind: 'retry' }; // something changed or is unavailable: back off
+  | { readonly kind: 'retry' }; // a conflict or an outage: run again after the back-off
 
 export interface WorkQueueOptions<Key> {
   readonly clock: Clock;
   readonly random: Random;
   /** Handles one key. A rejection counts as `retry` and is passed to `onError`. */
   readonly handle: (key: Key) => Promise<WorkResult>;
+  /** Called with the error of a failed pass, for the log. */
   readonly onError: (key: Key, reason: unknown) => void;
+  /** Delays before retries; the count of failures restarts after a pass without retry. */
   readonly backoff: BackoffPolicy;
   /** Number of keys that may run at the same time, at least 1. Default: 1. */
   readonly concurrency?: number;
@@ -24,8 +26,8 @@ export interface WorkQueueOptions<Key> {
 }
 
 /**
- * Runs a handler for woken keys. Keeps each key once, never runs a key twice at the same time, and
- * retries failures with growing, jittered, bounded delay. Wake a key as often as events arrive.
+ * Runs a handler for woken keys. Queues each key at most once, never runs a key twice at the same
+ * time, and retries failures with growing, bounded delays. Wake a key as often as events arrive.
  */
 export class WorkQueue<Key extends string> {
   /** Time at which each key began to wait, on the monotonic clock. */
@@ -57,7 +59,10 @@ export class WorkQueue<Key extends string> {
     return this.waiting.size + this.running.size + this.timers.size;
   }
 
-  /** Requests a pass over `key` soon. A delayed key runs at once. */
+  /**
+   * Requests a pass over `key`. A key that is delayed or backing off runs without further delay; a
+   * key that is running runs once more afterwards. Does nothing after {@link stop}.
+   */
   wake(key: Key): void {
     if (this.stopped) return;
     this.timers.get(key)?.cancel();
@@ -70,7 +75,7 @@ export class WorkQueue<Key extends string> {
     this.startPasses();
   }
 
-  /** Starts no more passes; resolves when running passes have ended. */
+  /** Starts no more passes. Resolves when the running passes have ended. */
   async stop(): Promise<void> {
     this.stopped = true;
     this.metrics?.close();
@@ -91,16 +96,19 @@ export class WorkQueue<Key extends string> {
 
   private async run(key: Key): Promise<void> {
     let result: WorkResult;
-    let failed = false;
-    const began = this.options.clock.now();
+    let hasFailed = false;
+    const startedAtMs = this.options.clock.now();
     try {
       result = await this.options.handle(key);
     } catch (reason) {
       this.options.onError(key, reason);
       result = { kind: 'retry' };
-      failed = true;
+      hasFailed = true;
     }
-    this.metrics?.recordPass(failed ? 'failed' : result.kind, this.options.clock.now() - began);
+    this.metrics?.recordPass(
+      hasFailed ? 'failed' : result.kind,
+      this.options.clock.now() - startedAtMs,
+    );
     this.running.delete(key);
     if (!this.stopped) this.finishPass(key, result);
     if (this.running.size === 0) this.idleWaiters.splice(0).forEach((resolve) => resolve());
@@ -108,23 +116,23 @@ export class WorkQueue<Key extends string> {
   }
 
   private finishPass(key: Key, result: WorkResult): void {
-    const woken = this.wokenWhileRunning.delete(key);
+    const wasWoken = this.wokenWhileRunning.delete(key);
     if (result.kind === 'retry') {
       const failures = (this.failures.get(key) ?? 0) + 1;
       this.failures.set(key, failures);
-      this.scheduleRetry(key, backoffDelayMs(this.options.backoff, failures, this.options.random));
+      this.scheduleWake(key, backoffDelayMs(this.options.backoff, failures, this.options.random));
       return;
     }
     this.failures.delete(key);
-    if (woken || result.kind === 'again') this.enqueue(key);
-    else if (result.kind === 'after') this.scheduleRetry(key, result.delayMs);
+    if (wasWoken || result.kind === 'again') this.enqueue(key);
+    else if (result.kind === 'after') this.scheduleWake(key, result.delayMs);
   }
 
   private enqueue(key: Key): void {
     if (!this.waiting.has(key)) this.waiting.set(key, this.options.clock.now());
   }
 
-  private scheduleRetry(key: Key, delayMs: number): void {
+  private scheduleWake(key: Key, delayMs: number): void {
     const timer = this.options.clock.setTimer(delayMs, () => {
       if (this.timers.get(key) === timer) this.timers.delete(key);
       this.wake(key);
@@ -138,7 +146,7 @@ interface LoopMetrics {
   close(): void;
 }
 
-/** Records the metrics of one loop. All loops share their metrics and differ by label. */
+/** Creates the metrics of one loop. All loops share the metrics and differ by the label `loop`. */
 function measureLoop(
   meter: Meter,
   loop: string,
@@ -172,10 +180,10 @@ function measureLoop(
     labels: ['loop'],
   });
   const close = meter.onExpose(() => {
-    const now = collect();
-    depth.set(now.depth, labels);
-    oldest.set(now.oldestMs / 1_000, labels);
-    retrying.set(now.retrying, labels);
+    const state = collect();
+    depth.set(state.depth, labels);
+    oldest.set(state.oldestMs / 1_000, labels);
+    retrying.set(state.retrying, labels);
   });
   return {
     recordPass: (result, durationMs) => {

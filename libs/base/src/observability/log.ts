@@ -8,13 +8,13 @@ export type LogFields = Readonly<Record<string, unknown>>;
 
 /** Structured log. */
 export interface Log {
-  /** An operator must act. */
+  /** For problems on which an operator must act. */
   error(message: string, fields?: LogFields): void;
-  /** Degraded, but handled. */
+  /** For problems that the program handles, with degraded service. */
   warn(message: string, fields?: LogFields): void;
-  /** Events that an operator expects on a timeline. */
+  /** For events that an operator expects on a timeline. */
   info(message: string, fields?: LogFields): void;
-  /** Single decisions. */
+  /** For single decisions. */
   debug(message: string, fields?: LogFields): void;
   /** Returns a log that adds `fields` to every line. */
   child(fields: LogFields): Log;
@@ -32,9 +32,9 @@ export const silentLog: Log = {
 };
 
 /**
- * Logs the failure of an operation that is retried automatically: as an error, or as a debug line
- * while the disk is full. A full disk makes every write fail again and again, and the store already
- * reports it.
+ * Logs the failure of an operation that is retried automatically: as an error line, or as a debug
+ * line when its kind is `exhausted`. A full disk makes every write fail with this kind again and
+ * again, and the store already reports the full disk.
  */
 export function logFailure(
   log: Log,

@@ -8,7 +8,7 @@ export interface MetricSpec {
    * a counter ends in `_total`.
    */
   readonly name: string;
-  /** One sentence for people who read the graph. */
+  /** One sentence that explains the metric to people who read a graph. */
   readonly help: string;
   /** Label names. Label values must come from a small set, never from users. */
   readonly labels?: readonly string[];
@@ -23,18 +23,18 @@ export interface HistogramSpec extends MetricSpec {
 export interface Counter {
   /** @param amount - At least 0; default: 1. */
   add(amount?: number, labels?: Labels): void;
-  /** Removes one time series whose object no longer exists. */
+  /** Removes the time series with these labels. Call it when its object no longer exists. */
   remove(labels: Labels): void;
 }
 
 /** A value that goes up and down. */
 export interface Gauge {
   set(value: number, labels?: Labels): void;
-  /** Removes one time series whose object no longer exists. */
+  /** Removes the time series with these labels. Call it when its object no longer exists. */
   remove(labels: Labels): void;
 }
 
-/** Counts values by size. */
+/** A distribution: counts observed values by size. */
 export interface Histogram {
   observe(value: number, labels?: Labels): void;
 }
@@ -55,13 +55,13 @@ export interface Meter {
 }
 
 const doNothing = (): void => undefined;
-const createNoMetric = { add: doNothing, set: doNothing, remove: doNothing, observe: doNothing };
+const noMetric = { add: doNothing, set: doNothing, remove: doNothing, observe: doNothing };
 
 /** Records nothing. For tests, and for libraries that are used without metrics. */
 export const noMeter: Meter = {
-  counter: () => createNoMetric,
-  gauge: () => createNoMetric,
-  histogram: () => createNoMetric,
+  counter: () => noMetric,
+  gauge: () => noMetric,
+  histogram: () => noMetric,
   onExpose: () => doNothing,
 };
 

@@ -1,7 +1,7 @@
 /** Short values that describe a span. Never a secret. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>;
 
-/** A span that has begun. */
+/** A span that has begun and not ended. */
 export interface OpenSpan {
   /**
    * Ends the span; a second call changes nothing.

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { ManualClock, settle } from './index.js';
 
 describe('ManualClock', () => {
-  it('returns wall time from its epoch; wall time and monotonic time advance together', async () => {
+  it('returns wall time from its epoch, and advances wall time and monotonic time together', async () => {
     const clock = new ManualClock(1_000);
     expect({ now: clock.now(), wall: clock.wallTime() }).toEqual({ now: 0, wall: 1_000 });
     await clock.advance(5);
@@ -10,7 +10,7 @@ describe('ManualClock', () => {
     expect(new ManualClock().wallTime()).toBe(Date.UTC(2026, 0, 1));
   });
 
-  it('fires timers by deadline, then by creation, each at its deadline', async () => {
+  it('fires timers in the order of deadline, then of creation, each at its deadline', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.integer({ min: -2, max: 20 }), { maxLength: 30 }),
@@ -39,13 +39,16 @@ describe('ManualClock', () => {
   it('runs all pending promises between two timers', async () => {
     const clock = new ManualClock();
     const order: string[] = [];
-    clock.setTimer(1, () => void settleFor(20).then(() => order.push('what the first one began')));
+    clock.setTimer(
+      1,
+      () => void settleFor(20).then(() => order.push('promise of the first timer')),
+    );
     clock.setTimer(1, () => order.push('second timer'));
     await clock.advance(1);
-    expect(order).toEqual(['what the first one began', 'second timer']);
+    expect(order).toEqual(['promise of the first timer', 'second timer']);
   });
 
-  it('fires timers that an action sets within the same advance, at their own deadlines', async () => {
+  it('fires timers that were set during the advance at their own deadlines', async () => {
     const clock = new ManualClock();
     const fired: number[] = [];
     const tick = (): void => {
@@ -58,7 +61,7 @@ describe('ManualClock', () => {
     expect(clock.pendingTimers).toBe(1);
   });
 
-  it('never fires a cancelled timer, even when a timer of the same deadline cancels it; a second cancel does nothing', async () => {
+  it('does not fire a cancelled timer, also when a timer with the same deadline cancels it', async () => {
     const clock = new ManualClock();
     const fired: string[] = [];
     clock.setTimer(5, () => {
@@ -75,7 +78,7 @@ describe('ManualClock', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('never goes back, neither by a negative advance nor by overlapping advances', async () => {
+  it('does not go back in a negative advance or in overlapping advances', async () => {
     const clock = new ManualClock();
     await clock.advance(10);
     await clock.advance(-5);
@@ -90,10 +93,10 @@ async function settleFor(turns: number): Promise<void> {
 }
 
 describe('settle', () => {
-  it('waits for a chain of a hundred awaits', async () => {
-    let done = false;
-    void settleFor(100).then(() => (done = true));
+  it('resolves after a chain of a hundred awaits', async () => {
+    let isDone = false;
+    void settleFor(100).then(() => (isDone = true));
     await settle();
-    expect(done).toBe(true);
+    expect(isDone).toBe(true);
   });
 });

@@ -2,28 +2,32 @@ import type { Clock, Timer } from '../time/clock.js';
 import { TimerHeap, type HeapTimer } from './timer-heap.js';
 
 /**
- * Virtual clock: time moves only when a test advances it. Timers fire by (deadline, creation), and
- * all pending promises run between two timers.
+ * Virtual clock: time moves only when a test calls {@link advance} or {@link step}. Timers fire in
+ * the order of deadline, then of creation, and all pending promises run between two timers.
  */
 export class ManualClock implements Clock {
   private time = 0;
-  private count = 0;
+  private createdTimers = 0;
   private readonly timers = new TimerHeap();
 
-  /** @param epochMs - Wall time at the origin. */
+  /** @param epochMs - Wall time when monotonic time is 0. Default: 2026-01-01. */
   constructor(private readonly epochMs = Date.UTC(2026, 0, 1)) {}
 
   now(): number {
     return this.time;
   }
 
-  /** Whole milliseconds, as on a real machine. */
+  /** Returns whole milliseconds, as a real clock does. */
   wallTime(): number {
     return Math.floor(this.epochMs + this.time);
   }
 
   setTimer(delayMs: number, action: () => void): Timer {
-    const timer: HeapTimer = { at: this.time + Math.max(0, delayMs), order: this.count++, action };
+    const timer: HeapTimer = {
+      at: this.time + Math.max(0, delayMs),
+      order: this.createdTimers++,
+      action,
+    };
     this.timers.add(timer);
     return { cancel: () => this.timers.cancel(timer) };
   }
@@ -34,8 +38,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Advances time by `durationMs` (at least 0) and fires the timers that are due. Two overlapping
-   * calls end at the later of their ends: time never goes back.
+   * Advances time by `durationMs` and fires the timers that are due. A negative duration counts as
+   * 0. Two overlapping calls end at the later of their ends, so time never goes back.
    */
   async advance(durationMs: number): Promise<void> {
     const until = this.time + Math.max(0, durationMs);
@@ -49,18 +53,18 @@ export class ManualClock implements Clock {
    * @returns False, with the time unchanged, when no timer is due.
    */
   async step(untilMs: number): Promise<boolean> {
-    const due = this.timers.removeDue(untilMs);
-    if (due === undefined) return false;
-    this.time = Math.max(this.time, due.at);
-    due.action();
+    const dueTimer = this.timers.removeDue(untilMs);
+    if (dueTimer === undefined) return false;
+    this.time = Math.max(this.time, dueTimer.at);
+    dueTimer.action();
     await settle();
     return true;
   }
 }
 
 /**
- * Declared here because this library compiles without platform types: runs `action` when no promise
- * can continue.
+ * Declared here because this library compiles without platform types. `nextTick` runs `action` when
+ * no promise can continue.
  */
 declare const process: { nextTick(action: () => void): void };
 

@@ -2,7 +2,7 @@ import type { HistogramSpec, Labels, Meter, MetricSpec } from '../observability/
 
 /** A meter for tests that records values in memory. */
 export class RecordingMeter implements Meter {
-  /** Requested metrics by name. */
+  /** The specs of all created metrics by name. */
   readonly specs = new Map<string, MetricSpec>();
   private readonly values = new Map<string, Map<string, number>>();
   private readonly collectors = new Set<() => Promise<void>>();
@@ -24,7 +24,7 @@ export class RecordingMeter implements Meter {
     };
   }
 
-  /** A histogram records only the number of values. */
+  /** Creates a histogram that records only the number of values. */
   histogram(spec: HistogramSpec) {
     const series = this.getOrCreateSeries(spec);
     return {
@@ -40,15 +40,16 @@ export class RecordingMeter implements Meter {
   }
 
   /**
-   * Runs the collectors, then returns the value of a metric with these labels. With only some of
-   * the labels, returns the sum over the others.
+   * Runs the collectors, then returns the value of a metric: the sum over all time series that have
+   * these labels; 0 when there is none.
    */
   async read(name: string, labels: Labels = {}): Promise<number> {
     await Promise.all([...this.collectors].map((collect) => collect()));
     let sum = 0;
     for (const [key, value] of this.values.get(name) ?? []) {
-      const own = JSON.parse(key) as Labels;
-      if (Object.entries(labels).every(([label, wanted]) => own[label] === wanted)) sum += value;
+      const seriesLabels = JSON.parse(key) as Labels;
+      if (Object.entries(labels).every(([label, text]) => seriesLabels[label] === text))
+        sum += value;
     }
     return sum;
   }
@@ -60,9 +61,9 @@ export class RecordingMeter implements Meter {
 
   private getOrCreateSeries(spec: MetricSpec): Map<string, number> {
     this.specs.set(spec.name, spec);
-    const known = this.values.get(spec.name) ?? new Map<string, number>();
-    this.values.set(spec.name, known);
-    return known;
+    const series = this.values.get(spec.name) ?? new Map<string, number>();
+    this.values.set(spec.name, series);
+    return series;
   }
 }
 

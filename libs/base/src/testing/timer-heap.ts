@@ -1,21 +1,22 @@
 /** A pending timer in a {@link TimerHeap}. */
 export interface HeapTimer {
+  /** Deadline on the monotonic clock, milliseconds. */
   readonly at: number;
-  /** Orders timers with the same deadline; the lower one fires first. */
+  /** Orders timers with the same deadline: the timer with the lower number fires first. */
   readonly order: number;
   /** Undefined after cancellation, so that a cancelled timer keeps no objects alive. */
   action: (() => void) | undefined;
 }
 
-/** A timer that fires now. */
+/** A timer that is due. The caller calls `action`. */
 export interface DueTimer {
   readonly at: number;
   readonly action: () => void;
 }
 
 /**
- * Timers by (deadline, creation) in a binary heap. Cancelled timers stay until they are due or
- * outnumber the others.
+ * A binary heap of timers in the order of deadline, then of creation. Cancelled timers stay in the
+ * heap until they are due or outnumber the other timers.
  */
 export class TimerHeap {
   private heap: HeapTimer[] = [];
@@ -31,7 +32,7 @@ export class TimerHeap {
     this.siftUp(this.heap.length - 1);
   }
 
-  /** Does nothing for a timer that has fired or is cancelled. */
+  /** Cancels a timer. Does nothing for a timer that has fired or is cancelled. */
   cancel(timer: HeapTimer): void {
     if (timer.action === undefined) return;
     timer.action = undefined;
@@ -40,7 +41,7 @@ export class TimerHeap {
       this.removeCancelled();
   }
 
-  /** Removes and returns the first timer that is due by `untilMs`. */
+  /** Removes and returns the first timer that is due by `untilMs`; undefined when none is due. */
   removeDue(untilMs: number): DueTimer | undefined {
     for (
       let first = this.heap[0];
@@ -105,7 +106,7 @@ export class TimerHeap {
   }
 }
 
-/** Fewer cancelled timers than this are not worth a sweep. */
+/** Cancelled timers up to this number stay, because their removal sorts the whole heap. */
 const MIN_CANCELLED = 64;
 
 function isBefore(a: HeapTimer, b: HeapTimer): boolean {

@@ -18,19 +18,19 @@ describe('backoffDelayMs', () => {
 
   it.each([
     {
-      name: 'multiplies by a given factor',
+      name: 'multiplies the delay by the factor of the policy',
       policy: { ...policy, factor: 1.5 },
       failures: 3,
       delayMs: 225,
     },
     {
-      name: 'never grows with a factor of one',
+      name: 'returns the first delay for every failure when the factor is 1',
       policy: { ...policy, factor: 1 },
       failures: 50,
       delayMs: 100,
     },
     {
-      name: 'bounds a first delay above the maximum',
+      name: 'returns the maximum when the first delay is larger',
       policy: { firstMs: 9_000, maxMs: 5_000 },
       failures: 1,
       delayMs: 5_000,
@@ -39,7 +39,7 @@ describe('backoffDelayMs', () => {
     expect(backoffDelayMs(given, failures)).toBe(delayMs);
   });
 
-  it('never shrinks with more failures and never exceeds the maximum', () => {
+  it('returns delays that never shrink with more failures and never exceed the maximum', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 200 }),
@@ -55,7 +55,7 @@ describe('backoffDelayMs', () => {
     );
   });
 
-  it('subtracts at most the jitter share, spread over the whole range', () => {
+  it('subtracts a random share of up to jitter, over the whole range', () => {
     const random = createSeededRandom(3);
     const delays = Array.from({ length: 1_000 }, () =>
       backoffDelayMs({ ...policy, jitter: 0.5 }, 1, random),

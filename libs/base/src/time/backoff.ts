@@ -17,8 +17,8 @@ export interface BackoffPolicy {
 
 /**
  * Returns the delay before the next attempt.
- * @param failures - Number of consecutive failures; 0 gives 0.
- * @param random - Required only when the policy has a jitter.
+ * @param failures - Number of consecutive failures. The delay for 0 failures is 0.
+ * @param random - Without it the delay has no jitter, whatever the policy says.
  * @returns Milliseconds; with jitter j uniform in ((1 − j)·delay, delay].
  * @example
  * ```ts
@@ -33,5 +33,5 @@ export function backoffDelayMs(policy: BackoffPolicy, failures: number, random?:
   return random === undefined ? delay : delay * (1 - (policy.jitter ?? 0) * random.next());
 }
 
-/** Largest exponent. A larger one could give Infinity, and `maxMs` is reached long before. */
+/** Largest exponent: a larger exponent could give Infinity, and `maxMs` is reached long before. */
 const MAX_EXPONENT = 60;

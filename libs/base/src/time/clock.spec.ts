@@ -1,7 +1,7 @@
 import { StoppedError, sleep } from '../index.js';
 import { ManualClock, settle } from '../testing/index.js';
 
-function createWatchedSignal(promise: Promise<void>) {
+function watchOutcome(promise: Promise<void>) {
   const seen: { outcome?: 'done' | StoppedError } = {};
   promise.then(
     () => (seen.outcome = 'done'),
@@ -13,22 +13,22 @@ function createWatchedSignal(promise: Promise<void>) {
 describe('sleep', () => {
   it('resolves after its delay and not earlier', async () => {
     const clock = new ManualClock();
-    const sleeping = createWatchedSignal(sleep(clock, 100));
+    const sleeping = watchOutcome(sleep(clock, 100));
     await clock.advance(99);
     expect(sleeping.outcome).toBeUndefined();
     await clock.advance(1);
     expect(sleeping.outcome).toBe('done');
   });
 
-  it('rejects at once when the signal is aborted, with the reason as cause, and leaves no timer', async () => {
+  it('rejects at once with the reason as cause, and leaves no timer, when the signal is aborted', async () => {
     const clock = new ManualClock();
     const stop = new AbortController();
-    const nap = createWatchedSignal(sleep(clock, 100, stop.signal));
+    const sleeping = watchOutcome(sleep(clock, 100, stop.signal));
     await clock.advance(10);
     stop.abort('shutting down');
     await settle();
-    expect(nap.outcome).toBeInstanceOf(StoppedError);
-    expect(nap.outcome).toMatchObject({
+    expect(sleeping.outcome).toBeInstanceOf(StoppedError);
+    expect(sleeping.outcome).toMatchObject({
       name: 'StoppedError',
       message: 'stopped',
       cause: 'shutting down',
@@ -44,7 +44,7 @@ describe('sleep', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('leaves no listener on the signal after the sleep or after an abort', async () => {
+  it('leaves no listener on the signal when its delay has passed', async () => {
     const clock = new ManualClock();
     let listeners = 0;
     const signal = {
@@ -53,15 +53,17 @@ describe('sleep', () => {
       removeEventListener: () => void (listeners -= 1),
     };
     for (let round = 0; round < 3; round += 1) {
-      const nap = createWatchedSignal(sleep(clock, 5, signal));
+      const sleeping = watchOutcome(sleep(clock, 5, signal));
       expect(listeners).toBe(1);
       await clock.advance(5);
-      expect(nap.outcome).toBe('done');
+      expect(sleeping.outcome).toBe('done');
       expect(listeners).toBe(0);
     }
   });
+});
 
-  it('has no cause when the signal has no reason', () => {
+describe('StoppedError', () => {
+  it('has no cause when it is created without a reason', () => {
     expect(new StoppedError()).not.toHaveProperty('cause');
   });
 });

@@ -15,9 +15,9 @@ export interface Timer {
 }
 
 /**
- * Source of time for all libraries except adapters and apps. Passed as an argument, so that a whole
- * cluster can run on virtual time. Use `now` for durations and `wallTime` for times that people
- * read.
+ * Source of time for all libraries except adapters and apps. Callers pass the clock as an argument,
+ * so that a whole cluster can run on virtual time. Use `now` for durations and `wallTime` for times
+ * that people read.
  */
 export interface Clock {
   /** Monotonic milliseconds since an arbitrary origin; may have a fraction and never decreases. */
@@ -28,13 +28,13 @@ export interface Clock {
    */
   wallTime(): number;
   /**
-   * Runs `action` once, `delayMs` (at least 0) from now. A pending timer does not keep the process
-   * alive.
+   * Runs `action` once, `delayMs` from now; a negative delay counts as 0. A pending timer does not
+   * keep the process alive.
    */
   setTimer(delayMs: number, action: () => void): Timer;
 }
 
-/** A wait ended because its signal was aborted. The signal's reason is the `cause`. */
+/** Error of a wait whose signal was aborted. The reason of the signal is the `cause`. */
 export class StoppedError extends Error {
   override readonly name = 'StoppedError';
   constructor(reason?: unknown) {

@@ -19,13 +19,15 @@ import {
 } from '../wire/messages.js';
 import { createDisconnectedError, openSupervisorSocket } from './supervisor-connection.js';
 
+/** Largest `stdin` frame: small against the window, so that the window opens in steps. */
 const INPUT_CHUNK_BYTES = 64 * 1024;
 
 /**
- * Runs a command in a container over a connection of its own. When the caller reads slowly, the
- * command is paused. When the caller stops reading or dies, the command is ended.
+ * Runs a command in a container over a connection of its own. The supervisor stops reading the
+ * output while the caller reads slowly, and ends the command when the caller stops reading or dies.
+ * @param directory - Directory of the supervisor.
  * @throws kind `unavailable` when the connection to the supervisor is lost, or the error that the
- *   supervisor returned.
+ *   supervisor returned. Ends without an error when `signal` is aborted.
  */
 export async function* streamExec(
   directory: string,
@@ -80,9 +82,9 @@ function toEvent({ kind, payload }: Frame): ExecEvent | WindowUpdate {
     return { kind: 'output', stream: kind, data: new Uint8Array(payload) };
   const message = parseMessage<SupervisorMessage>(payload);
   if (message.type === 'failed') {
-    const { kind: failure, text, exitCode } = message;
+    const { kind: errorKind, text, exitCode } = message;
     throw exitCode === undefined
-      ? new CloudlessError(failure, text)
+      ? new CloudlessError(errorKind, text)
       : new CommandNotStartedError(exitCode, text);
   }
   if (message.type === 'done') return { kind: 'exited', exitCode: message.exitCode ?? -1 };
@@ -90,7 +92,11 @@ function toEvent({ kind, payload }: Frame): ExecEvent | WindowUpdate {
   throw new CloudlessError('internal', `unexpected ${message.type} from the supervisor`);
 }
 
-/** Refuses what the supervisor lacks, as it may be older than this client. */
+/**
+ * Refuses a terminal or variables when the supervisor, which may be older than this client, cannot
+ * provide them.
+ * @throws kind `unimplemented`.
+ */
 function checkCapabilities({ env, tty }: ExecRequest, capabilities: readonly string[]): void {
   if (tty !== undefined && !capabilities.includes(EXEC_TTY)) {
     throw new CloudlessError('unimplemented', `tty: this node lacks the capability ${EXEC_TTY}`);
@@ -108,6 +114,7 @@ class WindowedInputSender {
   /** Set when the input of the caller failed. */
   failure: { readonly reason: unknown } | undefined;
   private readonly items: AsyncIterator<ExecInput> | undefined;
+  /** Bytes that may still be sent; infinite for a supervisor without flow control. */
   private window: number;
   private isEndSent = false;
   private wake: (() => void) | undefined;
@@ -115,17 +122,19 @@ class WindowedInputSender {
   constructor(
     private readonly socket: Socket,
     { stdin, input }: ExecRequest,
-    windowed: boolean,
+    isWindowed: boolean,
   ) {
-    this.window = windowed ? 0 : Number.POSITIVE_INFINITY;
+    this.window = isWindowed ? 0 : Number.POSITIVE_INFINITY;
     const source = input ?? (stdin === undefined ? undefined : toSingleInput(stdin));
     this.items = source?.[Symbol.asyncIterator]();
   }
 
+  /** False when the request has no input. */
   get hasInput(): boolean {
     return this.items !== undefined;
   }
 
+  /** Sends all input. Sets `failure` and closes the socket when the input of the caller fails. */
   async send(): Promise<void> {
     const { items, socket } = this;
     if (items === undefined) return;
@@ -144,13 +153,13 @@ class WindowedInputSender {
     }
   }
 
-  /** Allows that many more bytes to be sent. */
+  /** Allows `bytes` more bytes to be sent. */
   addWindow(bytes: number): void {
     this.window += bytes;
     this.wake?.();
   }
 
-  /** Ends sending: the command or the connection has ended. */
+  /** Stops sending, because the command or the connection has ended. */
   stop(): void {
     this.wake?.();
     void this.items?.return?.().catch(() => undefined);
@@ -167,7 +176,7 @@ class WindowedInputSender {
     }
   }
 
-  /** Sends the end of the input once: a terminal would take a second one as another Ctrl-D. */
+  /** Sends the end of the input at most once: a terminal would take a second end as Ctrl-D. */
   private async sendEnd(): Promise<void> {
     if (this.isEndSent) return;
     this.isEndSent = true;

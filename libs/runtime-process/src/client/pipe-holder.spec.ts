@@ -29,7 +29,7 @@ afterEach(() => {
   rmSync(directory, { recursive: true });
 });
 
-/** The containers whose pipes this process holds open, once for each pipe. */
+/** Lists the ids of the containers whose pipes this process holds open, once for each pipe. */
 function listHeld(): readonly string[] {
   return readdirSync('/proc/self/fd')
     .flatMap((fd) => {
@@ -45,7 +45,7 @@ function listHeld(): readonly string[] {
 }
 
 describeLinux('PipeHolder', () => {
-  it('holds both pipes of each running container, once', () => {
+  it('opens both pipes of each running container once', () => {
     holder.applyAll([status(first, 'running'), status(second, 'exited')]);
     holder.applyStatus(status(first, 'running'));
     expect(listHeld()).toEqual([first, first]);

@@ -5,10 +5,11 @@ import { layout } from '../supervisor/container/container-paths.js';
 
 /**
  * Holds the pipes of running containers open, without reading. The kernel drops the content of a
- * pipe when the last process closes it. With this second holder, output that a container writes
- * while its supervisor is dead waits for the next supervisor.
+ * pipe when the last process closes the pipe. With this second holder, output that a container
+ * writes while its supervisor is dead waits for the next supervisor.
  */
 export class PipeHolder {
+  /** The open descriptors of each container. */
   private readonly held = new Map<ContainerId, readonly number[]>();
 
   constructor(private readonly directory: string) {}
@@ -29,6 +30,7 @@ export class PipeHolder {
     for (const status of statuses) this.applyStatus(status);
   }
 
+  /** Closes all pipes. */
   close(): void {
     for (const containerId of [...this.held.keys()]) this.release(containerId);
   }

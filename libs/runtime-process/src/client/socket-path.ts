@@ -3,23 +3,24 @@ import { CloudlessError } from '@cloudless/base';
 import { layout } from '../supervisor/container/container-paths.js';
 
 /**
- * Longest path of a socket address (`sun_path` without its final NUL) on macOS, the shortest of the
- * supported systems.
+ * Longest path of a socket address (`sun_path` without its final NUL) on macOS. The limit of Linux
+ * is higher.
  */
 const MAX_PATH_BYTES = 103;
 
 /**
- * Calls `use` with a path of the supervisor's socket that fits into a socket address. On Linux a
- * long directory is reached through `/proc/self/fd`, so that the socket stays in the private
- * directory.
- * @throws kind `invalid` on other systems when the path of the directory is too long.
+ * Calls `use` with a path of the supervisor's socket that fits into a socket address. On Linux the
+ * path of a long directory leads through `/proc/self/fd`, so that the socket stays in the private
+ * directory. The path is valid until the promise of `use` settles.
+ * @throws kind `invalid` on other systems when the path of the directory is too long, `unavailable`
+ *   when a long directory cannot be opened.
  */
 export async function withSocketPath<Result>(
   directory: string,
   use: (target: string) => Promise<Result>,
 ): Promise<Result> {
-  const plain = layout.socket(directory);
-  if (Buffer.byteLength(plain) <= MAX_PATH_BYTES) return use(plain);
+  const socketPath = layout.socket(directory);
+  if (Buffer.byteLength(socketPath) <= MAX_PATH_BYTES) return use(socketPath);
   if (process.platform !== 'linux') {
     throw new CloudlessError(
       'invalid',

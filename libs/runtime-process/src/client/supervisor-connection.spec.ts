@@ -20,7 +20,7 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** Listens like a supervisor, which sends these bytes to each client. */
+/** Listens as a supervisor does, sends `bytes` to each client and ends the connection. */
 async function listen(bytes: Buffer): Promise<void> {
   const listening = (server = net.createServer((socket) => {
     socket.on('error', () => undefined);
@@ -29,19 +29,19 @@ async function listen(bytes: Buffer): Promise<void> {
   await new Promise<void>((resolve) => listening.listen(layout.socket(directory), resolve));
 }
 
-const helloOf = (protocol: number): Buffer =>
+const encodeHello = (protocol: number): Buffer =>
   encodeMessage({ type: 'hello', protocol, version: '9.9', pid: 17 });
 
 describe('openSupervisorSocket', () => {
   it('returns the hello of the supervisor', async () => {
-    await listen(helloOf(PROTOCOL));
+    await listen(encodeHello(PROTOCOL));
     const { hello, socket } = await openSupervisorSocket(directory, settings, true);
     expect(hello).toMatchObject({ version: '9.9', pid: 17 });
     socket.destroy();
   });
 
-  it('refuses a supervisor of another protocol, and names both', async () => {
-    await listen(helloOf(PROTOCOL + 1));
+  it('rejects a supervisor of another protocol version with an error that names both versions', async () => {
+    await listen(encodeHello(PROTOCOL + 1));
     await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({
       kind: 'precondition',
       message: expect.stringContaining(
@@ -51,8 +51,8 @@ describe('openSupervisorSocket', () => {
   });
 
   it.each([
-    { name: 'closes the connection', bytes: Buffer.alloc(0), kind: 'unavailable' },
-    { name: 'sends no frame', bytes: Buffer.alloc(16, 255), kind: 'invalid' },
+    { name: 'closes the connection without a hello', bytes: Buffer.alloc(0), kind: 'unavailable' },
+    { name: 'sends bytes that are no frame', bytes: Buffer.alloc(16, 255), kind: 'invalid' },
   ])('fails when the other side $name', async ({ bytes, kind }) => {
     await listen(bytes);
     await expect(openSupervisorSocket(directory, settings, true)).rejects.toMatchObject({ kind });

@@ -45,9 +45,11 @@ export interface SupervisorSocket {
 }
 
 /**
- * Connects to the supervisor of a directory and exchanges hello messages.
+ * Connects to the supervisor of a directory and exchanges hello messages. The caller closes the
+ * socket.
+ * @param events - True makes the supervisor send each start and exit of a container.
  * @throws kind `unavailable` when no supervisor listens, `precondition` when the supervisor speaks
- *   another protocol version.
+ *   another protocol version, `invalid` when the other side sends no frames.
  */
 export async function openSupervisorSocket(
   directory: string,
@@ -59,7 +61,7 @@ export async function openSupervisorSocket(
   try {
     const frames = await new Promise<readonly Frame[]>((resolve, reject) => {
       socket.once('close', () => reject(createDisconnectedError()));
-      socket.on('error', () => undefined); // a close follows
+      socket.on('error', () => undefined); // `close` follows
       socket.once('data', (chunk: Buffer) => {
         socket.pause();
         try {
@@ -70,7 +72,7 @@ export async function openSupervisorSocket(
       });
       socket.write(encodeMessage({ type: 'hello', protocol: PROTOCOL, settings, events }));
     });
-    const [first, ...early] = frames;
+    const [first, ...firstFrames] = frames;
     if (first === undefined) throw createDisconnectedError();
     const hello = parseMessage<Hello>(first.payload);
     if (hello.protocol !== PROTOCOL) {
@@ -80,7 +82,7 @@ export async function openSupervisorSocket(
         `${text}: use a program of the same version, or stop all containers and end the supervisor`,
       );
     }
-    return { socket, hello, parser, firstFrames: early };
+    return { socket, hello, parser, firstFrames };
   } catch (reason) {
     socket.destroy();
     throw reason;
@@ -129,13 +131,13 @@ export class SupervisorConnection {
 
   /**
    * Sends a request and resolves with the response.
-   * @throws the error that the supervisor returned, or kind `unavailable` when the connection
+   * @throws The error that the supervisor returned, or kind `unavailable` when the connection
    *   closed.
    */
   request(request: SupervisorRequest): Promise<SupervisorResponse> {
     if (this.isClosed) return Promise.reject(createDisconnectedError());
     const id = this.nextId++;
-    // spreading loses the discriminated union
+    // The spread loses the discriminated union.
     const bytes = encodeMessage({ ...request, id } as ClientMessage);
     return new Promise((resolve, reject) => {
       this.pending.set(id, { items: [], resolve, reject });
@@ -148,15 +150,16 @@ export class SupervisorConnection {
    * request.
    */
   waitUntilDrained(containerId: ContainerId): Promise<void> {
-    const running = this.drainWaits.get(containerId);
-    if (running !== undefined) return running;
-    const waiting = this.request({ type: 'drained', containerId })
+    const pendingWait = this.drainWaits.get(containerId);
+    if (pendingWait !== undefined) return pendingWait;
+    const wait = this.request({ type: 'drained', containerId })
       .then(() => undefined)
       .finally(() => this.drainWaits.delete(containerId));
-    this.drainWaits.set(containerId, waiting);
-    return waiting;
+    this.drainWaits.set(containerId, wait);
+    return wait;
   }
 
+  /** Closes the connection; pending requests fail with kind `unavailable`. */
   close(): void {
     this.socket.destroy();
     this.onClosed();
@@ -167,13 +170,14 @@ export class SupervisorConnection {
       for (const { payload } of this.parser.feed(chunk))
         this.handle(parseMessage<SupervisorMessage>(payload));
     } catch {
-      this.close(); // not a supervisor, or a damaged stream: the caller opens a new connection
+      // The other side is no supervisor, or the stream is damaged: the owner connects again.
+      this.close();
     }
   }
 
   private handle(message: SupervisorMessage): void {
     if (message.type === 'event') return this.listener.onEvent(message.event);
-    // the hello was read before; windows belong to exec connections
+    // The hello was read before. Windows belong to the connections of commands.
     if (message.type === 'hello' || message.type === 'window') return;
     const pendingRequest = this.pending.get(message.id);
     if (message.type === 'item') {

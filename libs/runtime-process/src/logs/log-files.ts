@@ -6,6 +6,7 @@ import path from 'node:path';
  * in the order of the lines.
  */
 export interface LogFile {
+  /** Path of the file. */
   readonly file: string;
   readonly firstSequence: bigint;
 }
@@ -13,11 +14,12 @@ export interface LogFile {
 /** Digits of a file name: enough for every 64-bit number, so that names sort like numbers. */
 const DIGITS = 20;
 
+/** Returns the name of the file whose first line has this sequence number. */
 export function formatLogFileName(firstSequence: bigint): string {
   return `${String(firstSequence).padStart(DIGITS, '0')}.log`;
 }
 
-/** Lists the log files of a directory, oldest first. A missing directory has none. */
+/** Lists the log files of a directory, oldest first; empty when the directory does not exist. */
 export function listLogFiles(directory: string): readonly LogFile[] {
   let names: readonly string[];
   try {

@@ -34,38 +34,38 @@ const follow = (
     signal: new AbortController().signal,
     waitUntilDrained: () => drained,
   });
-const numbersOf = ({ lines }: LogBatch): readonly number[] =>
+const toNumbers = ({ lines }: LogBatch): readonly number[] =>
   lines.map(({ sequence }) => Number(sequence));
-const upTo = (from: number, to: number): readonly number[] =>
+const range = (from: number, to: number): readonly number[] =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
-/** Size of the record in the file. */
-const sizeOf = (number: number): number => `${number} 1000 oF line ${number}\n`.length;
+/** Size in bytes of the record of a line in the file. */
+const measureRecord = (number: number): number => `${number} 1000 oF line ${number}\n`.length;
 
-describe('readLog, overtaken by rotation', () => {
-  it('yields each line, or the number and size of the missing lines', async () => {
+describe('readLog, when rotation removes files before they are read', () => {
+  it('yields each line, or the numbers and the size of the missing lines', async () => {
     const writer = aWriter();
     write(writer, 1, 3);
     const drained = { resolve: (): void => undefined };
     const batches = follow({}, new Promise<void>((resolve) => (drained.resolve = resolve)));
-    const first = (await batches.next()).value as LogBatch;
-    expect(numbersOf(first)).toEqual([1, 2, 3]);
+    const firstBatch = (await batches.next()).value as LogBatch;
+    expect(toNumbers(firstBatch)).toEqual([1, 2, 3]);
     write(writer, 4, 100);
     drained.resolve();
     let next = 4;
-    let missing: readonly number[] = [];
+    let missingNumbers: readonly number[] = [];
     for await (const batch of batches) {
       const { skipped } = batch;
       if (skipped !== undefined) {
         expect(Number(skipped.firstSequence)).toBe(next);
-        const these = upTo(next, Number(skipped.lastSequence));
-        expect(skipped.bytes).toBe(these.reduce((sum, number) => sum + sizeOf(number), 0));
-        missing = [...missing, ...these];
-        next += these.length;
+        const missing = range(next, Number(skipped.lastSequence));
+        expect(skipped.bytes).toBe(missing.reduce((sum, number) => sum + measureRecord(number), 0));
+        missingNumbers = [...missingNumbers, ...missing];
+        next += missing.length;
       }
-      for (const number of numbersOf(batch)) expect(number).toBe(next++);
+      for (const number of toNumbers(batch)) expect(number).toBe(next++);
     }
     expect(next).toBe(101);
-    expect(missing.length).toBeGreaterThan(50);
+    expect(missingNumbers.length).toBeGreaterThan(50);
     writer.close();
   });
 
@@ -73,9 +73,9 @@ describe('readLog, overtaken by rotation', () => {
     const writer = aWriter();
     write(writer, 1, 100);
     const batch = (await follow({ follow: false, afterSequence: 10n }).next()).value as LogBatch;
-    const [first = 0] = numbersOf(batch);
-    expect(first).toBeGreaterThan(50);
-    expect(batch.skipped).toEqual({ firstSequence: 11n, lastSequence: BigInt(first - 1) });
+    const [firstNumber = 0] = toNumbers(batch);
+    expect(firstNumber).toBeGreaterThan(50);
+    expect(batch.skipped).toEqual({ firstSequence: 11n, lastSequence: BigInt(firstNumber - 1) });
     writer.close();
   });
 
@@ -88,18 +88,18 @@ describe('readLog, overtaken by rotation', () => {
     writer.close();
   });
 
-  it('reports no size of missing lines when files were removed without a record', async () => {
+  it('reports no size of the missing lines when the record of the removed files is missing', async () => {
     const writer = aWriter();
     write(writer, 1, 40);
     rmSync(path.join(directory, 'removed'));
     const batches = follow();
-    const first = (await batches.next()).value as LogBatch;
+    const firstBatch = (await batches.next()).value as LogBatch;
     write(writer, 41, 200);
     const batch = (await batches.next()).value as LogBatch;
-    const found = batch.skipped ?? ((await batches.next()).value as LogBatch).skipped;
-    expect(numbersOf(first).length).toBeGreaterThan(0);
-    expect(found).toMatchObject({ firstSequence: expect.any(BigInt) as unknown });
-    expect(found?.bytes).toBeUndefined();
+    const skipped = batch.skipped ?? ((await batches.next()).value as LogBatch).skipped;
+    expect(toNumbers(firstBatch).length).toBeGreaterThan(0);
+    expect(skipped).toMatchObject({ firstSequence: expect.any(BigInt) as unknown });
+    expect(skipped?.bytes).toBeUndefined();
     await batches.return(undefined);
     writer.close();
   });

@@ -12,6 +12,7 @@ import { listLogFiles } from './log-files.js';
 import { parseLogRecords } from './log-record.js';
 
 export interface LogReadOptions {
+  /** Directory of the log files. */
   readonly directory: string;
   readonly request: LogRequest;
   readonly signal: StopSignal;
@@ -23,9 +24,10 @@ export interface LogReadOptions {
 }
 
 /**
- * Reads a log while a writer may append to it and rotate it. Yields each kept line once, in order,
- * in batches of whatever is available.
- * @throws what `waitUntilDrained` rejects with.
+ * Reads a log while a writer may append to and rotate the log. Yields each kept line once, in
+ * order, in batches of the lines that are available. Ends when all requested lines were yielded or
+ * `signal` is aborted.
+ * @throws The error of `waitUntilDrained`.
  */
 export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch> {
   const { directory, request, signal } = options;
@@ -38,7 +40,7 @@ export async function* readLog(options: LogReadOptions): AsyncGenerator<LogBatch
     const cursor = new LogCursor(directory, from);
     try {
       for (;;) {
-        // Reset before the read: a change during the read wakes the reader again.
+        // Called before the read, so that a change during the read wakes the reader again.
         const { mayHaveMore, mayHaveNewFiles } = changes?.beginRead() ?? {
           mayHaveMore: false,
           mayHaveNewFiles: true,
@@ -70,7 +72,7 @@ async function findStart(
   if (tailLines === undefined) return { from: afterSequence + 1n, skipped: 0 };
   let count = 0;
   for (const { file, firstSequence } of [...listLogFiles(directory)].reverse()) {
-    // removed by rotation meanwhile: no lines
+    // A file that rotation has removed meanwhile has no lines.
     const bytes = await readFile(file).catch(() => Buffer.alloc(0));
     count += parseLogRecords(bytes).lines.filter((line) => isLineSelected(request, line)).length;
     if (count >= tailLines || firstSequence <= afterSequence)

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { LogLine } from '@cloudless/runtime';
 import { encodeLogRecord, parseLogRecords } from './log-record.js';
 
-const arbLine: fc.Arbitrary<LogLine> = fc.record({
+const anyLine: fc.Arbitrary<LogLine> = fc.record({
   sequence: fc.bigInt({ min: 1n, max: 2n ** 63n - 1n }),
   stream: fc.constantFrom('stdout' as const, 'stderr' as const),
   timeMs: fc.integer({ min: 0, max: 9_007_199_254_740_991 }),
@@ -13,9 +13,9 @@ const arbLine: fc.Arbitrary<LogLine> = fc.record({
 });
 
 describe('log records', () => {
-  it('are parsed as they were written, up to an incomplete record', () => {
+  it('are parsed as they were encoded, up to an incomplete record', () => {
     fc.assert(
-      fc.property(fc.array(arbLine), arbLine, fc.nat(), (lines, torn, cut) => {
+      fc.property(fc.array(anyLine), anyLine, fc.nat(), (lines, torn, cut) => {
         const whole = Buffer.concat(lines.map(encodeLogRecord));
         const last = encodeLogRecord(torn);
         const bytes = Buffer.concat([whole, last.subarray(0, cut % last.length)]);
@@ -24,9 +24,9 @@ describe('log records', () => {
     );
   });
 
-  it('are parsed from any bytes without an exception, and damaged records hide no valid records', () => {
+  it('are parsed after damaged bytes, which are omitted without an exception', () => {
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 200 }), arbLine, (noise, good) => {
+      fc.property(fc.uint8Array({ maxLength: 200 }), anyLine, (noise, good) => {
         const { lines, consumed } = parseLogRecords(
           Buffer.concat([noise, Buffer.from('\n'), encodeLogRecord(good)]),
         );

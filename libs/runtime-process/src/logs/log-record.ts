@@ -8,7 +8,9 @@ const LETTER_FULL = 70;
 const LETTER_PARTIAL = 80;
 const LETTER_STDERR = 101;
 const LETTER_STDOUT = 111;
+/** Digits of the largest signed 64-bit number. */
 const MAX_SEQUENCE_DIGITS = 19;
+/** Digits of the largest exact integer of JavaScript. */
 const MAX_TIME_DIGITS = 16;
 /** Decimal numbers of up to this many digits are exact in JavaScript. */
 const EXACT_DIGITS = 15;
@@ -29,8 +31,10 @@ export function encodeLogRecord({ sequence, timeMs, stream, partial, text }: Log
 }
 
 /**
- * Parses one record, without its line feed. Returns undefined for a damaged record. Uses no regular
- * expression and does not copy the text, as followers parse many lines.
+ * Parses one record, without its line feed. Uses no regular expression and does not copy the text,
+ * because followers parse many lines.
+ * @param start - Offset of the first byte of the record. `end`: offset after its last byte.
+ * @returns Undefined for a damaged record.
  */
 export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): LogLine | undefined {
   const sequenceEnd = findDigitsEnd(bytes, start, Math.min(end, start + MAX_SEQUENCE_DIGITS));
@@ -49,10 +53,10 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
   const completeness = bytes[timeEnd + 2];
   if (stream !== LETTER_STDOUT && stream !== LETTER_STDERR) return undefined;
   if (completeness !== LETTER_FULL && completeness !== LETTER_PARTIAL) return undefined;
-  const exact = sequenceEnd - start <= EXACT_DIGITS;
+  const isExact = sequenceEnd - start <= EXACT_DIGITS;
   return {
     sequence: BigInt(
-      exact
+      isExact
         ? parseWholeNumber(bytes, start, sequenceEnd)
         : bytes.toString('latin1', start, sequenceEnd),
     ),
@@ -63,7 +67,7 @@ export function parseLogRecord(bytes: Buffer, start = 0, end = bytes.length): Lo
   };
 }
 
-/** Returns the end of the digits that begin at `from`, at most `to`. */
+/** Returns the offset after the digits that begin at `from`, at most `to`. */
 function findDigitsEnd(bytes: Buffer, from: number, to: number): number {
   let at = from;
   for (; at < to; at += 1) {
@@ -73,6 +77,7 @@ function findDigitsEnd(bytes: Buffer, from: number, to: number): number {
   return at;
 }
 
+/** Parses a decimal number; exact up to {@link EXACT_DIGITS}. */
 function parseWholeNumber(bytes: Buffer, from: number, to: number): number {
   let value = 0;
   for (let at = from; at < to; at += 1)

@@ -33,23 +33,23 @@ async function read(
 }
 
 describe('LogWriter', () => {
-  it('continues without loss or repetition after it was killed at any moment, even within a line', async () => {
+  it('loses and repeats no line when it is replaced at any moment, even within a line', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(fc.stringMatching(/^[ab\n]{0,30}$/), fc.boolean()), { maxLength: 12 }),
-        async (steps) => {
+        async (chunks) => {
           const log = path.join(directory, String((run += 1)));
           let writer = aWriter(log, 100_000);
-          for (const [text, killed] of steps) {
+          for (const [text, isReplaced] of chunks) {
             writer.append('stdout', Buffer.from(text));
-            if (killed) {
+            if (isReplaced) {
               writer.close();
               writer = aWriter(log, 100_000);
             }
           }
           writer.finish();
-          const whole = steps.map(([text]) => text).join('');
+          const whole = chunks.map(([text]) => text).join('');
           const expected = whole.split('\n');
           if (expected.at(-1) === '') expected.pop();
           expect(await read(log)).toEqual(
@@ -61,7 +61,7 @@ describe('LogWriter', () => {
     );
   });
 
-  it('keeps at most the configured number of files and continues the sequence numbers', async () => {
+  it('keeps at most the configured number of files, with unbroken sequence numbers', async () => {
     const writer = aWriter(directory);
     for (let line = 1; line <= 100; line += 1)
       writer.append('stdout', Buffer.from(`line ${line}\n`));

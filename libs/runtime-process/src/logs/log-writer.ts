@@ -27,7 +27,7 @@ export interface LogWriterOptions {
   readonly log: Log;
   /** Number of files that are kept, at least 2. */
   readonly files: number;
-  /** Size in bytes at which a new file is begun. */
+  /** A file of this many bytes or more gets no further lines: the next lines begin a new file. */
   readonly fileBytes: number;
 }
 
@@ -93,7 +93,7 @@ export class LogWriter {
     this.close();
   }
 
-  /** Closes the files; another writer can continue. */
+  /** Closes the files without an end of the last lines. Another writer can continue. */
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
@@ -123,8 +123,8 @@ export class LogWriter {
   }
 
   /**
-   * Drops lines that cannot be written, as a full disk must not stop the container. The log stays
-   * well-formed, and the first failure is logged.
+   * Drops lines that cannot be written, because a full disk must not stop the container. The log
+   * stays well-formed, and the first failure is logged.
    */
   private onWriteFailed(reason: unknown, lineCount: number): void {
     if (!this.isFailing)
@@ -134,19 +134,24 @@ export class LogWriter {
         error: String(reason),
       });
     this.isFailing = true;
-    const written = fstatSync(this.fd).size;
-    if (written > this.size) ftruncateSync(this.fd, this.size);
+    const sizeOnDisk = fstatSync(this.fd).size;
+    if (sizeOnDisk > this.size) ftruncateSync(this.fd, this.size);
   }
 
+  /** Begins a new file, and removes and records the oldest files above the configured number. */
   private rotate(): void {
     const { directory, files } = this.options;
-    const next = openSync(path.join(directory, formatLogFileName(this.sequence + 1n)), 'a', 0o600);
+    const nextFd = openSync(
+      path.join(directory, formatLogFileName(this.sequence + 1n)),
+      'a',
+      0o600,
+    );
     closeSync(this.fd);
-    this.fd = next;
+    this.fd = nextFd;
     this.size = 0;
-    const kept = listLogFiles(directory);
-    const surplus = kept.slice(0, Math.max(0, kept.length - files));
-    const keptFrom = kept[surplus.length]?.firstSequence;
+    const all = listLogFiles(directory);
+    const surplus = all.slice(0, Math.max(0, all.length - files));
+    const keptFrom = all[surplus.length]?.firstSequence;
     if (surplus.length === 0 || keptFrom === undefined) return;
     recordRemovedFiles(directory, surplus, keptFrom);
     for (const { file } of surplus) rmSync(file, { force: true });
@@ -154,10 +159,10 @@ export class LogWriter {
 }
 
 /**
- * Writes all bytes. A write is short only when the disk is full or a signal arrives; the next write
- * then fails or succeeds.
+ * Writes all bytes. A write is short only when the disk is full or a signal arrives. The next write
+ * then fails or writes the rest.
  */
 function writeFully(fd: number, bytes: Buffer): void {
-  let done = 0;
-  while (done < bytes.length) done += writeSync(fd, bytes, done);
+  let writtenBytes = 0;
+  while (writtenBytes < bytes.length) writtenBytes += writeSync(fd, bytes, writtenBytes);
 }

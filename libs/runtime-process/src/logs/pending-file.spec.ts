@@ -24,12 +24,12 @@ describe('PendingFile', () => {
     expect(file.read(5n)).toEqual(Uint8Array.of(9));
   });
 
-  it('returns nothing when a later line of the stream contains the bytes', () => {
+  it('returns no bytes when a later line of the stream already contains them', () => {
     file.write(5n, Uint8Array.of(1));
     expect(file.read(6n)).toEqual(new Uint8Array(0));
   });
 
-  it('returns nothing when the file is incomplete', () => {
+  it('returns no bytes when the file is incomplete', () => {
     file.write(5n, Uint8Array.of(1, 2, 3));
     truncateSync(path.join(directory, 'stdout.pending'), 14);
     expect(file.read(5n)).toEqual(new Uint8Array(0));

@@ -1,6 +1,7 @@
 import { closeSync, constants, openSync, readSync, writeSync } from 'node:fs';
 import { MAX_LINE_BYTES } from '@cloudless/runtime';
 
+/** Sequence number and length, see {@link PendingFile}. */
 const HEADER_BYTES = 12;
 
 /**
@@ -13,6 +14,7 @@ const HEADER_BYTES = 12;
 export class PendingFile {
   private readonly fd: number;
 
+  /** @param file - Path; created when it does not exist. */
   constructor(file: string) {
     this.fd = openSync(file, openFlags, 0o600);
   }

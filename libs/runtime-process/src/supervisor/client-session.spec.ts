@@ -17,7 +17,10 @@ import type { Supervisor } from './supervisor.js';
 const settings = { address: '127.0.0.1' } as SupervisorSettings;
 const hello: ClientMessage = { type: 'hello', protocol: PROTOCOL, settings, events: true };
 
-/** The supervisor's end of a connection: keeps what is written, and whether it was closed. */
+/**
+ * The supervisor's end of a connection. Records the messages that the session sends, and how the
+ * session closes the connection.
+ */
 class FakeSocket extends EventEmitter {
   readonly parser = new FrameParser();
   readonly sent: SupervisorMessage[] = [];
@@ -65,7 +68,7 @@ beforeEach(() => {
 const receive = (message: ClientMessage): boolean => socket.emit('data', encodeMessage(message));
 
 describe('ClientSession', () => {
-  it('exchanges hellos and listens for events until the client has left', () => {
+  it('answers a hello with a hello, and listens for events until the client disconnects', () => {
     receive(hello);
     expect(socket.sent).toMatchObject([{ type: 'hello', protocol: PROTOCOL, version: '9.9' }]);
     expect([configured, listeners.size]).toEqual([settings, 1]);
@@ -78,13 +81,13 @@ describe('ClientSession', () => {
     expect([socket.destroyed, socket.sent]).toEqual([true, []]);
   });
 
-  it('answers a client of another protocol with its own, and configures nothing', () => {
+  it('answers a hello of another version, then ends the connection without applying settings', () => {
     receive({ ...hello, protocol: PROTOCOL + 1 });
     expect(socket.sent).toMatchObject([{ type: 'hello', protocol: PROTOCOL }]);
     expect([socket.writableEnded, configured, listeners.size]).toEqual([true, undefined, 0]);
   });
 
-  it('disconnects a client that does not read its responses', async () => {
+  it('disconnects a client that leaves more than 16 MiB of responses unread', async () => {
     receive(hello);
     socket.writableLength = 16 * 1024 * 1024 + 1;
     receive({ type: 'list', id: 1 });

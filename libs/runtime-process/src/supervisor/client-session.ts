@@ -26,17 +26,24 @@ import type { Supervisor } from './supervisor.js';
 export interface ClientSessionDeps {
   readonly supervisor: Supervisor;
   readonly log: Log;
+  /** Version of this program, for the hello. */
   readonly version: string;
-  /** Called after the response to `shutdown` was sent; ends the supervisor. */
+  /** Called after the response to `shutdown` was sent. Must end the supervisor. */
   readonly onShutdown: () => void;
 }
 
-/** Bytes of unread responses at which a client is disconnected. */
+/**
+ * A client with more unread bytes of responses and events than this is disconnected, so that a
+ * client that does not read cannot fill the memory of the supervisor.
+ */
 const MAX_UNREAD_BYTES = 16 * 1024 * 1024;
 
 type SessionRequest = Exclude<ClientMessage, { type: 'hello' | 'exec' }>;
 
-/** One connection of a client. */
+/**
+ * One connection of a client: answers the requests of the client, and sends events if its hello set
+ * `events`. The request `exec` turns the connection into an {@link ExecSession}.
+ */
 export class ClientSession {
   private readonly parser = new FrameParser();
   private isGreeted = false;
@@ -80,8 +87,8 @@ export class ClientSession {
   }
 
   /**
-   * Sends the hello. A client with another protocol version also gets it, so that it can report
-   * both versions; the connection is closed after it.
+   * Answers a hello. A client of another protocol version gets the answer too, so that the client
+   * can report both versions; then the connection is closed.
    */
   private onHello(hello: Extract<ClientMessage, { type: 'hello' }>): void {
     const capabilities = [

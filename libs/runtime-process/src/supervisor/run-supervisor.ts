@@ -89,11 +89,11 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
   const clients = new Set<net.Socket>();
   let end: () => void = () => undefined;
   const ended = new Promise<void>((resolve) => (end = resolve));
-  let idle: Timer | undefined;
+  let idleTimer: Timer | undefined;
   const updateIdleTimer = (): void => {
-    idle?.cancel();
-    idle = undefined;
-    if (clients.size === 0 && supervisor.isIdle) idle = clock.setTimer(idleMs, end);
+    idleTimer?.cancel();
+    idleTimer = undefined;
+    if (clients.size === 0 && supervisor.isIdle) idleTimer = clock.setTimer(idleMs, end);
   };
   const server = net.createServer((socket) => {
     clients.add(socket);
@@ -125,13 +125,13 @@ async function serve(supervisor: Supervisor, { clock, log, idleMs }: ServeDeps):
   chmodSync(SOCKET, 0o600);
   updateIdleTimer();
   await ended;
-  idle?.cancel();
+  idleTimer?.cancel();
   removeListener();
   process.off('uncaughtException', onFault).off('unhandledRejection', onFault);
   process.off('SIGTERM', endIfIdle).off('SIGHUP', ignore).off('SIGINT', ignore);
-  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  const serverClosed = new Promise<void>((resolve) => server.close(() => resolve()));
   for (const client of clients) client.destroy();
-  await closed;
+  await serverClosed;
 }
 
 const ignore = (): void => undefined;

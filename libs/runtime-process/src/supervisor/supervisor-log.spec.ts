@@ -16,7 +16,7 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true }));
 
 describe('createFileLog', () => {
-  it('writes one JSON object per line, private to its owner, without debug messages', () => {
+  it('writes one JSON object per line to a file of mode 0600, and no debug messages', () => {
     const log = createFileLog(file, new ManualClock(0), { component: 'supervisor' });
     log.info('began', { pid: 7 });
     log.debug('detail');
@@ -35,7 +35,7 @@ describe('createFileLog', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600);
   });
 
-  it('keeps one older file when the log is larger than 1 MiB', () => {
+  it('renames the file to .1 and begins a new file when the log is larger than 1 MiB', () => {
     const log = createFileLog(file, new ManualClock());
     log.info('x'.repeat(MIB));
     expect(existsSync(`${file}.1`)).toBe(false);
@@ -44,7 +44,7 @@ describe('createFileLog', () => {
     expect(statSync(file).size).toBeLessThan(200);
   });
 
-  it('ignores errors of the disk', () => {
+  it('ignores the error when the file cannot be written', () => {
     createFileLog('/dev/null/supervisor.log', new ManualClock()).info('lost');
   });
 });

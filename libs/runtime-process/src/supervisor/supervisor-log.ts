@@ -1,12 +1,13 @@
 import { appendFileSync, renameSync, statSync } from 'node:fs';
 import type { Clock, Log, LogFields } from '@cloudless/base';
 
-/** Size in bytes at which the log is rotated. One older file is kept. */
+/** Size in bytes above which the log is rotated. One older file is kept. */
 const MAX_LOG_BYTES = 1024 * 1024;
 
 /**
- * Creates the log of the supervisor: one JSON object per line, in a file of bounded size. Errors of
- * the disk are ignored.
+ * Creates the log of the supervisor: one JSON object per line, in a file of bounded size, without
+ * debug messages. Errors of the disk are ignored.
+ * @param fields - Added to every message.
  */
 export function createFileLog(file: string, clock: Clock, fields: LogFields = {}): Log {
   const write = (level: string, message: string, more: LogFields = {}): void => {

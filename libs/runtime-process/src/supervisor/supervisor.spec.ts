@@ -19,16 +19,16 @@ const SETTINGS = {
   ...{ logFiles: 2, logFileBytes: 1024 },
 };
 
-describe('an exclusive container whose lease cannot be written after the start of its process', () => {
-  it('continues under the lease that was written before the start, and its next renewal fails', async () => {
+describe('Supervisor, when leases cannot be written after the start of a process', () => {
+  it('keeps the container under the lease that was written before the start, and fails its renewal', async () => {
     const tools = await findShellTools();
     if (tools === undefined) return;
     const leases = layout.leases(directory);
     const clock: Clock = {
       ...systemClock,
       wallTime: () => {
-        // This clock is read for the first time after the lease was written when the process runs:
-        // from here on the disk is full.
+        // After the lease was written, the supervisor first reads the clock when the process runs.
+        // From then on leases cannot be written, as on a full disk.
         if (existsSync(leases)) mkdirSync(`${leases}.new`, { recursive: true });
         return systemClock.wallTime();
       },

@@ -46,17 +46,20 @@ export interface SupervisorDeps {
   readonly cgroup?: Cgroup | undefined;
 }
 
-/** Interval in which adopted processes are checked when nothing hints at their end. */
+/** Interval of the checks of adopted processes, whose end Node.js does not report. */
 const ADOPTED_POLL_MS = 100;
 /**
- * Interval in which processes under a guard are checked: a stopped guard does not report the end.
+ * Interval of the checks of processes under a guard. A guard that is stopped by a signal does not
+ * report the end of its process.
  */
 const GUARDED_POLL_MS = 3_000;
+/** For the logs of adopted containers: no client has sent its settings yet. */
 const LOG_DEFAULTS = { logFiles: 4, logFileBytes: 4 * 1024 * 1024 };
 
-/** Manages all containers of one directory. */
+/** Manages all containers of one directory: starts, stops, leases, commands and removal. */
 export class Supervisor {
   private readonly containers = new Map<string, ManagedContainer>();
+  /** Starts that have not been answered yet, by container id. */
   private readonly starting = new Map<string, Promise<ContainerStatus>>();
   private readonly listeners = new Set<(event: ContainerEvent) => void>();
   private readonly ports: PortPool;
@@ -66,8 +69,10 @@ export class Supervisor {
   private commandCount = 0;
   private adoptedPollTimer: Timer | undefined;
   private guardedPollTimer: Timer | undefined;
+  /** Ids of ended containers and commands whose remaining processes the next sweep kills. */
   private readonly marksToSweep = new Set<string>();
   private readonly cgroups: ContainerCgroups;
+  /** Undefined where processes have no guard; containers then cannot have leases. */
   private readonly guard: LeaseGuard | undefined;
   /** Leases of containers that are being started. */
   private readonly startingLeases = new Map<string, GuardedLease>();
@@ -90,7 +95,7 @@ export class Supervisor {
     const onExit = (container: ManagedContainer): void => this.onContainerExited(container);
     const removeGroup = (group: Cgroup): void => this.cgroups.killAndRemove(group);
     const { bootId } = this;
-    const found = adoptContainers({
+    const adopted = adoptContainers({
       directory,
       clock,
       log,
@@ -99,7 +104,7 @@ export class Supervisor {
       onExit,
       removeGroup,
     });
-    for (const container of found) {
+    for (const container of adopted) {
       this.containers.set(container.status.containerId, container);
       if (container.isRunning) await this.ports.reserve(container.ports);
     }
@@ -117,18 +122,24 @@ export class Supervisor {
   }
 
   /**
-   * Whether containers can have leases, which a lease guard enforces when this supervisor is dead.
+   * True when containers can have leases, which a lease guard enforces while this supervisor is
+   * dead.
    */
   get hasLeases(): boolean {
     return this.guard !== undefined;
   }
 
+  /** True while no container runs or is being started. */
   get isIdle(): boolean {
     return (
       this.starting.size === 0 && [...this.containers.values()].every(({ isRunning }) => !isRunning)
     );
   }
 
+  /**
+   * Adds a listener for each start and exit of a container.
+   * @returns A function that removes the listener.
+   */
   addListener(listener: (event: ContainerEvent) => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
@@ -138,6 +149,7 @@ export class Supervisor {
     return [...this.containers.values()].map(({ status }) => status);
   }
 
+  /** @throws kind `notFound` when there is no such container, `invalid` for a malformed id. */
   requireContainer(containerId: ContainerId): ManagedContainer {
     checkContainerId(containerId);
     const container = this.containers.get(containerId);
@@ -146,6 +158,11 @@ export class Supervisor {
     return container;
   }
 
+  /**
+   * Starts a container.
+   * @throws kind `unavailable` before `configure` and after `stopAll`, `exists` when the id is in use,
+   *   or the error of the failed start.
+   */
   async start(request: ContainerRequest): Promise<ContainerStatus> {
     const { settings } = this;
     if (settings === undefined || this.isStopping)
@@ -168,7 +185,8 @@ export class Supervisor {
 
   /**
    * Renews the leases of running containers; other ids are ignored.
-   * @throws the first failure, after all containers were tried.
+   * @param leases - Null removes the lease of a container.
+   * @throws The first failure, after all containers were tried.
    */
   renew(leases: readonly (readonly [ContainerId, ContainerLease | null])[]): void {
     const failures: unknown[] = [];
@@ -187,6 +205,10 @@ export class Supervisor {
     if (failures.length > 0) throw failures[0];
   }
 
+  /**
+   * Removes an ended container; does nothing when there is no such container.
+   * @throws kind `precondition` while the container runs.
+   */
   async remove(containerId: ContainerId): Promise<void> {
     checkContainerId(containerId);
     this.containers.get(containerId)?.remove();
@@ -196,25 +218,33 @@ export class Supervisor {
   /**
    * Starts a command, whose output and end the listener receives. Call `release` when the command
    * has ended.
+   * @throws kind `exhausted` when {@link MAX_COMMANDS} commands run, `precondition` when the
+   *   container has ended, or the error of the failed start.
    */
   async exec(
-    { containerId, command: words, env, tty, hasInput }: Extract<ClientMessage, { type: 'exec' }>,
+    {
+      containerId,
+      command: commandLine,
+      env,
+      tty,
+      hasInput,
+    }: Extract<ClientMessage, { type: 'exec' }>,
     listener: Pick<CommandOptions, 'onOutput' | 'onInputDrained' | 'onEnd'>,
   ): Promise<{ readonly command: CommandProcess; readonly release: () => void }> {
     const container = this.requireContainer(containerId);
-    const inContainer = container.requireLaunchContext();
-    const context = { ...inContainer, env: withVariables(inContainer.env, env ?? {}) };
+    const containerContext = container.requireLaunchContext();
+    const context = { ...containerContext, env: withVariables(containerContext.env, env ?? {}) };
     if (this.commandCount >= MAX_COMMANDS) throw createTooManyExecsError();
     this.commandCount += 1;
     const { directory, clock, random } = this.deps;
     const execId = randomHex(random, 8);
     try {
       const join = container.createCgroupJoin(execId, this.deps.tools);
-      const common = { ...listener, command: words, clock, execId, context, join };
+      const commonOptions = { ...listener, command: commandLine, clock, execId, context, join };
       const command =
         tty === undefined
-          ? await ExecCommand.start({ ...common, directory, fifos: this.fifos, hasInput })
-          : TerminalCommand.start({ ...common, tty });
+          ? await ExecCommand.start({ ...commonOptions, directory, fifos: this.fifos, hasInput })
+          : TerminalCommand.start({ ...commonOptions, tty });
       container.dependents.add(command);
       if (!container.isRunning) command.kill();
       const release = (): void => {
@@ -234,7 +264,10 @@ export class Supervisor {
     return this.deps.clock.setTimer(delayMs, action);
   }
 
-  /** Refuses further starts, and ends all containers and their processes. */
+  /**
+   * Refuses further starts, and stops all containers. Resolves when all processes are killed and all
+   * output is in the log files.
+   */
   async stopAll(graceMs: number): Promise<void> {
     this.isStopping = true;
     await Promise.allSettled(this.starting.values());
@@ -279,8 +312,8 @@ export class Supervisor {
       });
       this.containers.set(containerId, container);
       this.startingLeases.delete(containerId);
-      // After a failed write the lease from before the start stays in force; it names the cgroup,
-      // or else the mark of the container.
+      // When the leases cannot be written, the lease from before the start stays in force. It
+      // identifies the processes by the cgroup, or else by the mark of the container.
       if (request.lease !== undefined) this.tryUpdateLeaseGuard();
       const { status } = container;
       this.notifyListeners({ kind: 'started', status });
@@ -294,8 +327,8 @@ export class Supervisor {
   }
 
   /**
-   * Writes the lease of a container before its process is started, so that no process is ever
-   * without a guard.
+   * Writes the lease of a container before its process is started, so that the lease guard can end
+   * the process from its first moment.
    */
   private recordStartingLease(
     { containerId, lease }: ContainerRequest,
@@ -315,14 +348,20 @@ export class Supervisor {
     this.updateLeaseGuard();
   }
 
-  /** Writes all leases for the lease guard. @throws as `LeaseGuard.update` does. */
+  /**
+   * Writes all leases for the lease guard.
+   * @throws The errors of {@link LeaseGuard.update}.
+   */
   private updateLeaseGuard(): void {
-    const running = [...this.containers.values()].flatMap(({ guardedLease }) => guardedLease ?? []);
-    this.guard?.update([...running, ...this.startingLeases.values()]);
+    const runningLeases = [...this.containers.values()].flatMap(
+      ({ guardedLease }) => guardedLease ?? [],
+    );
+    this.guard?.update([...runningLeases, ...this.startingLeases.values()]);
   }
 
   /**
-   * Writes all leases where a full disk must not stop the caller: the earlier leases stay in force.
+   * Writes all leases for the lease guard, but only logs a failure, because a full disk must not
+   * stop the caller. The earlier leases then stay in force.
    */
   private tryUpdateLeaseGuard(): void {
     try {
@@ -342,8 +381,9 @@ export class Supervisor {
   }
 
   /**
-   * Schedules a kill of the processes that left the process group of an ended container or command.
-   * One scan of the process table serves all that ended meanwhile.
+   * Schedules the kill of the processes that left the process group of an ended container or
+   * command. One scan of the process table serves all containers and commands that ended meanwhile.
+   * @param mark - Id of the container or command.
    */
   private scheduleSweep(mark: string): void {
     this.marksToSweep.add(mark);
@@ -385,7 +425,7 @@ export class Supervisor {
 }
 
 /**
- * Long enough to collect the ends of a mass stop, far shorter than the minute within which all
- * processes must be gone.
+ * Delay of the sweep: long enough to collect the ends when many containers stop at once, and far
+ * shorter than the minute within which all their processes must be gone.
  */
 const SWEEP_DELAY_MS = 20;

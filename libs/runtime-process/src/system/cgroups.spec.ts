@@ -24,7 +24,7 @@ describe('findOwnGroups', () => {
       groups: ['/sys/fs/cgroup/system.slice/cloudless-agent.service'],
     },
     {
-      name: 'returns a path relative to the mounted part',
+      name: 'returns a path relative to the mounted part of the hierarchy',
       mounts: '30 23 0:26 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw',
       membership: '0::/box/inner',
       groups: ['/sys/fs/cgroup/inner'],
@@ -42,13 +42,13 @@ describe('findOwnGroups', () => {
       groups: ['/mnt/c g'],
     },
     {
-      name: 'returns nothing without a hierarchy',
+      name: 'returns no group when no cgroup hierarchy is mounted',
       mounts: '23 1 8:1 / / rw - ext4 /dev/root rw',
       membership: '0::/',
       groups: [],
     },
     {
-      name: 'ignores other controllers',
+      name: 'ignores hierarchies of other controllers',
       mounts: HYBRID.split('\n')[2] ?? '',
       membership: '8:pids:/',
       groups: [],
@@ -58,11 +58,11 @@ describe('findOwnGroups', () => {
   });
 });
 
-describe('Cgroup, in each hierarchy where this user may create groups', () => {
-  it('kills all processes of the group in any session, and can be removed afterwards', async () => {
-    for (const own of readOwnGroups()) {
-      const group = new Cgroup(path.join(own, `cloudless-spec-${process.pid}`));
-      if (!isMade(group)) continue;
+describe('Cgroup, in each hierarchy where this user may create groups,', () => {
+  it('kills all processes of the group, also in other sessions, and is removed only afterwards', async () => {
+    for (const ownGroup of readOwnGroups()) {
+      const group = new Cgroup(path.join(ownGroup, `cloudless-spec-${process.pid}`));
+      if (!tryCreate(group)) continue;
       const script = `echo 0 >'${group.joinFile}' || exit; setsid env -i sleep 3600 & echo up; exec sleep 3600`;
       const child = spawn('/bin/sh', ['-c', script], {
         detached: true,
@@ -86,7 +86,7 @@ describe('Cgroup, in each hierarchy where this user may create groups', () => {
   });
 });
 
-function isMade(group: Cgroup): boolean {
+function tryCreate(group: Cgroup): boolean {
   try {
     group.create();
     return true;

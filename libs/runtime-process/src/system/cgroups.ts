@@ -3,8 +3,8 @@ import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from '
 import path from 'node:path';
 
 /**
- * Rounds of kills where the kernel cannot kill a whole group at once, because processes may fork
- * meanwhile.
+ * Most rounds of kills where the kernel cannot kill a whole group at once. One round may not be
+ * enough, because processes may fork meanwhile.
  */
 const MAX_ROUNDS = 5;
 
@@ -26,7 +26,10 @@ export class Cgroup {
     return path.join(this.folder, 'cgroup.procs');
   }
 
-  /** Creates the group and its parent, unless they exist. @throws the error of the file system. */
+  /**
+   * Creates the group and its parent, unless they exist.
+   * @throws The error of the file system, such as EACCES.
+   */
   create(): void {
     for (const folder of [path.dirname(this.folder), this.folder]) {
       try {
@@ -38,8 +41,8 @@ export class Cgroup {
   }
 
   /**
-   * Kills every process of the group and of the groups below. No error when the group does not
-   * exist.
+   * Kills every process of the group and of the groups below it. Does nothing when the group does
+   * not exist.
    */
   kill(): void {
     if (writeQuietly(path.join(this.folder, 'cgroup.kill'), '1')) return;
@@ -52,7 +55,10 @@ export class Cgroup {
     }
   }
 
-  /** Removes the group and the groups below. @returns False while a process remains. */
+  /**
+   * Removes the group and the groups below it.
+   * @returns True when the group does not exist any more; false while a process remains.
+   */
   remove(): boolean {
     try {
       for (const below of this.listChildren()) if (!below.remove()) return false;
@@ -63,7 +69,7 @@ export class Cgroup {
     }
   }
 
-  /** The groups directly below. */
+  /** Lists the groups directly below this group; empty when this group does not exist. */
   listChildren(): readonly Cgroup[] {
     try {
       const entries = readdirSync(this.folder, { withFileTypes: true });
@@ -78,9 +84,9 @@ export class Cgroup {
   private listProcesses(): readonly number[] {
     const below = this.listChildren().flatMap((group) => group.listProcesses());
     try {
-      const own = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
+      const pids = readFileSync(this.joinFile, 'utf8').split('\n').filter(Boolean).map(Number);
       // 0 is a process of another pid namespace
-      return [...below, ...own.filter((pid) => pid > 0)];
+      return [...below, ...pids.filter((pid) => pid > 0)];
     } catch {
       return below;
     }
@@ -94,8 +100,9 @@ export class Cgroup {
 }
 
 /**
- * Parses the groups of a process.
- * @param mounts - Text of `/proc/self/mountinfo`. @param membership - Text of `/proc/self/cgroup`.
+ * Parses the groups of a process. Pure.
+ * @param mounts - Text of `/proc/self/mountinfo`.
+ * @param membership - Text of `/proc/self/cgroup`.
  * @returns Folders of the groups that this process is in: version 2 first, then the freezer of
  *   version 1.
  * @see proc_pid_mountinfo(5), cgroups(7) "/proc files"
@@ -104,33 +111,37 @@ export function findOwnGroups(mounts: string, membership: string): readonly stri
   const groups = membership.split('\n').map((line) => /^\d+:([^:]*):(\/.*)$/.exec(line));
   const findOwnPath = (controller: string): string | undefined =>
     groups.find((match) => match?.[1]?.split(',').includes(controller) === true)?.[2];
-  const found = mounts.split('\n').flatMap((line) => {
+  const ownGroups = mounts.split('\n').flatMap((line) => {
     const [before = '', after = ''] = line.split(' - ');
     const [, , , root = '', mountPoint = ''] = before.split(' ');
     const [type, , options = ''] = after.split(' ');
-    const own =
+    const ownPath =
       type === 'cgroup2'
         ? findOwnPath('')
         : options.split(',').includes('freezer')
           ? findOwnPath('freezer')
           : undefined;
-    if (own === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
-    const below = root === '/' ? own : own.startsWith(`${root}/`) ? own.slice(root.length) : '/';
+    if (ownPath === undefined || (type !== 'cgroup' && type !== 'cgroup2')) return [];
+    const below =
+      root === '/' ? ownPath : ownPath.startsWith(`${root}/`) ? ownPath.slice(root.length) : '/';
     return [
       {
-        isNew: type === 'cgroup2',
+        isVersion2: type === 'cgroup2',
         folder: path.resolve(path.join(decodeOctal(mountPoint), below)),
       },
     ];
   });
-  return [...found.filter(({ isNew }) => isNew), ...found.filter(({ isNew }) => !isNew)].map(
-    ({ folder }) => folder,
-  );
+  return [
+    ...ownGroups.filter(({ isVersion2 }) => isVersion2),
+    ...ownGroups.filter(({ isVersion2 }) => !isVersion2),
+  ].map(({ folder }) => folder);
 }
 
 /**
- * Returns the parent group for the containers of one supervisor. Its name is derived from the
- * directory.
+ * Returns the parent group for the containers of one supervisor. The name of the group contains a
+ * hash of the directory.
+ * @param ownGroup - Folder of a group of this process.
+ * @param directory - Directory of the supervisor.
  */
 export function toDirectoryGroup(ownGroup: string, directory: string): Cgroup {
   const digest = createHash('sha256').update(directory).digest('hex').slice(0, 16);
@@ -138,8 +149,8 @@ export function toDirectoryGroup(ownGroup: string, directory: string): Cgroup {
 }
 
 /**
- * Lists the groups of this process, in which this user may be permitted to create groups. Empty
- * where there are no cgroups.
+ * Lists the folders of the groups that this process is in; empty where there are no cgroups. This
+ * user may or may not be permitted to create groups there.
  */
 export function readOwnGroups(): readonly string[] {
   try {
@@ -152,7 +163,7 @@ export function readOwnGroups(): readonly string[] {
   }
 }
 
-/** Decodes blanks in paths, which the kernel writes as octal numbers. */
+/** Decodes spaces in paths, which the kernel writes as octal numbers. */
 function decodeOctal(text: string): string {
   return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
     String.fromCharCode(Number.parseInt(digits, 8)),

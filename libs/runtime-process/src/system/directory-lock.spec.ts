@@ -20,7 +20,7 @@ afterEach(() => rmSync(directory, { recursive: true }));
 const files = (): readonly string[] => readdirSync(directory).sort();
 
 describe('acquireDirectoryLock', () => {
-  it('succeeds once while the holder runs', () => {
+  it('returns false while the process that acquired the lock runs', () => {
     expect(acquireDirectoryLock(directory)).toBe(true);
     expect(acquireDirectoryLock(directory)).toBe(false);
     expect(files()).toEqual(['lock.1']);

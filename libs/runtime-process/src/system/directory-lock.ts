@@ -3,8 +3,8 @@ import path from 'node:path';
 import { isAlive, readBootId, readStartToken } from './process-identity.js';
 
 /**
- * Process that holds the lock. A lock is void when its holder has ended or belongs to an earlier
- * boot.
+ * The process that holds the lock. A lock is void when its holder has ended or belongs to an earlier
+ * boot of the machine.
  */
 interface LockHolder {
   readonly pid: number;
@@ -62,6 +62,7 @@ function findHighestLock(directory: string): number {
   return Math.max(0, ...listLockNumbers(directory));
 }
 
+/** Returns true when the holder in a lock file still runs. */
 function isHeld(file: string): boolean {
   try {
     // written by acquireDirectoryLock, never partial
@@ -74,6 +75,6 @@ function isHeld(file: string): boolean {
       isAlive(pid, startToken)
     );
   } catch {
-    return false; // replaced meanwhile, or damaged by a power failure: the number decides
+    return false; // replaced meanwhile, or damaged by a power failure
   }
 }

@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { readStartToken } from './process-identity.js';
 
-/** Environment variables that mark every process of a container, and the processes of a command. */
+/** Environment variable with the container id, which marks every process of a container. */
 export const CONTAINER_MARK = 'CLOUDLESS_CONTAINER_ID';
+/** Environment variable with the id of a command, which marks every process of a command. */
 export const EXEC_MARK = 'CLOUDLESS_EXEC_ID';
 
 /** A process whose environment carries the mark of a container. */
@@ -10,10 +11,11 @@ export interface MarkedProcess {
   readonly pid: number;
   readonly startToken: string;
   readonly containerId: string;
+  /** Undefined for a process that no command started. */
   readonly execId: string | undefined;
 }
 
-/** Rounds of kills, because processes may fork meanwhile. */
+/** Most rounds of kills. One round may not be enough, because processes may fork meanwhile. */
 const MAX_ROUNDS = 5;
 
 /**
@@ -42,9 +44,9 @@ export function findMarkedProcesses(): readonly MarkedProcess[] {
 /** Kills every marked process for which `isLeftover` returns true. */
 export function killMarkedProcesses(isLeftover: (candidate: MarkedProcess) => boolean): void {
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
-    const found = findMarkedProcesses().filter(isLeftover);
-    if (found.length === 0) return;
-    for (const { pid, startToken } of found)
+    const leftovers = findMarkedProcesses().filter(isLeftover);
+    if (leftovers.length === 0) return;
+    for (const { pid, startToken } of leftovers)
       if (readStartToken(pid) === startToken) killQuietly(pid);
   }
 }

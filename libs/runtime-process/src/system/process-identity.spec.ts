@@ -8,7 +8,7 @@ import { killProcesses } from './process-tree.js';
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 
 describeLinux('readStartToken', () => {
-  it('is undefined for a zombie', async () => {
+  it('returns undefined for a zombie', async () => {
     // The program that replaces the shell never waits for the child of the shell.
     const parent = spawn('/bin/sh', ['-c', 'sleep 0.01 & echo $!; exec sleep 3600']);
     const pid = await new Promise<number>((resolve) =>
@@ -19,7 +19,7 @@ describeLinux('readStartToken', () => {
     parent.kill('SIGKILL');
   });
 
-  it('distinguishes processes', () => {
+  it('returns the token by which isAlive distinguishes processes with the same id', () => {
     const token = readStartToken(process.pid) ?? '';
     expect([isAlive(process.pid, token), isAlive(process.pid, '0')]).toEqual([true, false]);
   });

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
- * Reads when the process with this id started, as text to compare. The id alone may have been given
- * to another process since.
+ * Reads the start time of the process with this id, as an opaque text to compare. The start time
+ * distinguishes the process from a later process with the same id.
  * @returns Undefined when no such process runs. A zombie, which has ended and waits for its parent,
  *   does not run.
  * @see proc_pid_stat(5): field 3 `state`, field 22 `starttime`; elsewhere `ps -o lstart=`
@@ -12,7 +12,7 @@ export function readStartToken(pid: number): string | undefined {
   return process.platform === 'linux' ? readTokenFromProc(pid) : readTokenFromPs(pid);
 }
 
-/** Returns whether the process with this id and start token still runs. */
+/** Returns true while the process with this id and start token runs. */
 export function isAlive(pid: number, startToken: string): boolean {
   return readStartToken(pid) === startToken;
 }
@@ -24,7 +24,10 @@ export function readBootId(): string {
     : execFileSync('/usr/sbin/sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8' }).trim();
 }
 
-/** Sends a signal to a whole process group. Returns false when the group has no process. */
+/**
+ * Sends a signal to a whole process group.
+ * @returns False when the group has no process, or none that this user may signal.
+ */
 export function signalGroup(groupId: number, signal: 'SIGTERM' | 'SIGHUP' | 'SIGKILL'): boolean {
   try {
     process.kill(-groupId, signal);
@@ -41,7 +44,7 @@ function readTokenFromProc(pid: number): string | undefined {
   } catch {
     return undefined;
   }
-  // the name before it may contain spaces and brackets
+  // The fields follow the name of the program, which may contain spaces and brackets.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const state = fields[0];
   return state === 'Z' || state === 'X' ? undefined : fields[19];

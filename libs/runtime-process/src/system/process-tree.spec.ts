@@ -9,16 +9,24 @@ const aProcess = (pid: number, parent: number, session: number): TreeProcess => 
 
 describe('findRelatives', () => {
   it.each([
-    { name: 'a child', others: [aProcess(11, 10, 10)], relatives: [11] },
-    { name: 'a child in a session of its own', others: [aProcess(11, 10, 11)], relatives: [11] },
+    { name: 'a child of the leader', others: [aProcess(11, 10, 10)], relatives: [11] },
     {
-      name: 'descendants in any order',
+      name: 'a child of the leader in a session of its own',
+      others: [aProcess(11, 10, 11)],
+      relatives: [11],
+    },
+    {
+      name: 'descendants of the leader in any order',
       others: [aProcess(13, 12, 12), aProcess(12, 11, 12), aProcess(11, 10, 10)],
       relatives: [11, 12, 13],
     },
-    { name: 'an orphan in its session', others: [aProcess(12, 1, 10)], relatives: [12] },
     {
-      name: 'descendants of an orphan in its session',
+      name: 'an orphan in the session of the leader',
+      others: [aProcess(12, 1, 10)],
+      relatives: [12],
+    },
+    {
+      name: 'descendants of an orphan in the session of the leader',
       others: [aProcess(13, 12, 13), aProcess(12, 1, 10)],
       relatives: [12, 13],
     },

@@ -4,8 +4,11 @@ import { readStartToken } from './process-identity.js';
 /** A process of this machine, as `/proc` shows it. */
 export interface TreeProcess {
   readonly pid: number;
+  /** Process id of the parent. */
   readonly parent: number;
+  /** Process id of the leader of its session. */
   readonly session: number;
+  /** See {@link readStartToken}. */
   readonly startToken: string;
 }
 

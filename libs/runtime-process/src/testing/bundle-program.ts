@@ -5,14 +5,14 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const require = createRequire(import.meta.url);
-/** In the workspace, so that a bundle finds the optional packages of this library. */
+/** Folder of the bundles: in the workspace, so that a bundle finds the optional packages of this library. */
 const CACHE = path.join(
   path.dirname(path.dirname(require.resolve('esbuild/package.json'))),
   '.cache/cloudless-runtime-process',
 );
 
 /**
- * Bundles a program of this folder, like the build of the agent does, and returns the command that
+ * Bundles a program of this folder, as the build of the agent does, and returns the command that
  * runs it. A spec starts a supervisor for each test; a bundle starts in a third of the time of a
  * program that is compiled at each start.
  * @param name - Name of the source file without its extension.

@@ -5,7 +5,7 @@ import { waitUntil, type RealMachine } from './real-machine.js';
 
 const random = createSeededRandom(4711);
 
-/** A complete request for a shell script; override the fields that the test is about. */
+/** Creates a complete request for a shell script. Override the fields that the test is about. */
 export function aScript(
   script: string,
   overrides: Partial<ContainerRequest> = {},
@@ -33,8 +33,8 @@ export async function waitForExit(
   for (;;) {
     try {
       const events = runtime.events(new AbortController().signal);
-      const known = (await runtime.list()).find(({ containerId }) => containerId === id);
-      if (known?.phase === 'exited') return known;
+      const listed = (await runtime.list()).find(({ containerId }) => containerId === id);
+      if (listed?.phase === 'exited') return listed;
       for await (const { kind, status } of events)
         if (kind === 'exited' && status.containerId === id) return status;
     } catch (reason) {

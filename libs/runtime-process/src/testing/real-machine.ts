@@ -11,14 +11,17 @@ import { bundleProgram } from './bundle-program.js';
 
 /** Command by which a spec starts a supervisor of the current source. */
 export const SUPERVISOR_COMMAND = bundleProgram('supervisor-main');
-/** Small, so that a few thousand lines rotate. */
+/** Small, so that a few thousand lines make the log rotate. */
 const LOG_FILE_BYTES = 64 * 1024;
-const LOOK_MS = 5;
+/** Interval of {@link waitUntil}. */
+const POLL_MS = 5;
 
 /** A machine with real processes in a directory of its own. */
 export interface RealMachine extends RuntimeMachine {
+  /** Removes all containers and closes all runtimes but the current one. */
   reset(): Promise<void>;
   readonly runtime: ProcessRuntime;
+  /** Directory of the runtime. */
   readonly directory: string;
   reopen(): Promise<ProcessRuntime>;
   /** Opens another runtime on the same directory; `dispose` closes it. */
@@ -47,15 +50,15 @@ export async function openRealMachine(
   const directory = path.join(home, 'runtime');
   const options = { ...createRuntimeOptions(directory), ...overrides };
   let runtime = await openProcessRuntime(options);
-  const opened = [runtime];
-  const known = new Set<number>([await runtime.supervisorPid()]);
+  const openedRuntimes = [runtime];
+  const supervisorPids = new Set<number>([await runtime.supervisorPid()]);
   const open = async (): Promise<ProcessRuntime> => {
     const next = await openProcessRuntime(options);
-    opened.push(next);
-    known.add(await next.supervisorPid());
+    openedRuntimes.push(next);
+    supervisorPids.add(await next.supervisorPid());
     return next;
   };
-  const childPid = (name: string): number =>
+  const readChildPid = (name: string): number =>
     Number(readFileSync(path.join(home, `child-${name}`), 'utf8'));
   return {
     directory,
@@ -64,9 +67,9 @@ export async function openRealMachine(
     },
     command: (behaviour: Behaviour) => ['/bin/sh', '-c', toShellScript(behaviour, home)],
     openGate: async (name) => writeFileSync(path.join(home, `gate-${name}`), ''),
-    readChildPid: childPid,
+    readChildPid,
     waitForChildStart: (name) => waitUntil(() => existsSync(path.join(home, `child-${name}`))),
-    waitForChildEnd: (name) => waitUntil(() => readStartToken(childPid(name)) === undefined),
+    waitForChildEnd: (name) => waitUntil(() => readStartToken(readChildPid(name)) === undefined),
     reopen: async () => {
       await runtime.close();
       runtime = await open();
@@ -75,8 +78,8 @@ export async function openRealMachine(
     openAnother: open,
     advanceTime: async () => undefined,
     reset: async () => {
-      for (const each of opened.splice(0)) if (each !== runtime) await each.close();
-      opened.push(runtime);
+      for (const each of openedRuntimes.splice(0)) if (each !== runtime) await each.close();
+      openedRuntimes.push(runtime);
       await Promise.all(
         (await runtime.list()).map(async ({ containerId }) => {
           await runtime.stop(containerId, 0);
@@ -88,9 +91,9 @@ export async function openRealMachine(
     },
     dispose: async () => {
       // Close first: a runtime that loses its supervisor would start another one.
-      for (const each of opened) await each.close();
+      for (const each of openedRuntimes) await each.close();
       await (await openProcessRuntime(options)).shutdown().catch(() => undefined);
-      for (const pid of known) killQuietly(pid);
+      for (const pid of supervisorPids) killQuietly(pid);
       killMarkedProcesses(({ pid }) => environmentContains(pid, home));
       rmSync(home, { recursive: true, force: true });
     },
@@ -99,10 +102,10 @@ export async function openRealMachine(
 
 /** Polls until a condition holds that only the operating system can report. */
 export async function waitUntil(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise<void>((resolve) => systemClock.setTimer(LOOK_MS, resolve));
+  while (!condition()) await new Promise<void>((resolve) => systemClock.setTimer(POLL_MS, resolve));
 }
 
-/** Lists the running processes of a machine. */
+/** Lists the ids of the running container processes of a machine. */
 export function findProcesses(machine: Pick<RealMachine, 'directory'>): readonly number[] {
   return findMarkedProcesses()
     .map(({ pid }) => pid)

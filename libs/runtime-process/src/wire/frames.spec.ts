@@ -14,14 +14,14 @@ const kinds: readonly FrameKind[] = ['message', 'stdout', 'stderr', 'stdin', 'st
 const show = ({ kind, payload }: Frame): string => `${kind} ${payload.toString('hex')}`;
 
 describe('frames', () => {
-  it('are parsed as they were encoded, however the stream is cut', () => {
-    const arbFrame = fc.record({
+  it('are parsed as they were encoded, in whatever chunks the bytes arrive', () => {
+    const anyFrame = fc.record({
       kind: fc.constantFrom(...kinds),
       payload: fc.uint8Array({ maxLength: 300 }),
     });
     fc.assert(
       fc.property(
-        fc.array(arbFrame),
+        fc.array(anyFrame),
         fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 1 }),
         (frames, sizes) => {
           const bytes = Buffer.concat(
@@ -42,7 +42,7 @@ describe('frames', () => {
     );
   });
 
-  it('are parsed from any bytes, or the bytes are refused as invalid', () => {
+  it('are parsed without an error other than kind invalid, whatever the bytes', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 5 }), (chunks) => {
         const parser = new FrameParser();
@@ -57,7 +57,7 @@ describe('frames', () => {
     );
   });
 
-  it('are refused by a length over the limit before their payload arrives', () => {
+  it('are rejected by a length over the limit before their payload arrives', () => {
     const header = Buffer.alloc(5);
     header.writeUInt32BE(MAX_FRAME_BYTES + 1, 0);
     expect(() => new FrameParser().feed(header)).toThrow(
@@ -67,13 +67,13 @@ describe('frames', () => {
 });
 
 describe('resize frames', () => {
-  it('contain columns and rows', () => {
+  it('carry columns and rows as 2 bytes each, big endian', () => {
     const [frame] = new FrameParser().feed(encodeResize({ columns: 300, rows: 40 }));
     expect(frame).toMatchObject({ kind: 'resize', payload: Buffer.from([1, 44, 0, 40]) });
     expect(parseResize(Buffer.from([1, 44, 0, 40]))).toEqual({ columns: 300, rows: 40 });
   });
 
-  it.each([0, 3, 5])('are refused with a payload of %i bytes', (length) => {
+  it.each([0, 3, 5])('are rejected with a payload of %i bytes', (length) => {
     expect(() => parseResize(Buffer.alloc(length))).toThrow(
       expect.objectContaining({ kind: 'invalid' }),
     );

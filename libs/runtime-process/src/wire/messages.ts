@@ -48,7 +48,7 @@ export interface SupervisorSettings {
 
 /** Message of a client. The client chooses `id`, and the responses repeat it. */
 export type ClientMessage =
-  /** With `events`, the supervisor sends every start and exit from now on. */
+  /** First message. With `events`, the supervisor sends every start and exit from now on. */
   | {
       readonly type: 'hello';
       readonly protocol: number;
@@ -62,6 +62,7 @@ export type ClientMessage =
       readonly containerId: ContainerId;
       readonly graceMs: number;
     }
+  /** Renews leases; null removes the lease of a container. */
   | {
       readonly type: 'renew';
       readonly id: number;
@@ -112,6 +113,7 @@ export type SupervisorMessage =
       /** Optional abilities of this supervisor; absent in supervisors of earlier versions. */
       readonly capabilities?: readonly string[];
     }
+  /** One container in the response to `list`; `done` follows. */
   | { readonly type: 'item'; readonly id: number; readonly status: ContainerStatus }
   | {
       readonly type: 'done';

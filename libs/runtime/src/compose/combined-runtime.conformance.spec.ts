@@ -10,12 +10,13 @@ import { combineRuntimes } from './combined-runtime.js';
 import { LazyRuntime } from './lazy-runtime.js';
 
 const capabilities = ['limits.cpu', 'limits.memory', 'disconnect.exclusive', 'exec.tty'];
-const late = { name: 'cri', version: 'late', capabilities: ['runtime.cri'] };
+const lazyOptions = { name: 'cri', version: 'not open', capabilities: ['runtime.cri'] };
 
 /**
- * Combines two fakes, the second one opened lazily. `image` selects the fake that the suite uses.
+ * Combines two fakes, of which the second is opened lazily. The suite uses the second fake when
+ * `image` is given, otherwise the first.
  */
-function harness(image?: string): RuntimeHarness {
+function createHarness(image?: string): RuntimeHarness {
   return {
     unknownCommand: ['no-such-executable'],
     unexecutableCommand: ['unexecutable'],
@@ -32,11 +33,15 @@ function harness(image?: string): RuntimeHarness {
       machine.removeExecutable('unexecutable', 'notExecutable');
       if (image !== undefined) machine.images.set(image);
       const open = async () => {
-        const lateContainers = new LazyRuntime({ ...late, clock, open: async () => containers });
-        await lateContainers.setOwner('cluster');
+        const lazyContainers = new LazyRuntime({
+          ...lazyOptions,
+          clock,
+          open: async () => containers,
+        });
+        await lazyContainers.setOwner('cluster');
         return combineRuntimes({
           processes,
-          containers: lateContainers,
+          containers: lazyContainers,
           clock,
           random: createSeededRandom(1),
           log: silentLog,
@@ -76,5 +81,5 @@ function harness(image?: string): RuntimeHarness {
   };
 }
 
-describeContainerRuntime('a combined runtime, of its processes,', harness());
-describeContainerRuntime('a combined runtime, of its containers,', harness('image'));
+describeContainerRuntime('a combined runtime, of its processes,', createHarness());
+describeContainerRuntime('a combined runtime, of its containers,', createHarness('image'));

@@ -13,12 +13,12 @@ import { createFakeRuntime, type FakeRuntime } from '../testing/index.js';
 import { combineRuntimes, type CombinedRuntime } from './combined-runtime.js';
 
 const random = createSeededRandom(5);
-const away = (): CloudlessError =>
+const createOutage = (): CloudlessError =>
   new CloudlessError('unavailable', 'no container runtime answers');
 
 /** A runtime that can become unavailable and available again, with its containers. */
-class Absent {
-  isAway = false;
+class InterruptibleRuntime {
+  isUnavailable = false;
   private current: FakeRuntime;
 
   constructor(readonly fake: FakeRuntime) {
@@ -29,32 +29,32 @@ class Absent {
     get: (_, name: keyof ContainerRuntime) => {
       const value = this.current[name];
       if (typeof value !== 'function') return value;
-      return (...given: unknown[]): unknown => {
-        if (this.isAway && name !== 'capabilities' && name !== 'close') throw away();
-        return (value as (...all: unknown[]) => unknown).apply(this.current, given);
+      return (...args: unknown[]): unknown => {
+        if (this.isUnavailable && name !== 'capabilities' && name !== 'close') throw createOutage();
+        return (value as (...args: unknown[]) => unknown).apply(this.current, args);
       };
     },
   });
 
-  async leave(): Promise<void> {
-    this.isAway = true;
+  async becomeUnavailable(): Promise<void> {
+    this.isUnavailable = true;
     this.current = await this.current.reopen(); // readers of events get the failure
   }
 }
 
 let clock: ManualClock;
-let processes: Absent;
-let containers: Absent;
+let processes: InterruptibleRuntime;
+let containers: InterruptibleRuntime;
 let runtime: CombinedRuntime;
 let stop: AbortController;
 let events: ContainerEvent[];
 
 beforeEach(() => {
   clock = new ManualClock();
-  processes = new Absent(
+  processes = new InterruptibleRuntime(
     createFakeRuntime({ clock, capabilities: ['runtime.process', 'exec.tty'] }),
   );
-  containers = new Absent(
+  containers = new InterruptibleRuntime(
     createFakeRuntime({ clock, capabilities: ['runtime.cri', 'exec.tty', 'limits.memory'] }),
   );
   runtime = combineRuntimes({
@@ -86,7 +86,7 @@ const aRequest = (overrides: Partial<ContainerRequest> = {}): ContainerRequest =
 });
 const start = async (image?: string): Promise<ContainerId> =>
   (await runtime.start(aRequest(image === undefined ? {} : { image }))).containerId;
-/** Records all events from now on. */
+/** Records all further events in `events`. */
 const listen = async (): Promise<void> => {
   const stream = runtime.events(stop.signal);
   await runtime.list();
@@ -99,106 +99,149 @@ const listen = async (): Promise<void> => {
 const seen = (): readonly unknown[] =>
   events.map(({ kind, status }) => [kind, status.containerId, status.reason]);
 
-it('sends requests with an image to one runtime and all others to the other, and has the capabilities of both', async () => {
-  const image = await start('nginx');
-  const process = await start();
-  expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
-  expect((await processes.fake.list()).map(({ containerId }) => containerId)).toEqual([process]);
-  expect(
-    (await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId]),
-  ).toEqual([
-    ['process', process],
-    ['cri', image],
-  ]);
-  expect(runtime.capabilities()).toEqual([
-    'runtime.process',
-    'exec.tty',
-    'runtime.cri',
-    'limits.memory',
-  ]);
-  expect([runtime.name, await runtime.version()]).toEqual([
-    'process+cri',
-    'process fake, cri fake',
-  ]);
-});
+describe('combineRuntimes', () => {
+  it('sends requests with an image to the container runtime and all others to the process runtime', async () => {
+    const image = await start('nginx');
+    const process = await start();
+    expect((await containers.fake.list()).map(({ containerId }) => containerId)).toEqual([image]);
+    expect((await processes.fake.list()).map(({ containerId }) => containerId)).toEqual([process]);
+    expect(
+      (await runtime.list()).map(({ containerId, runtime: name }) => [name, containerId]),
+    ).toEqual([
+      ['process', process],
+      ['cri', image],
+    ]);
+  });
 
-it('lists the containers that another instance has started', async () => {
-  const image = await containers.fake.start(aRequest({ image: 'nginx' }));
-  expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
-});
+  it('has the capabilities of both runtimes, and a name and version of both', async () => {
+    expect(runtime.capabilities()).toEqual([
+      'runtime.process',
+      'exec.tty',
+      'runtime.cri',
+      'limits.memory',
+    ]);
+    expect([runtime.name, await runtime.version()]).toEqual([
+      'process+cri',
+      'process fake, cri fake',
+    ]);
+  });
 
-it('lists without waiting long for a part that hangs, and applies its late answer', async () => {
-  const image = await start('nginx');
-  const process = await start();
-  await listen();
-  const list = containers.fake.list.bind(containers.fake);
-  let answer = (): void => undefined;
-  containers.fake.list = async () => {
-    await new Promise<void>((resolve) => (answer = resolve));
-    return list();
-  };
-  await processes.fake.stop(process, 0);
-  const listed = runtime.list();
-  await clock.advance(2_000);
-  expect((await listed).map(({ containerId, phase }) => [containerId, phase])).toEqual([
-    [process, 'exited'],
-    [image, 'running'],
-  ]);
-  containers.fake.machine.removeSilently(image);
-  answer();
-  await settle();
-  expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
-});
+  it('stops a container that another instance has started', async () => {
+    const image = await containers.fake.start(aRequest({ image: 'nginx' }));
+    expect(await runtime.stop(image.containerId, 0)).toMatchObject({ phase: 'exited' });
+  });
 
-it.each([
-  ['stop', (id: ContainerId) => runtime.stop(id, 0)],
-  [
-    'exec',
-    (id: ContainerId) =>
-      runtime
-        .exec(id, { command: ['true'] }, stop.signal)
-        [Symbol.asyncIterator]()
-        .next(),
-  ],
-  [
-    'logs',
-    (id: ContainerId) =>
-      runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next(),
-  ],
-] as const)('%s: rejects an id as unknown only when both parts have', async (_, call) => {
-  const unknown = aRequest().containerId;
-  await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
-  await containers.leave();
-  await expect(call(unknown)).rejects.toMatchObject({ kind: 'unavailable' });
-});
+  it('lists the last known containers of a part that does not answer for 2 s, and applies its late list', async () => {
+    const image = await start('nginx');
+    const process = await start();
+    await listen();
+    const list = containers.fake.list.bind(containers.fake);
+    let respond = (): void => undefined;
+    containers.fake.list = async () => {
+      await new Promise<void>((resolve) => (respond = resolve));
+      return list();
+    };
+    await processes.fake.stop(process, 0);
+    const listed = runtime.list();
+    await clock.advance(2_000);
+    expect((await listed).map(({ containerId, phase }) => [containerId, phase])).toEqual([
+      [process, 'exited'],
+      [image, 'running'],
+    ]);
+    containers.fake.machine.removeSilently(image);
+    respond();
+    await settle();
+    expect(seen()).toContainEqual(['exited', image, 'lost: the runtime does not know it any more']);
+  });
 
-it('rejects an id of the other part', async () => {
-  const request = aRequest();
-  await runtime.start(request);
-  await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({
-    kind: 'exists',
+  it.each([
+    ['stop', (id: ContainerId) => runtime.stop(id, 0)],
+    [
+      'exec',
+      (id: ContainerId) =>
+        runtime
+          .exec(id, { command: ['true'] }, stop.signal)
+          [Symbol.asyncIterator]()
+          .next(),
+    ],
+    [
+      'logs',
+      (id: ContainerId) =>
+        runtime.logs(id, { follow: false }, stop.signal)[Symbol.asyncIterator]().next(),
+    ],
+  ] as const)(
+    'rejects an unknown id in %s with notFound only while both parts are available',
+    async (_, call) => {
+      const unknown = aRequest().containerId;
+      await expect(call(unknown)).rejects.toMatchObject({ kind: 'notFound' });
+      await containers.becomeUnavailable();
+      await expect(call(unknown)).rejects.toMatchObject({ kind: 'unavailable' });
+    },
+  );
+
+  it('rejects a start whose id belongs to a container of the other part', async () => {
+    const request = aRequest();
+    await runtime.start(request);
+    await expect(runtime.start({ ...request, image: 'nginx' })).rejects.toMatchObject({
+      kind: 'exists',
+    });
+  });
+
+  it('fails to list until each part has been listed once', async () => {
+    containers.isUnavailable = true;
+    await start();
+    await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
+    containers.isUnavailable = false;
+    expect(await runtime.list()).toHaveLength(1);
+  });
+
+  it('publishes no event about existing containers, and all later events', async () => {
+    const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+    const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+    await runtime.list();
+    await settle();
+    containers.fake.machine.exit(containerId, 3);
+    expect(await stream.next()).toMatchObject({
+      value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } },
+    });
+  });
+
+  it('publishes an exit that happened before the first list', async () => {
+    const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
+    const list = containers.fake.list.bind(containers.fake);
+    containers.fake.list = async () => {
+      await settle();
+      return list(); // lists the container as exited, so publishes no event
+    };
+    const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
+    containers.fake.machine.exit(containerId, 3);
+    expect(await stream.next()).toMatchObject({
+      value: { kind: 'exited', status: { containerId } },
+    });
+  });
+
+  it('leaves both runtimes open when it is detached', async () => {
+    await listen();
+    const image = await start('nginx');
+    runtime.detach();
+    expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
+    await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+      kind: 'unavailable',
+    });
   });
 });
 
-it('fails to list until each part has been listed once, as containers would seem lost otherwise', async () => {
-  containers.isAway = true;
-  await start();
-  await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });
-  containers.isAway = false;
-  expect(await runtime.list()).toHaveLength(1);
-});
-
 describe('listAvailable', () => {
-  it('lists processes and is incomplete until the container runtime was listed once', async () => {
+  it('returns the processes, and is incomplete until the container runtime was listed once', async () => {
     const { containerId } = await processes.fake.start(aRequest());
-    containers.isAway = true;
+    containers.isUnavailable = true;
     expect(await listAvailable(runtime)).toMatchObject({
       containers: [{ containerId, runtime: 'process' }],
       complete: false,
     });
-    containers.isAway = false;
+    containers.isUnavailable = false;
     expect(await listAvailable(runtime)).toMatchObject({ complete: true });
-    containers.isAway = true;
+    containers.isUnavailable = true;
     expect(await listAvailable(runtime)).toMatchObject({ complete: true });
   });
 
@@ -211,12 +254,12 @@ describe('listAvailable', () => {
     expect(await listed).toMatchObject({ complete: false });
   });
 
-  it('fails while processes cannot be listed', async () => {
-    processes.isAway = true;
+  it('fails while the process runtime is unavailable', async () => {
+    processes.isUnavailable = true;
     await expect(listAvailable(runtime)).rejects.toMatchObject({ kind: 'unavailable' });
   });
 
-  it('is complete for a runtime without parts', async () => {
+  it('returns a complete list for a runtime without parts', async () => {
     const { containerId } = await processes.fake.start(aRequest());
     expect(await listAvailable(processes.fake)).toMatchObject({
       containers: [{ containerId }],
@@ -225,18 +268,18 @@ describe('listAvailable', () => {
   });
 });
 
-describe('combineRuntimes while the container runtime is unavailable', () => {
+describe('combineRuntimes, while the container runtime is unavailable,', () => {
   let image: ContainerId;
   let other: ContainerId;
   let process: ContainerId;
   beforeEach(async () => {
     [image, other, process] = [await start('nginx'), await start('redis'), await start()];
     await listen();
-    await containers.leave();
+    await containers.becomeUnavailable();
     await settle();
   });
 
-  it('lists its containers as last known and rejects calls about them; processes work', async () => {
+  it('lists its last known containers, rejects calls about them, and serves processes', async () => {
     expect((await runtime.list()).map(({ containerId, phase }) => [containerId, phase])).toEqual([
       [process, 'running'],
       [image, 'running'],
@@ -252,16 +295,15 @@ describe('combineRuntimes while the container runtime is unavailable', () => {
     expect(await start()).toBeDefined();
   });
 
-  it('publishes changes when the runtime answers again: exited, removed, started by others; and nothing unchanged', async () => {
-    const same = other;
+  it('publishes the exits and removals of the outage when the runtime answers again', async () => {
     const { machine } = containers.fake;
     machine.exit(image, 7);
     const vanished = await (async () => {
-      containers.isAway = false;
+      containers.isUnavailable = false;
       await clock.advance(60_000);
       const id = await start('postgres');
       await settle();
-      await containers.leave();
+      await containers.becomeUnavailable();
       await settle();
       return id;
     })();
@@ -271,60 +313,27 @@ describe('combineRuntimes while the container runtime is unavailable', () => {
     ]);
     events = [];
     machine.removeSilently(vanished);
-    containers.isAway = false;
+    containers.isUnavailable = false;
     await clock.advance(60_000);
     expect(seen()).toEqual([['exited', vanished, 'lost: the runtime does not know it any more']]);
     expect((await runtime.list()).map(({ containerId }) => containerId)).toEqual([
       process,
       image,
-      same,
+      other,
     ]);
     events = [];
-    machine.exit(same, 1);
+    machine.exit(other, 1);
     await settle();
-    expect(seen()).toEqual([['exited', same, 'exit code 1']]);
+    expect(seen()).toEqual([['exited', other, 'exit code 1']]);
   });
 
-  it('publishes changes of the first list after the outage once', async () => {
+  it('publishes each change once when a list after the outage reports it first', async () => {
     containers.fake.machine.exit(image, 7);
-    containers.isAway = false;
+    containers.isUnavailable = false;
     await runtime.list();
     await settle();
     expect(seen()).toEqual([['exited', image, 'exit code 7']]);
     await clock.advance(60_000);
     expect(seen()).toHaveLength(1);
-  });
-});
-
-it('publishes nothing about existing containers, and all later events', async () => {
-  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
-  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
-  await runtime.list();
-  await settle();
-  containers.fake.machine.exit(containerId, 3);
-  expect(await stream.next()).toMatchObject({
-    value: { kind: 'exited', status: { containerId, exitCode: 3, runtime: 'cri' } },
-  });
-});
-
-it('loses no exit before the first list', async () => {
-  const { containerId } = await containers.fake.start(aRequest({ image: 'nginx' }));
-  const list = containers.fake.list.bind(containers.fake);
-  containers.fake.list = async () => {
-    await settle();
-    return list(); // lists the container as exited, so publishes no event
-  };
-  const stream = runtime.events(stop.signal)[Symbol.asyncIterator]();
-  containers.fake.machine.exit(containerId, 3);
-  expect(await stream.next()).toMatchObject({ value: { kind: 'exited', status: { containerId } } });
-});
-
-it('leaves both runtimes open on detach', async () => {
-  await listen();
-  const image = await start('nginx');
-  runtime.detach();
-  expect(await containers.fake.stop(image, 0)).toMatchObject({ phase: 'exited' });
-  await expect(runtime.events(stop.signal)[Symbol.asyncIterator]().next()).rejects.toMatchObject({
-    kind: 'unavailable',
   });
 });

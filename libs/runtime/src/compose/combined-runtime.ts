@@ -40,17 +40,18 @@ export interface CombinedRuntimeOptions {
   readonly log: Log;
 }
 
-/** A part that does not answer a list call for this long counts as unavailable, milliseconds. */
+/** Milliseconds after which a part that does not answer a list call counts as unavailable. */
 const LIST_TIMEOUT_MS = 2_000;
 /** Delay between attempts to reach an unavailable part. */
 const RETRY_BACKOFF: BackoffPolicy = { firstMs: 50, maxMs: 5_000, jitter: 0.2 };
 
 /**
  * Combines two runtimes: requests with an image go to `containers`, all others to `processes`.
- * While one part is unavailable or does not answer for 2 s, the other one works on: `list` returns
- * the last known containers of the unavailable part, calls about them fail with kind `unavailable`,
- * and their changes follow as events when the part answers again. So `events` does not end when a
- * part becomes unavailable, and `list` fails only until each part has been listed once.
+ * While one part is unavailable or does not answer for 2 s, the other part works on: `list` returns
+ * the last known containers of the unavailable part, calls about these containers fail with kind
+ * `unavailable`, and their changes follow as events when the part answers again. So `events` does
+ * not end when a part becomes unavailable, and `list` fails only until each part has been listed
+ * once.
  */
 export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntime {
   return new ProcessAndContainerRuntime(options);
@@ -58,29 +59,29 @@ export function combineRuntimes(options: CombinedRuntimeOptions): CombinedRuntim
 
 /** Two runtimes that act as one. */
 export interface CombinedRuntime extends ContainerRuntime {
-  /** As `close`, but does not close the two parts. */
+  /** Closes this runtime as `close` does, but leaves the two parts open. */
   detach(): void;
 }
 
 /** One of the two runtimes with the cache of its containers. */
 interface RuntimePart {
   readonly runtime: ContainerRuntime;
-  readonly known: ContainerCache;
+  readonly cache: ContainerCache;
 }
 
 class ProcessAndContainerRuntime implements CombinedRuntime {
   readonly name: string;
   private readonly parts: readonly [RuntimePart, RuntimePart];
-  private readonly readers = new EventBroadcaster();
+  private readonly eventReaders = new EventBroadcaster();
   private readonly closing = new AbortController();
-  private listening = false;
+  private isFollowingEvents = false;
 
   constructor(private readonly options: CombinedRuntimeOptions) {
     const { processes, containers } = options;
-    const publish = (event: ContainerEvent): void => this.readers.publish(event);
+    const publish = (event: ContainerEvent): void => this.eventReaders.publish(event);
     const createPart = (runtime: ContainerRuntime): RuntimePart => ({
       runtime,
-      known: new ContainerCache(runtime.name, publish, () => options.clock.wallTime()),
+      cache: new ContainerCache(runtime.name, publish, () => options.clock.wallTime()),
     });
     this.parts = [createPart(processes), createPart(containers)];
     this.name = this.parts.map(({ runtime }) => runtime.name).join('+');
@@ -106,29 +107,29 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   async start(request: ContainerRequest): Promise<ContainerStatus> {
-    if (this.parts.some(({ known }) => known.has(request.containerId))) {
+    if (this.parts.some(({ cache }) => cache.has(request.containerId))) {
       throw new CloudlessError('exists', `container ${request.containerId} exists`);
     }
-    const { runtime, known } = this.selectPart(request);
-    return known.upsert(await runtime.start(request));
+    const { runtime, cache } = this.selectPart(request);
+    return cache.upsert(await runtime.start(request));
   }
 
   async stop(containerId: ContainerId, graceMs: number): Promise<ContainerStatus> {
-    const { runtime, known } = await this.requirePart(containerId);
-    return known.upsert(await runtime.stop(containerId, graceMs));
+    const { runtime, cache } = await this.requirePart(containerId);
+    return cache.upsert(await runtime.stop(containerId, graceMs));
   }
 
   async renew(leases: ReadonlyMap<ContainerId, ContainerLease | undefined>): Promise<void> {
-    for (const { runtime, known } of this.parts) {
-      const own = new Map([...leases].filter(([containerId]) => known.has(containerId)));
-      if (own.size > 0) await runtime.renew(own);
+    for (const { runtime, cache } of this.parts) {
+      const ownLeases = new Map([...leases].filter(([containerId]) => cache.has(containerId)));
+      if (ownLeases.size > 0) await runtime.renew(ownLeases);
     }
   }
 
   async remove(containerId: ContainerId): Promise<void> {
-    const { runtime, known } = await this.requirePart(containerId);
+    const { runtime, cache } = await this.requirePart(containerId);
     await runtime.remove(containerId);
-    known.forget(containerId);
+    cache.forget(containerId);
   }
 
   async list(): Promise<readonly ContainerStatus[]> {
@@ -138,11 +139,14 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
 
   async listAvailable(): Promise<AvailableContainers> {
     const [processes, containers] = this.parts;
-    const [own, answered] = await Promise.all([
+    const [processStatuses, containerStatuses] = await Promise.all([
       this.listPart(processes),
-      containers.known.isComplete ? this.listPart(containers) : this.listInTime(containers),
+      containers.cache.isComplete ? this.listPart(containers) : this.listInTime(containers),
     ]);
-    return { containers: [...own, ...(answered ?? [])], complete: answered !== undefined };
+    return {
+      containers: [...processStatuses, ...(containerStatuses ?? [])],
+      complete: containerStatuses !== undefined,
+    };
   }
 
   health(): RuntimeHealth {
@@ -150,10 +154,11 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   events(signal: StopSignal): AsyncIterable<ContainerEvent> {
-    if (this.closing.signal.aborted) return this.readers.subscribe(signal, createClosedError());
-    const events = this.readers.subscribe(signal);
-    if (!this.listening) {
-      this.listening = true;
+    if (this.closing.signal.aborted)
+      return this.eventReaders.subscribe(signal, createClosedError());
+    const events = this.eventReaders.subscribe(signal);
+    if (!this.isFollowingEvents) {
+      this.isFollowingEvents = true;
       for (const part of this.parts) void this.followEvents(part);
     }
     return events;
@@ -185,7 +190,7 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
 
   detach(): void {
     this.closing.abort();
-    this.readers.fail(createClosedError());
+    this.eventReaders.fail(createClosedError());
   }
 
   async close(): Promise<void> {
@@ -199,81 +204,92 @@ class ProcessAndContainerRuntime implements CombinedRuntime {
   }
 
   /**
-   * @throws kind `unavailable` when the container may belong to an unavailable part. An id that no
-   *   part has goes to the processes, which reject it.
+   * Finds the part that has a container. An id that no part has goes to the processes, which reject
+   * the id.
+   * @throws kind `unavailable` when the container may belong to an unavailable part.
    */
   private async requirePart(containerId: ContainerId): Promise<RuntimePart> {
-    const seen = this.parts.find(({ known }) => known.has(containerId));
-    if (seen !== undefined) return seen;
-    const looks = await Promise.allSettled(this.parts.map((part) => this.refresh(part)));
-    const found = this.parts.find(({ known }) => known.has(containerId));
+    const cached = this.parts.find(({ cache }) => cache.has(containerId));
+    if (cached !== undefined) return cached;
+    const refreshes = await Promise.allSettled(this.parts.map((part) => this.refresh(part)));
+    const found = this.parts.find(({ cache }) => cache.has(containerId));
     if (found !== undefined) return found;
-    for (const look of looks) if (look.status === 'rejected') throw look.reason;
+    for (const refresh of refreshes) if (refresh.status === 'rejected') throw refresh.reason;
     return this.parts[0];
   }
 
+  /**
+   * Lists the containers of a part; its last known containers when the part is unavailable or does
+   * not answer in time.
+   * @throws The error of the list call of a part that was never listed.
+   */
   private async listPart(part: RuntimePart): Promise<readonly ContainerStatus[]> {
-    const looked = this.refresh(part);
-    if (!part.known.isComplete) return looked;
+    const refreshed = this.refresh(part);
+    if (!part.cache.isComplete) return refreshed;
     const { clock } = this.options;
-    const answered = new AbortController();
-    const late = sleep(clock, LIST_TIMEOUT_MS, answered.signal).then(() => part.known.list());
-    late.catch(() => undefined);
-    looked.catch(() => undefined);
+    const finished = new AbortController();
+    const timedOut = sleep(clock, LIST_TIMEOUT_MS, finished.signal).then(() => part.cache.list());
+    timedOut.catch(() => undefined);
+    refreshed.catch(() => undefined);
     try {
-      return await Promise.race([looked, late]);
+      return await Promise.race([refreshed, timedOut]);
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
-      return part.known.list();
+      return part.cache.list();
     } finally {
-      answered.abort();
+      finished.abort();
     }
   }
 
-  /** @returns Undefined when a part that was never listed does not answer. */
+  /**
+   * Lists the containers of a part that was never listed.
+   * @returns Undefined when the part is unavailable or does not answer in time.
+   */
   private async listInTime(part: RuntimePart): Promise<readonly ContainerStatus[] | undefined> {
-    const answered = new AbortController();
-    const late = sleep(this.options.clock, LIST_TIMEOUT_MS, answered.signal).then(() => undefined);
-    late.catch(() => undefined);
+    const finished = new AbortController();
+    const timedOut = sleep(this.options.clock, LIST_TIMEOUT_MS, finished.signal).then(
+      () => undefined,
+    );
+    timedOut.catch(() => undefined);
     const refreshed = this.refresh(part);
     refreshed.catch(() => undefined);
     try {
-      return await Promise.race([refreshed, late]);
+      return await Promise.race([refreshed, timedOut]);
     } catch (reason) {
       if (errorKindOf(reason) !== 'unavailable' || this.closing.signal.aborted) throw reason;
       return undefined;
     } finally {
-      answered.abort();
+      finished.abort();
     }
   }
 
-  private async refresh({ runtime, known }: RuntimePart): Promise<readonly ContainerStatus[]> {
-    const mark = known.snapshotIds();
-    return known.applyList(await runtime.list(), mark);
+  private async refresh({ runtime, cache }: RuntimePart): Promise<readonly ContainerStatus[]> {
+    const idsBefore = cache.snapshotIds();
+    return cache.applyList(await runtime.list(), idsBefore);
   }
 
-  /** Follows the events of one part until closed. */
+  /** Applies the events of one part to its cache until this runtime is closed. */
   private async followEvents(part: RuntimePart): Promise<void> {
     const { clock, random, log } = this.options;
     const { signal } = this.closing;
     let failures = 0;
     while (!signal.aborted) {
-      const round = new AbortController();
-      const endRound = (): void => round.abort();
-      signal.addEventListener('abort', endRound, { once: true });
+      const attempt = new AbortController();
+      const endAttempt = (): void => attempt.abort();
+      signal.addEventListener('abort', endAttempt, { once: true });
       try {
-        // subscribes before the list, so that no change is missed
-        const events = part.runtime.events(round.signal);
+        // Subscribes before the list, so that no change is missed.
+        const events = part.runtime.events(attempt.signal);
         await this.refresh(part);
         if (failures > 0) log.info('runtime available again', { runtime: part.runtime.name });
         failures = 0;
-        for await (const { status } of events) part.known.upsert(status, true);
+        for await (const { status } of events) part.cache.upsert(status, true);
       } catch (reason) {
         if (failures === 0 && !signal.aborted)
           log.warn('runtime unavailable', { runtime: part.runtime.name, ...errorFields(reason) });
       } finally {
-        signal.removeEventListener('abort', endRound);
-        round.abort();
+        signal.removeEventListener('abort', endAttempt);
+        attempt.abort();
       }
       failures += 1;
       await sleep(clock, backoffDelayMs(RETRY_BACKOFF, failures, random), signal).catch(

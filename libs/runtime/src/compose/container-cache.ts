@@ -3,7 +3,7 @@ import type { ContainerEvent, ContainerStatus } from '../container-runtime.js';
 
 interface KnownContainer {
   status: ContainerStatus;
-  /** Its current phase has been published as an event. */
+  /** True when the current phase of the container was published as an event. */
   isPublished: boolean;
 }
 
@@ -11,10 +11,10 @@ interface KnownContainer {
 const LOST_EXIT = { exitCode: -1, reason: 'lost: the runtime does not know it any more' } as const;
 
 /**
- * Last known containers of a runtime, from lists, events and results of calls in any order. Each
- * change is published once. The first list is the starting point and is not published. An event
- * about a container of the first list is published, as it may have happened after the reader
- * subscribed.
+ * The last known containers of a runtime, from lists, events and results of calls in any order. The
+ * cache publishes each change once. The first list is the starting point and is not published. An
+ * event about a container of the first list is published, because the reader may have subscribed
+ * before the event.
  */
 export class ContainerCache {
   private readonly known = new Map<ContainerId, KnownContainer>();
@@ -22,7 +22,8 @@ export class ContainerCache {
 
   /**
    * @param runtime - Name of the runtime, added to each status.
-   * @param publish - Receives each change as an event.
+   * @param publish - Called with each change as an event.
+   * @param wallTime - Returns the current time, which becomes the end time of lost containers.
    */
   constructor(
     private readonly runtime: string,
@@ -44,28 +45,30 @@ export class ContainerCache {
   }
 
   /**
-   * Known ids. Callers read them before they call `list`, so that containers added meanwhile are
-   * not considered missing.
+   * Returns the ids of all known containers. Callers read the ids before they call `list` of the
+   * runtime, so that a container that is added meanwhile does not count as lost.
    */
   snapshotIds(): ReadonlySet<ContainerId> {
     return new Set(this.known.keys());
   }
 
   /**
-   * Applies a complete list. A container of `mark` that is not listed is lost. @returns The list
-   * with the runtime's name.
+   * Applies a complete list.
+   * @param idsBefore - The result of {@link snapshotIds} before the list call. A container of these
+   *   that is not listed is lost.
+   * @returns The list with the runtime's name.
    */
   applyList(
     listed: readonly ContainerStatus[],
-    mark: ReadonlySet<ContainerId>,
+    idsBefore: ReadonlySet<ContainerId>,
   ): readonly ContainerStatus[] {
     const statuses = listed.map((status) => this.withRuntimeName(status));
-    const first = !this.complete;
+    const isFirstList = !this.complete;
     this.complete = true;
     const ids = new Set(statuses.map(({ containerId }) => containerId));
-    for (const containerId of mark) if (!ids.has(containerId)) this.markLost(containerId);
+    for (const containerId of idsBefore) if (!ids.has(containerId)) this.markLost(containerId);
     for (const status of statuses) {
-      if (first && !this.known.has(status.containerId))
+      if (isFirstList && !this.known.has(status.containerId))
         this.known.set(status.containerId, { status, isPublished: false });
       else this.upsert(status);
     }
@@ -74,7 +77,7 @@ export class ContainerCache {
 
   /**
    * Applies the status of one container. An outdated status changes nothing.
-   * @param isEvent - The status comes from an event of the runtime.
+   * @param isEvent - True when the status comes from an event of the runtime.
    * @returns The status with the runtime's name.
    */
   upsert(reportedStatus: ContainerStatus, isEvent = false): ContainerStatus {
@@ -84,9 +87,9 @@ export class ContainerCache {
     const hasEnded = before?.status.phase === 'exited';
     if (hasEnded && phase === 'running') return status;
     if (before?.status.phase === phase) {
-      const tells = isEvent && !before.isPublished;
-      this.known.set(containerId, { status, isPublished: before.isPublished || tells });
-      if (tells) this.publish(toEvent(status));
+      const mustPublish = isEvent && !before.isPublished;
+      this.known.set(containerId, { status, isPublished: before.isPublished || mustPublish });
+      if (mustPublish) this.publish(toEvent(status));
       return status;
     }
     this.known.set(containerId, { status, isPublished: true });
@@ -94,6 +97,7 @@ export class ContainerCache {
     return status;
   }
 
+  /** Drops a removed container. */
   forget(containerId: ContainerId): void {
     this.known.delete(containerId);
   }

@@ -55,14 +55,14 @@ describe('LazyRuntime', () => {
     expect(owners).toEqual([]);
   });
 
-  it('rejects a start as unimplemented while there is no runtime to open', async () => {
-    let missing: string | undefined = 'no container runtime was found';
+  it('rejects a start with the missing reason until the owner is set', async () => {
+    let missingReason: string | undefined = 'no container runtime was found';
     runtime = new LazyRuntime({
       name: 'cri',
       version: 'a container runtime',
       capabilities: [],
       clock,
-      missingReason: () => missing,
+      missingReason: () => missingReason,
       open: async () => fake,
     });
     const outcome = { kind: 'unimplemented', message: 'image: no container runtime was found' };
@@ -71,12 +71,12 @@ describe('LazyRuntime', () => {
       outcome,
     );
     expect(await runtime.list()).toEqual([]);
-    missing = undefined;
+    missingReason = undefined;
     await runtime.setOwner('cluster-1');
     expect(await runtime.start(aRequest())).toMatchObject({ phase: 'running' });
   });
 
-  it('counts as silent from the first setOwner until it opens', async () => {
+  it('reports silence since the first setOwner until the runtime is open', async () => {
     expect(runtime.health()).toEqual({ containersSilentMs: 0, withoutProcess: [] });
     failure = new CloudlessError('unavailable', 'nobody answers');
     await expect(runtime.setOwner('home')).rejects.toThrow('nobody answers');
@@ -87,7 +87,7 @@ describe('LazyRuntime', () => {
     expect(runtime.health().containersSilentMs).toBe(0);
   });
 
-  it('delegates to the opened runtime and has its capabilities', async () => {
+  it('delegates to the opened runtime, and reports its version and capabilities', async () => {
     await runtime.setOwner('home');
     await runtime.setOwner('home');
     expect([owners, runtime.capabilities(), await runtime.version()]).toEqual([
@@ -99,19 +99,19 @@ describe('LazyRuntime', () => {
     expect(await fake.list()).toHaveLength(1);
   });
 
-  it('publishes existing containers and later events to earlier readers', async () => {
+  it('publishes existing containers and later events to readers that subscribed before setOwner', async () => {
     const { containerId } = await fake.start(aRequest());
     const events = runtime.events(never)[Symbol.asyncIterator]();
-    const first = events.next();
+    const firstEvent = events.next();
     await runtime.setOwner('home');
-    expect(await first).toMatchObject({ value: { kind: 'started', status: { containerId } } });
+    expect(await firstEvent).toMatchObject({ value: { kind: 'started', status: { containerId } } });
     fake.machine.exit(containerId, 0);
     expect(await events.next()).toMatchObject({
       value: { kind: 'exited', status: { containerId } },
     });
   });
 
-  it('fails while it cannot be opened, and is opened by the next call that succeeds', async () => {
+  it('fails with the error of open, and tries to open the runtime again at each call', async () => {
     failure = new CloudlessError('unavailable', 'nobody answers');
     await expect(runtime.setOwner('home')).rejects.toBe(failure);
     await expect(runtime.list()).rejects.toBe(failure);
@@ -122,14 +122,14 @@ describe('LazyRuntime', () => {
     expect(owners).toEqual(['home', 'home', 'home', 'home']);
   });
 
-  it('stops waiting for its owner when the reader aborts or the runtime is closed', async () => {
-    const leave = new AbortController();
-    const left = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
-    const closed = runtime.events(never)[Symbol.asyncIterator]().next();
-    const outcome = expect(closed).rejects.toMatchObject({ kind: 'unavailable' });
+  it('ends the waiting readers when their signal is aborted or the runtime is closed', async () => {
+    const controller = new AbortController();
+    const abortedRead = runtime.events(controller.signal)[Symbol.asyncIterator]().next();
+    const closedRead = runtime.events(never)[Symbol.asyncIterator]().next();
+    const outcome = expect(closedRead).rejects.toMatchObject({ kind: 'unavailable' });
     await settle();
-    leave.abort();
-    expect(await left).toMatchObject({ done: true });
+    controller.abort();
+    expect(await abortedRead).toMatchObject({ done: true });
     await runtime.close();
     await outcome;
     await expect(runtime.list()).rejects.toMatchObject({ kind: 'unavailable' });

@@ -19,10 +19,12 @@ export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
   readonly name: string;
   /** Version to report before the runtime is open. */
   readonly version: string;
+  /** Capabilities to report before the runtime is open. */
   readonly capabilities: readonly string[];
   /**
-   * Reason why there is no runtime to open; undefined when there is one. While there is a reason,
-   * requests to start a container fail with kind `unimplemented` and that reason.
+   * Returns the reason why there is no runtime to open, undefined when there is a runtime. Until
+   * the owner is set, starts and preparations fail with kind `unimplemented` and this reason, if
+   * any.
    */
   readonly missingReason?: () => string | undefined;
   /**
@@ -34,9 +36,9 @@ export interface LazyRuntimeOptions<Runtime extends ContainerRuntime> {
 }
 
 /**
- * A runtime that is opened once its owner is known. Until {@link LazyRuntime.setOwner} it has no
- * containers. Afterwards it delegates to the runtime that `open` returns, and every call fails with
- * the error of `open` while that fails.
+ * A runtime that is opened once its owner is known. Until {@link LazyRuntime.setOwner} is called it
+ * has no containers. Afterwards it delegates to the runtime that `open` returns; while `open`
+ * fails, every call fails with the same error.
  */
 export class LazyRuntime<
   Runtime extends ContainerRuntime = ContainerRuntime,
@@ -60,8 +62,9 @@ export class LazyRuntime<
   }
 
   /**
-   * Sets the owner and opens the runtime; a second call only waits. Resolves when the runtime is
-   * open. @throws The error of `open`.
+   * Sets the owner and opens the runtime. Resolves when the runtime is open. A second call does not
+   * change the owner.
+   * @throws The error of `open`.
    */
   async setOwner(owner: string): Promise<void> {
     if (this.owner === undefined) {
@@ -112,7 +115,7 @@ export class LazyRuntime<
     return this.owner === undefined && !this.closed ? [] : (await this.requireRuntime()).list();
   }
 
-  /** A runtime that has not been opened counts as silent since `setOwner`. */
+  /** Reports a runtime that is not open yet as silent since the first `setOwner`. */
   health(): RuntimeHealth {
     if (this.current !== undefined) return this.current.health?.() ?? HEALTHY;
     if (this.ownerSetAt === undefined) return HEALTHY;
@@ -156,10 +159,13 @@ export class LazyRuntime<
     await (await this.opening?.catch(() => undefined))?.close();
   }
 
-  /** Readers that subscribed before the runtime was open get its existing containers as events. */
+  /**
+   * Returns events that begin when the runtime is open. The reader gets the containers that exist
+   * then as events too.
+   */
   private readEventsOnceOpen(signal: StopSignal): AsyncIterable<ContainerEvent> {
     const subscribed = this.subscribe(signal);
-    subscribed.catch(() => undefined); // thrown to the reader
+    subscribed.catch(() => undefined); // the reader gets the error
     return (async function* () {
       const events = await subscribed;
       if (events !== undefined) yield* events;
@@ -204,8 +210,8 @@ export class LazyRuntime<
   private async requireRuntime(): Promise<Runtime> {
     if (this.closed) throw new CloudlessError('unavailable', 'this runtime is closed');
     if (this.owner === undefined) {
-      const missing = this.options.missingReason?.();
-      if (missing !== undefined) throw new CloudlessError('unimplemented', `image: ${missing}`);
+      const reason = this.options.missingReason?.();
+      if (reason !== undefined) throw new CloudlessError('unimplemented', `image: ${reason}`);
       throw new CloudlessError(
         'unavailable',
         `the ${this.name} runtime is not open yet: this node belongs to no cluster`,

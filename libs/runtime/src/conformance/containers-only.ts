@@ -5,26 +5,29 @@ import { aRequest } from './helpers.js';
 
 const volume = { name: 'data', mountPath: '/data', readOnly: false };
 
-/** Fields of a request and the capability that each one needs. */
-const rows: readonly { readonly capability: string; readonly asks: Partial<ContainerRequest> }[] = [
-  { capability: 'limits.cpu', asks: { limits: { cpuMillis: 100 } } },
-  { capability: 'limits.memory', asks: { limits: { memoryBytes: 64 * 2 ** 20 } } },
-  { capability: 'limits.pids', asks: { limits: { pids: 20 } } },
+/** Fields of a request, and the capability that they need. */
+const CASES: readonly {
+  readonly capability: string;
+  readonly fields: Partial<ContainerRequest>;
+}[] = [
+  { capability: 'limits.cpu', fields: { limits: { cpuMillis: 100 } } },
+  { capability: 'limits.memory', fields: { limits: { memoryBytes: 64 * 2 ** 20 } } },
+  { capability: 'limits.pids', fields: { limits: { pids: 20 } } },
   {
     capability: 'ports.host',
-    asks: { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 39_991 }] },
+    fields: { ports: [{ name: 'http', port: 80, protocol: 'tcp', hostPort: 39_991 }] },
   },
   {
     capability: 'volumes.emptydir',
-    asks: { group: 'group-1', volumes: [{ ...volume, source: { kind: 'emptyDir' } }] },
+    fields: { group: 'group-1', volumes: [{ ...volume, source: { kind: 'emptyDir' } }] },
   },
   {
     capability: 'volumes.hostpath',
-    asks: { volumes: [{ ...volume, source: { kind: 'hostPath', path: '/srv' } }] },
+    fields: { volumes: [{ ...volume, source: { kind: 'hostPath', path: '/srv' } }] },
   },
   {
     capability: 'volumes.named',
-    asks: {
+    fields: {
       volumes: [
         {
           ...volume,
@@ -33,20 +36,20 @@ const rows: readonly { readonly capability: string; readonly asks: Partial<Conta
       ],
     },
   },
-  { capability: 'security.context', asks: { security: { readOnlyRootFilesystem: true } } },
-  { capability: 'security.privileged', asks: { security: { privileged: true } } },
-  { capability: 'network.host', asks: { network: { hostNetwork: true } } },
+  { capability: 'security.context', fields: { security: { readOnlyRootFilesystem: true } } },
+  { capability: 'security.privileged', fields: { security: { privileged: true } } },
+  { capability: 'network.host', fields: { network: { hostNetwork: true } } },
 ];
 
 /** Tests that a runtime rejects fields that it does not support. */
 export function describeContainersOnly(current: CurrentMachine): void {
-  describe('start of a container that needs a missing capability', () => {
-    it.each(rows)(
-      'rejects a request that needs $capability and starts nothing',
-      async ({ capability, asks }) => {
+  describe('start, without a capability,', () => {
+    it.each(CASES)(
+      'rejects a request that needs $capability, and starts nothing',
+      async ({ capability, fields }) => {
         const machine = current();
         if (machine.runtime.capabilities().includes(capability)) return;
-        const request = aRequest(machine, [{ step: 'hold' }], asks);
+        const request = aRequest(machine, [{ step: 'hold' }], fields);
         await expect(machine.runtime.start(request)).rejects.toMatchObject({
           kind: 'unimplemented',
         });

@@ -22,24 +22,24 @@ import { describeLogs } from './logs.js';
 export function describeContainerRuntime(name: string, harness: RuntimeHarness): void {
   describe(`${name} as a container runtime`, () => {
     let machine: RuntimeMachine | undefined;
-    const dispose = async (): Promise<void> => {
-      const used = machine;
+    const disposeMachine = async (): Promise<void> => {
+      const openMachine = machine;
       machine = undefined;
-      await used?.dispose();
+      await openMachine?.dispose();
     };
     beforeEach(async () => {
       machine ??= await harness.open();
     });
     afterEach(async () => {
-      if (machine?.reset === undefined) return dispose();
+      if (machine?.reset === undefined) return disposeMachine();
       try {
         await machine.reset();
       } catch (reason) {
-        await dispose();
+        await disposeMachine();
         throw reason;
       }
     });
-    afterAll(dispose);
+    afterAll(disposeMachine);
     const current: CurrentMachine = () => {
       if (machine === undefined) throw new Error('no machine is open');
       return machine;

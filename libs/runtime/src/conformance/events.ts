@@ -5,7 +5,7 @@ import { waitForExit, createNeverAborted, startContainer } from './helpers.js';
 /** Tests of `events`. */
 export function describeEvents(current: CurrentMachine): void {
   describe('events', () => {
-    it('yields each start and exit after the call, in order, to every reader', async () => {
+    it('yields each start and exit after the call in order to every reader', async () => {
       const machine = current();
       const listeners = [
         machine.runtime.events(createNeverAborted()),
@@ -34,7 +34,7 @@ export function describeEvents(current: CurrentMachine): void {
       }
     });
 
-    it('loses no exit between the call and a later list', async () => {
+    it('loses no exit that happens between the call and a later list', async () => {
       const machine = current();
       const ids = await Promise.all(
         Array.from({ length: 8 }, () =>
@@ -46,28 +46,28 @@ export function describeEvents(current: CurrentMachine): void {
       );
       const events = machine.runtime.events(createNeverAborted());
       const opening = machine.openGate('go');
-      const open = new Set(ids);
+      const unreported = new Set(ids);
       for (const status of await machine.runtime.list())
-        if (status.phase === 'exited') open.delete(status.containerId);
+        if (status.phase === 'exited') unreported.delete(status.containerId);
       await opening;
       const reader = events[Symbol.asyncIterator]();
-      while (open.size > 0) {
+      while (unreported.size > 0) {
         const next = await reader.next();
         if (next.done === true) throw new Error('the events ended');
-        if (next.value.kind === 'exited') open.delete(next.value.status.containerId);
+        if (next.value.kind === 'exited') unreported.delete(next.value.status.containerId);
       }
       expect((await machine.runtime.list()).map(({ phase }) => phase)).toEqual(
         ids.map(() => 'exited'),
       );
     });
 
-    it('ends when the signal is aborted before or during the wait', async () => {
+    it('ends when the signal is aborted, before or after the call', async () => {
       const { runtime } = current();
-      const leave = new AbortController();
-      const waiting = runtime.events(leave.signal)[Symbol.asyncIterator]().next();
-      leave.abort();
+      const controller = new AbortController();
+      const waiting = runtime.events(controller.signal)[Symbol.asyncIterator]().next();
+      controller.abort();
       expect(await waiting).toMatchObject({ done: true });
-      expect(await runtime.events(leave.signal)[Symbol.asyncIterator]().next()).toMatchObject({
+      expect(await runtime.events(controller.signal)[Symbol.asyncIterator]().next()).toMatchObject({
         done: true,
       });
     });

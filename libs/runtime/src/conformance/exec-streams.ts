@@ -13,6 +13,7 @@ import { runExec, createNeverAborted, startContainer } from './helpers.js';
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const stdin = (text: string): ExecInput => ({ kind: 'stdin', data: bytes(text) });
 const SIZE = { columns: 90, rows: 30 };
+/** Size of one chunk of endless input. */
 const CHUNK_BYTES = 64 * 1024;
 
 /** A running command with its input and output. */
@@ -28,12 +29,12 @@ class RunningCommand {
   }
 
   /**
-   * Reads until stdout satisfies `fits`. Line ends of terminals are converted to line feeds.
-   * @returns stdout.
+   * Reads until `isComplete` returns true for the whole stdout so far, which it returns. Line ends
+   * of terminals are converted to line feeds.
    */
-  async readStdoutUntil(fits: (stdout: string) => boolean): Promise<string> {
+  async readStdoutUntil(isComplete: (stdout: string) => boolean): Promise<string> {
     for (;;) {
-      if (fits(this.text)) return this.text;
+      if (isComplete(this.text)) return this.text;
       const next = await this.events.next();
       if (next.done === true || next.value.kind === 'exited')
         throw new Error(`the command ended after: ${this.text}`);
@@ -42,16 +43,20 @@ class RunningCommand {
     }
   }
 
-  /** Reads until the command exits. @returns The exit code. */
+  /**
+   * Reads until the command exits.
+   * @returns The exit code.
+   */
   async readExitCode(): Promise<number> {
     for (;;) {
       const next = await this.events.next();
-      if (next.done === true) throw new Error('no exit code came');
+      if (next.done === true) throw new Error('the events ended without an exit code');
       if (next.value.kind === 'exited') return next.value.exitCode;
       this.text += new TextDecoder().decode(next.value.data).replaceAll('\r\n', '\n');
     }
   }
 
+  /** Leaves the command as a caller does that stops reading. */
   async leave(): Promise<void> {
     await this.events.return?.();
   }
@@ -61,72 +66,75 @@ class RunningCommand {
   }
 }
 
-/** Tests of streamed input, terminals and the end of commands with their caller. */
+/** Tests of streamed input, of terminals, and of commands whose caller leaves. */
 export function describeExecStreams(current: CurrentMachine): void {
   describe('exec with streamed input or a terminal', () => {
     const startHolding = (): Promise<ContainerId> =>
       startContainer(current(), [{ step: 'hold' }], { env: { SHARED: 'container', OWN: 'a' } });
 
     it('passes input and its end to the command as they arrive', async () => {
-      const talk = new RunningCommand(current, await startHolding(), {
+      const running = new RunningCommand(current, await startHolding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
-      talk.input.push(stdin('one'));
-      await talk.readStdoutUntil((text) => text === 'one');
-      talk.input.push(stdin(' two'));
-      await talk.readStdoutUntil((text) => text === 'one two');
-      talk.input.push({ kind: 'end' });
-      expect(await talk.readExitCode()).toBe(0);
+      running.input.push(stdin('one'));
+      await running.readStdoutUntil((text) => text === 'one');
+      running.input.push(stdin(' two'));
+      await running.readStdoutUntil((text) => text === 'one two');
+      running.input.push({ kind: 'end' });
+      expect(await running.readExitCode()).toBe(0);
     });
 
     it('closes stdin when the input iterable ends', async () => {
-      const talk = new RunningCommand(current, await startHolding(), {
+      const running = new RunningCommand(current, await startHolding(), {
         command: current().command([{ step: 'copyStdin' }]),
       });
-      talk.input.push(stdin('all'));
-      talk.input.end();
-      expect([await talk.readExitCode(), talk.stdout]).toEqual([0, 'all']);
+      running.input.push(stdin('all'));
+      running.input.end();
+      expect([await running.readExitCode(), running.stdout]).toEqual([0, 'all']);
     });
 
-    it('reads no more input than the command reads', async () => {
+    it('stops reading the input when the command does not read, and ends it when the command exits', async () => {
       const machine = current();
-      let taken = 0;
-      let left = false;
-      async function* endless(): AsyncGenerator<ExecInput> {
+      let chunkCount = 0;
+      let hasReturned = false;
+      async function* anEndlessInput(): AsyncGenerator<ExecInput> {
         try {
-          for (; taken < 1_024; taken += 1)
+          for (; chunkCount < 1_024; chunkCount += 1)
             yield { kind: 'stdin', data: new Uint8Array(CHUNK_BYTES) };
         } finally {
-          left = true;
+          hasReturned = true;
         }
       }
       const command = machine.command([
         { step: 'gate', name: 'deaf' },
         { step: 'exit', code: 3 },
       ]);
-      const running = runExec(machine.runtime, await startHolding(), { command, input: endless() });
+      const outcome = runExec(machine.runtime, await startHolding(), {
+        command,
+        input: anEndlessInput(),
+      });
       await machine.openGate('deaf');
-      expect(await running).toMatchObject({ exitCode: 3, failure: undefined });
-      expect(taken).toBeLessThan(1_024);
+      expect(await outcome).toMatchObject({ exitCode: 3, failure: undefined });
+      expect(chunkCount).toBeLessThan(1_024);
       await machine.advanceTime(0);
-      expect(left).toBe(true);
+      expect(hasReturned).toBe(true);
     });
 
     it('fails with the error of the input and ends the command', async () => {
       const machine = current();
-      const talk = new RunningCommand(current, await startHolding(), {
+      const running = new RunningCommand(current, await startHolding(), {
         command: machine.command([{ step: 'child', name: 'fed' }, { step: 'hold' }]),
       });
-      const outcome = talk.readExitCode();
+      const outcome = running.readExitCode();
       outcome.catch(() => undefined);
       await machine.waitForChildStart('fed');
-      talk.input.fail(new Error('the caller broke'));
+      running.input.fail(new Error('the caller broke'));
       await expect(outcome).rejects.toThrow('the caller broke');
       await machine.advanceTime(EXEC_GRACE_MS);
       await machine.waitForChildEnd('fed');
     });
 
-    it('adds environment variables to those of the container', async () => {
+    it('runs the command with the variables of the container and of the request', async () => {
       const command = current().command([
         { step: 'writeEnv', name: 'SHARED' },
         { step: 'writeEnv', name: 'OWN' },
@@ -141,7 +149,7 @@ export function describeExecStreams(current: CurrentMachine): void {
 
     it('kills a command that ignores SIGTERM after its caller has left', async () => {
       const machine = current();
-      const talk = new RunningCommand(current, await startHolding(), {
+      const running = new RunningCommand(current, await startHolding(), {
         command: machine.command([
           { step: 'ignoreTerm' },
           { step: 'child', name: 'deaf' },
@@ -149,13 +157,13 @@ export function describeExecStreams(current: CurrentMachine): void {
           { step: 'hold' },
         ]),
       });
-      await talk.readStdoutUntil((text) => text === 'up');
-      await talk.leave();
+      await running.readStdoutUntil((text) => text === 'up');
+      await running.leave();
       await machine.advanceTime(EXEC_GRACE_MS);
       await machine.waitForChildEnd('deaf');
     });
 
-    it('provides a terminal with its size, merged streams and the end-of-file character', async () => {
+    it('provides a terminal of the requested size, or rejects tty without the capability exec.tty', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stderr', text: 'both\n' },
@@ -174,13 +182,13 @@ export function describeExecStreams(current: CurrentMachine): void {
         });
         return;
       }
-      const talk = new RunningCommand(current, id, { command, tty: SIZE });
-      await talk.readStdoutUntil((text) => text === 'both\n30 90\n');
-      talk.input.push({ kind: 'resize', columns: 40, rows: 10 });
-      talk.input.push(stdin('\n'));
-      await talk.readStdoutUntil((text) => text.endsWith('10 40\n'));
-      talk.input.push({ kind: 'end' });
-      expect(await talk.readExitCode()).toBe(4);
+      const running = new RunningCommand(current, id, { command, tty: SIZE });
+      await running.readStdoutUntil((text) => text === 'both\n30 90\n');
+      running.input.push({ kind: 'resize', columns: 40, rows: 10 });
+      running.input.push(stdin('\n'));
+      await running.readStdoutUntil((text) => text.endsWith('10 40\n'));
+      running.input.push({ kind: 'end' });
+      expect(await running.readExitCode()).toBe(4);
     });
 
     it('ends a command with a terminal when its caller leaves', async () => {
@@ -191,14 +199,14 @@ export function describeExecStreams(current: CurrentMachine): void {
         { step: 'write', stream: 'stdout', text: 'up' },
         { step: 'hold' },
       ]);
-      const talk = new RunningCommand(current, await startHolding(), { command, tty: SIZE });
-      await talk.readStdoutUntil((text) => text === 'up');
-      await talk.leave();
+      const running = new RunningCommand(current, await startHolding(), { command, tty: SIZE });
+      await running.readStdoutUntil((text) => text === 'up');
+      await running.leave();
       await machine.advanceTime(EXEC_GRACE_MS);
       await machine.waitForChildEnd('shell');
     });
 
-    it('provides no terminal unless requested', async () => {
+    it('provides no terminal when tty is not requested', async () => {
       const command = current().command([{ step: 'writeSize' }]);
       expect(await runExec(current().runtime, await startHolding(), { command })).toMatchObject({
         stdout: 'no terminal\n',

@@ -9,7 +9,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
     const startHolding = (): Promise<ContainerId> =>
       startContainer(current(), [{ step: 'hold' }], { env: { SHARED: 'with the container' } });
 
-    it('separates stdout, stderr and exit code; a failing command is no error', async () => {
+    it('yields stdout, stderr and the exit code of a command that fails', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stdout', text: 'out' },
@@ -24,7 +24,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it('runs with the environment of the container', async () => {
+    it('runs the command with the environment of the container', async () => {
       const machine = current();
       const command = machine.command([{ step: 'writeEnv', name: 'SHARED' }]);
       expect(await runExec(machine.runtime, await startHolding(), { command })).toMatchObject({
@@ -50,7 +50,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       },
     );
 
-    it('delivers 2 MB of output completely', async () => {
+    it('delivers all output of a command that writes 2 MB', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'fill', stream: 'stdout', letter: 'z', count: 2_000_000 },
@@ -59,7 +59,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       expect([outcome.stdout.length, outcome.exitCode]).toEqual([2_000_000, 0]);
     });
 
-    it('ends the command and its children after the timeout and delivers earlier output', async () => {
+    it('ends the command and its children after timeoutMs, and delivers the output before', async () => {
       const machine = current();
       const command = machine.command([
         { step: 'write', stream: 'stdout', text: 'begun' },
@@ -78,11 +78,16 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
 
     it('ends the command and its children when its signal is aborted', async () => {
       const machine = current();
-      const leave = new AbortController();
+      const controller = new AbortController();
       const command = machine.command([{ step: 'child', name: 'aborted' }, { step: 'hold' }]);
-      const running = runExec(machine.runtime, await startHolding(), { command }, leave.signal);
+      const running = runExec(
+        machine.runtime,
+        await startHolding(),
+        { command },
+        controller.signal,
+      );
       await machine.waitForChildStart('aborted');
-      leave.abort();
+      controller.abort();
       expect(await running).toMatchObject({ exitCode: undefined, failure: undefined });
       await machine.waitForChildEnd('aborted');
     });
@@ -148,7 +153,7 @@ export function describeExec(current: CurrentMachine, harness: RuntimeHarness): 
       });
     });
 
-    it('rejects an exited container and an empty command', async () => {
+    it('fails in an exited container, and for an empty command', async () => {
       const machine = current();
       const id = await startContainer(machine, [{ step: 'exit', code: 0 }]);
       await waitForExit(machine.runtime, id);

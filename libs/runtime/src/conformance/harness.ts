@@ -1,7 +1,7 @@
 import type { ContainerRuntime } from '../container-runtime.js';
 import type { Behaviour } from './behaviour.js';
 
-/** Test machine with an empty runtime. */
+/** A test machine with a runtime that has no containers. */
 export interface RuntimeMachine {
   /** The current runtime instance. */
   readonly runtime: ContainerRuntime;
@@ -13,7 +13,7 @@ export interface RuntimeMachine {
   command(behaviour: Behaviour): readonly string[];
   /** Opens a gate, before or after a behaviour reaches it. */
   openGate(name: string): Promise<void>;
-  /** Resolves when the named child process has ended; it must have been started. */
+  /** Resolves when the named child process has ended. Call it only after the child has started. */
   waitForChildEnd(name: string): Promise<void>;
   /** Resolves when the named child process has been started. */
   waitForChildStart(name: string): Promise<void>;
@@ -34,7 +34,7 @@ export interface RuntimeMachine {
   dispose(): Promise<void>;
 }
 
-/** Access of the suite to an implementation. */
+/** Opens an implementation for the suite. */
 export interface RuntimeHarness {
   /** Creates a machine. The suite disposes of it. */
   open(): Promise<RuntimeMachine>;

@@ -18,12 +18,12 @@ import type { RuntimeMachine } from './harness.js';
 
 const random = createSeededRandom(20260101);
 
-/** A container id that no other test uses. */
+/** Returns a container id that no other test uses. */
 export function aContainerId(): ContainerId {
   return toContainerId(randomHex(random, 32));
 }
 
-/** Complete request; override the fields that a test is about. */
+/** Creates a complete request. Override the fields that a test is about. */
 export function aRequest(
   machine: RuntimeMachine,
   behaviour: Behaviour,
@@ -52,23 +52,23 @@ export async function startContainer(
   return status.containerId;
 }
 
-/** A signal that is never aborted. */
+/** Returns a signal that is never aborted. */
 export function createNeverAborted(): AbortSignal {
   return new AbortController().signal;
 }
 
-/** Waits for the exit of a container. @returns Its status. */
+/** Waits for the exit of a container and returns its final status. */
 export async function waitForExit(
   runtime: ContainerRuntime,
   containerId: ContainerId,
 ): Promise<ContainerStatus> {
-  const leave = new AbortController();
-  const events = runtime.events(leave.signal);
-  const now = (await runtime.list()).find((status) => status.containerId === containerId);
-  if (now === undefined) throw new Error('no such container');
-  if (now.phase === 'exited') {
-    leave.abort();
-    return now;
+  const controller = new AbortController();
+  const events = runtime.events(controller.signal);
+  const listed = (await runtime.list()).find((status) => status.containerId === containerId);
+  if (listed === undefined) throw new Error('no such container');
+  if (listed.phase === 'exited') {
+    controller.abort();
+    return listed;
   }
   for await (const event of events) {
     if (event.kind === 'exited' && event.status.containerId === containerId) return event.status;
@@ -92,17 +92,17 @@ export async function readLines(
   return lines;
 }
 
-/** Reads lines up to the one with this text; leaves the stream open. */
+/** Reads lines up to the line with the text `lastLine`, and leaves the stream open. */
 export async function readUntil(
   lines: AsyncIterator<LogLine>,
-  wanted: string,
+  lastLine: string,
 ): Promise<readonly LogLine[]> {
   const seen: LogLine[] = [];
   for (;;) {
     const next = await lines.next();
-    if (next.done === true) throw new Error(`the log ended before the line ${wanted}`);
+    if (next.done === true) throw new Error(`the log ended before the line ${lastLine}`);
     seen.push(next.value);
-    if (decodeLine(next.value) === wanted) return seen;
+    if (decodeLine(next.value) === lastLine) return seen;
   }
 }
 
@@ -120,7 +120,7 @@ export interface ExecOutcome {
   readonly failure: unknown;
 }
 
-/** Runs a command until it exits. */
+/** Runs a command until it exits, and collects its output. Does not throw. */
 export async function runExec(
   runtime: ContainerRuntime,
   containerId: ContainerId,
@@ -151,7 +151,7 @@ function decodeChunks(chunks: readonly Uint8Array[]): string {
   return chunks.map((chunk) => decoder.decode(chunk, { stream: true })).join('') + decoder.decode();
 }
 
-/** The lines `line <from>` to `line <to>`. */
+/** Returns the lines `line <from>` to `line <to>`, both included. */
 export function createNumberedLines(from: number, to: number): readonly string[] {
   return Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 }

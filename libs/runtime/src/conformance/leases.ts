@@ -16,12 +16,12 @@ const LONG_MS = 600_000;
 
 /** Tests of leases. */
 export function describeLeases(current: CurrentMachine): void {
-  const isWithoutLeases = (): boolean =>
+  const lacksLeases = (): boolean =>
     !current().runtime.capabilities().includes('disconnect.exclusive');
 
-  describe('lease of a container', () => {
-    it('is rejected without the capability, and nothing is started', async () => {
-      if (!isWithoutLeases()) return;
+  describe('the lease of a container', () => {
+    it('is rejected when the runtime lacks the capability, and nothing is started', async () => {
+      if (!lacksLeases()) return;
       const machine = current();
       const refusal = {
         kind: 'unimplemented',
@@ -37,8 +37,8 @@ export function describeLeases(current: CurrentMachine): void {
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('stops a container without renewal and reports the reason', async () => {
-      if (isWithoutLeases()) return;
+    it('stops the container when the lease is not renewed, and is the reason in the status', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const id = await startLeased(machine, [{ step: 'onTerm', line: 'bye', exitCode: 7 }]);
       const status = waitForExit(machine.runtime, id);
@@ -53,7 +53,7 @@ export function describeLeases(current: CurrentMachine): void {
     });
 
     it('kills a container that does not exit within the grace period', async () => {
-      if (isWithoutLeases()) return;
+      if (lacksLeases()) return;
       const machine = current();
       const id = await startLeased(machine, [{ step: 'ignoreTerm' }]);
       const status = waitForExit(machine.runtime, id);
@@ -62,8 +62,8 @@ export function describeLeases(current: CurrentMachine): void {
       expect(await status).toMatchObject({ exitCode: 137, leaseEnded: true });
     });
 
-    it('can be shortened by a renewal and given to a container without a lease', async () => {
-      if (isWithoutLeases()) return;
+    it('can be shortened by a renewal, or set on a container without a lease', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const [first, second] = [
         await startContainer(machine, [{ step: 'hold' }], {
@@ -87,8 +87,8 @@ export function describeLeases(current: CurrentMachine): void {
       ]);
     });
 
-    it('does not stop a renewed container', async () => {
-      if (isWithoutLeases()) return;
+    it('does not stop the container after a renewal', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
       const request = aRequest(machine, [{ step: 'hold' }], {
@@ -104,8 +104,8 @@ export function describeLeases(current: CurrentMachine): void {
       expect(stopped.leaseEnded).toBeUndefined();
     });
 
-    it('does not stop a container whose lease was removed', async () => {
-      if (isWithoutLeases()) return;
+    it('does not stop the container after the lease was removed', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const { runtime } = machine;
       const id = await startContainer(machine, [{ step: 'hold' }], {
@@ -117,21 +117,21 @@ export function describeLeases(current: CurrentMachine): void {
       await runtime.stop(id, 0);
     });
 
-    it('survives a restart of the caller', async () => {
-      if (isWithoutLeases()) return;
+    it('stops the container also after a restart of the caller', async () => {
+      if (lacksLeases()) return;
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }], {
         lease: { leaseMs: 400, graceMs: 0 },
       });
-      const again = await machine.reopen();
-      const status = waitForExit(again, id);
+      const newRuntime = await machine.reopen();
+      const status = waitForExit(newRuntime, id);
       await machine.advanceTime(400);
       expect(await status).toMatchObject({ leaseEnded: true });
     });
   });
 }
 
-/** Starts a container with a long lease and waits until it has carried out the steps. */
+/** Starts a container with a long lease and waits until the container has run the steps. */
 async function startLeased(machine: RuntimeMachine, behaviour: Behaviour): Promise<ContainerId> {
   const steps: Behaviour = [
     ...behaviour,

@@ -15,8 +15,8 @@ import {
 
 /** Tests of `start`, `list`, `stop` and `remove`. */
 export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarness): void {
-  describe('start and list', () => {
-    it('reports and lists a started container with labels and times', async () => {
+  describe('start', () => {
+    it('returns the status of the container with its labels, as list does', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }], {
         labels: { replica: 'web-1', cluster: 'c' },
@@ -33,7 +33,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       expect(await machine.runtime.list()).toEqual([status]);
     });
 
-    it('gives each declared port a unique endpoint', async () => {
+    it('assigns a unique endpoint to each declared port', async () => {
       const machine = current();
       const ports = [
         { name: 'http', port: 80, protocol: 'tcp' as const },
@@ -42,10 +42,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       const first = await machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { ports }));
       const second = await machine.runtime.start(aRequest(machine, [{ step: 'hold' }], { ports }));
       expect(first.endpoints.map(({ portName }) => portName)).toEqual(['http', 'dns-in']);
-      const reached = [...first.endpoints, ...second.endpoints].map(
+      const addresses = [...first.endpoints, ...second.endpoints].map(
         ({ ip, port }, index) => `${index % 2 === 0 ? 'tcp' : 'udp'} ${ip} ${port}`,
       );
-      expect(new Set(reached).size).toBe(4);
+      expect(new Set(addresses).size).toBe(4);
     });
 
     it('passes environment variables to the process', async () => {
@@ -67,7 +67,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       ]);
     });
 
-    it('rejects an id in use, including that of an exited container', async () => {
+    it('rejects an id in use, also the id of an exited container', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'exit', code: 0 }]);
       await machine.runtime.start(request);
@@ -89,7 +89,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it.each([
       {
-        name: 'no command and no image',
+        name: 'a request without command and image',
         change: ({ image: _, ...request }: ContainerRequest): ContainerRequest => ({
           ...request,
           command: [],
@@ -109,7 +109,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
           containerId: '../../etc' as ContainerRequest['containerId'],
         }),
       },
-    ])('rejects $name and leaves no trace', async ({ change }) => {
+    ])('rejects $name, and leaves no container', async ({ change }) => {
       const machine = current();
       await expect(machine.runtime.start(change(aRequest(machine, [])))).rejects.toMatchObject({
         kind: 'invalid',
@@ -130,35 +130,43 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     });
   });
 
-  describe('exit of a container', () => {
+  describe('the end of a main process', () => {
     it.each([
       {
-        name: 'success',
+        name: 'a success (exit code 0)',
         behaviour: [{ step: 'exit', code: 0 }] as const,
         exitCode: 0,
         reason: 'completed',
       },
       {
-        name: 'failure',
+        name: 'a failure (exit code 3)',
         behaviour: [{ step: 'exit', code: 3 }] as const,
         exitCode: 3,
         reason: 'exit code 3',
       },
       {
-        name: 'a signal',
+        name: 'a kill by SIGKILL',
         behaviour: [{ step: 'die' }] as const,
         exitCode: 137,
         reason: 'killed by SIGKILL',
       },
-    ])('reports $name', async ({ behaviour, exitCode, reason }) => {
-      const machine = current();
-      const id = await startContainer(machine, behaviour, { labels: { kept: 'yes' } });
-      const status = await waitForExit(machine.runtime, id);
-      expect(status).toMatchObject({ phase: 'exited', exitCode, reason, labels: { kept: 'yes' } });
-      expect(status).not.toHaveProperty('pid');
-      expect(status.finishedAtMs).toBeGreaterThanOrEqual(status.startedAtMs);
-      expect(await machine.runtime.list()).toEqual([status]);
-    });
+    ])(
+      'is reported with exit code and reason when it is $name',
+      async ({ behaviour, exitCode, reason }) => {
+        const machine = current();
+        const id = await startContainer(machine, behaviour, { labels: { kept: 'yes' } });
+        const status = await waitForExit(machine.runtime, id);
+        expect(status).toMatchObject({
+          phase: 'exited',
+          exitCode,
+          reason,
+          labels: { kept: 'yes' },
+        });
+        expect(status).not.toHaveProperty('pid');
+        expect(status.finishedAtMs).toBeGreaterThanOrEqual(status.startedAtMs);
+        expect(await machine.runtime.list()).toEqual([status]);
+      },
+    );
 
     it('kills child processes that the main process left behind', async () => {
       const machine = current();
@@ -174,8 +182,8 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
     });
   });
 
-  describe('stop and remove', () => {
-    it('lets a container exit by itself within the grace period', async () => {
+  describe('stop', () => {
+    it('sends SIGTERM, and returns the exit code of a container that exits within the grace period', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'onTerm', line: 'bye', exitCode: 7 },
@@ -196,7 +204,7 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 
     it('kills the container and its children after the grace period, not before', async () => {
       const machine = current();
-      const id = await startStubborn(current);
+      const id = await startIgnoringTerm(current);
       const stopping = machine.runtime.stop(id, 300);
       await machine.advanceTime(299);
       expect(await machine.runtime.list()).toMatchObject([{ phase: 'running' }]);
@@ -206,31 +214,33 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await machine.waitForChildEnd('inner');
     });
 
-    it('kills at once with a grace period of 0', async () => {
+    it('kills the container at once when the grace period is 0', async () => {
       const machine = current();
-      const id = await startStubborn(current);
+      const id = await startIgnoringTerm(current);
       expect(await machine.runtime.stop(id, 0)).toMatchObject({ exitCode: 137 });
     });
 
-    it('shortens the grace period by a second stop, and never extends it', async () => {
+    it('shortens the grace period of an earlier stop, and never extends it', async () => {
       const machine = current();
-      const id = await startStubborn(current);
-      const patient = machine.runtime.stop(id, 3_600_000);
-      const hasty = machine.runtime.stop(id, 50);
-      const late = machine.runtime.stop(id, 3_600_000);
+      const id = await startIgnoringTerm(current);
+      const first = machine.runtime.stop(id, 3_600_000);
+      const second = machine.runtime.stop(id, 50);
+      const third = machine.runtime.stop(id, 3_600_000);
       await machine.advanceTime(50);
-      const statuses = await Promise.all([patient, hasty, late]);
+      const statuses = await Promise.all([first, second, third]);
       expect(statuses.map(({ exitCode }) => exitCode)).toEqual([137, 137, 137]);
     });
 
-    it('resolves at once for an exited container, with its exit code', async () => {
+    it('returns the exit code of a container that exited before', async () => {
       const machine = current();
       const id = await startContainer(machine, [{ step: 'exit', code: 4 }]);
       await waitForExit(machine.runtime, id);
       expect(await machine.runtime.stop(id, 1_000)).toMatchObject({ exitCode: 4 });
     });
+  });
 
-    it('removes only exited containers', async () => {
+  describe('remove', () => {
+    it('removes an exited container, and rejects a running container with precondition', async () => {
       const machine = current();
       const id = await startContainer(machine, [{ step: 'hold' }]);
       await expect(machine.runtime.remove(id)).rejects.toMatchObject({ kind: 'precondition' });
@@ -240,8 +250,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
       await expect(readLines(machine.runtime, id)).rejects.toMatchObject({ kind: 'notFound' });
       await machine.runtime.remove(id);
     });
+  });
 
-    it('rejects an unknown id with notFound, except for remove', async () => {
+  describe('a call with an unknown container id', () => {
+    it('fails with notFound, except remove, which does nothing', async () => {
       const { runtime } = current();
       const id = aContainerId();
       await expect(runtime.stop(id, 0)).rejects.toMatchObject({ kind: 'notFound' });
@@ -255,9 +267,10 @@ export function describeLifecycle(current: CurrentMachine, harness: RuntimeHarne
 }
 
 /**
- * Starts a container that ignores SIGTERM, with a child that does too, and waits until both run.
+ * Starts a container that ignores SIGTERM, with a child that ignores SIGTERM too, and waits until
+ * both run.
  */
-async function startStubborn(current: CurrentMachine): ReturnType<typeof startContainer> {
+async function startIgnoringTerm(current: CurrentMachine): ReturnType<typeof startContainer> {
   const machine = current();
   const id = await startContainer(machine, [
     { step: 'ignoreTerm' },

@@ -14,7 +14,7 @@ import {
 /** Tests of `logs` with `follow`. */
 export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarness): void {
   describe('logs with follow', () => {
-    it('yields existing lines, then new lines, and ends after the last line', async () => {
+    it('yields existing lines, then new lines, and ends when the container has exited', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 3 },
@@ -36,7 +36,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(await reader.next()).toMatchObject({ done: true });
     });
 
-    it('starts at the tail and continues without gaps', async () => {
+    it('yields the requested tail, then new lines without gaps', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 30 },
@@ -72,7 +72,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       ).toBe(harness.rotatingLines);
     });
 
-    it('yields the same lines in batches without gaps or empty batches', async () => {
+    it('yields every line once, and no empty batch, from logBatches', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: harness.rotatingLines },
@@ -112,7 +112,7 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
       expect(rest.map(decodeLine)).toEqual(createNumberedLines(11, 20));
     });
 
-    it('yields the lines of an exited container and ends', async () => {
+    it('ends after the existing lines of an exited container', async () => {
       const machine = current();
       const id = await startContainer(machine, [
         { step: 'number', stream: 'stdout', from: 1, to: 5 },
@@ -130,13 +130,13 @@ export function describeLogFollow(current: CurrentMachine, harness: RuntimeHarne
         { step: 'write', stream: 'stdout', text: 'ready\n' },
         { step: 'hold' },
       ]);
-      const leave = new AbortController();
+      const controller = new AbortController();
       const reader = machine.runtime
-        .logs(id, { follow: true }, leave.signal)
+        .logs(id, { follow: true }, controller.signal)
         [Symbol.asyncIterator]();
       await readUntil(reader, 'ready');
       const waiting = reader.next();
-      leave.abort();
+      controller.abort();
       expect(await waiting).toMatchObject({ done: true });
       expect(await machine.runtime.list()).toMatchObject([{ phase: 'running' }]);
     });

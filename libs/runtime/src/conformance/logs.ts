@@ -32,7 +32,7 @@ export function describeLogs(current: CurrentMachine): void {
       expect(lines.every(({ timeMs }) => timeMs >= (status?.startedAtMs ?? Infinity))).toBe(true);
     });
 
-    it('has every line as soon as the exit is known, including an unfinished last line', async () => {
+    it('yields every line once the exit is known, also a last line without a line feed', async () => {
       const id = await runToEnd([{ step: 'write', stream: 'stdout', text: 'one\n\ntwo' }]);
       const lines = await readLines(current().runtime, id);
       expect(lines.map((line) => [decodeLine(line), line.partial])).toEqual([
@@ -42,7 +42,7 @@ export function describeLogs(current: CurrentMachine): void {
       ]);
     });
 
-    it('numbers both streams together and distinguishes them', async () => {
+    it('yields only the requested streams, and numbers lines over both streams', async () => {
       const id = await runToEnd([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
@@ -59,33 +59,33 @@ export function describeLogs(current: CurrentMachine): void {
     });
 
     it.each([
-      { name: 'the last lines', request: { tailLines: 3 }, from: 48 },
-      { name: 'no existing line', request: { tailLines: 0 }, from: 51 },
+      { name: 'the last 3 lines for a tail of 3', request: { tailLines: 3 }, from: 48 },
+      { name: 'no existing line for a tail of 0', request: { tailLines: 0 }, from: 51 },
       {
         name: 'all lines when there are fewer than the tail',
         request: { tailLines: 1_000 },
         from: 1,
       },
-      { name: 'lines after a sequence number', request: { afterSequence: 20n }, from: 21 },
+      { name: 'the lines after a sequence number', request: { afterSequence: 20n }, from: 21 },
       { name: 'nothing after the last line', request: { afterSequence: 50n }, from: 51 },
       {
-        name: 'lines that meet both conditions',
+        name: 'the lines that meet both afterSequence and tailLines',
         request: { afterSequence: 20n, tailLines: 40 },
         from: 21,
       },
       {
-        name: 'the tail when it is shorter than the rest',
+        name: 'the tail when more lines follow afterSequence',
         request: { afterSequence: 20n, tailLines: 2 },
         from: 49,
       },
-    ])('selects $name', async ({ request, from }) => {
+    ])('yields $name', async ({ request, from }) => {
       const id = await runNumberedLines(50);
       expect((await readLines(current().runtime, id, request)).map(decodeLine)).toEqual(
         createNumberedLines(from, 50),
       );
     });
 
-    it('selects lines by time', async () => {
+    it('yields only lines at or after sinceMs', async () => {
       const id = await runNumberedLines(10);
       const all = await readLines(current().runtime, id);
       const lastTimeMs = Math.max(...all.map(({ timeMs }) => timeMs));
@@ -96,7 +96,7 @@ export function describeLogs(current: CurrentMachine): void {
       expect(await readLines(current().runtime, id, { sinceMs: lastTimeMs + 1 })).toEqual([]);
     });
 
-    it('counts the tail among the lines of the requested streams', async () => {
+    it('counts the tail only over the lines of the requested streams', async () => {
       const id = await runToEnd([
         { step: 'number', stream: 'stdout', from: 1, to: 20 },
         { step: 'number', stream: 'stderr', from: 21, to: 40 },
@@ -125,7 +125,7 @@ export function describeLogs(current: CurrentMachine): void {
       ]);
     });
 
-    it('keeps bytes that are not UTF-8', async () => {
+    it('yields the bytes of output that is not UTF-8 unchanged', async () => {
       const bytes = [0xff, 0x00, 0xc3, 0x28, 0x0d, 0x80];
       const id = await runToEnd([
         { step: 'writeBytes', stream: 'stderr', bytes: [...bytes, 0x0a] },

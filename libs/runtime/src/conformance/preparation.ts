@@ -31,13 +31,13 @@ export function describePreparation(current: CurrentMachine): void {
       expect(await machine.runtime.list()).toEqual([]);
     });
 
-    it('reports the begin and the end of a pull, and nothing for a present image', async () => {
+    it('reports the begin and the end of a pull, and no step for a present image', async () => {
       const machine = current();
       const request = aRequest(machine, [{ step: 'hold' }]);
       await prepare(request);
       expect(await prepare({ ...request, imagePull: 'never' })).toEqual([]);
       const kinds = (await prepare({ ...request, imagePull: 'always' })).map(({ kind }) => kind);
-      // the process runtime pulls nothing
+      // The process runtime has no images, so it reports no steps.
       expect([[], ['pulling', 'pulled']]).toContainEqual(kinds);
     });
   });

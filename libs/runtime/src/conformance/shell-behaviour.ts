@@ -39,7 +39,7 @@ function toShellStep(step: BehaviourStep, directory: string): string {
     case 'child':
       return `sleep 3600 & echo $! > ${directory}/child-${step.name}.new; mv ${directory}/child-${step.name}.new ${directory}/child-${step.name}`;
     case 'hold':
-      // hides the shell's message about its child's end
+      // The redirection hides the message of the shell about the end of its child.
       return 'while :; do sleep 3600 & wait $!; done 2>/dev/null';
     case 'exit':
       return `exit ${step.code}`;

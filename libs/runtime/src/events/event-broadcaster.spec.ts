@@ -14,7 +14,7 @@ const event = (digit: string): ContainerEvent => ({
     endpoints: [],
   },
 });
-const gone = new CloudlessError('unavailable', 'gone');
+const failure = new CloudlessError('unavailable', 'gone');
 
 async function read(events: AsyncIterable<ContainerEvent>): Promise<string[]> {
   const seen: string[] = [];
@@ -30,20 +30,20 @@ describe('EventBroadcaster', () => {
   it('delivers all events since the subscription to each reader, then the failure', async () => {
     const readers = new EventBroadcaster();
     const { signal } = new AbortController();
-    const early = readers.subscribe(signal);
+    const firstReader = readers.subscribe(signal);
     readers.publish(event('a'));
-    const late = readers.subscribe(signal);
+    const secondReader = readers.subscribe(signal);
     readers.publish(event('b'));
-    readers.fail(gone);
+    readers.fail(failure);
     readers.publish(event('c'));
-    expect([await read(early), await read(late)]).toEqual([
+    expect([await read(firstReader), await read(secondReader)]).toEqual([
       ['a', 'b', 'gone'],
       ['b', 'gone'],
     ]);
     expect(readers.isEmpty).toBe(true);
   });
 
-  it('drops readers that are aborted, also before they begin', async () => {
+  it('ends and drops readers whose signal is aborted, also before the subscription', async () => {
     const readers = new EventBroadcaster();
     const stop = new AbortController();
     const events = readers.subscribe(stop.signal);
@@ -54,12 +54,12 @@ describe('EventBroadcaster', () => {
     expect([readers.isEmpty, await read(events), await read(never)]).toEqual([true, [], []]);
   });
 
-  it('fails a refused reader at once, and ends an aborted one without an error', async () => {
+  it('fails a reader with a refusal at once, unless the signal of the reader is aborted', async () => {
     const readers = new EventBroadcaster();
     const stop = new AbortController();
-    expect(await read(readers.subscribe(stop.signal, gone))).toEqual(['gone']);
+    expect(await read(readers.subscribe(stop.signal, failure))).toEqual(['gone']);
     stop.abort();
-    expect(await read(readers.subscribe(stop.signal, gone))).toEqual([]);
+    expect(await read(readers.subscribe(stop.signal, failure))).toEqual([]);
     expect(readers.isEmpty).toBe(true);
   });
 });

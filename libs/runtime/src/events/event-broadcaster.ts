@@ -2,7 +2,7 @@ import type { CloudlessError, StopSignal } from '@cloudless/base';
 import type { ContainerEvent } from '../container-runtime.js';
 import { PushQueue } from './push-queue.js';
 
-/** A reader with more unread events than this fails. */
+/** A reader with more unread events than this fails with kind `exhausted`: memory is bounded. */
 const EVENT_LIMIT = 10_000;
 
 /**
@@ -12,20 +12,20 @@ const EVENT_LIMIT = 10_000;
 export class EventBroadcaster {
   private readonly queues = new Set<PushQueue<ContainerEvent>>();
 
-  /** True without readers. */
+  /** True when there are no readers. */
   get isEmpty(): boolean {
     return this.queues.size === 0;
   }
 
   /**
-   * Events from now on until `signal` is aborted.
+   * Returns all events from this call on, until `signal` is aborted.
    * @param refusal - If set, the reader fails with this error at once.
    */
   subscribe(signal: StopSignal, refusal?: CloudlessError): AsyncIterable<ContainerEvent> {
     const queue: PushQueue<ContainerEvent> = new PushQueue<ContainerEvent>({
       limit: EVENT_LIMIT,
       signal,
-      // the queue may close during its construction
+      // Delayed, because the queue may call `onClose` during its construction.
       onClose: () => queueMicrotask(() => this.queues.delete(queue)),
     });
     if (refusal === undefined) this.queues.add(queue);
@@ -33,6 +33,7 @@ export class EventBroadcaster {
     return queue;
   }
 
+  /** Delivers an event to every reader. */
   publish(event: ContainerEvent): void {
     for (const queue of [...this.queues]) queue.push(event);
   }

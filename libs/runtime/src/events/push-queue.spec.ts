@@ -7,20 +7,20 @@ async function all<Item>(queue: AsyncIterable<Item>): Promise<readonly Item[]> {
 }
 
 describe('PushQueue', () => {
-  it('yields items in order, pushed before or during a read, then ends', async () => {
-    let closed = 0;
-    const queue = new PushQueue<number>({ limit: 10, onClose: () => (closed += 1) });
+  it('yields items that were pushed before and during a read in order, then ends', async () => {
+    let closeCount = 0;
+    const queue = new PushQueue<number>({ limit: 10, onClose: () => (closeCount += 1) });
     queue.push(1);
     const reading = all(queue);
     queue.push(2);
     queue.end();
     queue.push(3);
     expect(await reading).toEqual([1, 2]);
-    expect(closed).toBe(1);
+    expect(closeCount).toBe(1);
   });
 
   it.each([{ before: true }, { before: false }])(
-    'throws a failure after the earlier items (failed before the read: $before)',
+    'throws the failure after the items that were pushed before (failed before the read: $before)',
     async ({ before }) => {
       const queue = new PushQueue<number>({ limit: 10 });
       queue.push(1);
@@ -33,32 +33,32 @@ describe('PushQueue', () => {
     },
   );
 
-  it('fails a reader that exceeds the limit', async () => {
+  it('fails with kind exhausted when more items than the limit are unread', async () => {
     const queue = new PushQueue<number>({ limit: 2 });
     for (let item = 0; item < 3; item += 1) queue.push(item);
     expect(queue.size).toBe(0);
     await expect(queue.next()).rejects.toMatchObject({ kind: 'exhausted' });
   });
 
-  it('calls onClose once when aborted, left, or aborted before the start', async () => {
+  it('calls onClose once when its signal is aborted or its reader leaves the loop', async () => {
     const closings: string[] = [];
-    const leave = new AbortController();
+    const controller = new AbortController();
     const aborted = new PushQueue<number>({
       limit: 2,
-      signal: leave.signal,
+      signal: controller.signal,
       onClose: () => closings.push('aborted'),
     });
     aborted.push(1);
-    leave.abort();
-    const early = new PushQueue<number>({
+    controller.abort();
+    const abortedBefore = new PushQueue<number>({
       limit: 2,
-      signal: leave.signal,
+      signal: controller.signal,
       onClose: () => closings.push('early'),
     });
     const left = new PushQueue<number>({ limit: 2, onClose: () => closings.push('left') });
     left.push(1);
     for await (const item of left) if (item === 1) break;
-    expect([await all(aborted), await all(early), await all(left)]).toEqual([[], [], []]);
+    expect([await all(aborted), await all(abortedBefore), await all(left)]).toEqual([[], [], []]);
     expect(closings).toEqual(['aborted', 'early', 'left']);
   });
 });

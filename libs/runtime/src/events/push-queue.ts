@@ -1,13 +1,13 @@
 import { CloudlessError, type StopSignal } from '@cloudless/base';
 
 export interface PushQueueOptions {
-  /** Maximum number of unread items. Beyond it, the reader fails with kind `exhausted`. */
+  /** Maximum number of unread items. With more items the reader fails with kind `exhausted`. */
   readonly limit: number;
   /** Ends the iteration when aborted; unread items are dropped. */
   readonly signal?: StopSignal;
   /**
-   * Called once when nothing more will be read: after the end, a failure, an abort or when the
-   * reader leaves its loop.
+   * Called once, when no more items will be read: after the end, after a failure, after an abort,
+   * or when the reader leaves its loop.
    */
   readonly onClose?: () => void;
 }
@@ -31,7 +31,7 @@ interface PendingRead<Item> {
  */
 export class PushQueue<Item> implements AsyncIterableIterator<Item> {
   private readonly items: Item[] = [];
-  private readonly waiting: PendingRead<Item>[] = [];
+  private readonly pendingReads: PendingRead<Item>[] = [];
   private failure: { readonly reason: unknown } | undefined;
   private ended = false;
   private closed = false;
@@ -53,8 +53,8 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
    */
   push(item: Item): void {
     if (this.ended) return;
-    const next = this.waiting.shift();
-    if (next !== undefined) next.resolve({ done: false, value: item });
+    const pendingRead = this.pendingReads.shift();
+    if (pendingRead !== undefined) pendingRead.resolve({ done: false, value: item });
     else if (this.items.length < this.options.limit) this.items.push(item);
     else {
       this.items.length = 0;
@@ -70,16 +70,16 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
   /** Ends the queue. Unread items are still delivered. */
   end(): void {
     this.ended = true;
-    this.waiting.splice(0).forEach((next) => next.resolve({ done: true, value: undefined }));
+    this.pendingReads.splice(0).forEach(({ resolve }) => resolve({ done: true, value: undefined }));
     if (this.items.length === 0) this.close();
   }
 
-  /** Like {@link PushQueue.end}, but the iteration then throws `reason`. */
+  /** Ends the queue. The iteration throws `reason` after the unread items. */
   fail(reason: unknown): void {
     if (this.ended) return;
-    const first = this.waiting.shift();
-    if (first === undefined) this.failure = { reason };
-    else first.reject(reason);
+    const pendingRead = this.pendingReads.shift();
+    if (pendingRead === undefined) this.failure = { reason };
+    else pendingRead.reject(reason);
     this.end();
   }
 
@@ -88,7 +88,7 @@ export class PushQueue<Item> implements AsyncIterableIterator<Item> {
     if (item !== undefined) return Promise.resolve({ done: false, value: item });
     if (!this.ended) {
       return new Promise((resolve, reject) => {
-        this.waiting.push({ resolve, reject });
+        this.pendingReads.push({ resolve, reject });
       });
     }
     this.close();

@@ -10,6 +10,7 @@ export const NOT_STARTED_EXIT_CODES = { notFound: 127, notExecutable: 126 } as c
 
 /** Error for a command whose program does not exist or cannot be executed. */
 export class CommandNotStartedError extends CloudlessError {
+  /** @param exitCode - See {@link NOT_STARTED_EXIT_CODES}. */
   constructor(
     readonly exitCode: (typeof NOT_STARTED_EXIT_CODES)[keyof typeof NOT_STARTED_EXIT_CODES],
     message: string,
@@ -20,8 +21,9 @@ export class CommandNotStartedError extends CloudlessError {
 }
 
 /**
- * Turns a {@link CommandNotStartedError} into a line of output and an exit code, as a shell reports
- * a program that it cannot execute. Other events and errors pass.
+ * Converts a {@link CommandNotStartedError} of `events` to a line of output and an exit code, as a
+ * shell reports a program that it cannot execute. Other events and errors pass unchanged.
+ * @param request - With `tty` the line goes to stdout and ends with CR LF; otherwise to stderr.
  */
 export async function* withStartFailure(
   { tty }: Pick<ExecRequest, 'tty'>,

@@ -1,7 +1,8 @@
 import type { ExecInput } from '../container-runtime.js';
 
 /**
- * Subset of a socket that {@link writeWithBackpressure} needs; Node's sockets and streams have it.
+ * The members of a socket that {@link writeWithBackpressure} needs. Sockets and writable streams of
+ * Node.js have them.
  */
 export interface FrameSink {
   readonly destroyed: boolean;
@@ -10,15 +11,18 @@ export interface FrameSink {
   off(event: 'drain' | 'close', listener: () => void): this;
 }
 
-/** Writes a frame. Resolves when more data may be written or the sink is closed. */
+/**
+ * Writes a frame. Resolves when more data may be written, or when the sink is closed: the frame is
+ * then lost without an error.
+ */
 export async function writeWithBackpressure(sink: FrameSink, frame: Uint8Array): Promise<void> {
   if (sink.destroyed || sink.write(frame)) return;
   await new Promise<void>((resolve) => {
-    const done = (): void => {
-      sink.off('drain', done).off('close', done);
+    const onReady = (): void => {
+      sink.off('drain', onReady).off('close', onReady);
       resolve();
     };
-    sink.once('drain', done).once('close', done);
+    sink.once('drain', onReady).once('close', onReady);
   });
 }
 

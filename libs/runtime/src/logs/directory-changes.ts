@@ -2,19 +2,23 @@ import { watch, type FSWatcher } from 'node:fs';
 import type { StopSignal } from '@cloudless/base';
 
 /**
- * Wakes a follower of a log when files of its directory have changed, when the log is complete, or
- * when the follower is cancelled.
+ * Wakes a follower of a log when files in the directory of the log have changed, when the log is
+ * complete, or when the follower is cancelled. Call `close` at the end.
  */
 export class DirectoryChanges {
   private readonly watcher: FSWatcher | undefined;
   private changed = true;
-  /** Files may have been created or removed. */
+  /** True when files may have been created or removed since the last `beginRead`. */
   private filesChanged = true;
   private finished = false;
   private failure: { readonly reason: unknown } | undefined;
   private wake: (() => void) | undefined;
   private readonly onAbort = (): void => this.update(() => undefined);
 
+  /**
+   * Begins to watch the directory.
+   * @param signal - Cancels the follower.
+   */
   constructor(
     directory: string,
     private readonly signal: StopSignal,
@@ -26,14 +30,14 @@ export class DirectoryChanges {
       );
       this.watcher.on('error', () => this.onChange(true));
     } catch {
-      this.watcher = undefined; // removed with its container: no change follows
+      this.watcher = undefined; // the directory was removed with its container: no change follows
       this.finished = true;
     }
   }
 
   /**
-   * Marks the log as complete when `end` resolves. When `end` rejects, the follower fails with its
-   * reason.
+   * Marks the log as complete when `end` resolves. When `end` rejects, {@link waitForChange} throws
+   * the same error.
    */
   finishAfter(end: Promise<void>): void {
     end.then(
@@ -43,8 +47,9 @@ export class DirectoryChanges {
   }
 
   /**
-   * Call before a read. Returns whether another read may find more lines, and whether files may
-   * have been created or removed since the last read.
+   * Call it before each read.
+   * @returns `mayHaveMore`: false when the log is complete, so that this read is the last.
+   *   `mayHaveNewFiles`: false when no file was created or removed since the last read.
    */
   beginRead(): { readonly mayHaveMore: boolean; readonly mayHaveNewFiles: boolean } {
     const mayHaveNewFiles = this.filesChanged || this.finished;
@@ -54,8 +59,9 @@ export class DirectoryChanges {
   }
 
   /**
-   * Call after a read. Waits for the next change; false when the follower was cancelled.
-   * @throws the reason with which the end of the log was rejected.
+   * Call it after a read. Waits for the next change since `beginRead`.
+   * @returns False when the follower was cancelled.
+   * @throws The error with which `end` was rejected.
    */
   async waitForChange(): Promise<boolean> {
     while (!this.changed && !this.finished && !this.signal.aborted && this.failure === undefined) {
@@ -66,6 +72,7 @@ export class DirectoryChanges {
     return true;
   }
 
+  /** Stops watching the directory. */
   close(): void {
     this.watcher?.close();
     this.signal.removeEventListener('abort', this.onAbort);

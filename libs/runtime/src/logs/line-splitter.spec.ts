@@ -14,33 +14,35 @@ function split(chunks: readonly Uint8Array[]): readonly SplitLine[] {
 
 describe('LineSplitter', () => {
   it.each([
-    { name: 'whole lines', chunks: ['a\nb\n'], lines: ['a', 'b'] },
+    { name: 'complete lines', chunks: ['a\nb\n'], lines: ['a', 'b'] },
     { name: 'a line over several chunks', chunks: ['a', 'b', 'c\nd'], lines: ['abc', 'd'] },
     { name: 'empty lines', chunks: ['\n\n', '\n'], lines: ['', '', ''] },
-    { name: 'a carriage return', chunks: ['a\r\n'], lines: ['a\r'] },
-    { name: 'nothing', chunks: [''], lines: [] },
+    { name: 'a line with a carriage return, which is kept', chunks: ['a\r\n'], lines: ['a\r'] },
+    { name: 'an empty chunk into no lines', chunks: [''], lines: [] },
   ])('splits $name', ({ chunks, lines }) => {
     expect(show(split(chunks.map((chunk) => Buffer.from(chunk))))).toEqual(lines);
   });
 
-  it('keeps all bytes and bounds each entry, however the output is split into chunks', () => {
-    const arbPart = fc.oneof(
+  it('keeps all bytes in entries of at most 16 KiB, whatever the chunks', () => {
+    const anyPart = fc.oneof(
       fc.uint8Array({ maxLength: 40 }),
       fc.constant(Uint8Array.of(10)),
       fc.nat({ max: 3 * MAX_LINE_BYTES }).map((length) => new Uint8Array(length).fill(0x61)),
     );
     fc.assert(
       fc.property(
-        fc.array(arbPart, { maxLength: 12 }),
+        fc.array(anyPart, { maxLength: 12 }),
         fc.array(fc.nat({ max: 100_000 }), { maxLength: 6 }),
         (parts, cuts) => {
           const whole = Buffer.concat(parts);
-          const at = [
+          const bounds = [
             0,
             ...cuts.map((cut) => cut % (whole.length + 1)).sort((a, b) => a - b),
             whole.length,
           ];
-          const chunks = at.slice(1).map((end, index) => whole.subarray(at[index] ?? 0, end));
+          const chunks = bounds
+            .slice(1)
+            .map((end, index) => whole.subarray(bounds[index] ?? 0, end));
           const lines = split(chunks);
           const text = lines.map((line) => decode(line.text) + (line.partial ? '' : '\n')).join('');
           const expected = decode(whole);
@@ -65,7 +67,7 @@ describe('LineSplitter', () => {
     expect(show(new LineSplitter(first.pending).feed(Buffer.from('un\n')))).toEqual(['begun']);
   });
 
-  it('allows the buffer to be reused', () => {
+  it('copies the chunk, so that the caller can reuse the buffer', () => {
     const splitter = new LineSplitter();
     const buffer = Buffer.from('abc');
     splitter.feed(buffer);

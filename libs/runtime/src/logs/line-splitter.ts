@@ -1,4 +1,4 @@
-/** Maximum size of a log entry, bytes; longer lines are split. The bound of `LogLine.text`. */
+/** Largest size of `LogLine.text` in bytes. Longer lines are split into several entries. */
 export const MAX_LINE_BYTES = 16 * 1024;
 
 /** One log entry of an output stream. */
@@ -9,7 +9,7 @@ export interface SplitLine {
   readonly partial: boolean;
 }
 
-const NONE = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 const LINE_FEED = 10;
 
 /**
@@ -20,11 +20,11 @@ export class LineSplitter {
   private rest: Uint8Array;
 
   /** @param pending - {@link LineSplitter.pending} of a previous splitter of the same stream. */
-  constructor(pending: Uint8Array = NONE) {
+  constructor(pending: Uint8Array = NO_BYTES) {
     this.rest = pending;
   }
 
-  /** The unfinished last line; at most {@link MAX_LINE_BYTES}. */
+  /** The bytes after the last line feed, at most {@link MAX_LINE_BYTES}. */
   get pending(): Uint8Array {
     return this.rest;
   }
@@ -39,20 +39,24 @@ export class LineSplitter {
       this.append(chunk.subarray(start, end), lines);
       if (lineFeed >= 0) {
         lines.push({ text: this.rest, partial: false });
-        this.rest = NONE;
+        this.rest = NO_BYTES;
       }
       start = end + 1;
     }
     return lines;
   }
 
-  /** Ends the output. Returns the last line if it had no line feed. */
+  /**
+   * Ends the output.
+   * @returns The last line when it had no line feed, otherwise undefined.
+   */
   flush(): SplitLine | undefined {
     const text = this.rest;
-    this.rest = NONE;
+    this.rest = NO_BYTES;
     return text.length === 0 ? undefined : { text, partial: false };
   }
 
+  /** Adds a part of a line to `rest`, and moves full entries to `lines`. */
   private append(part: Uint8Array, lines: SplitLine[]): void {
     let bytes = concat(this.rest, part);
     while (bytes.length > MAX_LINE_BYTES) {

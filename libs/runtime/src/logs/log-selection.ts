@@ -1,8 +1,8 @@
 import type { LogBatch, LogLine, LogRequest } from '../container-runtime.js';
 
 /**
- * True when a line meets the conditions of a request that concern single lines (all but `tailLines`
- * and `follow`).
+ * Returns true when a line meets the conditions of a request that concern single lines: all but
+ * `tailLines` and `follow`.
  */
 export function isLineSelected(
   request: LogRequest,
@@ -13,14 +13,14 @@ export function isLineSelected(
   return request.streams === undefined || request.streams.includes(line.stream);
 }
 
-/** Selects the requested lines and detects missing ones. */
+/** Selects the requested lines and detects missing lines. */
 export class LineSelection {
   /** Sequence number of the next expected line; undefined while any line may be the first. */
   private nextSequence: bigint | undefined;
 
   /**
    * @param from - Sequence number of the first line that is read.
-   * @param toSkip - How many selected lines come before the tail.
+   * @param toSkip - Number of selected lines that come before the requested tail.
    */
   constructor(
     private readonly request: LogRequest,
@@ -33,12 +33,13 @@ export class LineSelection {
   }
 
   /**
-   * @param lines - The lines that follow those of the previous call.
-   * @param passedOver - Bytes of log files between the previous lines and these; undefined when
-   *   unknown.
+   * Selects from the next lines of the log.
+   * @param lines - The lines after the lines of the previous call.
+   * @param skippedBytes - Bytes of log files between the lines of the previous call and `lines`;
+   *   undefined when unknown.
    * @returns Undefined when no line is selected and none is missing.
    */
-  select(lines: readonly LogLine[], passedOver?: number): LogBatch | undefined {
+  select(lines: readonly LogLine[], skippedBytes?: number): LogBatch | undefined {
     const [first] = lines;
     const last = lines.at(-1);
     if (first === undefined || last === undefined) return undefined;
@@ -50,7 +51,7 @@ export class LineSelection {
     const selected = this.filterLines(lines, first);
     if (nextSequence === undefined || first.sequence <= nextSequence)
       return selected.length === 0 ? undefined : { lines: selected };
-    const bytes = passedOver === undefined || passedOver <= 0 ? {} : { bytes: passedOver };
+    const bytes = skippedBytes === undefined || skippedBytes <= 0 ? {} : { bytes: skippedBytes };
     return {
       lines: selected,
       skipped: { firstSequence: nextSequence, lastSequence: first.sequence - 1n, ...bytes },
@@ -59,8 +60,11 @@ export class LineSelection {
 
   private filterLines(lines: readonly LogLine[], first: LogLine): readonly LogLine[] {
     const { sinceMs, streams, afterSequence = 0n } = this.request;
-    const all = sinceMs === undefined && streams === undefined && first.sequence > afterSequence;
-    const selected = all ? lines : lines.filter((line) => isLineSelected(this.request, line));
+    const isEverySelected =
+      sinceMs === undefined && streams === undefined && first.sequence > afterSequence;
+    const selected = isEverySelected
+      ? lines
+      : lines.filter((line) => isLineSelected(this.request, line));
     if (this.toSkip === 0) return selected;
     const kept = selected.slice(this.toSkip);
     this.toSkip -= selected.length - kept.length;

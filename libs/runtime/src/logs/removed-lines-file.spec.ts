@@ -26,14 +26,14 @@ describe('recordRemovedFiles', () => {
     expect(readRemovedLines(directory)).toEqual({ keptFrom: 31n, bytes: 157 });
   });
 
-  it('counts files once when a rotation was interrupted before it removed them', () => {
+  it('counts a file once when an interrupted rotation recorded but did not remove the file', () => {
     const file = aFile(1n, 100);
     recordRemovedFiles(directory, [file], 11n);
     recordRemovedFiles(directory, [file, aFile(11n, 50)], 21n);
     expect(readRemovedLines(directory)).toEqual({ keptFrom: 21n, bytes: 150 });
   });
 
-  it('keeps the earlier record when it cannot be written', () => {
+  it('keeps the earlier record when the new record cannot be written', () => {
     recordRemovedFiles(directory, [aFile(1n, 100)], 11n);
     mkdirSync(path.join(directory, 'removed.new')); // as on a full disk
     recordRemovedFiles(directory, [aFile(11n, 50)], 21n);

@@ -10,7 +10,9 @@ import {
 
 /** A log file that rotation removes. */
 export interface SurplusFile {
+  /** Path of the file. */
   readonly file: string;
+  /** Sequence number of the first line of the file; undefined for a file without a number. */
   readonly firstSequence?: bigint | undefined;
 }
 
@@ -37,8 +39,8 @@ export function recordRemovedFiles(
 ): void {
   const target = path.join(directory, REMOVED_LINES_FILE);
   try {
-    const sizeOf = ({ file }: SurplusFile): number => statSync(file).size;
-    const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, sizeOf);
+    const measure = ({ file }: SurplusFile): number => statSync(file).size;
+    const removed = addRemovedFiles(readRemovedLines(directory), surplus, keptFrom, measure);
     if (removed === undefined) return;
     writeFileSync(`${target}.new`, encodeRemovedLines(removed), { mode: 0o600 });
     renameSync(`${target}.new`, target);

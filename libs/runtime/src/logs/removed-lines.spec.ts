@@ -28,7 +28,7 @@ describe('countBytesBefore', () => {
 
   it.each([
     {
-      name: 'counts removed and kept files',
+      name: 'adds the sizes of removed and kept files',
       first: 31n,
       removed: { keptFrom: 11n, bytes: 90 },
       bytes: 310,
@@ -40,19 +40,19 @@ describe('countBytesBefore', () => {
       bytes: 90,
     },
     {
-      name: 'leaves out a file that is about to be removed',
+      name: 'counts a file once that is recorded and not yet removed',
       first: 31n,
       removed: { keptFrom: 21n, bytes: 190 },
       bytes: 310,
     },
     {
-      name: 'returns undefined when old files are gone without a record',
+      name: 'returns undefined when files were removed without a record',
       first: 31n,
       removed: undefined,
       bytes: undefined,
     },
     {
-      name: 'returns undefined for a file removed since the listing',
+      name: 'returns undefined for a file that was removed after the listing',
       first: 11n,
       removed: { keptFrom: 21n, bytes: 190 },
       bytes: undefined,
@@ -78,13 +78,13 @@ describe('addRemovedFiles', () => {
 
   it.each([
     {
-      name: 'begins a record at the first file',
+      name: 'begins a record with the first removed file',
       removed: undefined,
       files: [file(1n, 5), file(3n, 7)],
       bytes: 12,
     },
     {
-      name: 'adds to a record',
+      name: 'adds the sizes of more files to a record',
       removed: { keptFrom: 3n, bytes: 5 },
       files: [file(3n, 7)],
       bytes: 12,

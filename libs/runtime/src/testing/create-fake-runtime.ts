@@ -36,7 +36,7 @@ export interface FakeRuntimeOptions {
   readonly capabilities?: readonly string[];
 }
 
-/** In-memory runtime with its machine. */
+/** A runtime in memory, with the machine by which a test controls it. */
 export interface FakeRuntime extends ContainerRuntime {
   /** Controls of the test; see {@link FakeMachine}. */
   readonly machine: FakeMachine;
@@ -47,8 +47,8 @@ export interface FakeRuntime extends ContainerRuntime {
 }
 
 /**
- * Creates a runtime without processes. Everything happens at once, except grace periods and
- * timeouts, which depend on the clock.
+ * Creates a runtime in memory, without processes of the operating system. Everything happens at
+ * once, except grace periods, timeouts, leases and pulls, which depend on the clock.
  */
 export function createFakeRuntime(options: FakeRuntimeOptions): FakeRuntime {
   return new InMemoryRuntime(
@@ -64,14 +64,15 @@ const DEFAULT_CAPABILITIES: readonly string[] = [
   'exec.tty',
 ];
 const NEVER: StopSignal = new AbortController().signal;
-/** A reader with more unread items than this fails. */
+/** A reader with more unread items than this fails with kind `exhausted`. */
 const QUEUE_LIMIT = 100_000;
+/** Largest chunk of command output. */
 const OUTPUT_CHUNK_BYTES = 64 * 1024;
 
 class InMemoryRuntime implements FakeRuntime {
   readonly name: string;
   private closed = false;
-  private readonly open = new Set<Pick<PushQueue<unknown>, 'fail'>>();
+  private readonly openQueues = new Set<Pick<PushQueue<unknown>, 'fail'>>();
 
   constructor(readonly machine: FakeMachine) {
     this.name = machine.capabilities.includes('runtime.cri') ? 'cri' : 'process';
@@ -179,16 +180,16 @@ class InMemoryRuntime implements FakeRuntime {
       throw new CloudlessError('invalid', 'command: must not be empty');
     this.machine.checkExecutable(request.command);
     this.requireCapability(request.tty !== undefined, 'exec.tty', 'tty');
-    const answer = this.machine.answerExec(containerId, request);
-    if (answer !== undefined) return yield* answer;
+    const scriptedEvents = this.machine.answerExec(containerId, request);
+    if (scriptedEvents !== undefined) return yield* scriptedEvents;
     yield* this.runCommand(containerId, request, signal);
   }
 
   async close(): Promise<void> {
     this.closed = true;
-    for (const queue of this.open)
+    for (const queue of this.openQueues)
       queue.fail(new CloudlessError('unavailable', 'the runtime was closed'));
-    this.open.clear();
+    this.openQueues.clear();
   }
 
   async reopen(): Promise<FakeRuntime> {
@@ -202,14 +203,14 @@ class InMemoryRuntime implements FakeRuntime {
     signal: StopSignal,
   ): PushQueue<ExecEvent> {
     const container = this.machine.requireContainer(containerId);
-    let killing: Timer | undefined;
-    const leave = (): void => {
+    let killTimer: Timer | undefined;
+    const onReaderLeft = (): void => {
       deadline?.cancel();
       process.terminate();
       if (!process.hasExited)
-        killing ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
+        killTimer ??= this.machine.clock.setTimer(EXEC_GRACE_MS, () => process.kill());
     };
-    const output = this.createQueue<ExecEvent>(signal, leave);
+    const output = this.createQueue<ExecEvent>(signal, onReaderLeft);
     const input =
       request.input === undefined ? undefined : new FakeExecInput(request.input, request.tty);
     const process: FakeProcess = new FakeProcess(parseBehaviour(request.command), {
@@ -219,18 +220,18 @@ class InMemoryRuntime implements FakeRuntime {
       ...(input === undefined ? {} : { input: input.stdin }),
       ...(request.tty === undefined ? {} : { terminal: () => input?.size ?? request.tty }),
       write: (stream, bytes) => {
-        const to = request.tty === undefined ? stream : 'stdout';
+        const outputStream = request.tty === undefined ? stream : 'stdout';
         for (let start = 0; start < bytes.length; start += OUTPUT_CHUNK_BYTES) {
           output.push({
             kind: 'output',
-            stream: to,
+            stream: outputStream,
             data: bytes.slice(start, start + OUTPUT_CHUNK_BYTES),
           });
         }
       },
       onExit: (exitCode) => {
         deadline?.cancel();
-        killing?.cancel();
+        killTimer?.cancel();
         input?.close();
         container.commands.delete(process);
         output.push({ kind: 'exited', exitCode });
@@ -270,12 +271,13 @@ class InMemoryRuntime implements FakeRuntime {
     this.requireCapability(limits.cpuMillis !== undefined, 'limits.cpu', 'limits.cpuMillis');
     this.requireCapability(limits.memoryBytes !== undefined, 'limits.memory', 'limits.memoryBytes');
     this.requireCapability(request.lease !== undefined, 'disconnect.exclusive', 'lease');
-    for (const { asked, capability, field } of listContainerNeeds(request))
-      this.requireCapability(asked, capability, field);
+    for (const { isRequested, capability, field } of listContainerNeeds(request))
+      this.requireCapability(isRequested, capability, field);
   }
 
-  private requireCapability(asked: boolean, capability: string, field: string): void {
-    if (!asked || this.machine.capabilities.includes(capability)) return;
+  /** @throws kind `unimplemented` when a requested field needs a missing capability. */
+  private requireCapability(isRequested: boolean, capability: string, field: string): void {
+    if (!isRequested || this.machine.capabilities.includes(capability)) return;
     throw new CloudlessError('unimplemented', `${field}: this runtime lacks ${capability}`);
   }
 
@@ -285,11 +287,11 @@ class InMemoryRuntime implements FakeRuntime {
       signal,
       onClose: () =>
         queueMicrotask(() => {
-          this.open.delete(queue);
+          this.openQueues.delete(queue);
           onClose();
         }),
     });
-    if (!signal.aborted) this.open.add(queue);
+    if (!signal.aborted) this.openQueues.add(queue);
     return queue;
   }
 
@@ -304,26 +306,30 @@ const VOLUME_CAPABILITY = {
   named: 'volumes.named',
 } as const;
 
-/** Capabilities that the container-only fields of a request need. */
+/** Lists the fields that only container runtimes support, with the capability that each needs. */
 function listContainerNeeds({ limits, ports, volumes = [], security, network }: ContainerRequest) {
   return [
-    { asked: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },
+    { isRequested: limits.pids !== undefined, capability: 'limits.pids', field: 'limits.pids' },
     {
-      asked: ports.some(({ hostPort }) => hostPort !== undefined),
+      isRequested: ports.some(({ hostPort }) => hostPort !== undefined),
       capability: 'ports.host',
       field: 'ports.hostPort',
     },
     ...volumes.map(({ name, source }) => ({
-      ...{ asked: true, capability: VOLUME_CAPABILITY[source.kind], field: `volumes.${name}` },
+      ...{
+        isRequested: true,
+        capability: VOLUME_CAPABILITY[source.kind],
+        field: `volumes.${name}`,
+      },
     })),
-    { asked: security !== undefined, capability: 'security.context', field: 'security' },
+    { isRequested: security !== undefined, capability: 'security.context', field: 'security' },
     {
-      asked: security?.privileged === true,
+      isRequested: security?.privileged === true,
       capability: 'security.privileged',
       field: 'security.privileged',
     },
     {
-      asked: network?.hostNetwork === true,
+      isRequested: network?.hostNetwork === true,
       capability: 'network.host',
       field: 'network.hostNetwork',
     },

@@ -1,6 +1,6 @@
 import type { Behaviour } from '../conformance/behaviour.js';
 
-/** Executable name that the fake interprets; its only argument is the behaviour as JSON. */
+/** Name of the executable whose only argument is a behaviour as JSON. */
 const BEHAVE = 'behave';
 
 /**
@@ -11,9 +11,9 @@ export function toBehaviourCommand(behaviour: Behaviour): readonly string[] {
   return [BEHAVE, JSON.stringify(behaviour)];
 }
 
-/** Behaviour of a command. */
+/** Returns the behaviour of a command; `hold` unless {@link toBehaviourCommand} created it. */
 export function parseBehaviour(command: readonly string[]): Behaviour {
   const [executable, text] = command;
   if (executable !== BEHAVE || text === undefined) return [{ step: 'hold' }];
-  return JSON.parse(text) as Behaviour; // written by behaviourCommand
+  return JSON.parse(text) as Behaviour; // written by toBehaviourCommand
 }

@@ -23,12 +23,12 @@ export interface FakeContainerDeps {
 /** One container of a {@link FakeMachine}: a status, a log and a fake main process. */
 export class FakeContainer {
   readonly log: FakeLog;
-  /** Running commands; they end with the container. */
+  /** Running commands, which are killed when the container exits. */
   readonly commands = new Set<FakeProcess>();
   private readonly main: FakeProcess;
   private current: ContainerStatus;
-  private killAt: { readonly at: number; readonly timer: Timer } | undefined;
-  private readonly waiting: ((status: ContainerStatus) => void)[] = [];
+  private pendingKill: { readonly at: number; readonly timer: Timer } | undefined;
+  private readonly stopWaiters: ((status: ContainerStatus) => void)[] = [];
   private endReason: string | undefined;
   private readonly lease: LeaseTimer;
 
@@ -61,12 +61,13 @@ export class FakeContainer {
     return this.current;
   }
 
-  /** Environment of its processes: the variables of the request and the first assigned port. */
+  /** Environment of processes: the variables of the request, and the first port as `PORT`. */
   get env(): Readonly<Record<string, string>> {
     const [first] = this.deps.endpoints;
     return { ...this.request.env, ...(first === undefined ? {} : { PORT: String(first.port) }) };
   }
 
+  /** Starts the main process and the lease. Call it once. */
   run(): void {
     if (this.request.lease !== undefined) this.lease.renew(this.request.lease);
     this.main.run();
@@ -79,19 +80,23 @@ export class FakeContainer {
   stop(graceMs: number): Promise<ContainerStatus> {
     if (this.current.phase === 'exited') return Promise.resolve(this.current);
     return new Promise((resolve) => {
-      this.waiting.push(resolve);
+      this.stopWaiters.push(resolve);
       const at = this.deps.clock.now() + Math.max(0, graceMs);
       if (graceMs <= 0) return this.main.kill();
-      const first = this.killAt === undefined;
-      if (this.killAt === undefined || at < this.killAt.at) {
-        this.killAt?.timer.cancel();
-        this.killAt = { at, timer: this.deps.clock.setTimer(graceMs, () => this.main.kill()) };
+      const isFirstStop = this.pendingKill === undefined;
+      if (this.pendingKill === undefined || at < this.pendingKill.at) {
+        this.pendingKill?.timer.cancel();
+        this.pendingKill = { at, timer: this.deps.clock.setTimer(graceMs, () => this.main.kill()) };
       }
-      if (first) this.main.terminate();
+      if (isFirstStop) this.main.terminate();
     });
   }
 
-  /** Makes the main process exit. @throws kind `precondition` when it has exited. */
+  /**
+   * Makes the main process exit.
+   * @param reason - Text for the status; by default it follows from the exit code.
+   * @throws kind `precondition` when the process has exited.
+   */
   end(exitCode: number, reason?: string): void {
     if (this.current.phase === 'exited')
       throw new CloudlessError('precondition', `container ${this.current.containerId} has ended`);
@@ -100,7 +105,7 @@ export class FakeContainer {
   }
 
   private handleExit(exitCode: number, signal?: string): void {
-    this.killAt?.timer.cancel();
+    this.pendingKill?.timer.cancel();
     this.lease.cancel();
     const { containerId, labels, startedAtMs, endpoints } = this.current;
     const leaseEnded = this.lease.hasEnded;
@@ -121,6 +126,6 @@ export class FakeContainer {
     for (const command of this.commands) command.kill();
     this.log.end();
     this.deps.onExit(this.current);
-    for (const resolve of this.waiting.splice(0)) resolve(this.current);
+    for (const resolve of this.stopWaiters.splice(0)) resolve(this.current);
   }
 }

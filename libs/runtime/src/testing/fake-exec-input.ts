@@ -1,7 +1,7 @@
 import type { ExecInput, TerminalSize } from '../container-runtime.js';
 import { FakeStdin } from './fake-stdin.js';
 
-/** Passes the input of a command to the fake process. */
+/** Passes the streamed input of a command to a fake process. */
 export class FakeExecInput {
   readonly stdin = new FakeStdin();
   private current: TerminalSize | undefined;
@@ -12,12 +12,16 @@ export class FakeExecInput {
     this.current = size;
   }
 
+  /** Size of the terminal after the last `resize`; undefined without a terminal. */
   get size(): TerminalSize | undefined {
     return this.current;
   }
 
-  /** Reads the input as fast as the process does. @param failed - Called when the input fails. */
-  async pump(failed: (reason: unknown) => void): Promise<void> {
+  /**
+   * Reads the input as fast as the process reads, until the end of the input.
+   * @param onFailure - Called with the error when the input fails.
+   */
+  async pump(onFailure: (reason: unknown) => void): Promise<void> {
     try {
       for (let item = await this.items.next(); item.done !== true; item = await this.items.next()) {
         if (item.value.kind === 'stdin') this.stdin.push(item.value.data);
@@ -28,7 +32,7 @@ export class FakeExecInput {
       }
       this.stdin.end();
     } catch (reason) {
-      failed(reason);
+      onFailure(reason);
     }
   }
 

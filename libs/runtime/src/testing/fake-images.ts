@@ -8,7 +8,7 @@ import {
 } from '@cloudless/base';
 import type { ContainerRequest, StartProgress } from '../container-runtime.js';
 
-/** Image that is not on the fake machine yet. */
+/** An image that is not on the fake machine yet. */
 export interface FakeImage {
   /** Duration of the pull, milliseconds. Default 0. */
   readonly pullMs?: number;
@@ -17,38 +17,41 @@ export interface FakeImage {
   readonly failure?: CloudlessError;
 }
 
-/** Images of a fake machine. Images that are not set are present. */
+/** The images of a fake machine. Every image is present unless {@link set} removed it. */
 export class FakeImages {
   private readonly known = new Map<string, { readonly image: FakeImage; present: boolean }>();
   private readonly pulls: string[] = [];
 
   constructor(private readonly clock: Clock) {}
 
-  /** Images whose pull has begun, in order. */
+  /** Names of the images whose pull has begun, in order. */
   get pulled(): readonly string[] {
     return this.pulls;
   }
 
-  /** Removes an image from the machine: the next start has to pull it. */
+  /** Removes an image from the machine, so that the next start has to pull it. */
   set(name: string, image: FakeImage = {}): void {
     this.known.set(name, { image, present: false });
   }
 
-  /** Pulls the image of a request if necessary. */
+  /**
+   * Pulls the image of a request if it is not present or the pull policy is `always`.
+   * @throws kind `precondition` for a missing image under policy `never`; the failure of the image.
+   */
   async ensure(
     { image: name, imagePull = 'ifNotPresent' }: Pick<ContainerRequest, 'image' | 'imagePull'>,
     progress: (step: StartProgress) => void,
     signal: StopSignal,
   ): Promise<void> {
-    const known = name === undefined ? undefined : this.known.get(name);
-    if (name === undefined || known === undefined) return;
-    if (known.present && imagePull !== 'always') return;
+    const entry = name === undefined ? undefined : this.known.get(name);
+    if (name === undefined || entry === undefined) return;
+    if (entry.present && imagePull !== 'always') return;
     if (imagePull === 'never')
       throw new CloudlessError(
         'precondition',
         `image ${name} is not on this node, and is never pulled`,
       );
-    const { pullMs: tookMs = 0, sizeBytes, failure } = known.image;
+    const { pullMs: tookMs = 0, sizeBytes, failure } = entry.image;
     this.pulls.push(name);
     progress({ kind: 'pulling', image: name });
     if (tookMs > 0) await sleep(this.clock, tookMs, signal);
@@ -57,7 +60,7 @@ export class FakeImages {
       progress({ kind: 'pullFailed', image: name, tookMs, reason: failure.message });
       throw failure;
     }
-    known.present = true;
+    entry.present = true;
     progress({
       kind: 'pulled',
       image: name,

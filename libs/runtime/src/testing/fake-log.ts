@@ -4,9 +4,9 @@ import { LineSplitter, type SplitLine } from '../logs/line-splitter.js';
 import { isLineSelected } from '../logs/log-selection.js';
 import type { LogLine, LogRequest, LogStream } from '../container-runtime.js';
 
-/** Number of kept lines; older ones are dropped, as by log rotation. */
+/** Number of kept lines. Older lines are dropped, as by log rotation. */
 const KEPT_LINES = 20_000;
-/** A follower with more unread lines than this fails. */
+/** A follower with more unread lines than this fails with kind `exhausted`. */
 const FOLLOWER_LIMIT = 100_000;
 
 /** Log of one fake container. */
@@ -18,10 +18,11 @@ export class FakeLog {
     readonly queue: PushQueue<LogLine>;
   }>();
   private sequence = 0n;
-  private over = false;
+  private hasEnded = false;
 
   constructor(private readonly clock: Clock) {}
 
+  /** Adds output; a line is complete with its line feed. */
   write(stream: LogStream, bytes: Uint8Array): void {
     for (const line of this.splitters[stream].feed(bytes)) this.add(stream, line);
   }
@@ -32,14 +33,15 @@ export class FakeLog {
       const last = this.splitters[stream].flush();
       if (last !== undefined) this.add(stream, last);
     }
-    this.over = true;
+    this.hasEnded = true;
     for (const { queue } of this.followers) queue.end();
   }
 
+  /** Returns the selected lines, and new lines until the end when the request follows. */
   read(request: LogRequest, signal: StopSignal): PushQueue<LogLine> {
     const follower = {
       request,
-      queue: this.newQueue(signal, () => this.followers.delete(follower)),
+      queue: this.createQueue(signal, () => this.followers.delete(follower)),
     };
     const selected = this.lines.filter((line) => isLineSelected(request, line));
     const tail =
@@ -47,12 +49,12 @@ export class FakeLog {
         ? selected
         : selected.slice(Math.max(0, selected.length - request.tailLines));
     for (const line of tail) follower.queue.push(line);
-    if (!request.follow || this.over) follower.queue.end();
+    if (!request.follow || this.hasEnded) follower.queue.end();
     else if (!signal.aborted) this.followers.add(follower);
     return follower.queue;
   }
 
-  private newQueue(signal: StopSignal, onClose: () => void): PushQueue<LogLine> {
+  private createQueue(signal: StopSignal, onClose: () => void): PushQueue<LogLine> {
     return new PushQueue({ limit: FOLLOWER_LIMIT, signal, onClose: () => queueMicrotask(onClose) });
   }
 

@@ -30,7 +30,8 @@ const FIRST_PORT = 20_000;
 const FIRST_PID = 1_000;
 
 /**
- * Machine of a fake runtime. Its containers survive when the runtime is closed and opened again.
+ * The machine of a fake runtime. Its containers survive when the runtime is closed and opened
+ * again.
  */
 export class FakeMachine {
   private readonly containers = new Map<ContainerId, FakeContainer>();
@@ -38,12 +39,12 @@ export class FakeMachine {
   private readonly openGates = new Set<string>();
   private readonly gateWaiters = new Map<string, (() => void)[]>();
   private readonly livingChildren = new Set<string>();
-  private readonly missing = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
+  private readonly removedExecutables = new Map<string, keyof typeof NOT_STARTED_EXIT_CODES>();
   private readonly startFailures: CloudlessError[] = [];
   /** Images that have to be pulled; all others are present. */
   readonly images: FakeImages;
-  private starts = 0;
-  private ports = 0;
+  private startedCount = 0;
+  private assignedPorts = 0;
   private execHandler: FakeExecHandler = () => undefined;
 
   constructor(
@@ -55,15 +56,21 @@ export class FakeMachine {
 
   /** Number of started containers. */
   get startCount(): number {
-    return this.starts;
+    return this.startedCount;
   }
 
-  /** Request by which a container was started. @throws kind `notFound`. */
+  /**
+   * Returns the request by which a container was started.
+   * @throws kind `notFound` when there is no such container.
+   */
   requireRequest(containerId: ContainerId): ContainerRequest {
     return this.requireContainer(containerId).request;
   }
 
-  /** Makes the main process of a container exit. */
+  /**
+   * Makes the main process of a container exit.
+   * @throws kind `notFound` when there is no such container, `precondition` when it has exited.
+   */
   exit(containerId: ContainerId, exitCode: number, reason?: string): void {
     this.requireContainer(containerId).end(exitCode, reason);
   }
@@ -73,40 +80,42 @@ export class FakeMachine {
     this.requireContainer(containerId).log.write(stream, new TextEncoder().encode(text));
   }
 
-  /** Makes the next start fail; further calls apply to the starts after it. */
+  /** Makes the next start fail. A second call makes the start after the next fail, and so on. */
   failNextStart(failure: CloudlessError): void {
     this.startFailures.push(failure);
   }
 
-  /** Removes an executable, or makes it not executable. */
-  removeExecutable(name: string, why: keyof typeof NOT_STARTED_EXIT_CODES = 'notFound'): void {
-    this.missing.set(name, why);
+  /** Makes starts of an executable fail, because it does not exist or cannot be executed. */
+  removeExecutable(name: string, reason: keyof typeof NOT_STARTED_EXIT_CODES = 'notFound'): void {
+    this.removedExecutables.set(name, reason);
   }
 
-  /** Sets the handler that answers commands. */
+  /** Sets the handler that returns the results of commands. */
   setExecHandler(handler: FakeExecHandler): void {
     this.execHandler = handler;
   }
 
+  /** Opens a gate, on which a step of a behaviour waits. */
   openGate(name: string): void {
     this.openGates.add(name);
     for (const action of this.gateWaiters.get(name)?.splice(0) ?? []) action();
   }
 
+  /** Returns true while the child process of that name runs. */
   hasChild(name: string): boolean {
     return this.livingChildren.has(name);
   }
 
   /**
-   * Removes one container, or all without an id, without an event, as if someone deleted them
-   * directly.
+   * Removes a container without an event, as if another program deleted it. Removes all containers
+   * when `containerId` is undefined.
    */
   removeSilently(containerId?: ContainerId): void {
     if (containerId === undefined) this.containers.clear();
     else this.containers.delete(containerId);
   }
 
-  /** Ends all running containers with -1 `lost with the machine`. */
+  /** Ends all running containers with exit code -1 and the reason `lost with the machine`. */
   reboot(): void {
     for (const container of this.containers.values())
       if (container.status.phase === 'running') container.end(-1, 'lost with the machine');
@@ -136,12 +145,15 @@ export class FakeMachine {
     return this.containers.has(containerId);
   }
 
-  /** @internal For the runtime. @throws {@link CommandNotStartedError} */
+  /**
+   * @internal For the runtime.
+   * @throws {@link CommandNotStartedError} after {@link removeExecutable}.
+   */
   checkExecutable([executable = '']: readonly string[]): void {
-    const why = this.missing.get(executable);
-    if (why !== undefined)
+    const reason = this.removedExecutables.get(executable);
+    if (reason !== undefined)
       throw new CommandNotStartedError(
-        NOT_STARTED_EXIT_CODES[why],
+        NOT_STARTED_EXIT_CODES[reason],
         `command: no executable ${executable}`,
       );
   }
@@ -155,15 +167,15 @@ export class FakeMachine {
   start(request: ContainerRequest): ContainerStatus {
     const failure = this.startFailures.shift();
     if (failure !== undefined) throw failure;
-    this.starts += 1;
+    this.startedCount += 1;
     const endpoints = request.ports.map(({ name }): ContainerEndpoint => ({
       portName: name,
       ip: '127.0.0.1',
-      port: FIRST_PORT + this.ports++,
+      port: FIRST_PORT + this.assignedPorts++,
     }));
     const container = new FakeContainer(request, {
       clock: this.clock,
-      pid: FIRST_PID + this.starts,
+      pid: FIRST_PID + this.startedCount,
       endpoints,
       host: this.processHost,
       onExit: (status) => this.publish({ kind: 'exited', status }),

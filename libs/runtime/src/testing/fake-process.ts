@@ -8,7 +8,7 @@ export interface FakeProcessHost {
   readonly env: Readonly<Record<string, string>>;
   /** The whole standard input. Ignored when `input` is given. */
   readonly stdin: Uint8Array;
-  /** Streamed standard input. */
+  /** Streamed standard input, instead of `stdin`. */
   readonly input?: FakeStdin;
   /** Returns the current size of the terminal; undefined without a terminal. */
   readonly terminal?: () => TerminalSize | undefined;
@@ -28,8 +28,8 @@ const encoder = new TextEncoder();
  * behaviour until a step has to wait for a gate, for input or for a signal.
  */
 export class FakeProcess {
-  private index = 0;
-  private over = false;
+  private stepIndex = 0;
+  private exited = false;
   private onTerm: { readonly line: string; readonly exitCode: number } | 'ignore' | 'die' = 'die';
   private readonly children: string[] = [];
   private readonly input: FakeStdin;
@@ -49,21 +49,21 @@ export class FakeProcess {
    * this method again.
    */
   run(): void {
-    while (!this.over) {
-      const step = this.behaviour[this.index];
+    while (!this.exited) {
+      const step = this.behaviour[this.stepIndex];
       if (step === undefined) return this.end(0);
       if (!this.runStep(step)) return;
-      this.index += 1;
+      this.stepIndex += 1;
     }
   }
 
   get hasExited(): boolean {
-    return this.over;
+    return this.exited;
   }
 
   /** Simulates SIGTERM. */
   terminate(): void {
-    if (this.over) return;
+    if (this.exited) return;
     if (this.onTerm === 'ignore') return;
     if (this.onTerm === 'die') return this.end(143, 'SIGTERM');
     this.host.write('stdout', encoder.encode(`${this.onTerm.line}\n`));
@@ -80,8 +80,8 @@ export class FakeProcess {
    * @param exitCode - 128 plus the number of the signal when a signal ended the process.
    */
   end(exitCode: number, signal?: string): void {
-    if (this.over) return;
-    this.over = true;
+    if (this.exited) return;
+    this.exited = true;
     for (const child of this.children) this.host.onChildEnded(child);
     this.host.onExit(exitCode, signal);
   }

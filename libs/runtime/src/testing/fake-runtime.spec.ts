@@ -45,7 +45,7 @@ const harness: RuntimeHarness = {
   },
 };
 
-describeContainerRuntime('the fake', harness);
+describeContainerRuntime('the fake runtime', harness);
 
 describe('FakeMachine', () => {
   const random = createSeededRandom(7);
@@ -60,7 +60,7 @@ describe('FakeMachine', () => {
     ...overrides,
   });
 
-  it('ends a container and adds output to its log', async () => {
+  it('adds output to the log of a container and makes the container exit', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
     runtime.machine.write(containerId, 'stderr', 'no memory\n');
@@ -75,7 +75,7 @@ describe('FakeMachine', () => {
     expect(await lines.next()).toMatchObject({ done: true });
   });
 
-  it('fails as many starts as failNextStart was called, without a trace', async () => {
+  it('fails the next start once after failNextStart, without a container', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     runtime.machine.failNextStart(new CloudlessError('exhausted', 'no room'));
     await expect(runtime.start(request())).rejects.toMatchObject({ kind: 'exhausted' });
@@ -84,19 +84,19 @@ describe('FakeMachine', () => {
     expect(runtime.machine.startCount).toBe(1);
   });
 
-  it('ends running containers on reboot and removes them on loss', async () => {
+  it('ends running containers at a reboot, and removes containers silently', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     await runtime.start(request());
     runtime.machine.reboot();
-    const again = await runtime.reopen();
-    expect(await again.list()).toMatchObject([
+    const newRuntime = await runtime.reopen();
+    expect(await newRuntime.list()).toMatchObject([
       { phase: 'exited', exitCode: -1, reason: 'lost with the machine' },
     ]);
     runtime.machine.removeSilently();
-    expect(await again.list()).toEqual([]);
+    expect(await newRuntime.list()).toEqual([]);
   });
 
-  it('answers commands by the handler', async () => {
+  it('returns the results of the exec handler as output and exit code', async () => {
     const runtime = createFakeRuntime({ clock: new ManualClock() });
     const { containerId } = await runtime.start(request());
     runtime.machine.setExecHandler((_id, { command }) =>
@@ -116,19 +116,45 @@ describe('FakeMachine', () => {
   });
 
   it.each([
-    { asked: { image: 'nginx' }, capabilities: ['runtime.process'], refused: true },
-    { asked: { image: 'nginx', command: [] }, capabilities: ['runtime.cri'], refused: false },
-    { asked: { limits: { memoryBytes: 1 } }, capabilities: ['runtime.process'], refused: true },
-    { asked: { limits: { memoryBytes: 1 } }, capabilities: ['limits.memory'], refused: false },
-    { asked: { limits: { cpuMillis: 1 } }, capabilities: ['limits.memory'], refused: true },
+    {
+      name: 'an image',
+      fields: { image: 'nginx' },
+      capabilities: ['runtime.process'],
+      outcome: 'rejects',
+    },
+    {
+      name: 'an image',
+      fields: { image: 'nginx', command: [] },
+      capabilities: ['runtime.cri'],
+      outcome: 'accepts',
+    },
+    {
+      name: 'a memory limit',
+      fields: { limits: { memoryBytes: 1 } },
+      capabilities: ['runtime.process'],
+      outcome: 'rejects',
+    },
+    {
+      name: 'a memory limit',
+      fields: { limits: { memoryBytes: 1 } },
+      capabilities: ['limits.memory'],
+      outcome: 'accepts',
+    },
+    {
+      name: 'a CPU limit',
+      fields: { limits: { cpuMillis: 1 } },
+      capabilities: ['limits.memory'],
+      outcome: 'rejects',
+    },
   ])(
-    'rejects a request for $asked with capabilities $capabilities: $refused',
-    async ({ asked, capabilities, refused }) => {
+    '$outcome a request with $name when the runtime has $capabilities',
+    async ({ fields, capabilities, outcome }) => {
       const runtime = createFakeRuntime({ clock: new ManualClock(), capabilities });
-      const starting = runtime.start(request(asked));
-      if (refused) await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
+      const starting = runtime.start(request(fields));
+      if (outcome === 'rejects')
+        await expect(starting).rejects.toMatchObject({ kind: 'unimplemented' });
       else
-        expect(runtime.machine.requireRequest((await starting).containerId)).toMatchObject(asked);
+        expect(runtime.machine.requireRequest((await starting).containerId)).toMatchObject(fields);
     },
   );
 });

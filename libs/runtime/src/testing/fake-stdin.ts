@@ -1,16 +1,16 @@
-/** Capacity of a pipe. */
+/** Capacity of a pipe on Linux: a writer waits while so many bytes are unread. */
 const PIPE_BYTES = 64 * 1024;
 
-/** Stdin of a fake process. */
+/** The standard input of a fake process. */
 export class FakeStdin {
   private readonly bytes: number[] = [];
-  private over = false;
+  private hasEnded = false;
   private readonly readers: (() => void)[] = [];
   private readonly writers: (() => void)[] = [];
 
   /** True after the end of the input. */
   get ended(): boolean {
-    return this.over;
+    return this.hasEnded;
   }
 
   push(data: Uint8Array): void {
@@ -19,21 +19,24 @@ export class FakeStdin {
   }
 
   end(): void {
-    this.over = true;
+    this.hasEnded = true;
     this.wake(this.readers);
   }
 
   /** Reads all buffered bytes. */
   readAll(): Uint8Array {
-    const taken = Uint8Array.from(this.bytes.splice(0));
+    const bytes = Uint8Array.from(this.bytes.splice(0));
     this.wake(this.writers);
-    return taken;
+    return bytes;
   }
 
-  /** Reads one line, or the rest at the end; false when no complete line is buffered. */
+  /**
+   * Reads one line, or the rest of the input after its end.
+   * @returns False when no complete line is buffered and the input has not ended.
+   */
   readLine(): boolean {
     const end = this.bytes.indexOf(10);
-    if (end < 0 && !this.over) return false;
+    if (end < 0 && !this.hasEnded) return false;
     this.bytes.splice(0, end < 0 ? this.bytes.length : end + 1);
     this.wake(this.writers);
     return true;

@@ -10,13 +10,15 @@ export interface CommandOptions {
   readonly clock: Clock;
   /** Unique id of the command; it names the pipes of the command and marks its processes. */
   readonly execId: string;
+  /** The program and its arguments. */
   readonly command: readonly string[];
   /** Environment, including the variables of the command, and working directory. */
   readonly context: LaunchContext;
-  /** Undefined where containers have no cgroups. */
+  /** How the command joins the cgroup of its container; undefined where there are no cgroups. */
   readonly join?: CgroupJoin | undefined;
+  /** Called with each chunk of output. The chunk is valid only during the call. */
   readonly onOutput: (stream: LogStream, chunk: Uint8Array) => void;
-  /** Called when the command accepts more input. */
+  /** Called when the command accepts input again after `writeInput` returned false. */
   readonly onInputDrained: () => void;
   /** Called when the command has ended and `onOutput` has received all its output. */
   readonly onEnd: (exitCode: number) => void;
@@ -30,8 +32,8 @@ export interface CommandOutput {
   /** Bytes read so far. */
   readonly bytesRead: number;
   /**
-   * Reads the available bytes, then closes, even if another process still holds the other end. The
-   * end of the output is reported.
+   * Reads the available bytes, closes the output even if another process still has the other end
+   * open, and reports the end of the output.
    */
   finish(): void;
 }
@@ -41,7 +43,10 @@ export interface CommandOutput {
  * open; the same as for containers.
  */
 const OUTPUT_CHECK_MS = 250;
-/** Most checks, because a process outside the group may write for ever. */
+/**
+ * After this many checks (10 s) the outputs are closed even if data still arrives, because a
+ * process outside the process group may write for ever.
+ */
 const MAX_OUTPUT_CHECKS = 40;
 
 /**
@@ -65,11 +70,15 @@ export abstract class CommandProcess implements DependentProcess {
     this.openOutputs = outputs.length;
   }
 
-  /** False when the sender should wait for `onInputDrained`. */
+  /**
+   * Queues input for the command.
+   * @returns False when the sender should wait for `onInputDrained` before it sends more.
+   */
   abstract writeInput(chunk: Uint8Array): boolean;
+  /** Ends the input after all queued input. */
   abstract endInput(): void;
   abstract resize(size: TerminalSize): void;
-  /** Closes the input: the caller or the command has gone. */
+  /** Closes the input at once, because the caller or the command has gone. */
   protected abstract dropInput(): void;
 
   pause(): void {
@@ -80,7 +89,10 @@ export abstract class CommandProcess implements DependentProcess {
     for (const output of this.outputs) output.resume();
   }
 
-  /** Kills the command and its children. `onEnd` follows. */
+  /**
+   * Kills the process group of the command and, where there are no cgroups, all its descendants.
+   * `onEnd` follows.
+   */
   kill(): void {
     if (this.exitCode !== undefined) return;
     const relatives =
@@ -104,11 +116,12 @@ export abstract class CommandProcess implements DependentProcess {
     this.killTimer = this.options.clock.setTimer(EXEC_GRACE_MS, () => this.kill());
   }
 
-  /** Whether a caller still reads the output. */
-  protected get wantsOutput(): boolean {
+  /** False after {@link abandon}: nobody reads the output. */
+  protected get hasReader(): boolean {
     return !this.isAbandoned;
   }
 
+  /** Call it when the main process of the command has ended. */
   protected onExited(exitCode: number): void {
     this.exitCode = exitCode;
     this.deleteLaunchScript();
@@ -119,6 +132,7 @@ export abstract class CommandProcess implements DependentProcess {
     else this.scheduleOutputClose();
   }
 
+  /** Call it once for each output, when the output has ended. */
   protected onOutputEnded(): void {
     this.openOutputs -= 1;
     if (this.openOutputs === 0 && this.exitCode !== undefined) this.finish();

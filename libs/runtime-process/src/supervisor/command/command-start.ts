@@ -6,9 +6,9 @@ import { buildLaunchScript, type ShellTools } from '../process/launch-script.js'
 /** Lets a command join the cgroup of its container before its program begins. */
 export interface CgroupJoin {
   readonly tools: ShellTools;
-  /** `cgroup.procs` of the container's group. */
+  /** The file `cgroup.procs` of the container's cgroup. */
   readonly joinFile: string;
-  /** Where the launch script of the command is written. */
+  /** Path for the launch script of the command. */
   readonly scriptFile: string;
 }
 
@@ -18,13 +18,17 @@ export interface CommandStart {
   readonly argv0: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Deletes the launch script. Call it when the command has ended or could not be started. */
+  /**
+   * Deletes the launch script, if any. Call it when the command has ended or could not be started.
+   */
   readonly cleanUp: () => void;
 }
 
 /**
  * Prepares the start of a command: directly, or through a shell that first joins the cgroup of the
  * container, so that no process of the command outlives the container.
+ * @param execId - Id of the command, which marks its processes.
+ * @param join - Undefined where there are no cgroups.
  * @throws kind `invalid` when there is no such executable.
  */
 export function prepareCommand(

@@ -13,21 +13,23 @@ import { prepareCommand, type CommandStart } from './command-start.js';
 import { CommandProcess, type CommandOptions } from './command-process.js';
 
 export interface ExecCommandOptions extends CommandOptions {
+  /** Directory of the supervisor. */
   readonly directory: string;
   readonly fifos: FifoPool;
+  /** False gives the command an empty input. */
   readonly hasInput: boolean;
 }
 
-/** One command in a container, with pipes. */
+/** One command in a container, without a terminal: pipes carry its input and output. */
 export class ExecCommand extends CommandProcess {
   private constructor(
     options: ExecCommandOptions,
     child: ChildProcess,
     readers: readonly PipeReader[],
     private readonly input: net.Socket | undefined,
-    clear: () => void,
+    cleanUp: () => void,
   ) {
-    super(child.pid ?? 0, readers, options, clear);
+    super(child.pid ?? 0, readers, options, cleanUp);
     child.on('exit', (code, signal) => this.onExited(toProcessEnd(code, signal).exitCode));
     child.on('error', () => undefined); // only a failed signal; `exit` follows
     input?.on('error', () => this.dropInput()); // the command closed its input
@@ -37,25 +39,26 @@ export class ExecCommand extends CommandProcess {
 
   /**
    * Starts the command.
-   * @throws kind `invalid` when it cannot be started, `exhausted` when pipes or processes ran out.
+   * @throws kind `invalid` when the command cannot be started, `exhausted` when the machine has no
+   *   more pipes or processes.
    */
   static async start(options: ExecCommandOptions): Promise<ExecCommand> {
     const { command, context, execId, join } = options;
-    const plan = prepareCommand(command, context, execId, join);
+    const commandStart = prepareCommand(command, context, execId, join);
     try {
-      return await ExecCommand.launch(options, plan);
+      return await ExecCommand.launch(options, commandStart);
     } catch (reason) {
-      plan.cleanUp();
+      commandStart.cleanUp();
       throw reason;
     }
   }
 
   private static async launch(
     options: ExecCommandOptions,
-    plan: CommandStart,
+    commandStart: CommandStart,
   ): Promise<ExecCommand> {
     const { command, context, execId, fifos, directory } = options;
-    const { file, argv0, args, env, cleanUp } = plan;
+    const { file, argv0, args, env, cleanUp } = commandStart;
     const createPipe = async (name: string): Promise<string> => {
       const target = path.join(layout.fifos(directory), `${execId}.${name}`);
       await fifos.acquire(target);
@@ -71,13 +74,13 @@ export class ExecCommand extends CommandProcess {
     const createReader = (stream: LogStream, target: string): PipeReader =>
       new PipeReader(
         target,
-        (chunk) => (started?.wantsOutput === false ? undefined : options.onOutput(stream, chunk)),
+        (chunk) => (started?.hasReader === false ? undefined : options.onOutput(stream, chunk)),
         () => started?.onOutputEnded(),
       );
     const readers = [createReader('stdout', stdout), createReader('stderr', stderr)];
     const childEnds = [openSync(stdout, constants.O_WRONLY), openSync(stderr, constants.O_WRONLY)];
     const inputEnds = stdin === undefined ? undefined : openInput(stdin);
-    // Both ends are open: the names are not needed any more.
+    // Both ends of each pipe are open, so the pipes need no names any more.
     for (const target of files) rmSync(target, { force: true });
     const child = spawn(file, args, {
       argv0,
@@ -89,7 +92,7 @@ export class ExecCommand extends CommandProcess {
     for (const fd of [...childEnds, ...(inputEnds === undefined ? [] : [inputEnds.childEnd])])
       closeSync(fd);
     if (child.pid === undefined) {
-      for (const open of readers) open.close();
+      for (const reader of readers) reader.close();
       if (inputEnds !== undefined) closeSync(inputEnds.parentEnd);
       throw toSpawnError(
         await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
@@ -101,17 +104,16 @@ export class ExecCommand extends CommandProcess {
         ? undefined
         : new net.Socket({ fd: inputEnds.parentEnd, readable: false, writable: true });
     started = new ExecCommand(options, child, readers, input, cleanUp);
-    for (const open of readers) open.start();
+    for (const reader of readers) reader.start();
     return started;
   }
 
-  /** False when the sender should wait for `onInputDrained`. */
   writeInput(chunk: Uint8Array): boolean {
     return this.input === undefined || this.input.destroyed || this.input.write(chunk);
   }
 
   endInput(): void {
-    // after all earlier writes; a pipe has no half-close
+    // The callback runs after all earlier writes; a pipe cannot be closed for writing only.
     this.input?.write('', () => this.dropInput());
   }
 
@@ -130,11 +132,11 @@ export class ExecCommand extends CommandProcess {
  * two calls from blocking.
  */
 function openInput(file: string): { readonly parentEnd: number; readonly childEnd: number } {
-  const both = openSync(file, constants.O_RDWR);
-  const theirs = openSync(file, constants.O_RDONLY);
-  const ours = openSync(file, constants.O_WRONLY | constants.O_NONBLOCK);
-  closeSync(both);
-  return { parentEnd: ours, childEnd: theirs };
+  const bothEnds = openSync(file, constants.O_RDWR);
+  const childEnd = openSync(file, constants.O_RDONLY);
+  const parentEnd = openSync(file, constants.O_WRONLY | constants.O_NONBLOCK);
+  closeSync(bothEnds);
+  return { parentEnd, childEnd };
 }
 
 /**

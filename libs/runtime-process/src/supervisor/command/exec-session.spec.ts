@@ -38,7 +38,7 @@ async function open(): Promise<{
 }
 
 describe('ExecSession', () => {
-  it('grants the window at the start, and again what the command has read', async () => {
+  it('grants the whole window at the start, and read bytes again once 1/8 of the window was read', async () => {
     const { session, sent, drain } = await open();
     const window = { type: 'window', id: 4 };
     expect(sent).toEqual([{ ...window, bytes: INPUT_WINDOW_BYTES }]);
@@ -50,7 +50,7 @@ describe('ExecSession', () => {
     expect(sent.at(1)).toEqual({ ...window, bytes: (INPUT_WINDOW_BYTES * 3) / 16 });
   });
 
-  it('refuses a client that sends more input than any window allows', async () => {
+  it('rejects input when more than 2 MiB wait for the command', async () => {
     const { session } = await open();
     const chunk = Buffer.alloc(1024 * 1024);
     session.receive('stdin', chunk);
@@ -60,7 +60,7 @@ describe('ExecSession', () => {
     );
   });
 
-  it('refuses frames that no client may send, until it is closed', async () => {
+  it('rejects frames that no client may send, and ignores them after it was closed', async () => {
     const { session } = await open();
     expect(() => session.receive('stdout', Buffer.alloc(0))).toThrow('unexpected frame');
     session.close();

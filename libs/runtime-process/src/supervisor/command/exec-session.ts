@@ -13,18 +13,18 @@ import type { CommandProcess } from './command-process.js';
 type ExecMessage = Extract<ClientMessage, { type: 'exec' }>;
 
 /**
- * Most input bytes that a client may send before the command reads them; the most that a call
- * without flow control has as input, with its frames.
+ * Most input bytes that may wait for the command. A client without flow control sends its whole
+ * input at once; the limit leaves room for the input of such a call.
  */
 const MAX_UNREAD_INPUT_BYTES = 2 * 1024 * 1024;
-/** Smallest number of bytes that one `window` message grants. */
+/** Smallest number of bytes that one `window` message grants, so that few messages are sent. */
 const MIN_GRANT_BYTES = INPUT_WINDOW_BYTES / 8;
 
 /**
- * A connection that belongs to one command. When the connection closes, the command is ended. When
- * its reader is slow, the command is paused. The socket is always read, because otherwise the
- * supervisor would not notice that the client has gone; a window bounds the input that waits for
- * the command instead.
+ * A connection that belongs to one command. The session ends the command when the connection
+ * closes, and stops reading the output while the client reads slowly. The session always reads the
+ * socket, because otherwise it would not notice that the client has gone; a window bounds the input
+ * that waits for the command.
  */
 export class ExecSession {
   private running: { readonly command: CommandProcess; readonly release: () => void } | undefined;
@@ -50,7 +50,8 @@ export class ExecSession {
 
   /**
    * Handles a frame of the client.
-   * @throws kind `invalid` for an unexpected frame, or for more input than the window allows.
+   * @throws kind `invalid` for an unexpected frame, or when more than
+   *   {@link MAX_UNREAD_INPUT_BYTES} of input wait.
    */
   receive(kind: FrameKind, payload: Buffer): void {
     if (this.closed) return;
@@ -61,7 +62,7 @@ export class ExecSession {
     else throw new CloudlessError('invalid', 'unexpected frame');
   }
 
-  /** Ends the command: the caller has gone. */
+  /** Ends the command, because its caller has gone. */
   close(): void {
     this.closed = true;
     this.deadline?.cancel();
@@ -82,7 +83,7 @@ export class ExecSession {
     this.running?.command.endInput();
   }
 
-  /** Grants a new window when the command has read the input. */
+  /** Grants the read bytes to the client again. Call it when the command has read all its input. */
   private onInputRead(): void {
     this.ungrantedBytes += this.unreadBytes;
     this.unreadBytes = 0;

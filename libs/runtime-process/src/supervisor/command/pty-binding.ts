@@ -1,8 +1,8 @@
 import { createRequire } from 'node:module';
 
 /**
- * The functions that are used of the native module of node-pty. The JavaScript code of node-pty is
- * not used, because it loses output when the reader is slow.
+ * The functions of the native module of node-pty that terminals need. Cloudless does not use the
+ * JavaScript code of node-pty, because that code loses output when the reader is slow.
  */
 export interface PtyBinding {
   /**

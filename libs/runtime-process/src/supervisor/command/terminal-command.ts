@@ -9,6 +9,7 @@ import { loadPtyBinding, findSpawnHelper, type PtyBinding } from './pty-binding.
 import { TerminalInput } from './terminal-input.js';
 
 export interface TerminalCommandOptions extends CommandOptions {
+  /** Size of the terminal at the start. */
   readonly tty: TerminalSize;
 }
 
@@ -26,9 +27,9 @@ export class TerminalCommand extends CommandProcess {
     private readonly output: TerminalOutput,
     private readonly input: TerminalInput,
     options: TerminalCommandOptions,
-    clear: () => void,
+    cleanUp: () => void,
   ) {
-    super(pid, [output], options, clear);
+    super(pid, [output], options, cleanUp);
   }
 
   /**
@@ -41,31 +42,23 @@ export class TerminalCommand extends CommandProcess {
     const binding = loadPtyBinding();
     if (binding === undefined)
       throw new CloudlessError('unimplemented', 'tty: this node lacks the capability exec.tty');
-    const inTerminal = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
-    const { file, args, env, cleanUp } = prepareCommand(command, inTerminal, execId, join);
+    const terminalContext = { ...context, env: { TERM: DEFAULT_TERM, ...context.env } };
+    const { file, args, env, cleanUp } = prepareCommand(command, terminalContext, execId, join);
     let started: TerminalCommand | undefined;
     // The values -1, -1, true: keep the user and the group of this process; the input is UTF-8.
-    const process = forkTerminal(binding, command[0] ?? '', cleanUp, [
+    const forked = forkTerminal(binding, command[0] ?? '', cleanUp, [
       ...([file, args, Object.entries(env).map(([name, value]) => `${name}=${value}`)] as const),
       ...([context.workingDir, tty.columns, tty.rows, -1, -1, true, findSpawnHelper()] as const),
       (code, signal) => started?.onExited(signal === 0 ? code : 128 + signal),
     ]);
-    const input = new TerminalInput(process.fd, clock, options.onInputDrained);
-    const output = new TerminalOutput(process.fd, {
+    const input = new TerminalInput(forked.fd, clock, options.onInputDrained);
+    const output = new TerminalOutput(forked.fd, {
       onData: (chunk) =>
-        started?.wantsOutput === false ? undefined : options.onOutput('stdout', chunk),
+        started?.hasReader === false ? undefined : options.onOutput('stdout', chunk),
       onEnd: () => started?.onOutputEnded(),
       beforeClose: (close) => input.close(close),
     });
-    started = new TerminalCommand(
-      process.pid,
-      process.fd,
-      binding,
-      output,
-      input,
-      options,
-      cleanUp,
-    );
+    started = new TerminalCommand(forked.pid, forked.fd, binding, output, input, options, cleanUp);
     return started;
   }
 
@@ -86,16 +79,21 @@ export class TerminalCommand extends CommandProcess {
   }
 }
 
+/**
+ * Starts a process in a new terminal.
+ * @param name - The program as the caller named it, for the error.
+ * @param cleanUp - Called when the start fails.
+ */
 function forkTerminal(
   binding: PtyBinding,
   name: string,
-  clear: () => void,
+  cleanUp: () => void,
   args: Parameters<PtyBinding['fork']>,
 ): ReturnType<PtyBinding['fork']> {
   try {
     return binding.fork(...args);
   } catch (cause) {
-    clear();
+    cleanUp();
     throw toSpawnError(cause as NodeJS.ErrnoException, name);
   }
 }

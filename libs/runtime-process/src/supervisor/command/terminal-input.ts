@@ -1,14 +1,14 @@
 import { write } from 'node:fs';
 import type { Clock, Timer } from '@cloudless/base';
 
-/** Delay between writes to a terminal whose process does not read; it accepts some KiB. */
+/** Delay between attempts to write to a terminal whose buffer of some KiB is full. */
 const RETRY_MS = 10;
-/** Queued bytes above which the sender should wait. */
+/** Queued bytes from which the sender should wait. */
 const HIGH_WATER_MARK_BYTES = 16 * 1024;
 
 /**
  * Writes to a terminal without blocking. The terminal stream of Node.js would block the whole
- * process while nobody reads at the other end.
+ * process while no process reads at the other end.
  */
 export class TerminalInput {
   private queue: Uint8Array[] = [];
@@ -18,13 +18,21 @@ export class TerminalInput {
   private retryTimer: Timer | undefined;
   private onIdle: (() => void) | undefined;
 
+  /**
+   * @param fd - Non-blocking descriptor of the terminal. The caller closes it after {@link close}.
+   * @param onDrained - Called when the sender may continue after `write` returned false, and when
+   *   the process at the other end has ended.
+   */
   constructor(
     private readonly fd: number,
     private readonly clock: Clock,
     private readonly onDrained: () => void,
   ) {}
 
-  /** False when the sender should wait for `onDrained`. */
+  /**
+   * Queues a chunk.
+   * @returns False when the sender should wait for `onDrained` before it writes more.
+   */
   write(chunk: Uint8Array): boolean {
     if (this.isClosed || chunk.length === 0) return true;
     this.queue.push(chunk);
@@ -34,8 +42,8 @@ export class TerminalInput {
   }
 
   /**
-   * Discards the queued input.
-   * @param done - Called when the descriptor is not used any more; at once if it is idle.
+   * Discards the queued input. May be called more than once.
+   * @param done - Called when no write uses the descriptor any more; at once if none is pending.
    */
   close(done: () => void): void {
     this.isClosed = true;

@@ -17,6 +17,7 @@ import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
 export interface AdoptDeps {
+  /** Directory of the supervisor. */
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
@@ -38,11 +39,11 @@ export interface AdoptDeps {
 export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
   makeDirectorySync(layout.containers(deps.directory), 0o700);
   const containers: ManagedContainer[] = [];
-  const known = new Set<string>();
+  const recordedIds = new Set<string>();
   for (const name of readdirSync(layout.containers(deps.directory))) {
     const folder = layout.container(deps.directory, name);
     const record = readRecord(folder);
-    known.add(name);
+    recordedIds.add(name);
     if (record === undefined || record.phase === 'starting') {
       deps.log.warn('unfinished container removed', { containerId: name });
       if (record !== undefined) killUnfinished(record, deps.removeGroup);
@@ -51,12 +52,12 @@ export function adoptContainers(deps: AdoptDeps): readonly ManagedContainer[] {
       containers.push(adoptContainer(record, folder, deps));
     }
   }
-  const running = new Set<string>(
+  const runningIds = new Set<string>(
     containers.filter(({ isRunning }) => isRunning).map(({ status }) => status.containerId),
   );
   killMarkedProcesses(
     ({ containerId, execId }) =>
-      known.has(containerId) && (execId !== undefined || !running.has(containerId)),
+      recordedIds.has(containerId) && (execId !== undefined || !runningIds.has(containerId)),
   );
   return containers;
 }
@@ -98,7 +99,7 @@ function adoptContainer(
   }
   if (isSameBoot && cgroup !== undefined) deps.removeGroup(cgroup);
   const status: ContainerStatus = record.status;
-  // No main process: another process may have this id by now, so nothing may be signalled.
+  // The container gets no main process, so that no signal is sent: another process may have the id.
   container = new ManagedContainer(status, undefined, undefined, containerDeps);
   const end = isSameBoot ? (readProcessEnd(endFile) ?? UNKNOWN_END) : LOST_WITH_MACHINE;
   container.onEnded(
@@ -113,20 +114,21 @@ function adoptContainer(
 /** Tolerance for the coarse resolution of file times and of the machine's uptime. */
 const CLOCK_TOLERANCE_MS = 100;
 
-/** Returns whether a lease had expired at a wall-clock time. */
+/** Returns true when the lease had expired at the wall-clock time `timeMs`. */
 function hasEndedBefore(lease: RecordedLease | undefined, timeMs: number, nowMs: number): boolean {
   if (lease === undefined) return false;
   return timeMs + CLOCK_TOLERANCE_MS >= nowMs - (uptime() - lease.endsAtUptimeSeconds) * 1_000;
 }
 
 /**
- * Kills the processes of a container whose start was not finished. No caller knows this container.
+ * Kills the processes of a container whose start was not finished. No caller got an answer to this
+ * start.
  */
 function killUnfinished(
   { guard, cgroup }: ContainerRecord & { readonly phase: 'starting' },
-  clearGroup: AdoptDeps['removeGroup'],
+  removeGroup: AdoptDeps['removeGroup'],
 ): void {
   if (guard !== undefined && isAlive(guard.pid, guard.startToken))
     signalGroup(guard.pid, 'SIGKILL');
-  if (cgroup !== undefined) clearGroup(new Cgroup(cgroup));
+  if (cgroup !== undefined) removeGroup(new Cgroup(cgroup));
 }

@@ -2,14 +2,17 @@ import path from 'node:path';
 import { sleep, type Clock, type ContainerId, type Log } from '@cloudless/base';
 import { Cgroup } from '../../system/cgroups.js';
 
-/** Delay between attempts to remove a group: a killed process takes a moment to end. */
+/** Delay between attempts to remove a cgroup: a killed process takes a moment to end. */
 const RETRY_MS = 50;
 /**
- * Most attempts to remove a group, one minute in total. A process that the kernel cannot end by
- * then waits for a device.
+ * Most attempts to remove a cgroup, one minute in total. A process that has not ended by then waits
+ * for a device, which no signal interrupts.
  */
 const MAX_TRIES = 1_200;
-/** Most attempts when the supervisor ends; the next supervisor continues. */
+/**
+ * Most attempts when the supervisor ends, 5 ms apart (0.2 s in total). The next supervisor removes
+ * what is left.
+ */
 const MAX_CLOSE_TRIES = 40;
 
 /** The cgroups of all containers of a supervisor. */
@@ -27,7 +30,10 @@ export class ContainerCgroups {
     private readonly log: Log,
   ) {}
 
-  /** Returns the group of a container, which may not exist yet. */
+  /**
+   * Returns the cgroup of a container, which may not exist yet; undefined where there are no
+   * cgroups.
+   */
   getGroup(containerId: ContainerId): Cgroup | undefined {
     return this.parent === undefined
       ? undefined
@@ -53,9 +59,9 @@ export class ContainerCgroups {
       if (!isRunning(path.basename(group.folder))) this.killAndRemove(group);
   }
 
-  /** Kills everything in all groups and removes the groups, within {@link MAX_CLOSE_TRIES}. */
+  /** Kills all processes in all groups and tries to remove the groups for 0.2 s. */
   async close(): Promise<void> {
-    for (let turn = 0; turn < MAX_CLOSE_TRIES && this.parent !== undefined; turn += 1) {
+    for (let tries = 0; tries < MAX_CLOSE_TRIES && this.parent !== undefined; tries += 1) {
       this.parent.kill();
       if (this.parent.remove()) return;
       await sleep(this.clock, RETRY_MS / 10);

@@ -41,6 +41,7 @@ export class ContainerOutput {
     this.openPipes = this.readers.length;
   }
 
+  /** Begins to read the pipes. Call it once. */
   start(): void {
     for (const reader of this.readers) reader.start();
   }
@@ -53,11 +54,12 @@ export class ContainerOutput {
     this.resolveDrained();
   }
 
+  /** True when all writers have closed both pipes. */
   get hasEnded(): boolean {
     return this.openPipes === 0;
   }
 
-  /** Closes the pipes and the log; another supervisor continues. */
+  /** Closes the pipes and the log. Unread output stays in the pipes for the next supervisor. */
   close(): void {
     for (const reader of this.readers) reader.close();
     this.log.close();

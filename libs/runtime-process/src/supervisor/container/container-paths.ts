@@ -11,9 +11,11 @@ export const layout = {
   containers: (directory: string): string => path.join(directory, 'containers'),
   /** The leases of all containers, for the lease guard. */
   leases: (directory: string): string => path.join(directory, 'leases'),
+  /** Named pipes that no container uses yet, and the pipes of commands. */
   fifos: (directory: string): string => path.join(directory, 'fifos'),
   container: (directory: string, containerId: ContainerId | string): string =>
     path.join(directory, 'containers', containerId),
+  /** HOME of the container, and its working directory unless the request sets one. */
   work: (containerDirectory: string): string => path.join(containerDirectory, 'work'),
   log: (containerDirectory: string): string => path.join(containerDirectory, 'log'),
   /** File for the exit status, which the guard of the container writes. */

@@ -5,7 +5,8 @@ import type { LaunchContext } from '../process/launch-command.js';
 import type { ProcessReference } from '../process/main-process.js';
 
 /**
- * A lease on disk. It ends at a time since boot, which all processes of the machine measure alike.
+ * A lease on disk. Its end is a time since the boot of the machine, which all processes of the
+ * machine measure alike.
  */
 export interface RecordedLease {
   readonly leaseMs: number;
@@ -15,7 +16,7 @@ export interface RecordedLease {
 
 /**
  * Record of a container on disk.
- * - `starting`: the process is being started, and no caller knows the container.
+ * - `starting`: the process is being started, and no caller has an answer yet.
  * - `running`: `startToken` distinguishes the process from a later process with the same id.
  * - `exited`: the end was observed and is final.
  *
@@ -49,8 +50,8 @@ const NAME = 'state.json';
 
 /**
  * Replaces the record by an atomic rename. The record is not flushed to disk: it matters only until
- * the machine restarts, because no process survives that. A record that is damaged by then is
- * ignored.
+ * the machine restarts, because no process survives a restart. {@link readRecord} ignores a record
+ * that the restart has damaged.
  */
 export function writeRecord(directory: string, record: ContainerRecord): void {
   const draft = path.join(directory, `${NAME}.new`);

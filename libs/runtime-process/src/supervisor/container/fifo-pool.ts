@@ -11,6 +11,7 @@ import { makeDirectorySync } from '@cloudless/app-kit';
 const BATCH_SIZE = 64;
 /** A new batch is created when fewer pipes than this are left. */
 const MIN_READY = 24;
+/** Directories in which `mkfifo` is searched, whatever the PATH of the supervisor. */
 const HELPER_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin';
 
 /**
@@ -23,6 +24,7 @@ export class FifoPool {
   /**
    * @param directory - Created when it does not exist. Pipes of an earlier supervisor in it are
    *   used.
+   * @param createName - Must return a file name that it has not returned before.
    */
   constructor(
     private readonly directory: string,
@@ -32,20 +34,23 @@ export class FifoPool {
     this.ready = readdirSync(directory).map((name) => path.join(directory, name));
   }
 
-  /** Creates the first batch. */
+  /**
+   * Creates the first batch unless enough pipes are left.
+   * @throws kind `exhausted` when no pipe can be created.
+   */
   async prepare(): Promise<void> {
     if (this.ready.length < MIN_READY) await this.fill();
   }
 
   /**
-   * Moves a pipe to `file`.
+   * Moves a pipe of the pool to the path `file`, on the same file system.
    * @throws kind `exhausted` when no pipe can be created.
    */
   async acquire(file: string): Promise<void> {
     while (this.ready.length === 0) await this.fill();
     const next = this.ready.pop();
     if (next !== undefined) renameSync(next, file);
-    // a caller that finds no pipe tries again
+    // A failure is ignored here: a later caller that finds no pipe tries again.
     if (this.ready.length < MIN_READY) void this.fill().catch(() => undefined);
   }
 

@@ -21,6 +21,7 @@ import { writeRecord, type RecordedLease } from './container-record.js';
 import { layout } from './container-paths.js';
 
 export interface ManagedContainerDeps {
+  /** Directory of the container. */
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
@@ -46,6 +47,7 @@ const PIPE_END_CHECKS_MS = [0, 1, 3, 10, 30];
 
 /** One container: its running main process, or the record of its end. */
 export class ManagedContainer {
+  /** Killed when the container ends. */
   readonly dependents = new Set<DependentProcess>();
   private current: ContainerStatus;
   private stopWaiters: ((status: ContainerStatus) => void)[] = [];
@@ -53,6 +55,10 @@ export class ManagedContainer {
   private outputTimer: Timer | undefined;
   private readonly lease: PersistentLease;
 
+  /**
+   * @param main - Undefined for a container that has ended.
+   * @param context - Undefined for a container that has ended.
+   */
   constructor(
     status: ContainerStatus,
     readonly main: MainProcess | undefined,
@@ -85,7 +91,7 @@ export class ManagedContainer {
   }
 
   /**
-   * Environment and working directory for commands in the container.
+   * Returns the environment and working directory for commands in the container.
    * @throws kind `precondition` when the container has ended.
    */
   requireLaunchContext(): LaunchContext {
@@ -157,11 +163,16 @@ export class ManagedContainer {
     });
   }
 
+  /**
+   * Sends SIGTERM, and SIGKILL after `graceMs`; only SIGKILL when `graceMs` is 0. A further call
+   * can bring SIGKILL forward but not put it off.
+   * @returns The status after the end of the main process.
+   */
   stop(graceMs: number): Promise<ContainerStatus> {
     if (!this.isRunning) return Promise.resolve(this.current);
     const ended = new Promise<ContainerStatus>((resolve) => this.stopWaiters.push(resolve));
     const at = this.deps.clock.now() + Math.max(0, graceMs);
-    const first = this.pendingKill === undefined;
+    const isFirstStop = this.pendingKill === undefined;
     if (this.pendingKill === undefined || at < this.pendingKill.at) {
       this.pendingKill?.timer.cancel();
       this.pendingKill = {
@@ -170,13 +181,13 @@ export class ManagedContainer {
       };
     }
     if (graceMs <= 0) this.signal('SIGKILL');
-    else if (first) this.signal('SIGTERM');
+    else if (isFirstStop) this.signal('SIGTERM');
     return ended;
   }
 
   /**
-   * Checks whether the process has ended. Does nothing for a child of this supervisor without a
-   * guard, whose end Node.js reports.
+   * Checks for the end of the main process, and handles it. Does nothing for a child of this
+   * supervisor without a guard, because Node.js reports the end of such a child.
    */
   checkEnded(): void {
     const { main } = this;
@@ -187,7 +198,8 @@ export class ManagedContainer {
   }
 
   /**
-   * Call it when the guard was killed: the exit code is unknown unless the guard has written it.
+   * Call it when the guard was killed. The exit code is then unknown, unless the guard has written
+   * it before.
    */
   onGuardEnded(): void {
     if (!this.isRunning) return;
@@ -206,6 +218,7 @@ export class ManagedContainer {
   /**
    * Handles the end of the main process: kills the rest of its group, writes the record and
    * notifies the waiting callers.
+   * @param isEndedByLease - True when the lease had expired before the end.
    */
   onEnded(
     { exitCode, reason, finishedAtMs = this.deps.clock.wallTime() }: ProcessEnd,
@@ -231,7 +244,7 @@ export class ManagedContainer {
       : ended;
     this.context = undefined;
     this.writeExitRecord();
-    for (const companion of this.dependents) companion.kill();
+    for (const dependent of this.dependents) dependent.kill();
     this.deps.onExit(this);
     for (const resolve of this.stopWaiters.splice(0)) resolve(this.current);
     if (this.deps.output.hasEnded) this.deps.output.finish();
@@ -269,26 +282,26 @@ export class ManagedContainer {
   }
 
   /**
-   * Deletes logs and files.
+   * Deletes the directory of the container with its logs.
    * @throws kind `precondition` while the container runs.
    */
   remove(): void {
     if (this.isRunning)
       throw new CloudlessError(
         'precondition',
-        `container ${this.current.containerId} is running: stop it first`,
+        `container ${this.current.containerId} is running: stop it isFirstStop`,
       );
     this.outputTimer?.cancel();
     this.deps.output.finish();
     rmSync(this.deps.directory, { recursive: true, force: true });
   }
 
-  /** Closes files and cancels timers; the process continues. */
+  /** Closes files, cancels timers and kills the commands; the main process continues. */
   close(): void {
     this.lease.cancel();
     this.pendingKill?.timer.cancel();
     this.outputTimer?.cancel();
-    for (const companion of this.dependents) companion.kill();
+    for (const dependent of this.dependents) dependent.kill();
     this.deps.output.close();
   }
 

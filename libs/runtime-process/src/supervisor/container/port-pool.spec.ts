@@ -18,18 +18,18 @@ function aPool(): PortPool {
   pools.push(pool);
   return pool;
 }
-const given: number[] = [];
+const allocatedPorts: number[] = [];
 const allocateFrom = async (
   pool: PortPool,
   ...requests: PortRequest[]
 ): Promise<readonly number[]> => {
   const ports = await pool.allocate(requests, settings);
-  given.push(...ports);
+  allocatedPorts.push(...ports);
   return ports;
 };
 afterEach(() => {
-  for (const pool of pools.splice(0)) pool.release(given);
-  given.length = 0;
+  for (const pool of pools.splice(0)) pool.release(allocatedPorts);
+  allocatedPorts.length = 0;
 });
 
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
@@ -55,7 +55,7 @@ describeLinux('ports of several supervisors on one machine', () => {
     const first = aPool();
     const [port = 0] = await allocateFrom(first, http);
     const later = aPool();
-    first.release([port]); // its supervisor was killed
+    first.release([port]); // as the kernel does when the supervisor is killed
     await later.reserve([port]);
     expect(await allocateFrom(aPool(), http)).not.toEqual([port]);
   });
@@ -84,6 +84,6 @@ describeLinux('ports of several supervisors on one machine', () => {
     const tooMany = aPool().allocate([http, http], narrow);
     await expect(tooMany).rejects.toMatchObject({ kind: 'exhausted' });
     expect(await aPool().allocate([http], narrow)).toEqual([port]);
-    given.push(port);
+    allocatedPorts.push(port);
   });
 });

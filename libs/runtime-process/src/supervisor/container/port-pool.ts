@@ -21,7 +21,7 @@ export class PortPool {
     private readonly reservations = new PortReservations(),
   ) {}
 
-  /** Reserves the ports of an adopted container. */
+  /** Reserves the ports of an adopted container, for every protocol. */
   async reserve(ports: readonly number[]): Promise<void> {
     for (const port of ports) {
       this.allocated.add(port);
@@ -29,6 +29,7 @@ export class PortPool {
     }
   }
 
+  /** Releases ports, so that any supervisor of this machine can assign them. */
   release(ports: readonly number[]): void {
     for (const port of ports) {
       this.allocated.delete(port);
@@ -44,28 +45,29 @@ export class PortPool {
     requests: readonly PortRequest[],
     settings: SupervisorSettings,
   ): Promise<readonly number[]> {
-    const found: number[] = [];
+    const allocated: number[] = [];
     try {
-      for (const { protocol } of requests) found.push(await this.allocateOne(protocol, settings));
+      for (const { protocol } of requests)
+        allocated.push(await this.allocateOne(protocol, settings));
     } catch (reason) {
-      this.release(found);
+      this.release(allocated);
       throw reason;
     }
-    return found;
+    return allocated;
   }
 
-  /** Searches in a circle, so that a port that was just released is not reused at once. */
+  /** Searches the range in a circle, so that a released port is not assigned again at once. */
   private async allocateOne(
     protocol: PortRequest['protocol'],
     { portRange: { from, to }, address }: SupervisorSettings,
   ): Promise<number> {
     const count = to - from + 1;
     for (let tried = 0; tried < count; tried += 1) {
-      const wanted = this.next ?? from + Math.floor(this.random.next() * count);
-      const port = wanted < from || wanted > to ? from : wanted;
+      const candidate = this.next ?? from + Math.floor(this.random.next() * count);
+      const port = candidate < from || candidate > to ? from : candidate;
       this.next = port + 1;
       if (this.allocated.has(port)) continue;
-      // Mark it before the check, which takes time: another start must not find it free.
+      // Mark the port before the asynchronous checks, so that a concurrent start skips it.
       this.allocated.add(port);
       if (!(await this.reservations.reserve(port, protocol))) this.allocated.delete(port);
       else if (await (protocol === 'tcp' ? isFreeTcp(port, address) : isFreeUdp(port, address)))

@@ -26,12 +26,12 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 function createDeps(overrides: Partial<StartDeps> = {}): StartDeps {
-  let names = 0;
+  let pipeCount = 0;
   return {
     directory,
     clock: systemClock,
     log: silentLog,
-    fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(names += 1)}`),
+    fifos: new FifoPool(layout.fifos(directory), () => `pipe-${(pipeCount += 1)}`),
     bootId: readBootId(),
     settings: {
       portRange: { from: 1, to: 2 },
@@ -56,34 +56,34 @@ describe.each([
     const request = aScript('exec sleep 3600');
     const folder = layout.container(directory, request.containerId);
     const { fifos } = createDeps();
-    const take = async (file: string): Promise<void> => {
+    const acquire = async (file: string): Promise<void> => {
       await fifos.acquire(file);
       // The last step before the process is started: from here on no record can be written, as on a
       // full disk.
       if (file === layout.pipe(folder, 'stderr')) mkdirSync(path.join(folder, 'state.json.new'));
     };
     await expect(
-      startContainer(request, [], createDeps({ ...getTools(), fifos: { acquire: take } })),
+      startContainer(request, [], createDeps({ ...getTools(), fifos: { acquire } })),
     ).rejects.toThrow('EISDIR');
     expect(readdirSync(layout.containers(directory))).toEqual([]);
-    const left = findMarkedProcesses().filter(
+    const processes = findMarkedProcesses().filter(
       ({ containerId }) => containerId === request.containerId,
     );
-    await waitUntil(() => left.every(({ pid }) => readStartToken(pid) === undefined));
+    await waitUntil(() => processes.every(({ pid }) => readStartToken(pid) === undefined));
   });
 
   /**
-   * Runs a container to its end. No supervisor sweeps here: only the container itself kills the
-   * processes that it left.
+   * Runs a container to its end. No supervisor runs here that searches for remaining processes:
+   * only the container itself kills them.
    */
   async function runToEnd(request: ContainerRequest): Promise<ManagedContainer> {
-    let isOver = false;
+    let hasEnded = false;
     const container = await startContainer(
       request,
       [],
-      createDeps({ ...getTools(), onExit: () => (isOver = true) }),
+      createDeps({ ...getTools(), onExit: () => (hasEnded = true) }),
     );
-    await waitUntil(() => isOver);
+    await waitUntil(() => hasEnded);
     await container.drained;
     return container;
   }

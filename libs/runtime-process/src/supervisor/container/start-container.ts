@@ -19,6 +19,7 @@ import { ManagedContainer } from './managed-container.js';
 import { ContainerOutput } from './container-output.js';
 
 export interface StartDeps {
+  /** Directory of the supervisor. */
   readonly directory: string;
   readonly clock: Clock;
   readonly log: Log;
@@ -38,10 +39,11 @@ export interface StartDeps {
 }
 
 /**
- * Creates the files of a container and starts its process, leader of its own session. Removes
- * everything again when the start fails.
- * @throws kind `invalid` when the command cannot be executed, `exhausted` when processes, pipes or
- *   disk space ran out.
+ * Creates the files of a container and starts its process, leader of its own session. Removes files
+ * and processes again when the start fails.
+ * @param ports - One port for each element of `request.ports`.
+ * @throws kind `invalid` when the command cannot be executed, `exhausted` when the machine has no
+ *   more processes or pipes; errors of the file system as they are.
  */
 export async function startContainer(
   request: ContainerRequest,

@@ -12,37 +12,38 @@ import { CONTAINER_MARK } from '../../system/marked-processes.js';
  * time of the main process, folder of the cgroup. `-` stands for no value. The times of SIGTERM and
  * SIGKILL are hundredths of a second since the machine started.
  *
- * The script reads the file at least once a second. It ends when a later guard is in charge or the
- * file is missing. The guard in charge also ends when there is no lease, or when the supervisor is
- * dead or stopped and no process of a container is left.
+ * The script reads the file at least once a second. The script exits when the file names a later
+ * guard or is missing. The guard in charge also exits when there is no lease, or when the
+ * supervisor is dead or stopped and no process of a container is left.
  *
- * Functions: `look` reads the state and the start time of a process; `is_ours` tells whether the
- * process id of the lease has not been given to a later process; `lives` tells whether a process of
- * the container is left; `end` kills all processes of the container. Variables: `works` is set
- * while the supervisor runs; `busy` is set while the guard has to continue; `told` has the ids of
- * the containers that got SIGTERM; `next` is the time of the next round.
+ * Functions: `read_process` sets `state` and `start`, the state and the start time of a process;
+ * `is_same_process` is true unless a later process has the process id of the lease; `has_processes`
+ * is true while a process of the container is left; `kill_all` kills all processes of the
+ * container. Variables: `supervised` is set while the supervisor runs; `busy` is set while the
+ * guard has to continue; `terminated` has the ids of the containers that got SIGTERM; `in_charge`
+ * is the number of the guard in charge; `next` is the time of the next round.
  */
-export const LEASE_GUARD = `
+export const LEASE_GUARD_SCRIPT = `
 set -f
-told=' '
-look() {
+terminated=' '
+read_process() {
   text= state= start=
   while read -r line; do text="$text $line"; done <"/proc/$1/stat" || return 0
   set -- \${text##*) }
   state=$1 start=\${20}
 }
-is_ours() {
+is_same_process() {
   [ "$pid" != - ] || return 1
-  look "$pid"
+  read_process "$pid"
   [ -z "$start" ] || [ "$start" = "$token" ]
 }
-lives() {
-  is_ours && kill -s 0 -- "-$pid" && return 0
+has_processes() {
+  is_same_process && kill -s 0 -- "-$pid" && return 0
   [ "$group" != - ] && read -r first <"$group/cgroup.procs" && return 0
   return 1
 }
-end() {
-  if is_ours; then kill -s KILL -- "-$pid"; [ -z "$start" ] || kill -s KILL "$pid"; fi
+kill_all() {
+  if is_same_process; then kill -s KILL -- "-$pid"; [ -z "$start" ] || kill -s KILL "$pid"; fi
   if [ "$group" != - ]; then
     if [ -e "$group/cgroup.kill" ]; then echo 1 >"$group/cgroup.kill"
     else while read -r member; do kill -s KILL "$member"; done <"$group/cgroup.procs"; fi
@@ -60,36 +61,38 @@ while :; do
   read -r up rest </proc/uptime || exit
   now=$((\${up%.*} * 100 + 1\${up#*.} - 100)) next=$((now + 100)) busy=
   {
-    read -r charged supervisor begun rest || exit
-    [ "$charged" -le "$number" ] || exit 0
-    look "$supervisor"
-    works=
-    if [ "$start" = "$begun" ]; then case $state in T | t | Z | X) ;; *) works=1 ;; esac; fi
+    read -r in_charge supervisor supervisor_start rest || exit
+    [ "$in_charge" -le "$number" ] || exit 0
+    read_process "$supervisor"
+    supervised=
+    if [ "$start" = "$supervisor_start" ]; then
+      case $state in T | t | Z | X) ;; *) supervised=1 ;; esac
+    fi
     while read -r term kill id pid token group; do
-      if [ -n "$works" ]; then
+      if [ -n "$supervised" ]; then
         busy=1
         [ "$term" -le "$now" ] || [ "$term" -ge "$next" ] || next=$term
         continue
       fi
       if [ "$kill" -le "$now" ]; then
-        end
+        kill_all
         next=$((now + 10))
-        if lives; then busy=1; fi
+        if has_processes; then busy=1; fi
         continue
       fi
-      if [ "$group" = - ] || lives; then busy=1; fi
+      if [ "$group" = - ] || has_processes; then busy=1; fi
       due=$kill
       if [ "$term" -gt "$now" ]; then due=$term
       else
-        case $told in *" $id "*) ;; *)
-          told="$told$id "
-          if is_ours; then kill -s TERM -- "-$pid"; fi ;;
+        case $terminated in *" $id "*) ;; *)
+          terminated="$terminated$id "
+          if is_same_process; then kill -s TERM -- "-$pid"; fi ;;
         esac
       fi
       [ "$due" -ge "$next" ] || next=$due
     done
   } <"$leases" || exit
-  [ -n "$busy" ] || [ "$charged" -lt "$number" ] || exit 0
+  [ -n "$busy" ] || [ "$in_charge" -lt "$number" ] || exit 0
   left=$((next - now))
   [ "$left" -ge 5 ] || left=5
   part=$((left % 100))

@@ -17,13 +17,13 @@ import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
 import { findShellTools } from '../process/shell-tools.js';
 import { LeaseGuard, type GuardedLease } from './lease-guard.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
+import { LEASE_GUARD_SCRIPT } from './lease-guard-script.js';
 
 let directory: string;
-let found: ShellTools | undefined;
+let tools: ShellTools | undefined;
 const children: ChildProcess[] = [];
 beforeAll(async () => {
-  found = await findShellTools();
+  tools = await findShellTools();
 });
 beforeEach(() => {
   directory = mkdtempSync(path.join(tmpdir(), 'cloudless-guard-'));
@@ -40,7 +40,7 @@ const startSleeper = (script = 'exec sleep 3600', env: NodeJS.ProcessEnv = {}): 
   return child;
 };
 const waitForExit = (child: ChildProcess): Promise<readonly unknown[]> =>
-  new Promise((resolve) => child.once('exit', (...how) => resolve(how)));
+  new Promise((resolve) => child.once('exit', (...result) => resolve(result)));
 /**
  * Replaces the file of leases in one step, as a supervisor does: a guard may read the file at any
  * moment.
@@ -54,12 +54,12 @@ function writeLeases(header: string, leases: readonly (readonly unknown[])[]): s
   renameSync(`${file}.new`, file);
   return file;
 }
-/** Starts the script like a supervisor that has died since. */
+/** Starts the script with a header whose supervisor is no running process. */
 function startGuard(shell: string, leases: readonly (readonly unknown[])[]): ChildProcess {
   const file = writeLeases('1 1 dead - -', leases);
   const child = spawn(
     shell,
-    ['-c', LEASE_GUARD, 'guard', file, '1', found?.sleep ?? '', found?.grep ?? ''],
+    ['-c', LEASE_GUARD_SCRIPT, 'guard', file, '1', tools?.sleep ?? '', tools?.grep ?? ''],
     { stdio: 'ignore' },
   );
   children.push(child);
@@ -73,7 +73,7 @@ const readUptimeCentiseconds = (): number => Math.floor(uptime() * 100);
 describe.each(['/bin/sh', '/bin/bash'])(
   'the lease guard script, run by %s, while the supervisor is dead,',
   (shell) => {
-    const isMissing = (): boolean => found === undefined || !existsSync(shell);
+    const isMissing = (): boolean => tools === undefined || !existsSync(shell);
 
     it('sends SIGTERM when a lease has expired, and SIGKILL after the grace period', async () => {
       if (isMissing()) return;
@@ -91,7 +91,7 @@ describe.each(['/bin/sh', '/bin/bash'])(
         readStartToken(pid),
         '-',
       ];
-      const over = waitForExit(
+      const exited = waitForExit(
         startGuard(shell, [line(gentle, now + 6_000), line(stubborn, now + 60)]),
       );
       expect(await Promise.all(ends)).toEqual([
@@ -100,22 +100,22 @@ describe.each(['/bin/sh', '/bin/bash'])(
       ]);
       expect(existsSync(layout.leases(directory))).toBe(true);
       rmSync(layout.leases(directory)); // a guard exits when its file is missing
-      await over;
+      await exited;
     });
 
-    it('finds processes that left the session by their mark, kills them, and ends when none is left', async () => {
+    it('finds processes that left the session by their mark, kills them, and exits when none is left', async () => {
       if (isMissing()) return;
       const stray = startSleeper('exec sleep 3600', { CLOUDLESS_CONTAINER_ID: ID });
       const strayEnd = waitForExit(stray);
       // while a program begins, the kernel shows no environment
       await waitUntil(() => isSleeping(stray));
       const now = readUptimeCentiseconds();
-      const over = waitForExit(startGuard(shell, [[now, now, ID, '-', '-', '-']]));
+      const exited = waitForExit(startGuard(shell, [[now, now, ID, '-', '-', '-']]));
       expect(await strayEnd).toEqual([null, 'SIGKILL']);
-      expect(await over).toEqual([0, null]);
+      expect(await exited).toEqual([0, null]);
     });
 
-    it('does not kill a later process with the same id', async () => {
+    it('does not kill a later process that has the process id of the lease', async () => {
       if (isMissing()) return;
       const later = startSleeper();
       const now = readUptimeCentiseconds();
@@ -128,11 +128,11 @@ describe.each(['/bin/sh', '/bin/bash'])(
 
     it('exits when the leases file names a later guard', async () => {
       if (isMissing()) return;
-      const far = readUptimeCentiseconds() + 360_000;
-      const running = startGuard(shell, [[far, far, ID, '-', '-', '-']]);
-      const over = waitForExit(running);
+      const inAnHour = readUptimeCentiseconds() + 360_000;
+      const running = startGuard(shell, [[inAnHour, inAnHour, ID, '-', '-', '-']]);
+      const exited = waitForExit(running);
       writeLeases('2 1 dead - -', []);
-      expect(await over).toEqual([0, null]);
+      expect(await exited).toEqual([0, null]);
     });
   },
 );
@@ -148,9 +148,9 @@ describe('LeaseGuard', () => {
   const readGuardPid = (): number =>
     Number(readFileSync(layout.leases(directory), 'utf8').split(' ')[3]);
 
-  it('runs a guard while there are leases', async () => {
-    if (found === undefined) return;
-    const leases = new LeaseGuard(directory, found, () => undefined);
+  it('starts a guard at the first lease, and kills the guard when no lease is left', async () => {
+    if (tools === undefined) return;
+    const leases = new LeaseGuard(directory, tools, () => undefined);
     leases.update([]);
     expect(existsSync(layout.leases(directory))).toBe(false);
     leases.update([lease]);
@@ -161,12 +161,12 @@ describe('LeaseGuard', () => {
     leases.close();
   });
 
-  it('takes over the leases of an earlier supervisor and ends its guard', async () => {
-    if (found === undefined) return;
-    const earlier = new LeaseGuard(directory, found, () => undefined);
+  it('replaces the guard of an earlier supervisor', async () => {
+    if (tools === undefined) return;
+    const earlier = new LeaseGuard(directory, tools, () => undefined);
     earlier.update([lease]);
     const first = readGuardPid();
-    const later = new LeaseGuard(directory, found, () => undefined);
+    const later = new LeaseGuard(directory, tools, () => undefined);
     later.update([lease]);
     const second = readGuardPid();
     expect(second).not.toBe(first);
@@ -178,11 +178,11 @@ describe('LeaseGuard', () => {
   });
 
   it.each([0.001, 0.25, 0.254_999, 0.999_999])(
-    'never writes an end before the end of the lease, with a fraction of %s s',
+    'writes a time of SIGTERM at or after the end of a lease that ends at a fraction of %s s',
     (fraction) => {
-      if (found === undefined) return;
+      if (tools === undefined) return;
       const endsAtUptimeSeconds = Math.floor(uptime()) + 3_600 + fraction;
-      const leases = new LeaseGuard(directory, found, () => undefined);
+      const leases = new LeaseGuard(directory, tools, () => undefined);
       leases.update([{ ...lease, endsAtUptimeSeconds, graceMs: 15 }]);
       const [, line = ''] = readFileSync(layout.leases(directory), 'utf8').split('\n');
       const [termAt = 0, killAt = 0] = line.split(' ').map(Number);
@@ -194,8 +194,8 @@ describe('LeaseGuard', () => {
   );
 
   it('keeps the earlier leases in force when new leases cannot be written', () => {
-    if (found === undefined) return;
-    const leases = new LeaseGuard(directory, found, () => undefined);
+    if (tools === undefined) return;
+    const leases = new LeaseGuard(directory, tools, () => undefined);
     leases.update([lease]);
     const before = readFileSync(layout.leases(directory), 'utf8');
     mkdirSync(`${layout.leases(directory)}.new`); // as on a full disk

@@ -5,9 +5,9 @@ import { isAlive, readStartToken } from '../../system/process-identity.js';
 import { layout } from '../container/container-paths.js';
 import type { ShellTools } from '../process/launch-script.js';
 import type { ProcessReference } from '../process/main-process.js';
-import { LEASE_GUARD } from './lease-guard-script.js';
+import { LEASE_GUARD_SCRIPT } from './lease-guard-script.js';
 
-/** Lease of a container in the form that the guard reads. */
+/** Lease of a container for {@link LeaseGuard.update}. */
 export interface GuardedLease {
   readonly containerId: ContainerId;
   /** Time of SIGTERM, in seconds since the machine started. */
@@ -16,14 +16,14 @@ export interface GuardedLease {
   readonly graceMs: number;
   /** Undefined while the process is being started. */
   readonly main: ProcessReference | undefined;
-  /** Folder of the container's cgroup. */
+  /** Folder of the container's cgroup; undefined where there are no cgroups. */
   readonly cgroup: string | undefined;
 }
 
 /**
  * Runs the lease guard: a shell that outlives supervisor and agent, and ends containers whose lease
- * has expired while the supervisor is dead or stopped. The guard reads a file with all leases each
- * second, and runs only while there are leases.
+ * has expired while the supervisor is dead or stopped. The guard reads a file with all leases at
+ * least once a second, and runs only while there are leases.
  */
 export class LeaseGuard {
   private readonly file: string;
@@ -32,7 +32,11 @@ export class LeaseGuard {
   private leases: readonly GuardedLease[] = [];
   private isClosed = false;
 
-  /** The guard of an earlier supervisor stays in charge until `update` is called. */
+  /**
+   * Starts no guard. The guard of an earlier supervisor stays in charge until `update` is called.
+   * @param directory - Directory of the supervisor.
+   * @param onFault - Called when a guard was killed and no other guard can be started.
+   */
   constructor(
     directory: string,
     private readonly tools: ShellTools,
@@ -43,7 +47,7 @@ export class LeaseGuard {
   }
 
   /**
-   * Replaces all leases. Call it before a caller learns of a lease.
+   * Replaces all leases. Call it before a call that sets or renews a lease is answered.
    * @throws kind `exhausted` when no guard can be started, or the error of the file system when the
    *   leases cannot be written. The earlier leases then stay in force.
    */
@@ -56,22 +60,30 @@ export class LeaseGuard {
     if (leases.length === 0) this.stop();
   }
 
-  /** Ends the guard. */
+  /** Kills the guard, and starts no other guard. */
   close(): void {
     this.isClosed = true;
     this.stop();
   }
 
   private start(): void {
-    const old = readHeader(this.file).guard;
+    const earlierGuard = readHeader(this.file).guard;
     this.number += 1;
-    // The guard needs a file to read; an older one leaves the older guard in charge until the new
-    // one runs.
+    // The guard exits without a file. An existing file stays unchanged until the new guard runs, so
+    // that the earlier guard stays in charge.
     if (!existsSync(this.file)) this.write();
     const { shell, sleep, grep } = this.tools;
     const child = spawn(
       shell,
-      ['-c', LEASE_GUARD, 'cloudless-lease-guard', this.file, String(this.number), sleep, grep],
+      [
+        '-c',
+        LEASE_GUARD_SCRIPT,
+        'cloudless-lease-guard',
+        this.file,
+        String(this.number),
+        sleep,
+        grep,
+      ],
       {
         cwd: '/',
         env: {},
@@ -79,7 +91,7 @@ export class LeaseGuard {
         stdio: 'ignore',
       },
     );
-    child.on('error', () => undefined); // the missing process id reports it
+    child.on('error', () => undefined); // a failed start shows as a missing process id
     const { pid } = child;
     if (pid === undefined)
       throw new CloudlessError(
@@ -91,7 +103,7 @@ export class LeaseGuard {
     this.guard = guard;
     child.on('exit', () => this.onGuardExit(guard));
     this.write();
-    if (old !== undefined) killGuard(old);
+    if (earlierGuard !== undefined) killGuard(earlierGuard);
   }
 
   /** Replaces a guard that was killed. */
@@ -112,7 +124,7 @@ export class LeaseGuard {
     if (guard !== undefined) killGuard(guard.reference);
   }
 
-  /** Ends the guard of an earlier supervisor, as there are no leases. */
+  /** Kills the guard of an earlier supervisor, because there are no leases. */
   private endEarlierGuard(): void {
     const { guard } = readHeader(this.file);
     if (guard === undefined) return;
@@ -120,13 +132,14 @@ export class LeaseGuard {
     killGuard(guard);
   }
 
+  /** Replaces the file of leases by an atomic rename. */
   private write(): void {
-    const mine = { pid: process.pid, startToken: readStartToken(process.pid) ?? '' };
+    const supervisor = { pid: process.pid, startToken: readStartToken(process.pid) ?? '' };
     const guard = this.guard?.reference;
     const header = [
       this.number,
-      mine.pid,
-      mine.startToken,
+      supervisor.pid,
+      supervisor.startToken,
       guard?.pid ?? '-',
       guard?.startToken ?? '-',
     ].join(' ');
@@ -155,6 +168,7 @@ function toLine({ containerId, endsAtUptimeSeconds, graceMs, main, cgroup }: Gua
   ].join(' ');
 }
 
+/** Reads number and process of the guard in charge; number 0 when the file has no header. */
 function readHeader(file: string): {
   readonly number: number;
   readonly guard: ProcessReference | undefined;

@@ -4,8 +4,8 @@ import { PersistentLease } from './persistent-lease.js';
 
 const HOUR_MS = 3_600_000;
 
-describe('a lease that outlives its supervisor', () => {
-  function aLease(keep: () => void = () => undefined) {
+describe('PersistentLease', () => {
+  function aLease(persist: () => void = () => undefined) {
     const clock = new ManualClock();
     const graces: number[] = [];
     return {
@@ -14,26 +14,26 @@ describe('a lease that outlives its supervisor', () => {
       lease: new PersistentLease({
         clock,
         onEnd: (graceMs) => graces.push(graceMs),
-        persist: keep,
+        persist,
       }),
     };
   }
 
-  it('leaves only the rest of the grace period when it expired while no supervisor ran', async () => {
+  it('calls onEnd with the rest of the grace period when the lease expired before resume', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: HOUR_MS, endsAtUptimeSeconds: uptime() - 2 * 3_600 });
     await clock.advance(0);
     expect(graces).toEqual([0]);
   });
 
-  it('keeps its grace period when it has not expired', async () => {
+  it('calls onEnd with the whole grace period when the lease expires after resume', async () => {
     const { clock, graces, lease } = aLease();
     lease.resume({ leaseMs: HOUR_MS, graceMs: 5_000, endsAtUptimeSeconds: uptime() + 3_600 });
     await clock.advance(2 * HOUR_MS);
     expect(graces).toEqual([5_000]);
   });
 
-  it('is not extended on disk or in memory by a renewal after its expiry', () => {
+  it('does not extend an expired lease in memory or on disk when it is renewed', () => {
     const { graces, lease } = aLease();
     lease.resume({ leaseMs: 10_000, graceMs: 0, endsAtUptimeSeconds: uptime() - 1 });
     lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
@@ -43,12 +43,12 @@ describe('a lease that outlives its supervisor', () => {
     expect(lease.current?.endsAtUptimeSeconds).toBeLessThan(uptime());
   });
 
-  it('is written again only when it ends much later, earlier, or with another grace period', () => {
-    let written = 0;
-    const { lease } = aLease(() => (written += 1));
+  it('writes a renewed lease only when its end moves 1/4 later or earlier, or its grace period changes', () => {
+    let persistCount = 0;
+    const { lease } = aLease(() => (persistCount += 1));
     const renew = (leaseMs: number, graceMs = 0): number => {
       lease.renew({ leaseMs, graceMs });
-      return written;
+      return persistCount;
     };
     expect(renew(HOUR_MS)).toBe(1);
     expect(renew(HOUR_MS)).toBe(1);
@@ -59,18 +59,18 @@ describe('a lease that outlives its supervisor', () => {
     expect(lease.recorded).toMatchObject({ graceMs: 5_000 });
   });
 
-  it('continues when it cannot be written, and is written by the next renewal', () => {
-    let full = true;
-    let kept = 0;
+  it('writes the lease at the next renewal after a write failed', () => {
+    let isDiskFull = true;
+    let persistCount = 0;
     const { lease } = aLease(() => {
-      if (full) throw new Error('no space left on device');
-      kept += 1;
+      if (isDiskFull) throw new Error('no space left on device');
+      persistCount += 1;
     });
     expect(() => lease.renew({ leaseMs: HOUR_MS, graceMs: 0 })).toThrow('no space left');
     expect(lease.recorded).toBeUndefined();
-    full = false;
+    isDiskFull = false;
     lease.renew({ leaseMs: HOUR_MS, graceMs: 0 });
-    expect(kept).toBe(1);
+    expect(persistCount).toBe(1);
     expect(lease.recorded).toMatchObject({ leaseMs: HOUR_MS });
   });
 });

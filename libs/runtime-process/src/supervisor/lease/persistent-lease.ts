@@ -5,9 +5,9 @@ import type { RecordedLease } from '../container/container-record.js';
 
 export interface PersistentLeaseDeps {
   readonly clock: Clock;
-  /** Called once, when the lease ends. */
+  /** Called once, when the lease ends, with the grace period in milliseconds. */
   readonly onEnd: (graceMs: number) => void;
-  /** Writes `recorded` to disk. */
+  /** Must write {@link PersistentLease.recorded} to disk. */
   readonly persist: () => void;
 }
 
@@ -30,7 +30,7 @@ export class PersistentLease {
     this.timer = new LeaseTimer(deps.clock, deps.onEnd);
   }
 
-  /** Whether the lease has expired, even if its timer has not fired yet. */
+  /** True when the lease has expired, even if its timer has not fired yet. */
   get hasEnded(): boolean {
     return (
       this.timer.hasEnded ||
@@ -48,6 +48,10 @@ export class PersistentLease {
     return this.currentLease;
   }
 
+  /**
+   * Renews the lease; undefined removes it. Does nothing after the end of the lease.
+   * @throws The error of `persist`. The lease is renewed all the same.
+   */
   renew(lease: ContainerLease | undefined): void {
     if (this.timer.hasEnded) return;
     this.timer.renew(lease);
@@ -59,13 +63,13 @@ export class PersistentLease {
     const endsAtUptimeSeconds = uptime() + lease.leaseMs / 1_000;
     this.currentLease = { ...lease, endsAtUptimeSeconds };
     const { recordedLease } = this;
-    const isNear =
+    const endsNearRecorded =
       recordedLease !== undefined &&
       endsAtUptimeSeconds - recordedLease.endsAtUptimeSeconds <
         (lease.leaseMs / 1_000) * PERSIST_SHARE;
     // A lease that ends earlier than the recorded lease is written at once.
     if (
-      isNear &&
+      endsNearRecorded &&
       endsAtUptimeSeconds >= recordedLease.endsAtUptimeSeconds &&
       lease.graceMs === recordedLease.graceMs
     )
@@ -87,7 +91,7 @@ export class PersistentLease {
     });
   }
 
-  /** Writes the lease. After a failure, the next renewal tries again. */
+  /** Writes the lease. After a failure, the next renewal writes it. */
   private persist(lease: RecordedLease | undefined): void {
     const before = this.recordedLease;
     this.recordedLease = lease;
@@ -99,6 +103,7 @@ export class PersistentLease {
     }
   }
 
+  /** Cancels the timer; `onEnd` is not called any more. */
   cancel(): void {
     this.timer.cancel();
   }

@@ -5,12 +5,12 @@ import { readStartToken } from '../../system/process-identity.js';
 import type { ProcessReference } from './main-process.js';
 
 /**
- * The guard of one container: a shell in a session of its own that starts the launch script `$2` as
- * its child, waits, and writes the exit status to `$1`, so that the status outlives the supervisor.
- * It takes less than 1 MB of memory. Its arguments do not name the command, so that `pkill -f` with
- * the name of the command does not match the guard.
+ * The script of a process guard: a shell in a session of its own that starts the launch script `$2`
+ * as its child, waits, and writes the exit status to the file `$1`, so that the status outlives the
+ * supervisor. The guard takes less than 1 MB of memory. Its arguments do not name the command, so
+ * that `pkill -f` with the name of the command does not match the guard.
  */
-const GUARD = `( . "$2" ) >&4 2>&5
+const GUARD_SCRIPT = `( . "$2" ) >&4 2>&5
 set -- "$1" $?
 echo "$2" >"$1"
 exit "$2"`;
@@ -18,7 +18,9 @@ exit "$2"`;
 export interface GuardOptions {
   readonly shell: string;
   readonly workingDir: string;
+  /** Path of the file for the exit status. */
   readonly endFile: string;
+  /** Path of the launch script. */
   readonly scriptFile: string;
   /** Descriptors of the container's pipes. */
   readonly stdout: number;
@@ -29,8 +31,8 @@ export interface GuardOptions {
 export interface StartedGuard extends ProcessReference {
   readonly child: ChildProcess;
   /**
-   * Process id of the main process, once the launch script has begun and can be deleted.
-   * @throws kind `exhausted` when the guard ended before.
+   * Resolves with the process id of the main process when the launch script has begun, so that the
+   * script can be deleted. Rejects with kind `exhausted` when the guard ended before.
    */
   readonly mainPid: Promise<number>;
 }
@@ -43,7 +45,7 @@ export function startGuard(
 ): StartedGuard | { readonly child: ChildProcess; readonly pid: undefined } {
   const child = spawn(
     options.shell,
-    ['-c', GUARD, 'cloudless-guard', options.endFile, options.scriptFile],
+    ['-c', GUARD_SCRIPT, 'cloudless-guard', options.endFile, options.scriptFile],
     {
       cwd: options.workingDir,
       env: {},
@@ -54,11 +56,13 @@ export function startGuard(
   const { pid } = child;
   if (pid === undefined) return { child, pid };
   const mainPid = readMainPid(child.stdio[3] as Readable);
-  // The caller gets the error when it awaits; writing the record may fail before that.
+  // The caller gets the error when it awaits `mainPid`. Until then the rejection must not count as
+  // unhandled: the caller may fail before it awaits.
   mainPid.catch(() => undefined);
   return { child, pid, startToken: readStartToken(pid) ?? '', mainPid };
 }
 
+/** Reads the line that the launch script writes to descriptor 3. */
 function readMainPid(pipe: Readable): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = '';

@@ -17,23 +17,23 @@ describe('the error for a command that cannot be started', () => {
   };
 
   it.each([
-    { name: './missing', says: 'command: no executable file ./missing' },
-    { name: 'bin/missing', says: 'command: no executable file bin/missing' },
-    { name: '/no/such/file', says: 'command: no executable file /no/such/file' },
+    { name: './missing', message: 'command: no executable file ./missing' },
+    { name: 'bin/missing', message: 'command: no executable file bin/missing' },
+    { name: '/no/such/file', message: 'command: no executable file /no/such/file' },
     {
       name: 'missing-program',
-      says: 'command: no executable missing-program in PATH /usr/bin:/bin',
+      message: 'command: no executable missing-program in PATH /usr/bin:/bin',
     },
   ])(
-    'names the program like the caller, without the directory of the agent: $name',
-    ({ name, says }) => {
+    'names the program $name as the caller did, without a directory of the agent',
+    ({ name, message }) => {
       expect(() => resolveExecutable([name], context)).toThrow(
-        expect.objectContaining({ kind: 'invalid', message: says }),
+        expect.objectContaining({ kind: 'invalid', message }),
       );
     },
   );
 
-  it('names the program like the caller when the system refuses the start', () => {
+  it('names the program as the caller did when the system refuses the start', () => {
     const cause = Object.assign(new Error('spawn EACCES'), { code: 'EACCES' });
     expect(toSpawnError(cause, './run')).toMatchObject({
       kind: 'invalid',
@@ -43,14 +43,14 @@ describe('the error for a command that cannot be started', () => {
 });
 
 describe('checkRequest', () => {
-  it('refuses port names that make the same variable', () => {
+  it('rejects port names that result in the same environment variable', () => {
     const port = { port: 80, protocol: 'tcp' } as const;
-    const names = (...ports: readonly string[]): (() => void) => {
-      const request = aScript('true', { ports: ports.map((name) => ({ name, ...port })) });
+    const checkPorts = (...names: readonly string[]): (() => void) => {
+      const request = aScript('true', { ports: names.map((name) => ({ name, ...port })) });
       return () => checkRequest(request);
     };
-    expect(names('web-1', 'web_1')).toThrow(expect.objectContaining({ kind: 'invalid' }));
-    expect(names('web-1', 'web-2')).not.toThrow();
+    expect(checkPorts('web-1', 'web_1')).toThrow(expect.objectContaining({ kind: 'invalid' }));
+    expect(checkPorts('web-1', 'web-2')).not.toThrow();
   });
 });
 
@@ -61,7 +61,7 @@ describe('buildEnvironment', () => {
     { portName: 'dns-in', ip: '127.0.0.1', port: 2002 },
   ];
 
-  it('sets ports and the mark after the variables of the request', () => {
+  it('prefers ports and mark to variables of the request, and these to the default PATH', () => {
     expect(buildEnvironment(request, endpoints, { path: '/bin', home: '/work' })).toEqual({
       PATH: '/own',
       HOME: '/work',
@@ -72,7 +72,9 @@ describe('buildEnvironment', () => {
       CLOUDLESS_CONTAINER_ID: request.containerId,
     });
   });
+});
 
+describe('withVariables', () => {
   it('keeps the mark of the container when a command sets variables', () => {
     const env = { CLOUDLESS_CONTAINER_ID: 'its own', NAME: 'a' };
     expect(withVariables(env, { NAME: 'b', CLOUDLESS_CONTAINER_ID: 'another' })).toEqual({
@@ -83,16 +85,16 @@ describe('buildEnvironment', () => {
 });
 
 describe('resolveExecutable', () => {
-  it('refuses a script whose interpreter is missing, with exit code 127', () => {
+  it('fails with exit code 127 when the interpreter of a script is missing', () => {
     const workingDir = mkdtempSync(path.join(tmpdir(), 'cloudless-script-'));
-    const script = (name: string, interpreter: string): (() => string) => {
+    const resolveScript = (name: string, interpreter: string): (() => string) => {
       writeFileSync(path.join(workingDir, name), `#!${interpreter}\n`, { mode: 0o700 });
       return () => resolveExecutable([`./${name}`], { env: {}, workingDir });
     };
-    expect(script('missing', '/no/such/interpreter')).toThrow(
+    expect(resolveScript('missing', '/no/such/interpreter')).toThrow(
       expect.objectContaining({ kind: 'invalid', exitCode: 127 }),
     );
-    expect(script('present', '/bin/sh')()).toBe(path.join(workingDir, 'present'));
+    expect(resolveScript('present', '/bin/sh')()).toBe(path.join(workingDir, 'present'));
     rmSync(workingDir, { recursive: true });
   });
 });

@@ -16,12 +16,13 @@ import { CONTAINER_MARK } from '../../system/marked-processes.js';
 /** Environment and working directory of a container and of the commands in it. */
 export interface LaunchContext {
   readonly env: Readonly<Record<string, string>>;
+  /** Absolute path. */
   readonly workingDir: string;
 }
 
 /**
  * Validates a request before anything is created for it.
- * @throws kind `invalid` or `unimplemented`, naming the field.
+ * @throws kind `invalid` or `unimplemented`; the message names the field.
  */
 export function checkRequest(request: ContainerRequest): void {
   refuseContainerFeatures(request);
@@ -42,7 +43,7 @@ export function checkRequest(request: ContainerRequest): void {
 
 /**
  * Refuses fields that only container runtimes support, so that no requested setting is ignored.
- * @throws kind `unimplemented`, naming the field.
+ * @throws kind `unimplemented`; the message names the field.
  */
 function refuseContainerFeatures({
   image,
@@ -52,7 +53,7 @@ function refuseContainerFeatures({
   security,
   network,
 }: ContainerRequest): void {
-  const lacking = [
+  const unsupported = [
     ['image', image !== undefined, 'runs commands, not images'],
     ['limits.cpuMillis', limits.cpuMillis !== undefined, 'enforces no limits'],
     ['limits.memoryBytes', limits.memoryBytes !== undefined, 'enforces no limits'],
@@ -66,14 +67,15 @@ function refuseContainerFeatures({
     ['security', security !== undefined, "gives every process the agent's own rights"],
     ['network', network !== undefined, 'has no network of its own'],
   ] as const;
-  for (const [field, isAsked, why] of lacking) {
-    if (isAsked) throw new CloudlessError('unimplemented', `${field}: the process runtime ${why}`);
+  for (const [field, isRequested, reason] of unsupported) {
+    if (isRequested)
+      throw new CloudlessError('unimplemented', `${field}: the process runtime ${reason}`);
   }
 }
 
 /**
  * Checks a container id. The id becomes the name of a directory, so only hex digits are accepted.
- * @throws kind `invalid`.
+ * @throws kind `invalid` unless the value is a text of 64 lower-case hex digits.
  */
 export function checkContainerId(containerId: unknown): void {
   if (typeof containerId !== 'string' || !/^[0-9a-f]{64}$/.test(containerId)) {
@@ -82,8 +84,10 @@ export function checkContainerId(containerId: unknown): void {
 }
 
 /**
- * Builds the environment of a container: PATH, HOME, its own variables, its ports and its mark. No
- * variable of the agent is passed on.
+ * Builds the environment of a container: PATH, HOME, the variables of the request, `PORT` (the first
+ * port), `CLOUDLESS_PORT_<NAME>` for each port, and the mark. Later ones replace earlier ones of the
+ * same name. No variable of the agent is passed on.
+ * @param defaults - PATH and HOME of a container whose request does not set them.
  */
 export function buildEnvironment(
   request: ContainerRequest,
@@ -105,27 +109,28 @@ export function buildEnvironment(
 }
 
 /**
- * Merges variables. The mark of the container cannot be replaced.
+ * Adds the variables of a command to the environment of its container. A variable of the command
+ * replaces a variable of the same name, except the mark of the container.
  * @throws kind `invalid` for a malformed variable.
  */
 export function withVariables(
   env: Readonly<Record<string, string>>,
-  more: Readonly<Record<string, string>>,
+  variables: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
   const violations: Violation[] = [];
-  checkVariables(more, violations);
+  checkVariables(variables, violations);
   if (violations.length > 0) throw new InvalidInputError(violations);
   return {
     ...env,
-    ...more,
+    ...variables,
     ...definedFields({ [CONTAINER_MARK]: env[CONTAINER_MARK] }),
   };
 }
 
 /**
- * Finds the executable file of a command like `execvp`, but in the PATH of the container.
- * @throws {@link CommandNotStartedError} when there is none, kind `invalid` for an empty or
- *   malformed command.
+ * Finds the executable file of a command as `execvp` does, but in the PATH of the container.
+ * @throws {@link CommandNotStartedError} when there is no such file or its interpreter is missing;
+ *   kind `invalid` for an empty or malformed command.
  */
 export function resolveExecutable(
   command: readonly string[],
@@ -148,14 +153,15 @@ export function resolveExecutable(
   // Show the name as the caller gave it: callers must not see where the agent keeps its data.
   if (files.some((each) => existsSync(each)))
     throw new CommandNotStartedError(notExecutable, `command: ${name} is not executable`);
-  const where = name.includes('/')
+  const problem = name.includes('/')
     ? `no executable file ${name}`
     : `no executable ${name} in PATH ${env.PATH ?? ''}`;
-  throw new CommandNotStartedError(notFound, `command: ${where}`);
+  throw new CommandNotStartedError(notFound, `command: ${problem}`);
 }
 
 /**
- * Converts the error of a failed spawn.
+ * Converts the error of a failed spawn: kind `exhausted` when the machine has no more processes,
+ * memory or descriptors, otherwise {@link CommandNotStartedError}.
  * @param name - The program as the caller named it.
  */
 export function toSpawnError(cause: NodeJS.ErrnoException, name: string): CloudlessError {
@@ -188,6 +194,7 @@ function hasNul(text: string): boolean {
   return text.includes('\0');
 }
 
+/** Converts a port name such as `dns-in` to `DNS_IN`. */
 function toVariableName(portName: string): string {
   return portName.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_');
 }
@@ -197,18 +204,18 @@ function toVariableName(portName: string): string {
  * scripts.
  */
 function findInterpreter(file: string): string | undefined {
-  const start = Buffer.alloc(256);
+  const head = Buffer.alloc(256);
   try {
     const fd = openSync(file, constants.O_RDONLY);
     try {
-      readSync(fd, start);
+      readSync(fd, head);
     } finally {
       closeSync(fd);
     }
   } catch {
     return undefined;
   }
-  const [, interpreter] = /^#![ \t]*(\/[^ \t\n\0]+)[ \t\n\0]/.exec(start.toString('latin1')) ?? [];
+  const [, interpreter] = /^#![ \t]*(\/[^ \t\n\0]+)[ \t\n\0]/.exec(head.toString('latin1')) ?? [];
   return interpreter;
 }
 

@@ -28,7 +28,7 @@ const SPECIAL = [
   'a-b',
   '1st',
 ];
-const arbEnvironment = fc.dictionary(
+const anyEnvironment = fc.dictionary(
   fc
     .oneof(fc.constantFrom(...SPECIAL), fc.stringMatching(/^[A-Z_][A-Z0-9_]{1,8}$/))
     .filter((name) => !name.startsWith('LD_')),
@@ -52,13 +52,13 @@ function run(
 
 describe('a launch script', () => {
   it.each(['/bin/sh', '/bin/dash', '/bin/bash'])(
-    'passes the exact environment and arguments to the program, run by %s',
+    'passes the exact environment and arguments to its program when %s runs it',
     async (shell) => {
       const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
       if (tools === undefined) return;
       fc.assert(
         fc.property(
-          arbEnvironment,
+          anyEnvironment,
           fc.array(
             fc.string().filter((text) => !text.includes('\0')),
             { maxLength: 3 },
@@ -73,7 +73,7 @@ describe('a launch script', () => {
   );
 
   it.each(['/bin/sh', '/bin/dash', '/bin/bash'])(
-    'adds nothing to the output of the program, run by %s',
+    'adds nothing to the output of its program when %s runs it',
     async (shell) => {
       const tools = existsSync(shell) ? await findShellTools(shell) : undefined;
       if (tools === undefined) return;
@@ -94,7 +94,7 @@ describe('a launch script', () => {
     },
   );
 
-  it('has no value of an ordinary variable among the arguments of a program', () => {
+  it('passes values of ordinary variables by export, not as arguments that every user can read', () => {
     const tools = {
       shell: '/bin/sh',
       env: '/usr/bin/env',
@@ -115,8 +115,10 @@ describe('a launch script', () => {
       `exec '/usr/bin/env' '-u' '_' '/usr/bin/setsid' '--' 'app' 3>&- 4>&- 5>&-`,
     );
   });
+});
 
-  it('quotes any text as one word', () => {
+describe('quoteForShell', () => {
+  it('quotes any text as one word of a shell', () => {
     const text = `it's "a" $HOME \`date\` \\ \n * end`;
     expect(
       execFileSync('/bin/sh', ['-c', `printf %s ${quoteForShell(text)}`], { encoding: 'utf8' }),

@@ -1,26 +1,25 @@
 import type { LaunchContext } from './launch-command.js';
 
-/** Programs and facts of this machine for starting a program with an exact environment. */
+/** The programs of this machine with which guards and launch scripts work. */
 export interface ShellTools {
-  /** Absolute paths. */
+  /** Absolute path, like those of the other programs. */
   readonly shell: string;
   readonly env: string;
   readonly setsid: string;
   readonly sleep: string;
   readonly grep: string;
-  /** Variables that the shell exports on its own, even after `unset`. */
+  /** Names of the variables that the shell exports on its own, even after `unset`. */
   readonly addedVariables: readonly string[];
 }
 
-/** Steps of a launch script before it executes the program. */
 export interface LaunchScriptOptions {
   readonly command: readonly string[];
   readonly context: LaunchContext;
-  /** `cgroup.procs` of the cgroup to join. */
+  /** The file `cgroup.procs` of the cgroup to join; undefined joins no cgroup. */
   readonly joinFile?: string | undefined;
   /**
-   * Writes the process id, as a line, to file descriptor 3, begins a session, and closes
-   * descriptors 3 to 5 for the program.
+   * True for a main process under a guard: the script writes its process id, as a line, to
+   * descriptor 3, begins a session, and closes descriptors 3 to 5 for the program.
    */
   readonly leadsSession: boolean;
 }
@@ -38,8 +37,8 @@ const SPECIAL_NAMES =
   /^(LD_.*|BASH.*|SHELLOPTS|POSIXLY_CORRECT|ENV|IFS|PS[0-9]|PWD|OLDPWD|SHLVL|_|PPID|UID|EUID|OPTIND|OPTARG|OPTERR|LINENO|FUNCNAME|GROUPS|DIRSTACK|HISTCMD|S?RANDOM|SECONDS|EPOCH.*|COMP_.*|LANG|LC_.*|CLOUDLESS_GUARD_.*)$/;
 
 /**
- * Creates the script with which a shell executes a program: the same process, with the environment
- * of a direct start. The script exports ordinary variables, so their values are never arguments,
+ * Creates the script with which a shell executes a program in the same process, with the environment
+ * that a start without a shell would give. The script exports ordinary variables, so their values are never arguments,
  * which every user of the machine can read. Only variables that a shell does not accept or uses
  * itself are arguments of `env` for a moment.
  */
@@ -50,12 +49,12 @@ export function buildLaunchScript(
   const variables = Object.entries(context.env);
   const ordinary = variables.filter(([name]) => isOrdinary(name));
   const special = variables.filter(([name]) => !isOrdinary(name));
-  const added = tools.addedVariables.filter((name) => context.env[name] === undefined);
-  const needsEnv = special.length > 0 || added.length > 0;
+  const addedNames = tools.addedVariables.filter((name) => context.env[name] === undefined);
+  const needsEnv = special.length > 0 || addedNames.length > 0;
   // `env` would take a command with `=` in its name as an assignment.
   const canUseEnv = leadsSession || command[0]?.includes('=') !== true;
   const words = [
-    ...(needsEnv && canUseEnv ? [tools.env, ...added.flatMap((name) => ['-u', name])] : []),
+    ...(needsEnv && canUseEnv ? [tools.env, ...addedNames.flatMap((name) => ['-u', name])] : []),
     ...(needsEnv && canUseEnv ? special.map(([name, value]) => `${name}=${value}`) : []),
     ...(leadsSession ? [tools.setsid, '--'] : []),
     ...command,
@@ -78,6 +77,7 @@ export function buildLaunchScript(
   ].join('\n');
 }
 
+/** Returns true for a variable that a shell can export without an effect on the shell itself. */
 function isOrdinary(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !SPECIAL_NAMES.test(name);
 }

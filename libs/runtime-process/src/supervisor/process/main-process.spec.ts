@@ -9,7 +9,7 @@ import { readProcesses } from '../../system/process-tree.js';
 import { waitUntil } from '../../testing/real-machine.js';
 import { MainProcess, type MainProcessOptions } from './main-process.js';
 
-/** A process that is not killed makes its test wait this long, not a minute. */
+/** Time limit of a test that waits for the end of a process; the default limit is a minute. */
 const LIMIT_MS = 10_000;
 const describeLinux = process.platform === 'linux' ? describe : describe.skip;
 let directory: string;
@@ -71,7 +71,7 @@ function killQuietly(pid: number): void {
 
 describeLinux('MainProcess', () => {
   it(
-    'kills the members that remain in the process group of an ended process',
+    'kills the members of the process group that remain after the process has ended',
     async () => {
       const leader = startLeader(`sh -c '${writePid('member')}; exec sleep 3600' & sleep 3600`);
       const main = toMainProcess(leader);
@@ -86,7 +86,7 @@ describeLinux('MainProcess', () => {
   );
 
   it(
-    'kills a descendant in a session of its own that was seen when the process was terminated',
+    'kills a descendant that left the session before the process was terminated',
     async () => {
       const script = `setsid sh -c '${writePid('descendant')}; exec sleep 3600' & wait`;
       const leader = startLeader(script);
@@ -102,7 +102,7 @@ describeLinux('MainProcess', () => {
   );
 
   it(
-    'kills the process, its group and its descendants in other sessions',
+    'kills the process and its descendants in other sessions when the process ignores SIGTERM',
     async () => {
       const leader = startLeader(
         `trap '' TERM; setsid sh -c '${writePid('descendant')}; exec sleep 3600' & ${writePid('leader')}; wait; sleep 3600`,
@@ -117,7 +117,7 @@ describeLinux('MainProcess', () => {
     LIMIT_MS,
   );
 
-  it('does not kill a process that is unrelated to it', async () => {
+  it('does not kill an unrelated process when it kills its group and its relatives', async () => {
     const leader = startLeader('exit 0');
     const other = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
@@ -128,7 +128,7 @@ describeLinux('MainProcess', () => {
     expect(isGone(other.pid ?? 0)()).toBe(false);
   });
 
-  it('leaves the session of a later process with the same id alone', async () => {
+  it('does not kill the session of a later process with the same id', async () => {
     const later = startLeader(`sh -c '${writePid('child')}; exec sleep 3600' & wait`);
     const child = await waitForPid('child');
     const main = toMainProcess(later, { startToken: 'of an earlier process' });
@@ -137,7 +137,7 @@ describeLinux('MainProcess', () => {
     expect([main.isAlive, isGone(child)()]).toEqual([false, false]);
   });
 
-  it('reports no end while it runs, then the exit status that its guard has written', async () => {
+  it('reports no end while the process runs, then the exit status that the guard has written', async () => {
     const leader = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
     expect(main.findEnd(0)).toBeUndefined();
@@ -147,14 +147,14 @@ describeLinux('MainProcess', () => {
     expect(main.findEnd(1)).toMatchObject({ exitCode: 3, reason: 'exit code 3' });
   });
 
-  it('reports an unknown exit code when nothing was written', async () => {
+  it('reports an unknown exit code when the guard has written no exit status', async () => {
     const leader = startLeader('exit 3');
     const main = toMainProcess(leader);
     await once(leader, 'exit');
     expect(main.findEnd(0)).toMatchObject({ exitCode: -1 });
   });
 
-  it('waits 2 s for a stuck guard after the end of the process, then kills the guard', async () => {
+  it('waits 2 s for the exit status after the end of the process, then kills the stuck guard', async () => {
     const guard = startLeader('exec sleep 3600');
     const leader = startLeader('exit 0');
     const { pid = 0 } = guard;
@@ -169,7 +169,7 @@ describeLinux('MainProcess', () => {
     expect(await ended).toEqual([null, 'SIGKILL']);
   });
 
-  it('must be polled after its guard has ended, and reports an end that is known already', async () => {
+  it('switches to polling when the guard was killed, and reports an end that has happened before', async () => {
     const leader = startLeader('exec sleep 3600');
     const main = toMainProcess(leader);
     expect(main.adopted).toBe(false);

@@ -22,8 +22,12 @@ export interface MainProcessOptions extends ProcessReference {
   readonly guard: ProcessReference | undefined;
   /** Contains the process and all its descendants; undefined where there are no cgroups. */
   readonly cgroup: Cgroup | undefined;
+  /** Path of the file for the exit status. */
   readonly endFile: string;
-  /** The process is not a child of this supervisor, which therefore polls for its end. */
+  /**
+   * True when an earlier supervisor started the process. Node.js then does not report the end of the
+   * process, so the supervisor polls for it.
+   */
   readonly adopted: boolean;
 }
 
@@ -34,7 +38,7 @@ export interface MainProcessOptions extends ProcessReference {
 const GUARD_TIMEOUT_MS = 2_000;
 
 /**
- * Main process of a running container, leader of its own session, with all processes that it
+ * The main process of a running container, leader of its own session, and the processes that it
  * started.
  */
 export class MainProcess implements ProcessReference {
@@ -44,7 +48,7 @@ export class MainProcess implements ProcessReference {
   readonly cgroup: Cgroup | undefined;
   private readonly endFile: string;
   private isAdopted: boolean;
-  /** Descendants of the process when it was asked to end; only where there is no cgroup. */
+  /** Descendants of the process when it got SIGTERM or SIGKILL; only where there is no cgroup. */
   private relatives: readonly TreeProcess[] = [];
   private deadSinceMs: number | undefined;
 
@@ -57,7 +61,7 @@ export class MainProcess implements ProcessReference {
     this.isAdopted = parts.adopted;
   }
 
-  /** Whether the supervisor must poll for the end of the process. */
+  /** True when the supervisor must poll for the end of the process. */
   get adopted(): boolean {
     return this.isAdopted;
   }
@@ -94,14 +98,14 @@ export class MainProcess implements ProcessReference {
    */
   killRelatives(processes: readonly TreeProcess[]): void {
     if (this.cgroup !== undefined) return this.cgroup.kill();
-    // Another process with this id may lead a session of the same number.
+    // A later process with this id may lead a session of the same number.
     const isReused = processes.some(({ pid }) => pid === this.pid);
-    const known = this.relatives.flatMap(({ pid, startToken }) =>
+    const descendants = this.relatives.flatMap(({ pid, startToken }) =>
       isAlive(pid, startToken) ? findRelatives(pid, processes) : [],
     );
     killProcesses([
       ...this.relatives,
-      ...known,
+      ...descendants,
       ...(isReused ? [] : findRelatives(this.pid, processes)),
     ]);
   }

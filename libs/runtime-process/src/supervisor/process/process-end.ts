@@ -4,20 +4,22 @@ import { formatExitReason } from '@cloudless/runtime';
 
 /** Exit code and reason of an ended main process. */
 export interface ProcessEnd {
+  /** 0 to 255, or -1 when the exit code is unknown. */
   readonly exitCode: number;
   readonly reason: string;
-  /** Wall-clock milliseconds of the end, if recorded. */
+  /** Time of the end in milliseconds since the Unix epoch; undefined when no guard recorded it. */
   readonly finishedAtMs?: number;
 }
 
 /**
- * The exit code is unknown: the guard of the process was killed, or could not write the exit code.
+ * The end of a process whose exit code is unknown, because its guard was killed or could not write
+ * the exit code.
  */
 export const UNKNOWN_END: ProcessEnd = { exitCode: -1, reason: formatExitReason(-1) };
 /** End of a process whose machine was restarted. */
 export const LOST_WITH_MACHINE: ProcessEnd = { exitCode: -1, reason: 'lost with the machine' };
 
-/** Converts the result of a child process. A signal n becomes exit code 128 + n, as in shells. */
+/** Converts the result of a child process. Signal n becomes exit code 128 + n, as in shells. */
 export function toProcessEnd(code: number | null, signal: NodeJS.Signals | null): ProcessEnd {
   const exitCode = signal === null ? (code ?? 0) : 128 + constants.signals[signal];
   return { exitCode, reason: formatExitReason(exitCode, signal ?? undefined) };
@@ -26,7 +28,7 @@ export function toProcessEnd(code: number | null, signal: NodeJS.Signals | null)
 /** Converts the exit status of a shell, in which 128 + n stands for signal n. */
 export function fromShellStatus(status: number): ProcessEnd {
   const [signal] =
-    Object.entries(constants.signals).find(([, number]) => number === status - 128) ?? [];
+    Object.entries(constants.signals).find(([, value]) => value === status - 128) ?? [];
   return { exitCode: status, reason: formatExitReason(status, signal) };
 }
 

@@ -5,9 +5,10 @@ import type { Log } from '@cloudless/base';
 import { Cgroup, toDirectoryGroup, readOwnGroups } from '../../system/cgroups.js';
 import { quoteForShell, type ShellTools } from './launch-script.js';
 
+/** Where programs are searched, whatever the PATH of the supervisor. */
 const FOLDERS = ['/usr/bin', '/bin', '/usr/sbin', '/sbin', '/usr/local/bin'];
-/** Longest run of a probe. A shell needs milliseconds; a shell that hangs is not used. */
-const PROBE_TIMEOUT_MS = 10_000;
+/** Longest run of a trial script. A shell needs milliseconds; a shell that hangs is not used. */
+const TRIAL_TIMEOUT_MS = 10_000;
 
 /**
  * Finds the programs that guards need: a POSIX shell, `setsid`, `env`, `sleep`, `grep`. Every Linux
@@ -26,9 +27,12 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
     grep === undefined
   )
     return undefined;
-  const listed = await runScript(shell, `unset PWD OLDPWD SHLVL _; exec ${quoteForShell(env)}`);
-  if (listed === undefined) return undefined;
-  const addedVariables = listed
+  const environment = await runScript(
+    shell,
+    `unset PWD OLDPWD SHLVL _; exec ${quoteForShell(env)}`,
+  );
+  if (environment === undefined) return undefined;
+  const addedVariables = environment
     .split('\n')
     .flatMap((line) => (line.includes('=') ? [line.slice(0, line.indexOf('='))] : []));
   return { shell, env, setsid, sleep, grep, addedVariables };
@@ -36,6 +40,7 @@ export async function findShellTools(shell = findProgram('sh')): Promise<ShellTo
 
 /**
  * Creates the parent cgroup of all containers and checks that processes can join it.
+ * @param directory - Directory of the supervisor, from which the name of the cgroup follows.
  * @returns Undefined where this user lacks the permission, or there are no cgroups.
  */
 export async function openContainerGroups(
@@ -43,8 +48,8 @@ export async function openContainerGroups(
   { shell }: ShellTools,
   log: Log,
 ): Promise<Cgroup | undefined> {
-  for (const own of readOwnGroups()) {
-    const group = toDirectoryGroup(own, directory);
+  for (const ownGroup of readOwnGroups()) {
+    const group = toDirectoryGroup(ownGroup, directory);
     const trial = new Cgroup(path.join(group.folder, 'trial'));
     try {
       trial.create();
@@ -53,7 +58,7 @@ export async function openContainerGroups(
       trial.remove();
       if (joined !== undefined) return group;
     } catch (reason) {
-      log.debug('cgroups not usable', { own, error: String(reason) });
+      log.debug('cgroups not usable', { own: ownGroup, error: String(reason) });
     }
     group.remove();
   }
@@ -74,7 +79,7 @@ function findProgram(name: string): string | undefined {
 /** Runs a script and returns its output; undefined when the script fails. */
 function runScript(shell: string, script: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    execFile(shell, ['-c', script], { env: {}, timeout: PROBE_TIMEOUT_MS }, (failure, text) =>
+    execFile(shell, ['-c', script], { env: {}, timeout: TRIAL_TIMEOUT_MS }, (failure, text) =>
       resolve(failure === null ? text : undefined),
     );
   });

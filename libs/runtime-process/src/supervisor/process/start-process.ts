@@ -31,16 +31,18 @@ export interface ProcessEndListener {
 /** A main process that was started and may already have ended. */
 export interface StartedProcess {
   readonly main: MainProcess;
+  /** Milliseconds since the Unix epoch. */
   readonly startedAtMs: number;
   /**
-   * Calls the listener once, also when the process has already ended; never before this call
-   * returns.
+   * Sets the listener, of which one function is called once, also when the process has already
+   * ended; never before this method returns. Call this method once.
    */
   onEnd(listener: ProcessEndListener): void;
 }
 
 export interface ProcessDeps {
   readonly clock: Clock;
+  /** Undefined where the machine lacks a tool; processes then have no guard. */
   readonly tools?: ShellTools | undefined;
 }
 
@@ -53,8 +55,8 @@ export async function startMainProcess(
   command: LaunchCommand,
   deps: ProcessDeps,
 ): Promise<StartedProcess> {
-  // Open for reading and writing: the process itself then keeps the pipe open, and gets no SIGPIPE
-  // while no supervisor runs.
+  // Opened for reading and writing, so that the process itself keeps the pipe open and gets no
+  // SIGPIPE while no supervisor runs.
   const pipes = (['stdout', 'stderr'] as const).map((stream) =>
     openSync(layout.pipe(command.folder, stream), constants.O_RDWR),
   );
@@ -70,8 +72,8 @@ export async function startMainProcess(
 }
 
 /**
- * Starts the process under a guard. There is no await between the spawn of the guard and its
- * record, so every guard is recorded.
+ * Starts the process under a guard. No `await` separates the spawn of the guard from its record, so
+ * that a supervisor which ends in between cannot leave a guard without a record.
  */
 async function startGuarded(
   { request, context, folder, cgroup, file }: LaunchCommand,
@@ -117,7 +119,7 @@ async function startGuarded(
   } catch (reason) {
     signalGroup(guard.pid, 'SIGKILL');
     cgroup?.kill();
-    // Without a cgroup the process may have left the group of its guard: it is killed by its id.
+    // The process may have left the group of its guard, so it is also killed by its own id.
     const pid = await started.mainPid.catch(() => undefined);
     if (pid !== undefined) killGroupOrProcess(pid);
     throw reason;
@@ -125,8 +127,7 @@ async function startGuarded(
 }
 
 /**
- * Starts the process as a child of the supervisor. There is no await between the spawn and the
- * record of the process.
+ * Starts the process as a child of the supervisor, without a guard.
  */
 async function startUnguarded(
   { request, context, folder, file }: LaunchCommand,
@@ -134,8 +135,8 @@ async function startUnguarded(
   stdout: number,
   stderr: number,
 ): Promise<StartedProcess> {
-  const [argv0 = file, ...first] = request.command;
-  const child = spawn(file, [...first, ...request.args], {
+  const [argv0 = file, ...ownArgs] = request.command;
+  const child = spawn(file, [...ownArgs, ...request.args], {
     argv0,
     cwd: context.workingDir,
     env: context.env,
@@ -159,9 +160,9 @@ class EndNotifier {
   private listener: ProcessEndListener | undefined;
   private pending: ((listener: ProcessEndListener) => void) | undefined;
 
-  notify(news: (listener: ProcessEndListener) => void): void {
-    if (this.listener === undefined) this.pending = news;
-    else news(this.listener);
+  notify(call: (listener: ProcessEndListener) => void): void {
+    if (this.listener === undefined) this.pending = call;
+    else call(this.listener);
   }
 
   setListener(listener: ProcessEndListener): void {
@@ -171,6 +172,7 @@ class EndNotifier {
   }
 }
 
+/** Converts the error that Node.js emits after a spawn without a process id. */
 async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string): Promise<Error> {
   return toSpawnError(
     await new Promise<NodeJS.ErrnoException>((resolve) => child.once('error', resolve)),
@@ -178,6 +180,7 @@ async function waitForSpawnError(child: ReturnType<typeof spawn>, name: string):
   );
 }
 
+/** Kills a process group, or the process alone when it leads no group. */
 function killGroupOrProcess(pid: number): void {
   try {
     if (!signalGroup(pid, 'SIGKILL')) process.kill(pid, 'SIGKILL');
