@@ -71,17 +71,20 @@ const jest =
         }),
     });
 
+/** Unit tests of the code that uses Node.js: adapters and programs. */
+const NODE_DEPENDENT =
+  '/libs/(app-kit|cgroup-reader|identity|observability|rpc-node|runtime-process|state-store-lmdb)/|/apps/';
+
 /**
- * Runs unit tests on the newest Node.js with long-term support. What depends on the version of
- * Node.js shows in a few runs, so properties and random worlds are smaller than on the first
- * version. Tests on real containers ran already.
+ * Runs the unit tests of adapters and programs, and a short e2e, on the newest Node.js with
+ * long-term support. What depends on the version of Node.js shows in a few runs, so properties are
+ * smaller than on the first version. Tests on real containers ran already.
  */
 async function newestNodeStep() {
   const node = installNode(NEWEST_LTS);
   const newest = {
     ...jestEnv,
     PATH: `${dirname(node)}${delimiter}${jestEnv.PATH}`,
-    CLOUDLESS_SEEDS: '10',
     CLOUDLESS_PROPERTY_SCALE: '0.1',
   };
   for (const name of Object.keys(containers.env)) delete newest[name];
@@ -92,9 +95,8 @@ async function newestNodeStep() {
     '--config',
     'jest.config.cjs',
     '--maxWorkers=2',
-    '--testPathIgnorePatterns=/bug-catalogue/|/rollout-crashes|/node_modules/',
+    `--testPathPatterns=${NODE_DEPENDENT}`,
   ]);
-  await buildApps();
   const e2e = await runJest('e2e-newest', [
     '--config',
     'tools/e2e/jest.config.cjs',
@@ -172,7 +174,10 @@ const joinResults = (first, second) => ({
   slowest: [...(first.slowest ?? []), ...(second.slowest ?? [])],
 });
 
-/** A step that runs only when it is named, or with CLOUDLESS_NEWEST_NODE=true. */
+/**
+ * A step that runs only when it is named, or with CLOUDLESS_NEWEST_NODE=true. It uses the bundles of
+ * the step `build`.
+ */
 const NEWEST_NODE = 'newest node';
 const isInFullRun = (name) =>
   name !== NEWEST_NODE || process.env['CLOUDLESS_NEWEST_NODE'] === 'true';

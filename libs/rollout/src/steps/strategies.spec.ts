@@ -342,7 +342,7 @@ describe('decideNextSteps with one replica per node', () => {
       name: 'keeps a draining replica that min_available needs because a pinned one is not available',
       nodes: [],
       changes: { minAvailable: 1, pinnedNodes: ['n2'], replicas: [{ ...n1, draining: true }] },
-      gives: 'notReady',
+      expected: 'notReady',
     },
     {
       name: 'fills an empty target node before a surge',
