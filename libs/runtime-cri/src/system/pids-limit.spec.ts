@@ -8,8 +8,8 @@ let root: string;
 let proc: string;
 let limit: PidsLimit;
 beforeEach(() => {
-  const home = mkdtempSync(path.join(tmpdir(), 'cloudless-pids-'));
-  [root, proc] = [path.join(home, 'cgroup'), path.join(home, 'proc')];
+  const tempDirectory = mkdtempSync(path.join(tmpdir(), 'cloudless-pids-'));
+  [root, proc] = [path.join(tempDirectory, 'cgroup'), path.join(tempDirectory, 'proc')];
   for (const directory of [path.join(root, 'pids'), path.join(proc, '7')])
     mkdirSync(directory, { recursive: true });
   limit = new PidsLimit(root, proc);
