@@ -136,9 +136,12 @@ describe('toResources', () => {
     { requests: {}, limits: {}, expected: { oomScoreAdj: 0n } },
     { requests: {}, limits: { pids: 70 }, expected: { unified: { 'pids.max': '70' } } },
     { requests: {}, limits: { pids: 7 }, expected: { unified: { 'pids.max': '32' } } },
-  ])('converts the requests $requests and the limits $limits', ({ requests, limits, expected }) => {
-    expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(expected);
-  });
+  ])(
+    'converts the requests $requests and the limits $limits to $expected',
+    ({ requests, limits, expected }) => {
+      expect(container(aRequest({ requests, limits })).linux?.resources).toMatchObject(expected);
+    },
+  );
 
   it('omits limits of swap and processes that the kernel does not support', () => {
     const resources = toContainerConfig(aRequest({ limits: { memoryBytes: 4096 } }), owner, {

@@ -179,7 +179,7 @@ describe('Starter.start', () => {
     },
     { image: 'nginx:alpine', expectedText: 'image nginx:alpine runs as root' },
   ])(
-    'checks the user of the image for runAsNonRoot: $image gives $expectedText',
+    'starts or refuses image $image for runAsNonRoot, with the message: $expectedText',
     async ({ image, expectedText }) => {
       const started = start({ image, security: { runAsNonRoot: true } });
       if (expectedText === undefined) await started;

@@ -40,7 +40,7 @@ export interface ExecOptions {
 
 /**
  * Longest time for which a command delays the start of the next command of its container: until its
- * own process is found, because two new processes could not be told apart.
+ * own process is found, because two new processes could not be distinguished.
  */
 const START_LOCK_MS = 10_000;
 /**

@@ -254,7 +254,7 @@ describe('Images.removeIdle', () => {
     expect(await preparing).toHaveLength(2);
   });
 
-  it('makes a lookup that began before the removal look again', async () => {
+  it('repeats a lookup that began before the removal, so that the image is pulled again', async () => {
     server.images.add(NGINX);
     let answer = (): void => undefined;
     const held = new Promise<void>((resolve) => (answer = resolve));

@@ -174,9 +174,12 @@ describe('toCapabilities', () => {
       machine: none,
       expected: [],
     },
-  ])('returns the expected capabilities for $name', ({ status, machine, expected }) => {
-    expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...expected].sort());
-  });
+  ])(
+    'returns $expected beside the base capabilities for $name',
+    ({ status, machine, expected }) => {
+      expect(toCapabilities(status as never, machine, {})).toEqual([...plain, ...expected].sort());
+    },
+  );
 
   it('includes privileged containers and host paths only when the operator allows them', () => {
     const permissions = { allowedHostPaths: ['/srv'], allowPrivileged: true };

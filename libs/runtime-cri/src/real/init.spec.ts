@@ -105,7 +105,7 @@ describeReal(
       expect(findCommands(pid)).toEqual([]);
     });
 
-    it('is not the program of the image when a request sets init, which is a capability', async () => {
+    it('is not the program of the image when the request sets init, and init is a capability', async () => {
       expect(machine.runtime.capabilities()).toContain('container.init');
       const { containerId } = await startIdle(machine.runtime, { init: true });
       expect(
